@@ -9,10 +9,12 @@ from hqueue.consume.skipped_batches import SkipCounts
 from hqueue.format.header import Bodies
 from hqueue.log import Appended
 from hqueue.log.context import QueueContext
+from hqueue.log.in_threads import LogInThreads
 from hqueue.log.store import AsyncLogPort, LogPort
 from hqueue.produce.appender import Appender
 from hqueue.produce.appending import QueueAppending
 from hqueue.produce.loop_appender import LoopAppender
+from hqueue.produce.loop_batches import LoopBatches
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.settings.attributes import QueueDescription
 from hqueue.settings.connection import Settings
@@ -55,6 +57,8 @@ class QueueLog:
         """The part that writes."""
         self.loop_appender = LoopAppender(self._context, appending, loop_port)
         """The part that writes, for event loops."""
+        if not isinstance(loop_port, LogInThreads):
+            self.appender.loop_batches = LoopBatches(self._context, appending, loop_port)
         self.reader = QueueReader(self._context, port, loop_port, skip_counts or SkipCounts())
         """The part that reads."""
         self.loop_reader = self.reader.in_loop

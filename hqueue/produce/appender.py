@@ -14,6 +14,7 @@ from hqueue.message import Message
 from hqueue.message_id import MessageID, MessageIDs
 from hqueue.moment import Moment
 from hqueue.produce.appending import Given, QueueAppending
+from hqueue.produce.loop_batches import LoopBatches
 from hqueue.produce.owned import OwnedLog
 from hqueue.runtime.clock import drive
 
@@ -40,6 +41,8 @@ class Appender:
         self._context = context
         self._appending = appending
         self._port = port
+        self.loop_batches: LoopBatches | None = None
+        """Appends a producer's batches in event loops; None if that keeps a thread waiting."""
 
     def put(
         self,

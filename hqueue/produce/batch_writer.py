@@ -6,9 +6,9 @@ import asyncio
 import collections
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Generic, Protocol
+from typing import Any, Generic, Protocol
 
 from hqueue.errors import HQueueError
 from hqueue.message_id import MessageIDs
@@ -20,7 +20,7 @@ from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.thread_pool import ThreadPool
 from hqueue.runtime.waiting import Condition
 
-__all__ = ["BatchWriter", "Gathered", "ends_ms"]
+__all__ = ["BatchWriter", "Gathered", "WriteInLoop", "ends_ms"]
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +31,7 @@ RETRY_S = 0.1
 """When another thread is asked for, where the system refused one."""
 
 Chore = Callable[[], None]
+WriteInLoop = Callable[[PendingBatch[Target]], Coroutine[Any, Any, MessageIDs]]
 
 
 class Gathered(Protocol[Target]):
@@ -49,14 +50,15 @@ class Gathered(Protocol[Target]):
 class BatchWriter(Generic[Target]):
     """Writes what is gathered, and tells the senders. Thread-safe.
 
-    The process's loop looks for batches that are due, and has a few threads write them and call
-    the senders' callbacks, which may block. The threads are there while there is something to do.
-    Where none can be started, those do it that wait in `wait_for`; and they do all of it where
-    there is no loop, either.
+    Tasks of the process's loop write the batches that are due. What may block, the senders'
+    callbacks, and writing where it can't be done in a loop, is left to a few threads, which are
+    there while there is something to do. Where none can be started, those do it that wait in
+    `wait_for`; and they do all of it where there is no loop, either, and when the process ends.
 
     Args:
         gathered: where the batches come from.
         write: writes a batch; the messages' IDs, in their order. Bounded in time.
+        write_in_loop: the same, in an event loop; None if that can't be done.
         at_a_time: how many are under way at a time.
     """
 
@@ -64,16 +66,20 @@ class BatchWriter(Generic[Target]):
         self,
         gathered: Gathered[Target],
         write: Callable[[PendingBatch[Target]], MessageIDs],
+        write_in_loop: WriteInLoop[Target] | None,
         at_a_time: int,
     ) -> None:
         self._gathered = gathered
         self._write = write
+        self._write_in_loop = write_in_loop
         self._at_a_time = at_a_time
         self._faults = FaultLog(logger, quiet_ms=FAULT_QUIET_MS)
         self._unwritten = 0
         """About so many messages were not written since the fault began."""
         self._pool = ThreadPool(at_a_time, "hqueue-producer")
         self._loop = background()
+        self._is_left = False
+        """Whether those that wait do all of it, but for what is under way."""
         self._timer: asyncio.TimerHandle | None = None
         self.after_fork_in_child()
 
@@ -109,20 +115,24 @@ class BatchWriter(Generic[Target]):
             self._loop.call(self._look)
             self._is_asked = True
 
-    def wait_for(
-        self, is_done: Callable[[], bool], until_ms: float | None, *, help_out: bool
-    ) -> bool:
-        """Wait, and do what no other thread does; whether it is done.
+    def leave_to_waiters(self) -> None:
+        """Have those that wait do it from now on: the process ends, and it may be too late to start
+        a thread.
+        """
+        with self.lock:
+            self._is_left = True
+            self.changed.notify_all()
+
+    def wait_for(self, is_done: Callable[[], bool], until_ms: float | None) -> bool:
+        """Wait, and do what nothing else does; whether it is done.
 
         Args:
             is_done: called with the lock held.
             until_ms: until when, on the clock; None without a bound.
-            help_out: whether to do what another thread may do, too: it may be too late to start
-                one.
         """
         while True:
             with self.lock:
-                chore = self._await(is_done, until_ms, help_out)
+                chore = self._await(is_done, until_ms)
                 if chore is None:
                     return is_done()
             self._do(chore)
@@ -133,14 +143,12 @@ class BatchWriter(Generic[Target]):
         """All is written, and nothing will come. The threads end."""
         self._pool.shutdown(wait=False)
 
-    def _await(
-        self, is_done: Callable[[], bool], until_ms: float | None, help_out: bool
-    ) -> Chore | None:
+    def _await(self, is_done: Callable[[], bool], until_ms: float | None) -> Chore | None:
         """What to do while it is not done; None when it is, or when it is too late."""
         while not is_done() and (left_s := _left_s(until_ms)) != 0:
-            if self._chores and (help_out or self._refused):
+            if self._chores and (self._is_left or self._refused):
                 return self._chores.popleft()
-            batch = None if self.by_itself else self._take()
+            batch = self._take_one_more() if self._is_left or not self.by_itself else None
             if batch is not None:
                 return partial(self._write_out, batch)
             if not self.changed.wait(left_s):
@@ -151,19 +159,44 @@ class BatchWriter(Generic[Target]):
         """In the loop: have written what is due."""
         with self.lock:
             self._is_asked = False
+            if self._is_left:
+                return
             due = list(iter(self._take_one_more, None))
             due_s = self._gathered.due_s() if self._under_way < self._at_a_time else None
-            self._chores.extend(partial(self._write_out, batch) for batch in due)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if due_s is not None:
             self._timer = asyncio.get_running_loop().call_later(due_s, self._look)
-        for _ in due:
-            self._hire()
+        for batch in due:
+            if self._write_in_loop is None or self._loop is None:
+                self._give(partial(self._write_out, batch))
+            else:
+                self._loop.start(self._write_by_task, self._write_in_loop, batch)
+
+    async def _write_by_task(self, write: WriteInLoop[Target], batch: PendingBatch[Target]) -> None:
+        error: BaseException | None = None
+        ids = MessageIDs(0, 0)
+        try:
+            if _has_messages(batch):
+                ids = await write(batch)
+        except BaseException as exc:  # Whatever it is, the senders must learn it.
+            error = exc
+        self._settle(batch, ids, error)
+        if batch.calls_back:
+            self._give(partial(self._call_back, batch, ids, error))
+        else:
+            self._finish(batch)
+            self._look()
+
+    def _give(self, chore: Chore) -> None:
+        """In the loop: have a thread do something."""
+        with self.lock:
+            self._chores.append(chore)
+            self.changed.notify_all()
+        self._hire()
 
     def _hire(self) -> None:
-        """In the loop: have a thread do a chore."""
         try:
             self._pool.submit(self._work_off)
         except HQueueError:
@@ -176,9 +209,8 @@ class BatchWriter(Generic[Target]):
 
     def _take_one_more(self) -> PendingBatch[Target] | None:
         """A batch that is due, if one more may be under way. The lock is held."""
-        return self._take() if self._under_way < self._at_a_time else None
-
-    def _take(self) -> PendingBatch[Target] | None:
+        if self._under_way >= self._at_a_time:
+            return None
         batch = self._gathered.take_due()
         if batch is not None:
             self._under_way += 1
@@ -195,8 +227,8 @@ class BatchWriter(Generic[Target]):
         with self.lock:
             if self._chores:
                 return self._chores.popleft()
-            batch = self._take_one_more()
-            if batch is None and self._gathered.due_s() is not None:
+            batch = None if self._write_in_loop is not None else self._take_one_more()
+            if batch is None:
                 self.look()
         return None if batch is None else partial(self._write_out, batch)
 
@@ -212,33 +244,48 @@ class BatchWriter(Generic[Target]):
         error: BaseException | None = None
         ids = MessageIDs(0, 0)
         try:
-            if batch.taken or batch.bodies is not None:  # Else its sender was interrupted.
+            if _has_messages(batch):
                 ids = self._write(batch)
         except BaseException as exc:  # Whatever it is, the senders must learn it.
             error = exc
-        self._note(batch, error)
+        self._settle(batch, ids, error)
+        self._call_back(batch, ids, error)
+
+    def _settle(
+        self, batch: PendingBatch[Target], ids: MessageIDs, error: BaseException | None
+    ) -> None:
+        """Let the senders know."""
         if error is None:
+            text = "batches are written again; %d messages were not"
+            if self._faults.over("writing", text, self._unwritten):
+                self._unwritten = 0
             batch.future.set_result(ids)
-        else:
-            batch.future.set_exception(error)
-        for index, (_, _, _, callback) in enumerate(batch.taken):
-            if callback is not None:
-                message_id = ids[index] if error is None else None
-                call_foreign("a delivery callback", callback, message_id, error)
+            return
+        count = len(batch.taken) if batch.bodies is None else batch.bodies.count
+        self._unwritten += count
+        self._faults.met("writing", "a batch of %d messages was not written: %s", count, error)
+        batch.future.set_exception(error)
+
+    def _call_back(
+        self, batch: PendingBatch[Target], ids: MessageIDs, error: BaseException | None
+    ) -> None:
+        if batch.calls_back:
+            for index, (_, _, _, callback) in enumerate(batch.taken):
+                if callback is not None:
+                    message_id = ids[index] if error is None else None
+                    call_foreign("a delivery callback", callback, message_id, error)
+        self._finish(batch)
+
+    def _finish(self, batch: PendingBatch[Target]) -> None:
         with self.lock:
             self._under_way -= 1
             self._gathered.written(batch)
             self.changed.notify_all()
 
-    def _note(self, batch: PendingBatch[Target], error: BaseException | None) -> None:
-        if error is None:
-            text = "batches are written again; %d messages were not"
-            if self._faults.over("writing", text, self._unwritten):
-                self._unwritten = 0
-            return
-        count = len(batch.taken) if batch.bodies is None else batch.bodies.count
-        self._unwritten += count
-        self._faults.met("writing", "a batch of %d messages was not written: %s", count, error)
+
+def _has_messages(batch: PendingBatch[Any]) -> bool:
+    """Whether it has any: a sender may have been interrupted."""
+    return bool(batch.taken) or batch.bodies is not None
 
 
 def ends_ms(timeout_s: float | None) -> float | None:

@@ -11,7 +11,7 @@ from hqueue.errors import BufferFullError, ClosedError, InvalidInputError
 from hqueue.format.header import Bodies
 from hqueue.message import Headers, Message, headers_size
 from hqueue.message_id import MessageID, MessageIDs
-from hqueue.produce.batch_writer import BatchWriter, ends_ms
+from hqueue.produce.batch_writer import BatchWriter, WriteInLoop, ends_ms
 from hqueue.produce.delivery import Delivery, DeliveryCallback, PendingBatch, Target
 from hqueue.runtime import ending
 from hqueue.runtime.clock import SYSTEM_CLOCK
@@ -45,6 +45,7 @@ class BatchingBuffer(Generic[Target]):
 
     Args:
         write: writes a batch; the messages' IDs, in their order. Bounded in time.
+        write_in_loop: the same, in an event loop, which it does not block; None if there is none.
         targets: how many targets there may be; None if that is open.
         linger_ms, batch_bytes_max, batch_messages_max, buffer_bytes_max, block_ms_max, appends_max:
             as `ProducerOptions` says.
@@ -58,6 +59,7 @@ class BatchingBuffer(Generic[Target]):
         write: Callable[[PendingBatch[Target]], MessageIDs],
         targets: int | None,
         *,
+        write_in_loop: WriteInLoop[Target] | None = None,
         linger_ms: float = 5,
         batch_bytes_max: int = 1024 * 1024,
         batch_messages_max: int = 10_000,
@@ -82,7 +84,10 @@ class BatchingBuffer(Generic[Target]):
         self._block_ms_max = block_ms_max
         self._pid = os.getpid()
         self._writer = BatchWriter(
-            self, write, appends_max if targets is None else min(appends_max, targets)
+            self,
+            write,
+            write_in_loop,
+            appends_max if targets is None else min(appends_max, targets),
         )
         self._lock = self._writer.lock
         self._open: dict[Target | None, PendingBatch[Target]] = {}
@@ -141,6 +146,7 @@ class BatchingBuffer(Generic[Target]):
                 batch = self._batch_with_room(target, topic, value, size)
             index = len(batch.taken)
             # The sender may be interrupted after each call, and nowhere else: so this is one step.
+            batch.calls_back = batch.calls_back or callback is not None
             batch.room -= size
             batch.buffered += size + MESSAGE_OVERHEAD_BYTES
             self._buffered += size + MESSAGE_OVERHEAD_BYTES
@@ -219,9 +225,7 @@ class BatchingBuffer(Generic[Target]):
                 self._flushing.add(flushing)
                 self._writer.look()
                 sent = set(self._unfinished)
-            return self._writer.wait_for(
-                lambda: sent.isdisjoint(self._unfinished), until_ms, help_out=self._ending
-            )
+            return self._writer.wait_for(lambda: sent.isdisjoint(self._unfinished), until_ms)
         finally:
             self._flushing.discard(flushing)
 
@@ -232,6 +236,7 @@ class BatchingBuffer(Generic[Target]):
         if os.getpid() != self._pid:
             return
         self._ending = True
+        self._writer.leave_to_waiters()
         self.flush()
 
     def close(self, timeout_s: float | None = None) -> bool:

@@ -48,7 +48,8 @@ class PendingBatch(Generic[Target]):
     """
 
     __slots__ = (
-        "bodies", "buffered", "future", "kinds", "opened_ms", "room", "taken", "target",
+        "bodies", "buffered", "calls_back", "future", "kinds", "opened_ms", "room", "taken",
+        "target",
     )  # fmt: skip
 
     def __init__(self, target: Target | None, opened_ms: float, room: int) -> None:
@@ -63,6 +64,8 @@ class PendingBatch(Generic[Target]):
         self.kinds: set[str] = set()
         """The topics, each once."""
         self.bodies: Bodies | None = None
+        self.calls_back = False
+        """Whether some message has a callback."""
         self.future = BatchFuture()
 
     def encoded(self) -> Bodies:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import contextvars
 import itertools
 import logging
@@ -88,7 +89,10 @@ class LoopThread:
             no `HQueueError` is logged, too: perhaps nobody looks.
         """
         future: InterruptibleFuture[Result] = InterruptibleFuture()
-        self.call(self._begin, future, function, args, named)
+        if self.in_loop:
+            contextvars.Context().run(self._begin, future, function, args, named)
+        else:
+            self.call(self._begin, future, function, args, named)
         return future
 
     def call(self, function: Callable[..., object], *args: object) -> None:
@@ -192,7 +196,7 @@ async def by_threads(
         called.cancel()
 
 
-_blocking = ThreadPool(BLOCKING_MAX, "hqueue-loop-call")
+_blocking = ThreadPool(BLOCKING_MAX, "hqueue-loop-call", kept=1)
 _timely = ThreadPool(TIMELY_MAX, "hqueue-loop-timer")
 """What is due waits for nothing that blocks."""
 
@@ -245,6 +249,8 @@ class _Process:
             return
         finally:
             begun.set()
+        with contextlib.suppress(HQueueError):
+            _blocking.submit(int)  # One is there when the process ends.
         loop._run()
 
 

@@ -56,23 +56,32 @@ class ThreadPool(Executor):
     thread is left to those that run. Whatever the work, or a callback of its future, raises, the
     thread goes on.
 
-    Threads are daemons, and end when there was no work for a moment. In a forked child the pool is
-    empty, and the parent's futures never end there.
+    Threads are daemons, and end when there was no work for a moment, but for those that are kept:
+    no new ones can be started when a process ends. In a forked child the pool is empty, and the
+    parent's futures never end there.
 
     Args:
         threads_max: calls that are under way at a time.
         name: what the threads are called.
         unfinished_max: calls that wait or are under way; None for any number.
         wait_s: how long `submit` waits for room among them.
+        kept: so many threads stay.
     """
 
     def __init__(
-        self, threads_max: int, name: str, *, unfinished_max: int | None = None, wait_s: float = 0.0
+        self,
+        threads_max: int,
+        name: str,
+        *,
+        unfinished_max: int | None = None,
+        wait_s: float = 0.0,
+        kept: int = 0,
     ) -> None:
         self._threads_max = threads_max
         self._name = name
         self._unfinished_max = unfinished_max
         self._wait_s = wait_s
+        self._kept = kept
         self._closed = False
         self.after_fork_in_child()
         register(self)
@@ -180,7 +189,7 @@ class ThreadPool(Executor):
         with self._lock:
             if self._closed:
                 self._work.put(None)  # For the next one. All work came before the first.
-            elif not self._work.empty():
+            elif not self._work.empty() or len(self._threads) <= self._kept:
                 return False
             self._threads.discard(threading.get_ident())
         return True

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import subprocess
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import hqueue
+from hqueue.local import LocalServer
 from tests.support import pythons
 
 ENDINGS = {
@@ -55,12 +57,37 @@ def test_what_was_sent_before_the_end_of_a_program_is_in_the_log(
     process_environment: dict[str, str],
 ) -> None:
     queues = {ending: make_queue() for ending in endings}
+    _check_endings(queues, python, process_environment)
+
+
+def test_what_was_sent_before_the_end_of_a_program_is_in_the_log_natively(
+    server: LocalServer, server_environment: dict[str, str]
+) -> None:
+    environment = {**server_environment, "HQUEUE_HBASE": "native"}
+    newest = pythons.environment_of(list(pythons.versions())[-1])
+    unique = uuid.uuid4().hex
+    with hqueue.connect(server.settings(hbase="native", gateways=())) as client:
+        for n in range(TOGETHER):
+            queues = {
+                ending: client.create_queue(f"{ending}_{unique}", partitions=1)
+                for ending in list(ENDINGS)[n::TOGETHER]
+            }
+            _check_endings(queues, newest, environment)
+            for queue in queues.values():
+                client.disable_queue(queue.name)
+                client.delete_queue(queue.name)
+
+
+def _check_endings(
+    queues: dict[str, hqueue.Queue], python: Path, environment: dict[str, str]
+) -> None:
+    """Let a program end in each of these ways, which writes to this queue."""
     processes = {
         ending: subprocess.Popen(
             [python, PROGRAM, ending, queue.name],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=process_environment,
+            env=environment,
         )
         for ending, queue in queues.items()
     }

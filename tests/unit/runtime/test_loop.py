@@ -75,7 +75,9 @@ def test_one_thread_carries_all_that_a_process_starts_also_at_once() -> None:
     (loop,) = set(found)
     assert loop is not None
     begun = set(threading.enumerate()) - before
-    assert [each.name for each in begun] == ["hqueue-loop"]
+    names = {"hqueue-loop", "hqueue-loop-call"}
+    assert {each.name for each in begun} <= names, "one, and one that waits for what blocks"
+    assert [each.name for each in begun].count("hqueue-loop") == 1
     assert all(each.daemon for each in begun)
     assert not loop.in_loop
     assert loop.start(in_thread_of, loop).result(SOON_S)

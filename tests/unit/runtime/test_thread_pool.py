@@ -151,6 +151,27 @@ def test_no_more_wait_than_may_and_there_is_room_again_afterwards() -> None:
     pool.shutdown()
 
 
+def test_threads_that_are_kept_stay_when_there_is_nothing_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(thread_pool, "IDLE_S", 0.02)
+    pool = ThreadPool(3, "kept", kept=1)
+    going_on = threading.Event()
+    blocked = [pool.submit(going_on.wait, 30) for _ in range(3)]
+    going_on.set()
+    assert all(each.result(30) for each in blocked)
+    wait_for(lambda: len(pool._threads) == 1, "the others end")
+    threading.Event().wait(0.1)
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert pool.submit(lambda: 7).result(30) == 7
+    pool.shutdown()
+    wait_for(lambda: not pool._threads, "it ends")
+
+
 def test_a_forked_child_has_an_empty_pool_of_its_own(pool: ThreadPool) -> None:
     going_on = threading.Event()
     held = [pool.submit(going_on.wait, 30) for _ in range(4)]

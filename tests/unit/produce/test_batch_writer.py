@@ -1,0 +1,201 @@
+"""Who writes a producer's batches: tasks of the process's loop, threads for what may block, and
+those that wait where nothing else does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from hqueue.errors import InvalidInputError, StoreUnavailableError
+from hqueue.message_id import MessageIDs
+from hqueue.produce.buffer import BatchingBuffer
+from hqueue.produce.delivery import PendingBatch
+from tests.support.interrupting import each_interruption, each_line
+from tests.support.waiting import wait_for
+
+LONG_MS = 60_000
+SOON_S = 30.0
+
+
+class Log:
+    """Notes what is written, where, and how much at a time."""
+
+    def __init__(self) -> None:
+        self.values: list[bytes] = []
+        self.threads: set[str] = set()
+        self.together: Counter[int | None] = Counter()
+        self.most = 0
+        self.failure: BaseException | None = None
+        self.going_on: asyncio.Event | None = None
+
+    def write(self, batch: PendingBatch[int]) -> MessageIDs:
+        self.threads.add(threading.current_thread().name)
+        self.values += [value for _, value, _, _ in batch.taken]
+        return MessageIDs(1 + len(self.values) - len(batch.taken), len(batch.taken))
+
+    async def write_in_loop(self, batch: PendingBatch[int]) -> MessageIDs:
+        self.together[batch.target] += 1
+        assert batch.target is None or self.together[batch.target] == 1
+        self.most = max(self.most, self.together.total())
+        try:
+            await asyncio.sleep(0.001)
+            if self.going_on is not None:
+                await self.going_on.wait()
+            if self.failure is not None:
+                raise self.failure
+            return self.write(batch)
+        finally:
+            self.together[batch.target] -= 1
+
+    def buffer(self, targets: int = 4, **options: Any) -> BatchingBuffer[int]:
+        return BatchingBuffer(self.write, targets, write_in_loop=self.write_in_loop, **options)
+
+
+def test_tasks_write_each_target_s_batches_in_order_and_so_many_at_a_time() -> None:
+    log = Log()
+    before = set(threading.enumerate())
+    buffer = log.buffer(8, linger_ms=0, appends_max=3, batch_messages_max=2)
+    for n in range(200):
+        buffer.take("t", b"%d" % n, None, n % 8, None)
+    assert buffer.flush(SOON_S)
+    for target in range(8):
+        own = [int(value) for value in log.values if int(value) % 8 == target]
+        assert own == list(range(target, 200, 8))
+    assert log.threads == {"hqueue-loop"}
+    assert 1 < log.most <= 3
+    begun = {each.name for each in set(threading.enumerate()) - before}
+    assert begun <= {"hqueue-loop", "hqueue-loop-call"}
+    assert buffer.close(SOON_S)
+
+
+def test_what_lingers_is_written_in_its_time_and_a_flush_writes_at_once() -> None:
+    log = Log()
+    buffer = log.buffer(linger_ms=30)
+    assert buffer.take("t", b"1", None, 0, None).result(SOON_S)
+    buffer = log.buffer(linger_ms=LONG_MS)
+    waiting = buffer.take("t", b"2", None, 0, None)
+    assert not waiting.done()
+    assert buffer.flush(SOON_S)
+    assert log.values == [b"1", b"2"]
+    assert buffer.close(SOON_S)
+
+
+@pytest.mark.parametrize(
+    "failure", [StoreUnavailableError("away"), ValueError("no"), SystemExit(3)]
+)
+def test_whatever_writing_raises_reaches_the_senders_and_later_batches_go_on(
+    failure: BaseException,
+) -> None:
+    log, called = Log(), list[object]()
+    log.failure = failure
+    buffer = log.buffer(linger_ms=0)
+    lost = buffer.take("t", b"1", None, 0, lambda *answer: called.append(answer))
+    assert lost.exception(SOON_S) is failure
+    assert buffer.flush(SOON_S)
+    assert called == [(None, failure)]
+    log.failure = None
+    assert buffer.take("t", b"2", None, 0, None).result(SOON_S)
+    assert buffer.close(SOON_S)
+
+
+def test_callbacks_run_in_threads_before_the_next_batch_of_their_target_and_may_raise() -> None:
+    log, going_on = Log(), threading.Event()
+    order: list[tuple[str, object]] = []
+
+    def block(message_id: object, error: object) -> None:
+        order.append((threading.current_thread().name, message_id))
+        assert going_on.wait(SOON_S)
+        raise SystemExit(4)
+
+    buffer = log.buffer(linger_ms=0)
+    first = buffer.take("t", b"1", None, 0, block)
+    assert first.result(SOON_S)
+    wait_for(lambda: order, "it is called back")
+    second = buffer.take("t", b"2", None, 0, None)
+    other = buffer.take("t", b"other", None, 1, None)
+    assert other.result(SOON_S), "a callback that blocks holds up its own target alone"
+    assert not second.done()
+    assert not buffer.flush(0.01)
+    going_on.set()
+    assert second.result(SOON_S)
+    assert buffer.close(SOON_S)
+    assert [thread for thread, _ in order] == ["hqueue-producer"]
+
+
+def test_a_callback_can_t_wait_for_its_own_producer() -> None:
+    log, asked = Log(), list[str]()
+
+    def ask(*_: object) -> None:
+        try:
+            buffer.flush()
+        except InvalidInputError as exc:
+            asked.append(str(exc))
+
+    buffer = log.buffer(linger_ms=0)
+    buffer.take("t", b"1", None, 0, ask)
+    assert buffer.flush(SOON_S)
+    assert len(asked) == 1
+    assert buffer.close(SOON_S)
+
+
+def test_when_the_process_ends_those_that_wait_write_and_what_is_under_way_is_finished() -> None:
+    log, called = Log(), list[str]()
+    log.going_on = asyncio.Event()
+    buffer = log.buffer(linger_ms=0)
+    under_way = buffer.take(
+        "t", b"1", None, 0, lambda *_: called.append(threading.current_thread().name)
+    )
+    wait_for(lambda: log.together[0], "the loop writes it")
+    buffer.take("t", b"behind it", None, 0, None)
+    other = buffer.take("t", b"2", None, 1, None)
+    wait_for(lambda: log.together[1], "and the other one")
+    loop, go_on = buffer._writer._loop, log.going_on
+    assert loop is not None
+    threading.Timer(0.1, lambda: loop.call(go_on.set)).start()
+    buffer.at_end()
+    assert under_way.done()
+    assert other.done()
+    assert called
+    assert sorted(log.values) == [b"1", b"2", b"behind it"]
+    log.threads.clear()
+    assert buffer.take("t", b"3", None, 0, None).done()
+    assert log.threads == {threading.current_thread().name}
+    assert buffer.close()
+
+
+def test_at_the_end_no_more_is_under_way_at_a_time_than_before() -> None:
+    log = Log()
+    log.going_on = asyncio.Event()
+    buffer = log.buffer(1, linger_ms=0)
+    buffer.take("t", b"1", None, None, None)
+    wait_for(lambda: log.together[None], "the loop writes it")
+    loop, go_on = buffer._writer._loop, log.going_on
+    assert loop is not None
+    threading.Timer(0.1, lambda: loop.call(go_on.set)).start()
+    buffer.at_end()
+    for n in range(2, 5):
+        buffer.take("t", b"%d" % n, None, None, None)
+    assert log.values == [b"1", b"2", b"3", b"4"]
+    assert buffer.close()
+
+
+@pytest.mark.parametrize("each_place", [each_interruption, each_line])
+def test_senders_that_are_interrupted_anywhere_leave_nothing_that_is_never_written(
+    each_place: Any,
+) -> None:
+    log = Log()
+    buffer = log.buffer(linger_ms=0)
+
+    def send_and_wait() -> None:
+        buffer.take("t", b"x", None, 0, None)
+        buffer.flush(SOON_S)
+
+    for place in each_place(send_and_wait):
+        assert buffer.take("t", b"after", None, 0, None).result(SOON_S), place
+        assert buffer.flush(SOON_S), place
+    assert buffer.close(SOON_S)
