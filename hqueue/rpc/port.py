@@ -118,7 +118,7 @@ class Port:
         self._listens = False
         self._thread: int | None = None
         """The one that serves it."""
-        self._in_turn = False
+        self._in_turn = self._comes_soon = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         register(self)
@@ -273,14 +273,17 @@ class Port:
         return max(0.0, min(self._look_ms, self._accept_ms) - now_ms) / 1e3
 
     def _take_turn(self) -> None:
-        """Take a turn in the event loop."""
+        """Take a turn in the event loop, unless one comes soon: one at a time is asked for, or they
+        would become ever more while there is always something to do.
+        """
         loop = self._loop
         assert loop is not None
-        if self._over:
+        if self._over or self._comes_soon:
             return
         wait_s = self.turn()
         if not wait_s:
-            loop.call_soon(self._take_turn)
+            self._comes_soon = True
+            loop.call_soon(self._take_next)
         elif wait_s > 0:
             at_s = loop.time() + wait_s
             if self._timer is not None:
@@ -288,6 +291,10 @@ class Port:
                     return  # One turn too many costs less than another timer for each.
                 self._timer.cancel()
             self._timer = loop.call_at(at_s, self._take_turn)
+
+    def _take_next(self) -> None:
+        self._comes_soon = False
+        self._take_turn()
 
     def _wake_up(self) -> None:
         """Call for another turn. To be called with the lock."""

@@ -50,3 +50,35 @@ def test_the_log_says_where_a_caller_came_from_that_was_gone_when_it_was_hung_up
 
     address = asyncio.run(call_and_reset())
     assert caplog.messages[0].startswith(f"hung up on {address}: ")
+
+
+def test_a_port_that_always_has_something_to_do_takes_one_turn_in_each_of_its_loop() -> None:
+    async def busy() -> int:
+        turns = 0
+
+        def turn() -> float:
+            nonlocal turns
+            turns += 1
+            return 0.0
+
+        bounds = Bounds(4, 1_000_000, 60_000, 60_000)
+        port = Port(
+            listen("127.0.0.1", 0),
+            bounds,
+            "the port",
+            make_gatherer=lambda: FrameGatherer(100),
+            serve=lambda connection: None,
+        )
+        port.start_here()
+        here, there = socket.socketpair()
+        here.setblocking(False)
+        port.add(here, None)
+        port.turn = turn  # type: ignore[method-assign]
+        there.sendall(b"what is never received")
+        for _ in range(100):
+            await asyncio.sleep(0)
+        port.close()
+        there.close()
+        return turns
+
+    assert asyncio.run(busy()) <= 110
