@@ -68,6 +68,7 @@ def settled() -> Iterator[None]:
     """Wait until what is begun within, and goes on in the process's loop, is done."""
     loop = background()
     assert loop is not None
+    loop.start(asyncio.sleep, 0).result()  # What was begun before is there then.
     before = set(loop._tasks)
     yield
     loop.start(asyncio.sleep, 0).result()
