@@ -15,7 +15,7 @@ from thriftpy2.transport import TCyMemoryBuffer
 
 from hqueue.rpc.calls import call_head
 from hqueue.runtime.memory import without_collection
-from hqueue.runtime.turns import short_turns
+from hqueue.runtime.switch_interval import short_turns
 
 __all__ = [
     "Awaited",

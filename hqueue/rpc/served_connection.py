@@ -13,7 +13,7 @@ from hqueue.rpc.callers import Caller
 from hqueue.rpc.calls import NoCallError
 from hqueue.rpc.gathering import Gatherer, Request
 from hqueue.runtime.clock import SYSTEM_CLOCK
-from hqueue.runtime.turns import short_turns
+from hqueue.runtime.switch_interval import short_turns
 
 __all__ = ["ServedConnection", "drop_unread"]
 

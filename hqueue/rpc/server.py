@@ -20,9 +20,9 @@ from hqueue.rpc.gathering import CallGatherer, QuickCall, Request
 from hqueue.rpc.messages import Awaited, Processor, RefusedCallError, forget_frames
 from hqueue.rpc.port import LIGHT_BYTES, Port
 from hqueue.rpc.served_connection import ServedConnection
+from hqueue.runtime.switch_interval import short_turns
 from hqueue.runtime.thread_pool import ThreadPool
 from hqueue.runtime.threads import end, start
-from hqueue.runtime.turns import short_turns
 from hqueue.settings.limits import BATCH_MESSAGES_MAX, CALL_HEADERS_MAX
 
 __all__ = ["ThriftServer", "calling_host"]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hqueue.runtime.turns import TURN_S, short_turns
+from hqueue.runtime.switch_interval import TURN_S, short_turns
 
 
 @pytest.fixture(autouse=True)
