@@ -214,30 +214,35 @@ class PartitionCursor:
             yield from self._seek(self._floor)
         before = self.place
         try:
-            if self._stream is None:
-                self._stream = yield Open(
-                    self.partition, self.next_slot[1], self._stop, self.topics
-                )
-                self._sizes, self._known = [], {}
-                wanted = max(1, self._bytes_max // BATCH_BYTES_MAX)
+            try:
+                yield from self._read_on(deadline, batches)
+            except HQueueError:
+                yield from self.release()
+                self.at_tail = False
+                if not batches:
+                    raise  # Else it comes back with the next read, if it stays.
             else:
-                wanted = yield from self._rows_that_fit()
-            rows: list[Row] = yield Read(self._stream, wanted)
-            self.at_tail = len(rows) < wanted
-            yield from self._accept_each(rows, deadline, batches)
+                if self.at_tail:
+                    yield from self.release()
         except HQueueError:
-            yield from self.release()
-            self.at_tail = False
-            if batches:
-                return batches  # The error comes back with the next read, if it stays.
             raise
         except BaseException:
             self.return_to(before)
-            self._is_torn = True
+            self._is_torn, self.at_tail = True, False
             raise
-        if self.at_tail:
-            yield from self.release()
         return batches
+
+    def _read_on(self, deadline: Deadline, batches: list[Batch]) -> Work[None]:
+        """Take in the next rows."""
+        if self._stream is None:
+            self._stream = yield Open(self.partition, self.next_slot[1], self._stop, self.topics)
+            self._sizes, self._known = [], {}
+            wanted = max(1, self._bytes_max // BATCH_BYTES_MAX)
+        else:
+            wanted = yield from self._rows_that_fit()
+        rows: list[Row] = yield Read(self._stream, wanted)
+        self.at_tail = len(rows) < wanted
+        yield from self._accept_each(rows, deadline, batches)
 
     def _accept_each(
         self, rows: Iterable[Row], deadline: Deadline, batches: list[Batch]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -16,6 +18,7 @@ from hqueue.consume.loop_reader import LoopReader
 from hqueue.log import Batch, PartitionCursor
 from hqueue.log.ports import Row
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline, drive_in_loop
+from hqueue.settings.limits import BATCH_BYTES_MAX, MESSAGE_ID_MAX
 from tests.support.backends import MemoryBackend
 from tests.support.cut_off import BEFORE, CuttingPort, each_cut
 from tests.support.doubles import Rows
@@ -321,3 +324,37 @@ def test_one_that_is_cancelled_in_a_batch_of_rows_or_at_a_gap_goes_on_where_it_s
     asyncio.run(read())
     assert got == [b"0", b"1", b"3", b"4"]
     assert cursor.expired == 1
+
+
+class Scanned(Collected):
+    """A log of which nothing was collected, whose fourth batch has no header that can be read."""
+
+    def __init__(self) -> None:
+        self._rows = Rows()
+        for number in range(5):
+            self._rows.append(0, b"%d" % number)
+        rows = self._rows.rows[0]
+        rows[3] = dataclasses.replace(rows[3], header=b"?")
+
+
+@pytest.mark.parametrize("stop", [3_000, MESSAGE_ID_MAX])
+@pytest.mark.parametrize(("number", "moment"), each_cut())
+def test_one_that_is_cancelled_while_it_lets_go_of_a_scan_is_given_what_that_gave(
+    number: int, moment: str, stop: int
+) -> None:
+    cursor = PartitionCursor(0, stop=stop, bytes_max=4 * BATCH_BYTES_MAX)
+    port = CuttingPort(Scanned(), number, moment)  # type: ignore[arg-type]
+    got: list[bytes] = []
+
+    async def go_on() -> None:
+        while not cursor.at_tail:
+            deadline = Deadline(SYSTEM_CLOCK, 10_000)
+            got.extend(values(await drive_in_loop(cursor.read(deadline), port, deadline)))
+
+    async def read() -> None:
+        for _ in range(2):
+            with contextlib.suppress(CorruptLogError, asyncio.CancelledError):
+                await asyncio.create_task(go_on())
+
+    asyncio.run(read())
+    assert got == [b"0", b"1", b"2"]
