@@ -242,7 +242,8 @@ async def cut_for(
     if messages <= HERE_MESSAGES and size <= HERE_BYTES:
         cut_all(filters, segments, queue, may_read=False)
     else:
-        await runtime.read(lambda: cut_all(filters, segments, queue, may_read=True))
+        with contextlib.suppress(HQueueError):  # No thread does it. What was read is not lost.
+            await runtime.read(lambda: cut_all(filters, segments, queue, may_read=True))
 
 
 def cut_all(

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hqueue import BufferFullError
 from hqueue_workers.delivery.cursor import SubscriberCursor, _slice_at
 from hqueue_workers.delivery.segment import EncodedSlice
 from hqueue_workers.delivery.wire import Call, decode_messages
@@ -331,5 +332,30 @@ def test_a_call_of_fewer_messages_is_put_together_again_of_the_same(
                 break
         assert got == [each for each in wanted if each >= start][: len(got)]
         assert cursor.position >= 2_000 or len(got) >= len(bounds)
+
+    play(scene)
+
+
+def test_nothing_is_lost_where_no_thread_can_be_had_to_cut_what_was_read() -> None:
+    async def scene(it: Scene) -> None:
+        read, refused = it.runtime.read, []
+
+        async def refusing(work: Any, *release: Any) -> Any:
+            if "cut_for" in work.__qualname__:
+                refused.append(work)
+                raise BufferFullError("the system starts no more threads")
+            return await read(work, *release)
+
+        it.runtime.read = refusing  # type: ignore[method-assign]
+        for _ in range(3):
+            it.partition.rows.append(0, b"v", 300)
+        one = Subscriber(it, "one")
+        await until(lambda: len(one.got) == 900)
+        by_scanner = len(refused)
+        it.partition.rows.append(0, b"v", 300)
+        it.poller.notify(0)
+        await until(lambda: len(one.got) == 1_200)
+        assert 0 < by_scanner < len(refused), "both ways of reading came to it"
+        assert not it.runtime.failed.done()
 
     play(scene)
