@@ -178,7 +178,9 @@ class Port:
         hang up, another `request` to serve, or a `step` to take. From any thread.
         """
         if self._is_here() and not self.closing:
-            if not self._in_turn or (connection.request is None and connection.step is None):
+            # Another call waits for a turn: served here, those that came together would each be
+            # served within the one before.
+            if connection.request is None and (connection.step is None or not self._in_turn):
                 self._take_back(connection)
                 return
         elif self._loop is not None and not self.closing:

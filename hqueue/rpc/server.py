@@ -67,6 +67,8 @@ class _Begun(NamedTuple):
     """What is waited for; None if it is done."""
     finish: Callable[[], bytes]
     """Makes the answer."""
+    is_coroutine: bool
+    """Whether a coroutine is waited for, which has what was made of the call."""
 
 
 class ThriftServer:
@@ -95,8 +97,10 @@ class ThriftServer:
     Memory: what has come of all calls, and what was not read of all answers, has a bound together;
     those that began first are hung up on beyond it. No call reaches thriftpy2 before a `CallWalk`
     has found its end, and counted what will be made of it: large ones are read one after another,
-    if they are too much together. One whose turn has not come after `idle_ms_max`, or for which
-    there is no room to wait, is not served: its caller is told to call again.
+    if they are too much together. What a coroutine was given counts until it is done; a handler
+    that returns a future counts by itself what waits. One whose turn has not come after
+    `idle_ms_max`, or for which there is no room to wait, is not served: its caller is told to call
+    again.
 
     Connections: with as many as there may be, one that has made no call yet goes for each that
     comes, the oldest first, or else the one that was idle for longest, if more than a second.
@@ -297,19 +301,26 @@ class ThriftServer:
         """Have the handler begin a call."""
         with short_turns() if request.weight > LIGHT_BYTES else nullcontext():
             call = self._processor.read(request.data)
-            awaited, finish = self._processor.begin(call, self._go_on if self._in_loop else None)
+            started: list[Awaited] = []
+
+            def go_on(work: Coroutine[Any, Any, Any]) -> Awaited:
+                started.append(self._go_on(work))
+                return started[0]
+
+            awaited, finish = self._processor.begin(call, go_on if self._in_loop else None)
             if awaited is None:
                 answer = finish()
-                return _Begun(call.api, None, lambda: answer)
-            return _Begun(call.api, awaited, finish)
+                return _Begun(call.api, None, lambda: answer, False)
+            return _Begun(call.api, awaited, finish, bool(started))
 
     def _then(self, connection: ServedConnection, begun: _Begun) -> bytes | None:
         """Answer a call that has begun, when it is done."""
-        api, awaited, finish = begun
+        api, awaited, finish, is_coroutine = begun
         if awaited is None:
             return finish()
         if api not in self._large_answers:
-            self._port.release(connection)
+            if not is_coroutine:
+                self._port.release(connection)
             return self._await(connection, awaited, finish)
         return self._await(connection, awaited, lambda: self._finish(connection, awaited, finish))
 

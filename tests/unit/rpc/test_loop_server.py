@@ -126,6 +126,26 @@ def test_calls_that_come_together_are_answered_one_after_another(hub: Served) ->
     assert seqids == [*range(1, 11)]
 
 
+def test_any_number_of_calls_that_come_together_behind_one_that_waits_are_answered(
+    hub: Served,
+) -> None:
+    many = 4_000
+
+    def ask(calls: bytes, count: int) -> None:
+        caller.sendall(calls)
+        while count > 0:
+            came = caller.recv(1 << 16)
+            assert came, f"hung up on with {count} calls to be answered"
+            count -= came.count(b"\x80\x01\x00\x02")
+
+    hub.let()
+    with hub.connect() as caller:
+        caller.settimeout(WAIT_S)
+        ask(ADDRESS * many, many)
+        for _ in range(4):
+            ask(publish(1) + ADDRESS * many, 1 + many)
+
+
 def test_one_that_is_still_to_be_answered_keeps_no_other(hub: Served) -> None:
     with hub.connect() as waiting, hub.connect() as numbering, hub.connect() as other:
         waiting.sendall(publish(1))
@@ -166,6 +186,17 @@ def test_a_large_call_is_read_beside_the_loop_and_acted_upon_in_it(hub: Served) 
         caller.sendall(publish(1))
         assert caller.recv(100)
         assert hub.handler.threads[2:] == [loop_thread] * 2
+
+
+def test_a_large_call_has_its_memory_until_its_coroutine_is_done(hub: Served) -> None:
+    port = hub.server._port
+    with hub.connect() as caller:
+        caller.sendall(publish(20_000))
+        wait_for(lambda: hub.handler.begun == 1, "it has begun")
+        assert port._memory_bytes > 0, "what it was made of is there still"
+        hub.let()
+        assert caller.recv(100)
+    assert port._memory_bytes == 0
 
 
 class Api:
