@@ -9,7 +9,6 @@ import dataclasses
 import functools
 import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, wait
 from typing import Generic, TypeVar
 
 from hqueue.consume.fetcher import Fetch, Fetcher, Pace
@@ -23,7 +22,7 @@ from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.clock import SYSTEM_CLOCK, Bounded, Clock, Deadline, Patience
 from hqueue.runtime.loop import background
 from hqueue.runtime.steps import Pause, taken_in
-from hqueue.runtime.waiting import Condition
+from hqueue.runtime.waiting import Condition, InterruptibleFuture, wait_for_all
 
 __all__ = ["Intake", "Portion"]
 
@@ -34,8 +33,9 @@ PACE = Pace(
     gather_share=1.0,  # One request for all costs no more than one for some.
 )
 
-ROOM_LOOK_MS = 5.0
-"""How often it is looked whether there is room for what came at the ends."""
+ROOM_LOOKS = Backoff(5.0, 50.0, growth=1.5)
+"""The pauses between looks whether there is room for what came at the ends: it comes from many
+queues at a time, and perhaps nothing is taken for long."""
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 
@@ -207,14 +207,14 @@ class Intake(Generic[KeyT]):
 
     def _free(self, unused: Sequence[_Partition[KeyT]]) -> None:
         """Free what these hold in the store, which may take a while."""
-        freed: list[Future[None]] = []
+        freed: list[InterruptibleFuture[None]] = []
         for each in filter(lambda each: each.reader.holds, unused):
             release, reader = each.reader.release(), each.source.reader
             if self._loop is None:
                 reader.do_long(release)
             else:
                 freed.append(self._loop.start(reader.in_loop.do_long, release))
-        wait(freed, FREE_S)
+        wait_for_all(freed, FREE_S)
 
     # The lock is held from here on, but for what makes requests.
 
@@ -341,8 +341,9 @@ class Intake(Generic[KeyT]):
         self, by_number: Mapping[int, _Partition[KeyT]], batches: Iterable[Batch]
     ) -> Work[None]:
         """Put what came of some partitions, when there is room for it."""
+        pauses = ROOM_LOOKS.pauses()
         while not self._has_room():
-            yield Pause(ROOM_LOOK_MS)
+            yield Pause(next(pauses))
         came: dict[int, list[Batch]] = {}
         for batch in batches:
             came.setdefault(batch.partition, []).append(batch)

@@ -6,7 +6,7 @@ import collections
 import dataclasses
 import threading
 from collections.abc import Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from functools import partial
 from itertools import filterfalse
 
@@ -17,7 +17,7 @@ from hqueue.log.steps import Work
 from hqueue.runtime.clock import Deadline
 from hqueue.runtime.fork import register
 from hqueue.runtime.loop import LoopThread, background
-from hqueue.runtime.waiting import InterruptibleFuture
+from hqueue.runtime.waiting import InterruptibleFuture, wait_for_all
 
 __all__ = ["PREFETCH_REQUESTS", "Prefetcher"]
 
@@ -112,9 +112,10 @@ class Prefetcher:
         if self._loop is None:
             for reader in unused:
                 reader.release()
-        else:
+        elif self._begun:  # Else what is held is the parent process's, and so is the loop.
             work = self._queue.in_loop.release
-            wait([self._loop.start(work, each.steps) for each in unused if each.holds], FREE_S)
+            held = [self._loop.start(work, each.steps) for each in unused if each.holds]
+            wait_for_all(held, FREE_S)
 
     def _ask(self) -> None:
         while len(self._asked) < PREFETCH_REQUESTS:

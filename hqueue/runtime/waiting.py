@@ -12,10 +12,12 @@ from __future__ import annotations
 import _thread
 import concurrent.futures
 import threading
+import time
+from collections.abc import Iterable
 from itertools import starmap
 from typing import Any, TypeVar
 
-__all__ = ["Condition", "Event", "InterruptibleFuture"]
+__all__ = ["Condition", "Event", "InterruptibleFuture", "wait_for_all"]
 
 Result = TypeVar("Result")
 
@@ -109,3 +111,13 @@ class InterruptibleFuture(concurrent.futures.Future[Result]):
         """
         with self._condition:
             return self._condition.wait_for(self.done, timeout_s)
+
+
+def wait_for_all(futures: Iterable[InterruptibleFuture[Any]], timeout_s: float) -> None:
+    """Wait until all are done, no longer than so many seconds together. As
+    `concurrent.futures.wait`, which leaves their locks taken where it is interrupted: then the
+    thread that has a result for one waits for ever.
+    """
+    ends_s = time.monotonic() + timeout_s
+    for future in futures:
+        future.wait(max(0.0, ends_s - time.monotonic()))

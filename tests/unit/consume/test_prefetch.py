@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -11,12 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hqueue.consume.decode import messages_of
-from hqueue.consume.prefetch import PREFETCH_REQUESTS, Prefetcher
+from hqueue.consume.prefetch import FREE_S, PREFETCH_REQUESTS, Prefetcher
 from hqueue.consume.scan import Scan
 from hqueue.errors import RequestRefusedError
 from hqueue.log import Batch
 from tests.support.doubles import Rows
 from tests.support.gated_rows import BOUND_S, Gate, GatedRows, filled, reader_of
+from tests.support.waiting import wait_for
 
 
 def prefetcher_of(rows: Rows, bytes_max: int = 1) -> Prefetcher:
@@ -110,3 +113,21 @@ def test_a_child_asks_again_for_what_its_parent_had_asked_for() -> None:
     assert read == expected
     assert [reader.partition for reader in prefetcher.readers] == [0, 1, 2]
     parents_gate.let(1_000)
+
+
+def test_a_child_that_only_closes_waits_for_nothing_and_leaves_its_parent_what_that_holds() -> None:
+    rows = GatedRows()
+    filled(rows, [9] * (PREFETCH_REQUESTS + 1))
+    prefetcher = prefetcher_of(rows)
+    next(prefetcher)
+    wait_for(lambda: not prefetcher._busy, "what was asked for has come")
+    assert prefetcher.holds
+    child = os.fork()
+    if not child:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(round(FREE_S / 2))
+        prefetcher.close()
+        os._exit(len(rows.closed))
+    assert os.waitpid(child, 0)[1] == 0
+    prefetcher.close()
+    rows.wait_for_freed()

@@ -31,7 +31,14 @@ OTHERWISE = {
 SERVED = {"hqueue/rpc/messages.py": "what a server answers; its threads run no handlers"}
 MADE = {"Semaphore", "BoundedSemaphore"}
 """Their `__enter__` is a function in Python."""
-STANDARD = {"threading.Condition", "threading.Event", "concurrent.futures.Future", "futures.Future"}
+STANDARD = {
+    "threading.Condition",
+    "threading.Event",
+    "concurrent.futures.Future",
+    "concurrent.futures.wait",
+    "futures.Future",
+    "futures.wait",
+}
 """What `hqueue.runtime.waiting` has in another way, for what a program's thread may wait for."""
 
 
@@ -61,7 +68,9 @@ def entered(tree: ast.AST) -> Iterator[int]:
 
 
 def standard(tree: ast.AST) -> Iterator[int]:
-    """The lines where a condition, an event or a future of the standard library is made."""
+    """The lines where a condition, an event or a future of the standard library is made, or its
+    futures are waited for.
+    """
     names = {
         each.asname or each.name
         for node in ast.walk(tree)
@@ -120,6 +129,7 @@ def test_what_is_looked_for_is_found() -> None:
     )
     tree = ast.parse(text)
     assert list(standard(ast.parse("from concurrent.futures import Future as F\nF()"))) == [2]
+    assert list(standard(ast.parse("from concurrent.futures import wait\nwait([])"))) == [2]
     assert list(standard(ast.parse("threading.Event()"))) == [1]
     assert list(entered(tree)) == [6]
     assert sorted(acquisitions(tree)) == [9, 10]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from hqueue.runtime.waiting import Condition, Event, InterruptibleFuture
+from hqueue.runtime.waiting import Condition, Event, InterruptibleFuture, wait_for_all
 from tests.support.interrupting import each_interruption, each_line
 
 SOON_S = 5.0
@@ -88,6 +88,25 @@ def test_a_future_whose_waiter_was_interrupted_has_its_result_all_the_same(
     in_another_thread(lambda: future.set_result(1))
     assert future.wait(0)
     assert future.result(0) == 1
+
+
+def test_futures_whose_waiter_was_interrupted_are_left_to_those_that_have_the_results(
+    each_place: EachPlace,
+) -> None:
+    futures: list[InterruptibleFuture[int]] = [InterruptibleFuture() for _ in range(2)]
+
+    def look() -> None:
+        assert not any(each.running() for each in futures)
+
+    places = each_place_of(
+        each_place, lambda: wait_for_all(futures, 0.002), lambda: in_another_thread(look)
+    )
+    assert list(places)
+    for each in futures:
+        in_another_thread(lambda each=each: each.set_result(1))  # type: ignore[misc]
+    began_s = time.monotonic()
+    wait_for_all(futures, SOON_S)
+    assert time.monotonic() - began_s < SOON_S
 
 
 def test_who_waits_is_woken_in_time_and_a_wait_ends_by_its_bound() -> None:
