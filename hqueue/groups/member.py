@@ -356,9 +356,7 @@ class GroupMember(OnStore):
                 await self._pacing.gather(lambda: self._planning.members, self._is_closed)
             if self._closed:
                 return
-            # A plan for many may take long.
-            decided = in_thread(self._decide) if self._planning.reckons else None
-            session_id, plan, steps = await decided if decided else self._decide()
+            session_id, plan, steps = await self._decided()
             if steps.revoke:
                 self._on_change()
             try:
@@ -374,9 +372,21 @@ class GroupMember(OnStore):
                 self._pacing.settle(done=done)
         logger.warning("a consumer asks for nothing, and leaves its group: %s", self.consumer)
         self.idle = self._closed = True
-        await in_thread(self._on_idle)
+        try:
+            await in_thread(self._on_idle)
+        except HQueueError as exc:  # What it holds is others' nevertheless.
+            logger.warning("a consumer that is idle could not be told of it: %s", exc)
         await self._leave.in_loop()
         self._on_change()
+
+    async def _decided(self) -> tuple[int | None, Assignment | None, Steps]:
+        """As `_decide`. By a thread if it may take long, as a plan for many does."""
+        if self._planning.reckons:
+            try:
+                return await in_thread(self._decide)
+            except HQueueError as exc:  # It was not called.
+                logger.debug("no thread is free for the plan of a group: %s", exc)
+        return self._decide()
 
     def _decide(self) -> tuple[int | None, Assignment | None, Steps]:
         """The session, the plan to write, and what is to be done now."""

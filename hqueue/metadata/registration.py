@@ -201,7 +201,15 @@ class Registration(OnStore):
     async def _fail(self, error: HQueueError) -> None:
         self.failure = error
         what = "a listener of a registration's failure"
-        await in_thread(call_foreign, what, self._on_failure, error)
+        while True:
+            try:
+                await in_thread(call_foreign, what, self._on_failure, error)
+                return
+            except ClosedError:
+                return
+            except HQueueError as exc:  # No thread is free.
+                logger.debug("%s is not called yet: %s", what, exc)
+                await asyncio.sleep(PAUSE_MS / 1e3)
 
     @stepwise
     def _make_again_in_turn(self) -> Work[None]:

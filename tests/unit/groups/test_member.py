@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hqueue import MessageID
-from hqueue.errors import ClosedError, RequestRefusedError
+from hqueue.errors import ClosedError, RequestRefusedError, StoreUnavailableError
 from hqueue.groups.assignors import assign_range, assign_sticky
 from hqueue.groups.member import GroupMember
 from hqueue.groups.offsets import UNSET, GroupOffsets, Offset, Position
@@ -608,3 +608,32 @@ def test_what_is_given_up_while_its_commit_is_refused_comes_to_another(
         one.positions.pop(key)
     settle(one, two, shares=(2, 2))
     assert not revoked & one.positions.keys()
+
+
+async def no_thread(*_: Any) -> None:
+    raise StoreUnavailableError("all threads that wait for others are in use")
+
+
+def test_members_share_the_partitions_also_while_no_thread_is_free_to_plan(
+    join: Callable[..., Consumer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hqueue.groups.member.in_thread", no_thread)
+    first, second = join("a"), join("b")
+    settle(first, second, shares=(2, 2))
+    assert first.member.failure is second.member.failure is None
+
+
+def test_an_idle_member_leaves_its_group_also_while_no_thread_is_free_to_say_so(
+    metadata_server: MemoryServer,
+    join: Callable[..., Consumer],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hqueue.groups.member.in_thread", no_thread)
+    session = metadata_server.open()
+    idle = GroupMember(session, PATHS, "a", {"q": 1}, assignor=assign_sticky, idle_ms_max=200)
+    idle.see_partitions(PARTITIONS)
+    wait_for(lambda: idle.idle, "it leaves")
+    settle(join("b"), shares=(4,))
+    assert idle.failure is None
+    idle.close()
+    session.close()

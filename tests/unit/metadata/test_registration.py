@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from hqueue import HQueueError, RequestRefusedError, StoreUnavailableError
 from hqueue.metadata.ports import ANY, Change, Obstacle
 from hqueue.metadata.registration import Registration
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
-from hqueue.runtime.loop import background
+from hqueue.runtime.loop import background, in_thread
 from tests.support.doubles import SteppedClock
 from tests.support.memory.metadata import MemoryServer, MemorySession
 from tests.support.waiting import wait_for
@@ -238,6 +239,27 @@ def test_one_whose_store_refuses_to_make_it_again_says_so(scene: Scene) -> None:
     scene.one.expire()
     wait_for(lambda: scene.failures == [refusal], "it is told")
     assert registration.failure is refusal
+
+
+def test_its_failure_is_told_as_soon_as_there_is_a_thread_for_that(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.register(scene.one)
+    refusal, asked = RequestRefusedError("no right to do so"), list[object]()
+
+    def refuse(*args: object, **options: object) -> object:
+        raise refusal
+
+    async def rarely(*called: Any) -> None:
+        asked.append(called)
+        if len(asked) < 3:
+            raise StoreUnavailableError("all threads that wait for others are in use")
+        await in_thread(*called)
+
+    monkeypatch.setattr("hqueue.metadata.registration.in_thread", rarely)
+    scene.one.ephemerals.put = refuse  # type: ignore[assignment,method-assign]
+    scene.one.expire()
+    wait_for(lambda: scene.failures == [refusal], "it is told")
 
 
 def test_a_foreign_record_in_the_place_of_a_name_is_one_that_stays(scene: Scene) -> None:
