@@ -409,10 +409,11 @@ class PartitionCursor:
         """Stand at the batch that covers an ID, or where the one that will lie there begins."""
         row: Row | None = yield Newest(self.partition, start)
         if row is None:
-            self._slot = 0
             if self._ordinal_before and (yield Newest(self.partition, MESSAGE_ID_MAX)):
                 # Collected up to here, and further: the next row shows how much.
                 self._slot, self._ordinal = start, self._ordinal_before
+            else:
+                self._slot = 0
             return
         header = header_of(row)
         if header.end > start:

@@ -98,12 +98,12 @@ class TreeCache(OnSession):
             dirty, self._dirty = self._dirty, set()
         try:
             await self._read.in_loop(dirty)
-        except ClosedError:
-            raise
-        except HQueueError as exc:
-            logger.debug("what changed below %s was not read: %s", self._top, exc)
+        except BaseException as exc:
             with self._lock:
                 self._dirty |= dirty
+            if isinstance(exc, ClosedError) or not isinstance(exc, HQueueError):
+                raise
+            logger.debug("what changed below %s was not read: %s", self._top, exc)
             return PAUSE_MS
         with self._lock:
             settled = not self._dirty and not self._closed

@@ -6,16 +6,16 @@ import asyncio
 import contextlib
 import dataclasses
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 import hqueue
-from hqueue import CorruptLogError, Message, MessageID, Scan
+from hqueue import CorruptLogError, Message, MessageID, Scan, StoreUnavailableError
 from hqueue.consume.decode import messages_of
 from hqueue.consume.fetcher import Fetch, Pace
 from hqueue.consume.loop_reader import LoopReader
-from hqueue.log import Batch, PartitionCursor
+from hqueue.log import Batch, PartitionCursor, PartitionReader
 from hqueue.log.ports import Row
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline, drive_in_loop
 from hqueue.settings.limits import BATCH_BYTES_MAX, MESSAGE_ID_MAX
@@ -358,3 +358,15 @@ def test_one_that_is_cancelled_while_it_lets_go_of_a_scan_is_given_what_that_gav
 
     asyncio.run(read())
     assert got == [b"0", b"1", b"2"]
+
+
+def test_what_was_collected_before_the_first_read_is_counted_also_where_a_request_fails() -> None:
+    rows = Rows()
+    for number in range(5):
+        rows.append(0, b"%d" % number)
+    del rows.rows[0][:3]
+    failing = iter([None, StoreUnavailableError("no answer")])
+    rows.failure = lambda method: next(failing, None) if method == "newest" else None
+    reader = PartitionReader(0, cast(Any, rows), start=1_000, ordinal=1)
+    assert values(reader.read(Deadline(SYSTEM_CLOCK, 10_000))) == [b"3"]
+    assert reader.expired == 2

@@ -150,15 +150,16 @@ def test_what_is_created_again_after_it_was_missed_is_seen(
     watched.await_view("what was created again", paths[-1])
 
 
+@pytest.mark.parametrize("error", [StoreUnavailableError("no answer"), ValueError("no sense")])
 @pytest.mark.parametrize(("depth", "answered"), [(1, 1), (2, 1), (2, 2)])
 def test_what_was_found_is_read_again_when_its_answer_got_lost(
-    watch: Callable[..., Watched], depth: int, answered: int
+    watch: Callable[..., Watched], depth: int, answered: int, error: Exception
 ) -> None:
     paths = ["/top/a", "/top/a/b"][:depth]
     tree = Tree(*paths)
 
     def lose() -> None:
-        raise StoreUnavailableError("no answer")
+        raise error
 
     tree.before = [lambda: None] * answered + [lose]
     watched = watch(tree, depth)
