@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import math
 import threading
@@ -100,8 +101,10 @@ class Runtime:
                 begun.exception()  # An error of what was given up is nobody's.
 
     def start(self, work: Coroutine[Any, Any, _Result]) -> asyncio.Task[_Result]:
-        """Let something go on beside. An error that it raises ends the worker."""
-        task = self._loop.create_task(work)
+        """Let something go on beside. An error that it raises ends the worker. What bounds the
+        caller does not bound it.
+        """
+        task = contextvars.Context().run(self._loop.create_task, work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task
@@ -126,13 +129,14 @@ class Runtime:
             logger.debug("called after the end")
 
     def submit(self, work: Coroutine[Any, Any, _Result]) -> Future[_Result]:
-        """Let something go on; from any thread. What it comes to, also an error, is the future's.
+        """As `start`; from any thread. What it comes to, also an error, is the future's.
 
         Raises:
             ClosedError: the loop has ended.
         """
         try:
-            return asyncio.run_coroutine_threadsafe(work, self._loop)
+            run = asyncio.run_coroutine_threadsafe
+            return contextvars.Context().run(run, work, self._loop)
         except RuntimeError as exc:
             work.close()
             if is_interruption(exc):

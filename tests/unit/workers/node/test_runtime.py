@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline, bounded_ms
 from hqueue.runtime.waiting import Event
 from hqueue_workers.node.runtime import Runtime
 
@@ -116,3 +117,29 @@ def test_an_end_that_fails_is_told() -> None:
 
     with pytest.raises(ValueError, match="it failed"):
         asyncio.run(run())
+
+
+def test_what_is_let_go_on_is_not_bounded_by_what_its_starter_is_bounded_by() -> None:
+    async def bound() -> float:
+        return bounded_ms(60_000)
+
+    async def run() -> list[float]:
+        runtime = Runtime(1)
+        found: list[float] = []
+
+        async def note() -> None:
+            found.append(await bound())
+
+        def within() -> list[asyncio.Future[float]]:
+            runtime.start_soon(note)
+            return [runtime.start(bound()), asyncio.wrap_future(runtime.submit(bound()))]
+
+        begun = Deadline(SYSTEM_CLOCK, 5_000).run(within)
+        found += [await each for each in begun]
+        await asyncio.to_thread(Deadline(SYSTEM_CLOCK, 5_000).run, lambda: runtime.start_soon(note))
+        while len(found) < 4:
+            await asyncio.sleep(0)
+        await runtime.close()
+        return found
+
+    assert asyncio.run(asyncio.wait_for(run(), 10)) == [60_000] * 4
