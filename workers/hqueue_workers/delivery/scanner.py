@@ -289,6 +289,7 @@ class MessageScanner:
         if self._poller is not None:
             self._poller.remove(cast(TailWaiter, self))
         if self._reading is not None:
+            self._reading.add_done_callback(lambda _: self._release(self.source))
             self._reading.cancel()
         elif not self._polled:
             self._release(self.source)
@@ -361,7 +362,9 @@ class MessageScanner:
                     self._runtime.note_read(self._queue.name, None)
                     if source is self.source:
                         break
-                    self._release(source)
+                finally:
+                    if source is not self.source:
+                        self._release(source)
         finally:
             self._reading = None
         self.came(segments)
@@ -370,12 +373,8 @@ class MessageScanner:
         """Read on, and cut what came."""
         start, filters = self.end, self.filters
         bound = Deadline(self._runtime.clock, 0) if self._patience is None else self._patience()
-        try:
-            async with self._runtime.requests:
-                batches = await source.read(bound)
-        except asyncio.CancelledError:
-            self._release(source)
-            raise
+        async with self._runtime.requests:
+            batches = await source.read(bound)
         segments = segments_of(source, start, batches)
         await cut_for(filters, segments, self._queue, self._runtime)
         return segments

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hqueue import BufferFullError
+from hqueue import Batch, BufferFullError, StoreUnavailableError
 from hqueue_workers.delivery.cursor import SubscriberCursor, _slice_at
+from hqueue_workers.delivery.scanner import MessageScanner
 from hqueue_workers.delivery.segment import EncodedSlice
 from hqueue_workers.delivery.wire import Call, decode_messages
 from tests.support.cursor_doubles import BYTES_MAX, Scene, Subscriber, play, until
@@ -357,5 +358,38 @@ def test_nothing_is_lost_where_no_thread_can_be_had_to_cut_what_was_read() -> No
         await until(lambda: len(one.got) == 1_200)
         assert 0 < by_scanner < len(refused), "both ways of reading came to it"
         assert not it.runtime.failed.done()
+
+    play(scene)
+
+
+@pytest.mark.parametrize("turns", range(8))
+def test_a_scanner_that_is_closed_at_any_time_holds_nothing_in_the_store(turns: int) -> None:
+    class Held:
+        at_tail, cursor, ordinal, holds = False, 0, 0, True
+        reads = released = 0
+
+        async def read(self, deadline: object) -> list[Batch]:
+            self.reads += 1
+            await asyncio.sleep(0)
+            if self.reads == 1:
+                raise StoreUnavailableError("it is tried again")
+            await asyncio.sleep(60)
+            return []
+
+        async def release(self) -> None:
+            self.holds = False
+            self.released += 1
+
+    async def scene(it: Scene) -> None:
+        source = Held()
+        scanner = MessageScanner(it.queue, lambda *_: source, it.runtime, lambda: BYTES_MAX)
+        waiting = asyncio.ensure_future(scanner.more(scanner.end))
+        for _ in range(1 + turns):
+            await asyncio.sleep(0)
+        scanner.close()
+        await until(lambda: source.released)
+        await settle()
+        assert source.released == 1
+        await waiting
 
     play(scene)
