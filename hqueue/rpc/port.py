@@ -181,7 +181,7 @@ class Port:
             # Another call waits for a turn: served here, those that came together would each be
             # served within the one before.
             if connection.request is None and (connection.step is None or not self._in_turn):
-                self._take_back(connection)
+                self._see_to(connection, self._take_back)
                 return
         elif self._loop is not None and not self.closing:
             with contextlib.suppress(RuntimeError):  # It has ended.
@@ -245,11 +245,7 @@ class Port:
     def _turn(self, ready: list[tuple[selectors.SelectorKey, int]]) -> float:
         # What calls for more than there is, is called for again at the next turn.
         for connection in self._those_ready(ready):
-            try:
-                self._attend(connection)
-            except BaseException as exc:  # No fault in reading a call ends the loop.
-                connection.reason = f"{type(exc).__name__}: {exc}"
-                self._hang_up(connection)
+            self._see_to(connection, self._attend)
         with self._lock:
             back, self._back = self._back, []
             self._awake = False
@@ -259,7 +255,7 @@ class Port:
             return -1.0
         now_ms = SYSTEM_CLOCK.monotonic_ms()
         for connection in back:
-            self._take_back(connection)
+            self._see_to(connection, self._take_back)
         self._admit_queued()
         if now_ms >= self._look_ms:
             self._look_ms = now_ms + self._look_every_ms
@@ -353,6 +349,16 @@ class Port:
                 if left:
                     yield min(left, key=lambda each: each.began_ms)
                 return
+
+    def _see_to(
+        self, connection: ServedConnection, step: Callable[[ServedConnection], None]
+    ) -> None:
+        """Go on with a connection. No fault in that is another one's, or ends the loop."""
+        try:
+            step(connection)
+        except BaseException as exc:
+            connection.reason = f"{type(exc).__name__}: {exc}"
+            self._hang_up(connection)
 
     def _attend(self, connection: ServedConnection) -> None:
         """Receive what has come of a connection, or send on what it reads."""

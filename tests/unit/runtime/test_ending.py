@@ -9,13 +9,21 @@ from typing import Any
 
 import pytest
 
-from hqueue import BufferFullError, ClosedError, HQueueError, InvalidInputError, MessageID
+from hqueue import (
+    BufferFullError,
+    ClosedError,
+    HQueueError,
+    InvalidInputError,
+    MessageID,
+    StoreUnavailableError,
+)
 from hqueue.groups import committer as committer_module
 from hqueue.groups.committer import Committer
 from hqueue.groups.offsets import Position
 from hqueue.hbase.thrift.side_by_side import SideBySide
 from hqueue.message_id import MessageIDs
 from hqueue.metadata import PartitionKey
+from hqueue.produce import batch_writer
 from hqueue.produce.buffer import BatchingBuffer
 from hqueue.produce.delivery import PendingBatch
 from hqueue.runtime import ending, loop, threads
@@ -108,8 +116,12 @@ def test_what_finds_no_thread_is_written_by_one_that_flushes_or_when_there_is_on
     def start(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
+    async def in_thread(work: Callable[[], None]) -> None:
+        raise StoreUnavailableError("the one that the loop keeps is in use")
+
     log, called = Log(), list[threading.Thread]()
     assert loop.background() is not None
+    monkeypatch.setattr(batch_writer, "in_thread", in_thread)
     buffer: BatchingBuffer[int] = BatchingBuffer(log.write, 4, linger_ms=0)
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", start)
@@ -125,6 +137,34 @@ def test_what_finds_no_thread_is_written_by_one_that_flushes_or_when_there_is_on
     assert second.result(30)
     assert third.result(30)
     assert log.values == [b"1", b"2", b"3"]
+    assert buffer.close(30)
+
+
+@pytest.mark.parametrize("in_loop", [True, False])
+def test_threads_that_outlive_the_main_one_are_not_kept_waiting_for_what_they_sent(
+    monkeypatch: pytest.MonkeyPatch, in_loop: bool
+) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError(f"can't create new thread at {threads.REFUSAL}")
+
+    async def write_in_loop(batch: PendingBatch[int]) -> MessageIDs:
+        return log.write(batch)
+
+    log, called = Log(), list[str]()
+    assert loop.background() is not None
+    monkeypatch.setattr(threading.Thread, "start", start)
+    buffer: BatchingBuffer[int] = BatchingBuffer(
+        log.write, 1, write_in_loop=write_in_loop if in_loop else None, linger_ms=0
+    )
+    for n in range(3):
+        sent = buffer.take(
+            "t", b"%d" % n, None, 0, lambda *_: called.append(threading.current_thread().name)
+        )
+        assert sent.result(30)
+    wait_for(lambda: len(called) == 3, "all callbacks were called")
+    assert log.values == [b"0", b"1", b"2"]
+    assert set(called) == {"hqueue-loop-call"}
+    wait_for(lambda: buffer._writer._retry is None, "no more threads are asked for")
     assert buffer.close(30)
 
 
