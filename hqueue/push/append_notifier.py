@@ -122,7 +122,7 @@ class AppendNotifier:
         return _Route(connection, _frame(key))
 
     def _start(self) -> None:
-        if not self._closed:
+        if self._tending is None and not self._closed:  # Else another was faster.
             with contextlib.suppress(HQueueError):  # The next append tries again.
                 self._tending = Job(self._tend)
                 self._tending.ask()

@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-from hqueue.errors import HQueueError, StoreUnavailableError
+from hqueue.errors import ClosedError, HQueueError, StoreUnavailableError
 from hqueue.runtime.clock import bounded_ms
 from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.fork import register
@@ -34,6 +34,8 @@ BLOCKING_MAX = 16
 BLOCKING_WAIT_MS = 60_000.0
 """How long a call waits for a thread, while so many are under way."""
 TIMELY_MAX = 4
+RETRY_S = 0.25
+"""When what is due is tried again that no thread could be had for."""
 BROKEN_S = 1.0
 """How long the thread pauses when the loop itself fails: a program may have closed what it polls
 with."""
@@ -278,4 +280,14 @@ async def _call_later(
     delay_ms: float, function: Callable[..., object], args: tuple[object, ...]
 ) -> None:
     await asyncio.sleep(delay_ms / 1e3)
-    await asyncio.wrap_future(_timely.submit(function, *args))
+    while True:
+        try:
+            called = _timely.submit(function, *args)
+        except ClosedError:
+            raise
+        except HQueueError as exc:  # The system starts no thread for now.
+            logger.debug("what is due is called a little later: %s", exc)
+            await asyncio.sleep(RETRY_S)
+        else:
+            await asyncio.wrap_future(called)
+            return

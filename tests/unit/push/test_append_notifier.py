@@ -19,6 +19,7 @@ from hqueue.metadata import Address, Coordination, PartitionKey, WorkerRecord
 from hqueue.metadata.append_keys import sign
 from hqueue.push import append_notifier
 from hqueue.push.append_notifier import BATCH, BATCH_BYTES_MAX, AppendNotifier
+from hqueue.runtime.job import Job
 from hqueue_workers.delivery import notification_server
 from hqueue_workers.delivery.notification_server import (
     BUFFERED_BYTES_MAX,
@@ -397,3 +398,27 @@ def test_one_that_is_closed_reports_nothing_and_looks_for_nobody() -> None:
     notifier.close()
     notifier.appended(KEY)
     assert notifier._tending is None
+
+
+def test_appends_that_come_together_begin_to_look_for_workers_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The second has seen that nothing goes on yet, and comes when the first has begun it."""
+    notifier = AppendNotifier(lambda: cast(Coordination, None), "127.0.0.1:1")
+    made: list[Job] = []
+    if_free = append_notifier.if_free
+
+    def make(work: Callable[[], float]) -> Job:
+        made.append(Job(work))
+        return made[-1]
+
+    def late(*arguments: Any) -> bool:
+        monkeypatch.setattr(append_notifier, "if_free", if_free)
+        notifier.appended(KEY)
+        return if_free(*arguments)
+
+    monkeypatch.setattr(append_notifier, "Job", make)
+    monkeypatch.setattr(append_notifier, "if_free", late)
+    notifier.appended(KEY)
+    notifier.close()
+    assert [notifier._tending] == made

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -191,6 +192,25 @@ def test_a_later_call_comes_in_its_time_in_a_thread_and_not_when_it_is_cancelled
     assert came == ["hqueue-loop-timer", "last"]
     going_on.set()
     assert all(each.result(SOON_S) for each in blocked)
+
+
+def test_what_is_due_is_called_as_soon_as_there_is_a_thread_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool, refused = loop_module._timely, list[object]()
+
+    def submit(*called: Any) -> Any:
+        if len(refused) < 2:
+            refused.append(called)
+            raise HQueueError("the system starts no more threads for this process")
+        return pool.submit(*called)
+
+    monkeypatch.setattr(loop_module, "_timely", SimpleNamespace(submit=submit))
+    came = threading.Event()
+    later = call_later(0, came.set)
+    assert later is not None
+    later.result(SOON_S)
+    assert came.is_set()
 
 
 @pytest.mark.usefixtures("process")
