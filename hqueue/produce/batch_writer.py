@@ -15,10 +15,10 @@ from hqueue.message_id import MessageIDs
 from hqueue.produce.delivery import PendingBatch, Target
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.runtime.foreign import call_foreign
-from hqueue.runtime.loop import background
+from hqueue.runtime.loop import background, in_thread
 from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.thread_pool import ThreadPool
-from hqueue.runtime.waiting import Condition
+from hqueue.runtime.waiting import Condition, InterruptibleFuture
 
 __all__ = ["BatchWriter", "Gathered", "WriteInLoop", "ends_ms"]
 
@@ -52,8 +52,9 @@ class BatchWriter(Generic[Target]):
 
     Tasks of the process's loop write the batches that are due. What may block, the senders'
     callbacks, and writing where it can't be done in a loop, is left to a few threads, which are
-    there while there is something to do. Where none can be started, those do it that wait in
-    `wait_for`; and they do all of it where there is no loop, either, and when the process ends.
+    there while there is something to do. Where none can be started, the one does it that the loop
+    keeps, or those that wait in `wait_for`; and these do all of it where there is no loop, either,
+    and when the process ends.
 
     Args:
         gathered: where the batches come from.
@@ -81,6 +82,10 @@ class BatchWriter(Generic[Target]):
         self._is_left = False
         """Whether those that wait do all of it, but for what is under way."""
         self._timer: asyncio.TimerHandle | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        """When a thread is asked for again."""
+        self._borrowed: InterruptibleFuture[None] | None = None
+        """What the loop's thread does."""
         self.after_fork_in_child()
 
     def after_fork_in_child(self) -> None:
@@ -197,15 +202,26 @@ class BatchWriter(Generic[Target]):
         self._hire()
 
     def _hire(self) -> None:
+        """In the loop: have a thread do what there is to do. None can be started any more when the
+        main thread has ended: others may go on long after that, and wait for what they sent.
+        """
         try:
             self._pool.submit(self._work_off)
         except HQueueError:
-            asyncio.get_running_loop().call_later(RETRY_S, self._hire)
             with self.lock:
                 self._refused = True
                 self.changed.notify_all()
+            if self._loop is not None and (self._borrowed is None or self._borrowed.done()):
+                self._borrowed = self._loop.start(in_thread, self._work_off)
+            if self._retry is None:
+                self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._hire_again)
         else:
             self._refused = False
+
+    def _hire_again(self) -> None:
+        self._retry = None
+        if self._chores:
+            self._hire()
 
     def _take_one_more(self) -> PendingBatch[Target] | None:
         """A batch that is due, if one more may be under way. The lock is held."""
