@@ -178,14 +178,21 @@ async def in_thread(
 async def by_threads(
     threads: ThreadPool, wait_ms: float, function: Callable[[], Result], /
 ) -> Result:
-    """As `in_thread`, by threads of one's own.
+    """As `in_thread`, by threads of one's own. Where the system starts none, as when the process
+    ends, the one does it that the loop keeps.
 
     Args:
         threads: they call it.
         wait_ms: how long to wait for a free one; not more than is left of the caller's operation.
         function: what is called.
     """
-    begun = threads.submit(contextvars.copy_context().run, function)
+    work = partial(contextvars.copy_context().run, function)
+    try:
+        begun = threads.submit(work)
+    except HQueueError as exc:
+        if threads is _blocking or not isinstance(exc.__cause__, RuntimeError):
+            raise
+        begun = _blocking.submit(work)
     called = asyncio.wrap_future(begun)
     try:
         await asyncio.wait([called], timeout=bounded_ms(wait_ms) / 1e3)

@@ -16,16 +16,19 @@ from typing import Any
 
 import pytest
 
-from hqueue.errors import HQueueError
+from hqueue.errors import ClosedError, HQueueError
 from hqueue.runtime import loop as loop_module
 from hqueue.runtime.alarm import needed_loop
 from hqueue.runtime.loop import (
     BLOCKING_MAX,
     LoopThread,
     background,
+    by_threads,
     call_later,
     in_thread,
 )
+from hqueue.runtime.thread_pool import ThreadPool
+from hqueue.runtime.threads import REFUSAL
 from tests.support.interrupting import each_interruption, each_line
 from tests.support.waiting import wait_for
 
@@ -376,3 +379,24 @@ def test_a_process_that_ends_finishes_by_its_loop_what_it_must_and_leaves_the_re
     assert ended.stdout.endswith("finished\n")
     assert "destroyed" not in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_where_no_thread_can_be_started_the_one_that_is_kept_does_the_work_of_other_pools(
+    loop: LoopThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError(f"can't create new thread at {REFUSAL}")
+
+    assert loop.start(in_thread, int).result(SOON_S) == 0
+    monkeypatch.setattr(threading.Thread, "start", start)
+    others = ThreadPool(2, "others")
+    for _ in range(3):
+        name = loop.start(by_threads, others, 1e3 * SOON_S, _name_of_thread).result(SOON_S)
+        assert name == "hqueue-loop-call"
+    others.shutdown()
+    with pytest.raises(ClosedError, match="their owner was closed"):
+        loop.start(by_threads, others, 1e3 * SOON_S, _name_of_thread).result(SOON_S)
+
+
+def _name_of_thread() -> str:
+    return threading.current_thread().name
