@@ -351,12 +351,13 @@ class Port:
                 return
 
     def _see_to(
-        self, connection: ServedConnection, step: Callable[[ServedConnection], None]
+        self, connection: ServedConnection, step: Callable[[ServedConnection], object]
     ) -> None:
         """Go on with a connection. No fault in that is another one's, or ends the loop."""
         try:
             step(connection)
         except BaseException as exc:
+            self.release(connection)
             connection.reason = f"{type(exc).__name__}: {exc}"
             self._hang_up(connection)
 
@@ -452,7 +453,7 @@ class Port:
             if not self._take_memory(connection, connection.request.weight):
                 return
             self.callers.serve(connection)
-            self._serve(connection)
+            self._see_to(connection, self._serve)
 
     def _take_memory(self, connection: ServedConnection, weight: int) -> bool:
         """Take the memory for a request that is not light, if it is there."""

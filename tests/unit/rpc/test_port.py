@@ -15,6 +15,7 @@ from hqueue.rpc.accepting import listen
 from hqueue.rpc.callers import Bounds
 from hqueue.rpc.gathering import FrameGatherer
 from hqueue.rpc.port import Port
+from hqueue.rpc.served_connection import ServedConnection
 
 RESET_WHEN_CLOSED = struct.pack("ii", 1, 0)
 LATE_S = 10.0
@@ -82,3 +83,46 @@ def test_a_port_that_always_has_something_to_do_takes_one_turn_in_each_of_its_lo
         return turns
 
     assert asyncio.run(busy()) <= 110
+
+
+def test_a_fault_in_serving_ends_one_connection_and_no_other() -> None:
+    """However it came to be served: what had been answered together with it is gone on with."""
+
+    def serve(connection: ServedConnection) -> None:
+        assert connection.request is not None
+        served, connection.request = connection.request.data, None
+        if served == b"fault":
+            raise MemoryError("a fault of ours")
+        connection.send(served)
+        connection.request = connection.gathered()
+        port.give_back(connection)
+
+    async def call() -> list[bytes]:
+        nonlocal port
+        port = Port(
+            listen("127.0.0.1", 0),
+            Bounds(8, 1_000_000, 60_000, 60_000),
+            "the port",
+            make_gatherer=lambda: FrameGatherer(100),
+            serve=serve,
+        )
+        port.start_here()
+        streams = [await asyncio.open_connection("127.0.0.1", port.port) for _ in range(4)]
+        for number, (_, writer) in enumerate(streams):
+            frames = [b"first", b"fault" if number % 2 else b"other"]
+            writer.write(b"".join(len(each).to_bytes(4, "big") + each for each in frames))
+        for reader, _ in streams[1::2]:
+            with contextlib.suppress(ConnectionResetError):  # It is hung up on.
+                await asyncio.wait_for(reader.read(), LATE_S)
+        answers = [
+            await asyncio.wait_for(reader.readexactly(10), LATE_S) for reader, _ in streams[::2]
+        ]
+        left = len(port.callers)
+        port.close()
+        for _, writer in streams:
+            writer.close()
+        assert left == 2
+        return answers
+
+    port: Port
+    assert asyncio.run(call()) == [b"firstother"] * 2
