@@ -121,7 +121,7 @@ class Hub:
             if self._api is not None:
                 await self._api.close()
             if self._server is not None:
-                await asyncio.to_thread(self._server.close, 0)
+                self._server.close(0)
             await runtime.end(runtime.coordinate(self._close_parts), 0)
             self._pool.shutdown(wait=False, cancel_futures=True)
             await self._delivery.close()
