@@ -166,8 +166,12 @@ class QueueCatalog:
             if self._closed or self._selection is not selection or found == self._last:
                 return self._left_ms()
             self._last = found
-        if not self._on_change(found):
-            self._look_again(untold=found)
+        taken = False
+        try:
+            taken = self._on_change(found)
+        finally:
+            if not taken:
+                self._look_again(untold=found)
         return self._left_ms()
 
     def _left_ms(self) -> float:
