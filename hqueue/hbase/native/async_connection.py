@@ -255,7 +255,8 @@ class AsyncConnection(asyncio.BufferedProtocol):
         left = [(call, request) for call, request in outbox if self._calls.has(call)]
         try:
             if left:
-                self._write([call for call, _ in left], [request for _, request in left])
+                # As one piece: of several, some would have gone before the one that fails.
+                self._write([call for call, _ in left], [b"".join(each for _, each in left)])
         except UnsentError as exc:
             _refuse(left, exc)
 

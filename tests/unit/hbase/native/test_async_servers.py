@@ -352,6 +352,29 @@ async def test_small_requests_of_one_turn_go_together_and_one_alone_goes_at_once
             assert await alone == b"alone"
 
 
+class Breaking(Writes):
+    """A transport whose connection ends at the third write."""
+
+    def write(self, data: bytes) -> None:
+        if len(self.written) == 2:
+            assert self._transport is not None
+            self._transport.abort()
+        super().write(data)
+
+
+@run
+async def test_what_went_together_with_what_failed_is_not_said_to_be_not_applied() -> None:
+    with serving(lambda asked: echo(asked) if asked.message == b"first" else []) as server:
+        async with opened() as servers:
+            await ask(servers, server, b"first")
+            Breaking(connection_of(servers))
+            messages = [b"alone", *(b"%d" % n * 40_000 for n in range(3))]
+            asked = (ask(servers, server, message) for message in messages)
+            errors = await asyncio.gather(*asked, return_exceptions=True)
+            outcomes = [each.outcome for each in errors if isinstance(each, HQueueError)]
+            assert outcomes == [Outcome.UNKNOWN] * 3 + [Outcome.NOT_APPLIED]
+
+
 async def put_out(servers: AsyncServers, server: ScriptedServer) -> list[asyncio.Task[bytes]]:
     """Requests of one turn: the first is sent, and the others are about to be."""
     tasks = [asyncio.create_task(ask(servers, server, b"%d" % number)) for number in range(4)]
