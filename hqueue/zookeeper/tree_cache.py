@@ -66,7 +66,11 @@ class TreeCache(OnSession):
         self._lock = threading.RLock()
         self._reading = Job(self._refresh)
         self._reading.ask()
-        self._listening = session.on_state(self._on_state, self._end)
+        try:
+            self._listening = session.on_state(self._on_state, self._end)
+        except BaseException:
+            self._end()
+            raise
 
     def close(self) -> None:
         """Call the listener no more. Never raises."""

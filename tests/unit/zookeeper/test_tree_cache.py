@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,6 +13,7 @@ from kazoo.protocol.states import EventType, WatchedEvent
 
 from hqueue.errors import StoreUnavailableError
 from hqueue.metadata.ports import Record, SessionState
+from hqueue.runtime.loop import call_later
 from hqueue.runtime.steps import Work
 from hqueue.runtime.stepwise import stepwise
 from hqueue.zookeeper.session import Request, Session
@@ -165,3 +167,25 @@ def test_what_was_found_is_read_again_when_its_answer_got_lost(
     watched = watch(tree, depth)
     watched.await_view("what is there", paths[-1])
     assert not tree.before
+
+
+def test_one_that_can_not_hear_of_the_session_reads_nothing_and_tells_nobody() -> None:
+    tree, views = Tree("/top/a"), list[object]()
+
+    def on_state(*_: object) -> Any:
+        raise KeyboardInterrupt
+
+    tree.on_state = on_state  # type: ignore[method-assign]
+    held = threading.Event()
+
+    def hold() -> None:
+        held.wait(10)
+
+    tree.before = [hold]
+    with pytest.raises(KeyboardInterrupt):
+        TreeCache(cast(Session, tree), "/top", 1, views.append)
+    held.set()
+    later = call_later(200, lambda: None)
+    assert later is not None
+    later.result(10)
+    assert not views
