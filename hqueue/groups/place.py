@@ -29,8 +29,8 @@ logger = logging.getLogger(__name__)
 class GroupPlace:
     """Where a consumer stands among the others.
 
-    The consumer's thread uses it, under the consumer's lock. The group is watched by a thread of
-    the member, the queues by one of the catalog: both only leave a note.
+    The consumer's thread uses it, under the consumer's lock. The process's loop watches the group
+    and the queues: what it hears only leaves a note.
 
     Args:
         cluster: where the queues are.
@@ -212,7 +212,7 @@ class GroupPlace:
         return dict.fromkeys(found.selected, self._settings.streams)
 
     def _on_catalog(self, found: Catalog) -> bool:
-        """Called by the catalog's thread: there are other queues. Whether the group knows of it."""
+        """Called for the catalog: there are other queues. Whether the group knows of it."""
         holder, before = self.holder, self.found
         if not isinstance(holder, GroupMember) or before is None:
             return False  # It joins just now, with what was found before.

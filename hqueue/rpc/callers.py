@@ -1,6 +1,4 @@
-"""What the callers of one port may have together, and which of them is hung up on. No I/O: threads
-and event loops that serve a port keep it by the same rules.
-"""
+"""What the callers of one port may have together, and which of them is hung up on. No I/O."""
 
 from __future__ import annotations
 

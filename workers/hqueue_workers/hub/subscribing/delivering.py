@@ -355,7 +355,7 @@ class Delivering:
             subscription.waiting = None if waiting is None else waiting - more
             self._metrics.dropped.inc(more)
         elif more > 0:
-            subscription.waiting = None  # Some have expired: to be counted anew.
+            subscription.waiting = None  # Some have expired: they are counted again.
 
 
 def _kept(subscription: Subscription, until: int) -> Iterator[ReceivedMessage]:

@@ -252,7 +252,7 @@ class Committer:
             except asyncio.CancelledError:
                 self._abandon()
                 raise
-            except BaseException:  # Those that wait were told; what comes begins anew.
+            except BaseException:  # Those that wait have it already; it begins again.
                 logger.exception("partition %d is given up", self.partition)
                 self._give_up()
 
