@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+import threading
 
 from hqueue.errors import HQueueError, StoreUnavailableError
 from hqueue.format import rowkey
@@ -12,6 +13,8 @@ from hqueue.hbase.thrift.gateways import Gateways
 from hqueue.hbase.thrift.translation import present, reads_answer
 from hqueue.log.store import PartitionLocation
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue.runtime.fork import register
+from hqueue.runtime.held import if_free
 
 __all__ = ["Locations", "PartitionLocations", "RegionLocation", "region_locations"]
 
@@ -90,25 +93,40 @@ class Locations:
         hosts = {address.host for address in gateways.settings.gateways}
         self._several_hosts = len(hosts) > 1
         self._stale_from_ms = 0.0
-        self._starts: list[bytes] = []
-        self._hosts: list[str] = []
+        self._known: tuple[list[bytes], list[str]] = [], []
+        """Where the regions start, and their hosts."""
+        self.after_fork_in_child()
+        register(self)
+
+    def after_fork_in_child(self) -> None:
+        self._lock = threading.Lock()
+        """Held by the one that asks. Others wait while nothing is known, and else use that."""
 
     def host_of(self, row: bytes) -> str | None:
         """The host of the region that holds this row, if it is known."""
         if not self._several_hosts:
             return None
+        if self._clock.monotonic_ms() >= self._stale_from_ms:
+            if self._known[0]:
+                if_free(self._lock, self._ask_if_stale)
+            else:
+                with self._lock:
+                    self._ask_if_stale()
+        starts, hosts = self._known
+        at = bisect.bisect_right(starts, row) - 1
+        return hosts[at] if at >= 0 else None
+
+    def _ask_if_stale(self) -> None:
         now_ms = self._clock.monotonic_ms()
-        if now_ms >= self._stale_from_ms:
+        if now_ms < self._stale_from_ms:
+            return
+        try:
+            regions = region_locations(self._gateways, self._table)
+        except HQueueError:
             self._stale_from_ms = now_ms + RETRY_MS
-            try:
-                regions = region_locations(self._gateways, self._table)
-            except HQueueError:
-                return None
-            self._starts = [region.start_key for region in regions]
-            self._hosts = [region.host for region in regions]
-            self._stale_from_ms = now_ms + FRESH_MS
-        at = bisect.bisect_right(self._starts, row) - 1
-        return self._hosts[at] if at >= 0 else None
+            return
+        self._known = [each.start_key for each in regions], [each.host for each in regions]
+        self._stale_from_ms = now_ms + FRESH_MS
 
     def doubt(self) -> None:
         """Ask again before the next use: a request to the known host failed."""

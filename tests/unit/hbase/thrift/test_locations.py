@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,9 +24,12 @@ class Asked:
         self.settings = SimpleNamespace(gateways=[GatewayAddress(host) for host in hosts])
         self.times = 0
         self.away = False
+        self.answers = threading.Event()
+        self.answers.set()
 
     def call(self, *_: object) -> list[Any]:
         self.times += 1
+        assert self.answers.wait(30)
         if self.away:
             raise StoreUnavailableError("away")
         return [
@@ -89,3 +94,30 @@ def test_without_an_answer_there_is_no_hint_and_nothing_is_asked_for_a_while() -
         clock.now_ms += 1
     asked.away = False
     assert locations.host_of(b"\0\0") == "first"
+
+
+def test_those_that_come_while_it_is_asked_first_wait_for_the_answer() -> None:
+    asked, locations, _ = opened("first", "second")
+    asked.answers.clear()
+    with ThreadPoolExecutor(4) as threads:
+        found = [threads.submit(locations.host_of, b"\0\0") for _ in range(4)]
+        while not asked.times:
+            pass
+        asked.answers.set()
+    assert [each.result() for each in found] == ["first"] * 4
+    assert asked.times == 1
+
+
+def test_those_that_come_while_it_is_asked_again_go_by_what_is_known() -> None:
+    asked, locations, clock = opened("first", "second")
+    assert locations.host_of(b"\0\0") == "first"
+    clock.now_ms += FRESH_MS
+    asked.answers.clear()
+    with ThreadPoolExecutor(1) as threads:
+        found = threads.submit(locations.host_of, b"\0\0")
+        while asked.times < 2:
+            pass
+        assert locations.host_of(b"\0\0") == "first"
+        asked.answers.set()
+    assert found.result() == "first"
+    assert asked.times == 2
