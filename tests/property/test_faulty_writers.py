@@ -6,6 +6,7 @@ import dataclasses
 import struct
 import zlib
 from array import array
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +18,7 @@ from hqueue.consume.decode import each_message_of, messages_of
 from hqueue.format.cells import check_cell, encode_bodies
 from hqueue.format.header import decode_header
 from hqueue.log import Batch
+from hqueue.runtime.steps import Work, carry_out
 from tests.support.batches import ROW, header_bytes, read, signed
 
 COUNT = 2 * SMALL_BATCH
@@ -139,10 +141,21 @@ def test_a_scanner_gives_that_error_again_and_never_an_end(batch: Batch) -> None
             self.at_tail = True
             return [batch]
 
-        def release(self) -> None:
-            """Nothing is held."""
+        @property
+        def steps(self) -> Any:
+            return SimpleNamespace(read=self._work)
 
-    log: Any = SimpleNamespace(open=lambda *_: Reader(), deadline=lambda: None)
+        def _work(self, deadline: object) -> Work[Any, list[Batch]]:
+            return self.read(deadline)
+            yield
+
+    async def do(decide: Callable[[object], Work[Any, Any]]) -> object:
+        result: object = carry_out(decide(None), lambda step: None)
+        return result
+
+    log: Any = SimpleNamespace(
+        open=lambda *_: Reader(), deadline=lambda: None, in_loop=SimpleNamespace(do=do)
+    )
     for by_id in (False, True):
         scanner = CombinedPartitionScanner(log, {0: Scan()}, by_id=by_id)
         for _ in range(2):

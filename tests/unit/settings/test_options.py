@@ -28,8 +28,8 @@ from hqueue.handle import QueueLog
 from hqueue.produce.buffer import BatchingBuffer
 from hqueue.settings.attributes import ATTRIBUTES
 
-INTERNAL = {"coordinate"}
-"""Keywords that are no options: what `Queue` passes on itself."""
+INTERNAL = {"coordinate", "write_in_loop"}
+"""Keywords that are no options: what the library passes on itself."""
 
 
 @pytest.mark.parametrize(
