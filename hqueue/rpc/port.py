@@ -83,10 +83,10 @@ class Port:
         memory_bytes_max: float = math.inf,
     ) -> None:
         self._acceptors = [Acceptor(each, whose) for each in listeners]
-        self._file_room = FILE_ROOM.take(bounds.connections_max, whose)
-        self.callers: Callers[ServedConnection] = Callers(
-            bounds._replace(connections_max=self._file_room)
-        )
+        self._file_room = FILE_ROOM.take(bounds.connections_max, whose) if listeners else 0
+        if listeners:
+            bounds = bounds._replace(connections_max=self._file_room)
+        self.callers: Callers[ServedConnection] = Callers(bounds)
         self._memory_bytes_max = memory_bytes_max
         self._make_gatherer = make_gatherer
         self._serve = serve
