@@ -24,11 +24,13 @@ class Asked:
         self.settings = SimpleNamespace(gateways=[GatewayAddress(host) for host in hosts])
         self.times = 0
         self.away = False
+        self.begun = threading.Semaphore(0)
         self.answers = threading.Event()
         self.answers.set()
 
     def call(self, *_: object) -> list[Any]:
         self.times += 1
+        self.begun.release()
         assert self.answers.wait(30)
         if self.away:
             raise StoreUnavailableError("away")
@@ -101,8 +103,7 @@ def test_those_that_come_while_it_is_asked_first_wait_for_the_answer() -> None:
     asked.answers.clear()
     with ThreadPoolExecutor(4) as threads:
         found = [threads.submit(locations.host_of, b"\0\0") for _ in range(4)]
-        while not asked.times:
-            pass
+        assert asked.begun.acquire(timeout=30)
         asked.answers.set()
     assert [each.result() for each in found] == ["first"] * 4
     assert asked.times == 1
@@ -111,12 +112,12 @@ def test_those_that_come_while_it_is_asked_first_wait_for_the_answer() -> None:
 def test_those_that_come_while_it_is_asked_again_go_by_what_is_known() -> None:
     asked, locations, clock = opened("first", "second")
     assert locations.host_of(b"\0\0") == "first"
+    assert asked.begun.acquire(timeout=30)
     clock.now_ms += FRESH_MS
     asked.answers.clear()
     with ThreadPoolExecutor(1) as threads:
         found = threads.submit(locations.host_of, b"\0\0")
-        while asked.times < 2:
-            pass
+        assert asked.begun.acquire(timeout=30)
         assert locations.host_of(b"\0\0") == "first"
         asked.answers.set()
     assert found.result() == "first"
