@@ -78,9 +78,9 @@ class Committer(Stepwise):
             collections.deque()
         )
         self._running = False
-        """Whether a task of the loop commits what is to be committed later."""
+        """Whether a task of the loop commits what waits."""
         self._thread: threading.Thread | None = None
-        """There for as long as something is to be called."""
+        """There for as long as callbacks wait."""
         self._decisions: weakref.WeakSet[threading.Lock] = weakref.WeakSet()
         self._ending = False
         self._faults = FaultLog(logger)
@@ -167,7 +167,7 @@ class Committer(Stepwise):
         self._commit_all({})
 
     async def _run(self) -> None:
-        """Commit what is to be committed later."""
+        """Commit what waits."""
         with self._lock:
             if self._running:
                 return
@@ -179,7 +179,7 @@ class Committer(Stepwise):
                 pass  # Others commit all the time.
 
     def _goes_on(self) -> bool:
-        """Have called what is to be called; whether more is to be committed."""
+        """Have the waiting callbacks called; whether more waits for its commit."""
         with self._lock:
             if self._to_call and self._thread is None:
                 # It begins when the lock is free.
@@ -210,11 +210,11 @@ class Committer(Stepwise):
             with self._lock:
                 self._less.notify_all()
 
-    # What is committed, by who has the turn.
+    # Done in the turn alone.
 
     @stepwise
     def _commit_all(self, positions: Mapping[PartitionKey, Position]) -> Work[Any, None]:
-        """Commit what was to be committed later, then these."""
+        """Commit what waits, then these."""
         try:
             yield InTurn(self._committing, self._commit_in_turn(positions), TURN_S)
         except NotHeldError as exc:

@@ -375,7 +375,9 @@ class GroupMember(OnStore):
         try:
             await in_thread(self._on_idle)
         except HQueueError as exc:  # What it holds is others' nevertheless.
-            logger.warning("a consumer that is idle could not be told of it: %s", exc)
+            logger.warning(
+                "an idle consumer leaves its group, and its callback was not called: %s", exc
+            )
         await self._leave.in_loop()
         self._on_change()
 
