@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import collections
 import logging
 import threading
@@ -43,6 +44,9 @@ ROOM_S = 120.0
 
 TURN_S = 600.0
 """How long a commit waits for those before it."""
+
+RETRY_S = 0.25
+"""When a thread for callbacks is tried again that the system refused."""
 
 CALLBACKS_S = 10
 """How long the end of the process waits for callbacks."""
@@ -173,25 +177,30 @@ class Committer(Stepwise):
                 return
             self._running = True
         while self._goes_on():
+            if not self._later:
+                await asyncio.sleep(RETRY_S)
+                continue
             try:
                 await self._commit_next.in_loop()
             except NotHeldError:
                 pass  # Others commit all the time.
 
     def _goes_on(self) -> bool:
-        """Have the waiting callbacks called; whether more waits for its commit."""
+        """Have the waiting callbacks called; whether more waits for its commit, or for a thread
+        that the system refuses for now.
+        """
         with self._lock:
             if self._to_call and self._thread is None:
                 # It begins when the lock is free.
                 self._thread = try_start(self._call, name="hqueue-commit")
-            self._running = bool(self._later)
+            self._running = bool(self._later or (self._to_call and self._thread is None))
             return self._running
 
     def call_back(self) -> None:
         """Call what is to be called, if no thread does. Not called by who holds a decision, or what
         a callback needs.
         """
-        if self._thread is None and not self._running:
+        if self._thread is None and not (self._running and self._later):
             self._call_back()
 
     def _call(self) -> None:
@@ -204,8 +213,11 @@ class Committer(Stepwise):
 
     def _call_back(self) -> None:
         """Call what is to be called. Where no thread can be started, whoever holds no lock does."""
-        while self._to_call:
-            on_commit, (positions, _), error = self._to_call.popleft()
+        while True:
+            with self._lock:
+                if not self._to_call:
+                    return
+                on_commit, (positions, _), error = self._to_call.popleft()
             call_foreign("a callback of a commit", on_commit, positions, error)
             with self._lock:
                 self._less.notify_all()
