@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from hqueue.consume.fetcher import Fetch, Fetcher, Pace
 from hqueue.consume.polling import fetch
 from hqueue.errors import HQueueError, QueueStateError
-from hqueue.log import Batch, PartitionCursor
+from hqueue.log import PartitionCursor
 from hqueue.log.steps import Work
 from hqueue.runtime.backoff import Backoff
-from hqueue.runtime.clock import SYSTEM_CLOCK, Bounded, Clock, Deadline, Patience
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline, Patience
 from hqueue.runtime.steps import Give, Pause, noting
 
 __all__ = ["follow"]
@@ -58,7 +58,7 @@ def follow(
             for each in asked:
                 while not each.reader.at_tail and not closed():
                     bound = deadline()
-                    batches: list[Batch] = yield Bounded(bound, each.reader.read(bound))
+                    batches = yield from bound.bound(each.reader.read(bound))
                     if batches:
                         patience.renew()
                         yield Give(batches)

@@ -19,7 +19,7 @@ from hqueue.errors import ClosedError, HQueueError, QueueStateError
 from hqueue.log import Batch, PartitionCursor
 from hqueue.log.steps import Work
 from hqueue.runtime.backoff import Backoff
-from hqueue.runtime.clock import SYSTEM_CLOCK, Bounded, Clock, Deadline, Patience
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline, Patience
 from hqueue.runtime.loop import background
 from hqueue.runtime.steps import Pause, taken_in
 from hqueue.runtime.waiting import Condition, InterruptibleFuture, wait_for_all
@@ -312,7 +312,7 @@ class Intake(Generic[KeyT]):
         batches: list[Batch] = []
         deadline = fetch.source.reader.deadline()
         try:
-            batches = yield Bounded(deadline, fetch.reader.read(deadline))
+            batches = yield from deadline.bound(fetch.reader.read(deadline))
         except BaseException as exc:  # Whatever it is, the taker must learn it.
             error = exc
         with self._lock:

@@ -13,7 +13,7 @@ from hqueue.log.offsets import PartitionOffsets
 from hqueue.log.ports import Row
 from hqueue.log.skipping import HeldUpError
 from hqueue.log.steps import Get, Headers, Work, request
-from hqueue.runtime.clock import Bounded, Deadline
+from hqueue.runtime.clock import Deadline
 from hqueue.runtime.steps import Give, noting
 
 __all__ = ["appended_since", "fetch", "poll"]
@@ -55,7 +55,7 @@ def fetch(
     """`fetch_once`, in steps."""
     for cursor in to_check(fetches):
         bound = deadline()
-        yield Bounded(bound, cursor.check_tail(bound))
+        yield from bound.bound(cursor.check_tail(bound))
     for asked in together(fetches):
         work = poll(asked.readers, deadline, bytes_max, asked.rows_max)
         yield from noting(work, asked.note)
@@ -148,7 +148,8 @@ def _accept_each(
             batch = cursor.accept_at_once(row)
         except HeldUpError:
             bound = deadline()
-            batch = yield Bounded(bound, bound.insist(partial(cursor.accept, row, bound)))
+            accepted = bound.insist(partial(cursor.accept, row, bound))
+            batch = yield from bound.bound(accepted)
         if batch is not None:
             batches.append(batch)
 

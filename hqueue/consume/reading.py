@@ -20,7 +20,7 @@ from hqueue.log.skipping import SkipDecisions
 from hqueue.log.steps import Work
 from hqueue.message_id import MessageID, check_message_id
 from hqueue.moment import Moment
-from hqueue.runtime.clock import Bounded, Deadline
+from hqueue.runtime.clock import Deadline
 from hqueue.settings.kinds import check_kind, check_mapping, listed
 from hqueue.settings.numbers import check_whole
 
@@ -163,5 +163,4 @@ class QueueReading:
 
     def _operation(self, decide: Callable[[Deadline], Work[Result]]) -> Work[Result]:
         deadline = self.deadline()
-        result: Result = yield Bounded(deadline, decide(deadline))
-        return result
+        return deadline.bound(decide(deadline))

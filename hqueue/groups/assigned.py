@@ -11,7 +11,7 @@ from hqueue.groups.offsets import UNSET, GroupOffsets, Offset, Position
 from hqueue.metadata import PartitionKey
 from hqueue.metadata.ports import NEW
 from hqueue.runtime.steps import Work
-from hqueue.runtime.stepwise import Called, Stepwise, stepwise
+from hqueue.runtime.stepwise import Stepwise, stepwise
 
 __all__ = ["HandAssigned"]
 
@@ -61,7 +61,7 @@ class HandAssigned(Stepwise):
         if self._offsets is None:
             return ()
         moves = {key: (self._known[key], at) for key, at in positions.items() if key in self._known}
-        commit = Called(self._offsets.commit, (self._writer, moves))
+        commit = self._offsets.commit.asked(self._writer, moves)
         moved: Mapping[PartitionKey, Offset] = yield commit
         self._known |= moved
         return positions.keys() - moved.keys()

@@ -8,6 +8,7 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any
 
 from hqueue.errors import (
@@ -25,7 +26,7 @@ from hqueue.runtime.held import NotHeldError
 from hqueue.runtime.loop import background
 from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.steps import Work
-from hqueue.runtime.stepwise import BoundWork, InTurn, Stepwise, stepwise
+from hqueue.runtime.stepwise import BoundWork, Stepwise, stepwise
 from hqueue.runtime.threads import try_start
 from hqueue.runtime.turn import Turn
 from hqueue.runtime.waiting import Condition
@@ -227,16 +228,16 @@ class Committer(Stepwise):
     @stepwise
     def _commit_all(self, positions: Mapping[PartitionKey, Position]) -> Work[Any, None]:
         """Commit what waits, then these."""
-        try:
-            yield InTurn(self._committing, self._commit_in_turn(positions), TURN_S)
-        except NotHeldError as exc:
-            raise StoreUnavailableError(
-                "commits before this one do not end", outcome=Outcome.NOT_APPLIED
-            ) from exc
+        late = partial(
+            StoreUnavailableError,
+            "commits before this one do not end",
+            outcome=Outcome.NOT_APPLIED,
+        )
+        yield from self._committing.take(self._commit_in_turn(positions), TURN_S, late)
 
     @stepwise
     def _commit_next(self) -> Work[Any, None]:
-        yield InTurn(self._committing, self._commit_first(alone=True), TURN_S)
+        yield from self._committing.take(self._commit_first(alone=True), TURN_S)
 
     def _commit_in_turn(self, positions: Mapping[PartitionKey, Position]) -> Work[Any, None]:
         while self._later:

@@ -23,7 +23,7 @@ from hqueue.metadata import PartitionKey
 from hqueue.runtime.clock import Clock
 from hqueue.runtime.forgotten import weakly
 from hqueue.runtime.steps import Work
-from hqueue.runtime.stepwise import Called, Stepwise, stepwise
+from hqueue.runtime.stepwise import Stepwise, stepwise
 
 __all__ = ["Share"]
 
@@ -268,7 +268,7 @@ class Share(Stepwise):
         holder = self.place.holder
         if holder is None:
             return positions.keys()
-        refused: Collection[PartitionKey] = yield Called(holder.commit, (positions,))
+        refused: Collection[PartitionKey] = yield holder.commit.asked(positions)
         done = {key: position for key, position in positions.items() if key not in refused}
         self.positions.committed(done)
         return refused

@@ -16,7 +16,7 @@ from hqueue.log.rows import header_of
 from hqueue.log.skipping import NO_DECISIONS, SkipDecisions
 from hqueue.log.steps import Get, Headers, Work, request
 from hqueue.message_id import timestamp_of
-from hqueue.runtime.clock import Bounded, Deadline
+from hqueue.runtime.clock import Deadline
 from hqueue.runtime.steps import Give
 
 __all__ = ["Finding", "PartitionCheck", "PartitionChecker", "problems_in"]
@@ -203,7 +203,7 @@ class PartitionChecker:
             else:
                 self.result.expired += header.count
                 deadline = self._deadline()
-                now_ms: int = yield Bounded(deadline, self._now_ms(deadline))
+                now_ms: int = yield from deadline.bound(self._now_ms(deadline))
                 age_ms = now_ms - timestamp_of(header.base)
                 if self._ttl_ms is None or age_ms < self._ttl_ms - EXPIRY_MARGIN_MS:
                     self._find(row, "its bodies are missing, and can't have expired")
@@ -213,7 +213,7 @@ class PartitionChecker:
         if problems:
             deadline = self._deadline()
             decided = deadline.insist(lambda: self._decisions.is_skipped(row.key, header))
-            if (yield Bounded(deadline, decided)):
+            if (yield from deadline.bound(decided)):
                 found = (Finding(self._partition, row.key.hex(), each) for each in problems)
                 self.result.skipped += found
                 return

@@ -7,7 +7,7 @@ from functools import partial
 
 from hqueue.errors import ClockSkewError, Outcome, RequestRefusedError, StoreUnavailableError
 from hqueue.log.steps import MeasureClock, Work, ask
-from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline, InTurn
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.runtime.turn import Turn
 
 __all__ = ["SkewGuard", "StoreClock"]
@@ -45,7 +45,8 @@ class SkewGuard:
         """
         if not self.is_good:
             late = partial(StoreUnavailableError, "another did not measure the clock in time")
-            yield InTurn(self._turn, self._measure(deadline), deadline.remaining_ms, late)
+            wait_s = deadline.remaining_ms / 1e3
+            yield from self._turn.take(self._measure(deadline), wait_s, late)
 
     def now_ms(self, deadline: Deadline) -> Work[int]:
         """The wall clock's time, as if nobody had set it since it was found good.

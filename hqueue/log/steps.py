@@ -11,8 +11,8 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from hqueue.log.ports import AppendPort, HeaderPort, ReadPort, RecordPort, Row, RowStream
-from hqueue.runtime.clock import Bounded, Deadline, InTurn
-from hqueue.runtime.steps import Give, Pause
+from hqueue.runtime.clock import Deadline
+from hqueue.runtime.steps import Give, Pause, Wait
 
 __all__ = [
     "Backwards",
@@ -207,9 +207,8 @@ Step = (
     | ReadRecord
     | ReplaceRecord
     | Pause
-    | Bounded
-    | InTurn
     | Give
+    | Wait
 )
 Work = Generator[Step, Any, Result]
 """Yields steps, and returns a result."""
@@ -222,4 +221,4 @@ def ask(step: Step) -> Work[Any]:
 
 def request(step: Step, deadline: Deadline) -> Work[Any]:
     """Work of one step as an operation of its own, which is repeated until its deadline."""
-    return (yield Bounded(deadline, deadline.insist(lambda: ask(step))))
+    return deadline.bound(deadline.insist(lambda: ask(step)))

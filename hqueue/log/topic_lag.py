@@ -13,7 +13,7 @@ from hqueue.log.offsets import count_before
 from hqueue.log.ports import Row
 from hqueue.log.steps import Work
 from hqueue.log.walk import WALKED_HEADERS, BrokenOffError, walk_from
-from hqueue.runtime.clock import Bounded, Deadline
+from hqueue.runtime.clock import Deadline
 from hqueue.settings.limits import MESSAGE_ID_MAX
 
 __all__ = ["PAGES_MAX", "CountedPart", "TopicCounter", "TopicLag"]
@@ -123,8 +123,7 @@ class TopicCounter:
 
     def _operation(self, decide: Callable[[Deadline], Work[Result]]) -> Work[Result]:
         deadline = self._deadline()
-        result: Result = yield Bounded(deadline, decide(deadline))
-        return result
+        return deadline.bound(decide(deadline))
 
     def _entry(self, row: Row, header: Header, owner_epoch: int | None) -> TopicEntry | None:
         found = next((entry for entry in header.topics if entry.topic == self._topic), None)

@@ -11,8 +11,7 @@ from hqueue.errors import Outcome, StoreUnavailableError
 from hqueue.metadata.claiming import Claiming, Steps
 from hqueue.metadata.owners import Owners
 from hqueue.metadata.records import PartitionKey
-from hqueue.metadata.steps import InTurn, OnStore, Work
-from hqueue.runtime.held import NotHeldError
+from hqueue.metadata.steps import OnStore, Work
 from hqueue.runtime.stepwise import stepwise
 from hqueue.runtime.turn import Turn
 
@@ -164,10 +163,10 @@ class Claimant(OnStore):
         self._guard.close()
 
     def _in_turn(self, work: Work[Result]) -> Work[Result]:
-        try:
-            result: Result = yield InTurn(self._requests, work, REQUESTS_S)
-        except NotHeldError as exc:
-            raise StoreUnavailableError(
-                "another request for the same claims does not end", outcome=Outcome.NOT_APPLIED
-            ) from exc
-        return result
+        return self._requests.take(work, REQUESTS_S, _late)
+
+
+def _late() -> StoreUnavailableError:
+    return StoreUnavailableError(
+        "another request for the same claims does not end", outcome=Outcome.NOT_APPLIED
+    )

@@ -10,7 +10,7 @@ from hqueue.errors import ClosedError, HQueueError, Outcome, StoreUnavailableErr
 from hqueue.metadata.outcomes import own_copy
 from hqueue.metadata.own_keys import OwnKeys
 from hqueue.metadata.ports import Attempt, Group, MetadataStore, Obstacle, SessionState
-from hqueue.metadata.steps import InTurn, OnStore, Pause, PutEphemerals, Release, Work
+from hqueue.metadata.steps import OnStore, Pause, PutEphemerals, Release, Work
 from hqueue.runtime.alarm import Alarm, needed_loop
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.runtime.foreign import call_foreign
@@ -129,7 +129,7 @@ class Registration(OnStore):
 
     def _while_not_making(self, work: Work[None]) -> Work[None]:
         try:
-            yield InTurn(self._making, work, self._store.session_timeout_ms / 1e3)
+            yield from self._making.take(work, self._store.session_timeout_ms / 1e3)
         except NotHeldError:
             pass
 
@@ -140,13 +140,7 @@ class Registration(OnStore):
         Raises:
             HQueueError: its `failure`, if it is gone for good; or as the constructor.
         """
-        try:
-            yield InTurn(self._making, self._replace(values), MAKING_S)
-        except NotHeldError as exc:
-            raise StoreUnavailableError(
-                "a registration is being made again, which does not end",
-                outcome=Outcome.NOT_APPLIED,
-            ) from exc
+        yield from self._making.take(self._replace(values), MAKING_S, _late)
 
     def _replace(self, values: Mapping[str, bytes]) -> Work[None]:
         if self.failure is not None:
@@ -213,7 +207,7 @@ class Registration(OnStore):
 
     @stepwise
     def _make_again_in_turn(self) -> Work[None]:
-        yield InTurn(self._making, self._make_again.steps(), MAKING_S)
+        yield from self._making.take(self._make_again.steps(), MAKING_S, _late)
 
     @stepwise
     def _make_again(self) -> Work[None]:
@@ -261,3 +255,9 @@ class Registration(OnStore):
 def _nobody(value: bytes) -> bool:
     """What was put in the place of a registration while its session lived is a living one's."""
     return False
+
+
+def _late() -> StoreUnavailableError:
+    return StoreUnavailableError(
+        "a registration is being made again, which does not end", outcome=Outcome.NOT_APPLIED
+    )

@@ -2,13 +2,12 @@
 the answers.
 
 Each is a request of the ports of `hqueue.metadata.ports`, named as the port's method, where its
-fields and its answer are described. Besides there are `Pause`, between two tries, and `InTurn`.
+fields and its answer are described. Besides there are `Pause`, between two tries, and `Wait`.
 `OnStore` carries them out: in the caller's thread, or in an event loop.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -22,17 +21,16 @@ from hqueue.metadata.ports import (
     Record,
     Version,
 )
-from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, SystemClock
-from hqueue.runtime.steps import Pause
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, do_step, do_step_in_loop
+from hqueue.runtime.steps import Pause, Wait
 from hqueue.runtime.steps import Work as AnyWork
-from hqueue.runtime.stepwise import InTurn, Stepwise
+from hqueue.runtime.stepwise import Stepwise
 
 __all__ = [
     "Claim",
     "Confirm",
     "Create",
     "Delete",
-    "InTurn",
     "Keys",
     "List",
     "OnStore",
@@ -166,7 +164,7 @@ class Confirm(NamedTuple):
 
 Step = (
     Keys | List | Read | Write | Delete | Create | PutEphemerals | Claim | Release | Own
-    | WriteWhereAbsent | Confirm | InTurn | Pause
+    | WriteWhereAbsent | Confirm | Pause | Wait
 )  # fmt: skip
 Work = AnyWork[Any, Result]
 """Yields a `Step`, and is sent what came of it."""
@@ -189,25 +187,10 @@ class OnStore(Stepwise):
         """Where its records lie."""
         return self._store
 
-    def _do(self, step: Step) -> object:
-        if isinstance(step, Pause):
-            self._clock.sleep_ms(step.duration_ms)
-            return None
-        return super()._do(step) if isinstance(step, InTurn) else step.do(self._store)
+    def _do(self, step: Any) -> object:
+        return do_step(self._store, self._clock, step)
 
-    async def _do_in_loop(self, step: Step) -> object:
+    async def _do_in_loop(self, step: Any) -> object:
         if isinstance(step, Pause):
-            await _pause(self._clock, step.duration_ms)
-            return None
-        if isinstance(step, InTurn):
-            return await super()._do_in_loop(step)
+            return await do_step_in_loop(None, self._clock, step)
         return await self._store.answer(step)
-
-
-async def _pause(clock: Clock, duration_ms: float) -> None:
-    """Pause. Time that is stepped is not waited for."""
-    if type(clock) is SystemClock:
-        await asyncio.sleep(duration_ms / 1e3)
-    else:
-        clock.sleep_ms(duration_ms)
-        await asyncio.sleep(0)

@@ -12,7 +12,7 @@ from typing import TypeVar
 from hqueue.errors import StoreUnavailableError
 from hqueue.log import PartitionWriter
 from hqueue.log.steps import Work
-from hqueue.runtime.clock import Deadline, InTurn
+from hqueue.runtime.clock import Deadline
 from hqueue.runtime.held import NotHeldError
 from hqueue.runtime.turn import Turn
 
@@ -77,16 +77,13 @@ class WriterPool:
                 pooled = self._pooled(candidate)
                 if pooled.turn.is_free:
                     try:
-                        free: Result = yield InTurn(pooled.turn, work(pooled.writer), 0.0)
+                        return (yield from pooled.turn.take(work(pooled.writer), 0.0))
                     except NotHeldError:  # Another was faster.
                         continue
-                    return free
             partition = random.randrange(self._partitions)
         pooled = self._pooled(partition)
-        result: Result = yield InTurn(
-            pooled.turn, work(pooled.writer), deadline.remaining_ms, pooled.late
-        )
-        return result
+        wait_s = deadline.remaining_ms / 1e3
+        return (yield from pooled.turn.take(work(pooled.writer), wait_s, pooled.late))
 
     def move_on(self) -> None:
         """Prefer another partition from now on: some other writer was met in this one."""

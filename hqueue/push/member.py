@@ -28,7 +28,7 @@ from hqueue.runtime.alarm import Alarm, needed_loop
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.steps import Work
-from hqueue.runtime.stepwise import Called, Stepwise, stepwise
+from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.runtime.waiting import InterruptibleFuture
 
 __all__ = ["SubscriberMember"]
@@ -283,21 +283,21 @@ class SubscriberMember(Stepwise):
         self._present = handover.present
         subscriptions, place = self._coordination.subscriptions, (self._queue, self._subscriber)
         if leaving := handover.to_withdraw():
-            yield Called(subscriptions.withdraw, (*place, leaving))
+            yield subscriptions.withdraw.asked(*place, leaving)
             handover.withdrawn(leaving)
         with self._lock:
             released = handover.to_release(self._calls.keys())
             self._awaited = handover.draining - released
         if released:
-            yield Called(member.release, ([self._key(partition) for partition in released],))
+            yield member.release.asked([self._key(partition) for partition in released])
             handover.released(released)
         if appearing := handover.to_appear():
-            obstacle = yield Called(subscriptions.appear, (*place, self._presence, appearing))
+            obstacle = yield subscriptions.appear.asked(*place, self._presence, appearing)
             if obstacle is not None:
                 return self._failed or (yield from self._wait_for(obstacle))
             handover.appeared(appearing)
         self._obstructed = None
-        vanished = yield Called(guard.lost, (handover.present,))
+        vanished = yield guard.lost.asked(handover.present)
         handover.vanished(vanished)
         self._present = handover.present
         return not vanished
@@ -319,4 +319,4 @@ class SubscriberMember(Stepwise):
         logger.error("a subscriber leaves those that it shares partitions with: %s", error)
         self._on_failure(error)
         if self._member is not None:
-            yield Called(self._member.leave, ())
+            yield self._member.leave.asked()

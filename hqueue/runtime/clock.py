@@ -8,7 +8,7 @@ import functools
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from time import clock_gettime_ns
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from hqueue.errors import (
     ClosedError,
@@ -18,30 +18,29 @@ from hqueue.errors import (
     StoreUnavailableError,
 )
 from hqueue.runtime.backoff import Backoff
-from hqueue.runtime.held import NotHeldError
 from hqueue.runtime.steps import (
     Give,
     Pause,
     Request,
+    Wait,
     Work,
     carry_out,
     carry_out_in_loop,
     each_given,
     each_given_in_loop,
 )
-from hqueue.runtime.turn import Turn
 
 __all__ = [
     "LAST_TRY_MS",
     "SYSTEM_CLOCK",
-    "Bounded",
     "Clock",
     "Deadline",
-    "InTurn",
     "Patience",
     "SystemClock",
     "Tries",
     "bounded_ms",
+    "do_step",
+    "do_step_in_loop",
     "drive",
     "drive_each",
     "drive_each_in_loop",
@@ -142,38 +141,28 @@ class Deadline:
 
         What is asked for meanwhile in this thread is bounded by what is left: see `bounded_ms`.
         """
-        outer = _ends_ms.get()
-        try:
-            self._bind(outer)
-            try:
-                return operation()  # Nearly all succeed at once, and don't pay for what comes now.
-            except StoreUnavailableError as exc:
-                return self._run_again(operation, exc)
-        finally:
-            _ends_ms.set(outer)
-
-    def _bind(self, outer: float | None) -> None:
-        """What is asked for from now on is bounded by what is left. An operation that is over
-        already is another's matter: it makes its one try.
-        """
-        ends_ms = self._ends_ms
-        if (
-            self._clock is SYSTEM_CLOCK
-            and (outer is None or ends_ms < outer)
-            and clock_gettime_ns(_MONOTONIC) < ends_ms * 1e6
-        ):
-            _ends_ms.set(ends_ms)
-
-    def _run_again(self, operation: Callable[[], Result], first: StoreUnavailableError) -> Result:
-        failed = [first]
 
         def attempt() -> Work[Pause, Result]:
-            if failed:
-                raise failed.pop()
             return operation()
             yield
 
-        return carry_out(self.insist(attempt), functools.partial(_do, None, self._clock))
+        return drive(self.insist(attempt), None, self)
+
+    def bound(self, work: Work[StepT, Result]) -> Work[StepT, Result]:
+        """The same work; what it asks for is bounded by what is left: see `bounded_ms`. An
+        operation that is over already is another's matter: it makes its one try.
+        """
+        outer, ends_ms = _ends_ms.get(), self._ends_ms
+        try:
+            if (
+                self._clock is SYSTEM_CLOCK
+                and (outer is None or ends_ms < outer)
+                and clock_gettime_ns(_MONOTONIC) < ends_ms * 1e6
+            ):
+                _ends_ms.set(ends_ms)
+            return (yield from work)
+        finally:
+            _ends_ms.set(outer)
 
     def insist(self, attempt: Callable[[], Work[StepT, Result]]) -> Work[StepT | Pause, Result]:
         """`run` for an operation that is work: in as many attempts as it takes, with a pause
@@ -197,11 +186,7 @@ class Deadline:
             yield Pause(min(next(pauses), self.remaining_ms))
 
 
-class Bounded(NamedTuple):
-    """Asks to carry out work with a deadline of its own; the answer is its result."""
-
-    deadline: Deadline
-    work: Work[Any, Any]
+Step = Request | Pause | Give | Wait
 
 
 def drive(work: Work[Step, Result], port: Any, deadline: Deadline) -> Result:
@@ -210,83 +195,46 @@ def drive(work: Work[Step, Result], port: Any, deadline: Deadline) -> Result:
     What is asked for is bounded by what is left until the deadline, as in `Deadline.run`; what that
     raises is raised in the work, which decides whether it is tried again.
     """
-    outer = _ends_ms.get()
-    try:
-        deadline._bind(outer)
-        return carry_out(work, functools.partial(_do, port, deadline._clock))
-    finally:
-        _ends_ms.set(outer)
+    return carry_out(deadline.bound(work), functools.partial(do_step, port, deadline._clock))
 
 
 async def drive_in_loop(work: Work[Step, Result], port: Any, deadline: Deadline) -> Result:
     """As `drive`, in an event loop. The port's methods give what is awaited."""
-    outer = _ends_ms.get()
-    try:
-        deadline._bind(outer)
-        return await carry_out_in_loop(work, functools.partial(_do_in_loop, port, deadline._clock))
-    finally:
-        _ends_ms.set(outer)
+    do = functools.partial(do_step_in_loop, port, deadline._clock)
+    return await carry_out_in_loop(deadline.bound(work), do)
 
 
 def drive_each(work: Work[Any, None], port: Any, clock: Clock) -> Iterator[Any]:
     """Carry out work in this thread as far as what it gives is taken. It bounds what it asks for
-    itself: see `Bounded`.
+    itself: see `Deadline.bound`.
     """
-    return each_given(work, functools.partial(_do, port, clock))
+    return each_given(work, functools.partial(do_step, port, clock))
 
 
 def drive_each_in_loop(work: Work[Any, None], port: Any, clock: Clock) -> AsyncIterator[Any]:
     """As `drive_each`, in an event loop."""
-    return each_given_in_loop(work, functools.partial(_do_in_loop, port, clock))
+    return each_given_in_loop(work, functools.partial(do_step_in_loop, port, clock))
 
 
-class InTurn(NamedTuple):
-    """Asks to carry out work in a turn with something; the answer is its result."""
-
-    turn: Turn
-    work: Work[Any, Any]
-    wait_ms: float
-    """How long to wait for the turn."""
-    error: Callable[[], BaseException] = NotHeldError
-    """Makes what is raised if it does not come."""
-
-
-Step = Request | Pause | Give | Bounded | InTurn
-
-
-def _do(port: Any, clock: Clock, step: Any) -> object:
+def do_step(port: Any, clock: Clock, step: Any) -> object:
     """Carry out a step in this thread."""
-    kind = type(step)
-    if kind is Pause:
-        clock.sleep_ms(step.duration_ms)
-        return None
-    if kind is Bounded:
-        return drive(step.work, port, step.deadline)
-    if kind is InTurn:
-        inside = functools.partial(carry_out, step.work, functools.partial(_do, port, clock))
-        return step.turn.take(inside, step.wait_ms / 1e3, step.error)
-    answer: object = step.do(port)
-    return answer
+    if type(step) is not Pause:
+        answer: object = step.do(port)
+        return answer
+    clock.sleep_ms(step.duration_ms)
+    return None
 
 
-async def _do_in_loop(port: Any, clock: Clock, step: Any) -> object:
+async def do_step_in_loop(port: Any, clock: Clock, step: Any) -> object:
     """Carry out a step in an event loop. Time that is stepped is not waited for."""
-    kind = type(step)
-    if kind is Pause:
-        if type(clock) is SystemClock:
-            await asyncio.sleep(step.duration_ms / 1e3)
-        else:
-            clock.sleep_ms(step.duration_ms)
-            await asyncio.sleep(0)
-        return None
-    if kind is Bounded:
-        return await drive_in_loop(step.work, port, step.deadline)
-    if kind is InTurn:
-        do = functools.partial(_do_in_loop, port, clock)
-        inside = functools.partial(carry_out_in_loop, step.work, do)
-        return await step.turn.take_in_loop(inside, step.wait_ms / 1e3, step.error)
-    answer: object = await step.do(port)
-    return answer
+    if type(step) is not Pause:
+        answer: object = await step.do(port)
+        return answer
+    is_real = type(clock) is SystemClock
+    if not is_real:
+        clock.sleep_ms(step.duration_ms)
+    await asyncio.sleep(step.duration_ms / 1e3 if is_real else 0)
+    return None
 
 
 class Tries:

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from hqueue.runtime.interrupts import is_interruption
+
 __all__ = [
     "Give",
     "Pause",
     "Request",
+    "Wait",
     "Work",
     "carry_out",
     "carry_out_in_loop",
@@ -38,6 +41,15 @@ class Give(NamedTuple):
     item: Any
 
 
+class Wait(NamedTuple):
+    """Asks to wait, in the way of who carries the work out; the answer is what comes of it."""
+
+    here: Callable[[], object]
+    """Called in a thread, which it keeps waiting."""
+    in_loop: Callable[[], Awaitable[object]]
+    """What it gives is awaited in an event loop."""
+
+
 class Request(Protocol):
     """Asks for one request to be made."""
 
@@ -49,35 +61,38 @@ Work = Generator[StepT, Any, Result]
 """Yields steps, and returns a result."""
 
 
-def noting(work: Work[Any, Result], note: Callable[[Any], object]) -> Work[Any, Result]:
+def noting(work: Work[Any, None], note: Callable[[Any], object]) -> Work[Any, None]:
     """The same work, that notes what it gives."""
-    try:
-        step = next(work)
-        while True:
-            if type(step) is Give:
-                note(step.item)
-            try:
-                answer = yield step
-            except BaseException as exc:
-                step = work.throw(exc)
-            else:
-                step = work.send(answer)
-    except StopIteration as end:
-        result: Result = end.value
-        return result
+
+    def take(item: Any) -> Work[Give, None]:
+        note(item)
+        yield Give(item)
+
+    return taken_in(work, take)
 
 
-def taken_in(work: Work[Any, Result], take: Callable[[Any], Work[Any, None]]) -> Work[Any, Result]:
+def taken_in(work: Work[Any, None], take: Callable[[Any], Work[Any, None]]) -> Work[Any, None]:
     """The same work, but what it gives is taken in by other work."""
     try:
+        while (given := (yield from _until_given(work))) is not None:
+            yield from take(given.item)
+    finally:
+        work.close()
+
+
+def carry_out(work: Work[Any, Result], do: Callable[[Any], object]) -> Result:
+    """Carry out work in the caller's thread, each step when it is asked for; its result.
+
+    Args:
+        work: the work. It is over when this returns, or is interrupted.
+        do: carries out a step that is no `Wait`, and returns the answer. Whatever it raises is
+            raised in the work.
+    """
+    try:
         step = next(work)
         while True:
-            if type(step) is Give:
-                yield from take(step.item)
-                step = next(work)
-                continue
             try:
-                answer = yield step
+                answer = step.here() if type(step) is Wait else do(step)
             except BaseException as exc:
                 step = work.throw(exc)
             else:
@@ -86,44 +101,24 @@ def taken_in(work: Work[Any, Result], take: Callable[[Any], Work[Any, None]]) ->
         result: Result = end.value
         return result
     finally:
-        work.close()
-
-
-def carry_out(work: Work[StepT, Result], do: Callable[[StepT], object]) -> Result:
-    """Carry out work in the caller's thread, each step when it is asked for; its result.
-
-    Args:
-        work: the work. It is over when this returns.
-        do: carries out a step, and returns the answer. Whatever it raises is raised in the work.
-    """
-    try:
-        step = next(work)
-        while True:
-            try:
-                answer = do(step)
-            except BaseException as exc:
-                step = work.throw(exc)
-            else:
-                step = work.send(answer)
-    except StopIteration as end:
-        result: Result = end.value
-        return result
+        _cut_off(work)
 
 
 async def carry_out_in_loop(
-    work: Work[StepT, Result], do: Callable[[StepT], Awaitable[object]]
+    work: Work[Any, Result], do: Callable[[Any], Awaitable[object]]
 ) -> Result:
     """As `carry_out`, in an event loop. Where the caller is cancelled, that is raised in the work.
 
     Args:
         work: the work. It is over when this returns.
-        do: carries out a step, and returns the answer. Whatever it raises is raised in the work.
+        do: carries out a step that is no `Wait`, and returns the answer. Whatever it raises is
+            raised in the work.
     """
     try:
         step = next(work)
         while True:
             try:
-                answer = await do(step)
+                answer = await (step.in_loop() if type(step) is Wait else do(step))
             except BaseException as exc:
                 step = work.throw(exc)
             else:
@@ -131,25 +126,15 @@ async def carry_out_in_loop(
     except StopIteration as end:
         result: Result = end.value
         return result
+    finally:
+        _cut_off(work)
 
 
 def each_given(work: Work[Any, None], do: Callable[[Any], object]) -> Iterator[Any]:
     """Carry out work as `carry_out`, as far as what it gives is taken."""
     try:
-        step = next(work)
-        while True:
-            if type(step) is Give:
-                yield step.item
-                step = next(work)
-                continue
-            try:
-                answer = do(step)
-            except BaseException as exc:
-                step = work.throw(exc)
-            else:
-                step = work.send(answer)
-    except StopIteration:
-        return
+        while (given := carry_out(_until_given(work), do)) is not None:
+            yield given.item
     finally:
         work.close()
 
@@ -159,19 +144,32 @@ async def each_given_in_loop(
 ) -> AsyncIterator[Any]:
     """Carry out work as `carry_out_in_loop`, as far as what it gives is taken."""
     try:
+        while (given := await carry_out_in_loop(_until_given(work), do)) is not None:
+            yield given.item
+    finally:
+        work.close()
+
+
+def _until_given(work: Work[Any, None]) -> Work[Any, Give | None]:
+    """The same work until it gives something: that, or None at its end."""
+    try:
         step = next(work)
-        while True:
-            if type(step) is Give:
-                yield step.item
-                step = next(work)
-                continue
+        while type(step) is not Give:
             try:
-                answer = await do(step)
+                answer = yield step
             except BaseException as exc:
                 step = work.throw(exc)
             else:
                 step = work.send(answer)
     except StopIteration:
-        return
-    finally:
+        return None
+    return step
+
+
+def _cut_off(work: Work[Any, Any]) -> None:
+    """Have work that is left in its middle let go of what it has."""
+    try:
         work.close()
+    except RuntimeError as exc:  # It asks for more, which it does not get.
+        if is_interruption(exc):
+            raise

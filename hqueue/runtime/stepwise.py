@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
-from hqueue.runtime.steps import Work, carry_out, carry_out_in_loop
-from hqueue.runtime.turn import Turn
+from hqueue.runtime.steps import Wait, Work, carry_out, carry_out_in_loop
 
-__all__ = ["BoundWork", "Called", "InTurn", "Stepwise", "stepwise"]
+__all__ = ["BoundWork", "Stepwise", "stepwise"]
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 
-class _Driver(Protocol):
-    """What has such methods."""
+class Stepwise:
+    """An object with such methods. As it is, their work asks for nothing but to wait."""
 
     def _do(self, step: Any) -> object:
         """Carry out a step in the caller's thread."""
+        raise AssertionError(step)
 
     async def _do_in_loop(self, step: Any) -> object:
         """Carry out a step in an event loop."""
+        raise AssertionError(step)
 
 
 class BoundWork(Generic[Parameters, Result]):
@@ -30,7 +31,7 @@ class BoundWork(Generic[Parameters, Result]):
 
     __slots__ = ("_driver", "_work")
 
-    def __init__(self, work: Callable[..., Work[Any, Result]], driver: _Driver) -> None:
+    def __init__(self, work: Callable[..., Work[Any, Result]], driver: Stepwise) -> None:
         self._work = work
         self._driver = driver
 
@@ -46,6 +47,15 @@ class BoundWork(Generic[Parameters, Result]):
         """Carry it out in an event loop."""
         work = self._work(self._driver, *args, **kwargs)
         return await carry_out_in_loop(work, self._driver._do_in_loop)
+
+    def asked(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Wait:
+        """Asks for it to be carried out as its own object does, for work of another's: ``yield
+        object.method.asked(…)``. The answer is its result.
+        """
+        return Wait(
+            functools.partial(self, *args, **kwargs),
+            functools.partial(self.in_loop, *args, **kwargs),
+        )
 
 
 class _Method(Generic[Parameters, Result]):
@@ -79,42 +89,3 @@ def stepwise(
     ``object.method.steps(…)`` is the work.
     """
     return _Method(work)
-
-
-class InTurn(NamedTuple):
-    """Asks for work to be carried out while no other is by this turn; the answer is its result.
-
-    Raises:
-        NotHeldError: the turn did not come in time. Nothing was begun.
-    """
-
-    turn: Turn
-    work: Work[Any, Any]
-    wait_s: float
-
-
-class Called(NamedTuple):
-    """Asks for such a method of another object to be carried out, as that does; the answer is its
-    result.
-    """
-
-    method: BoundWork[..., Any]
-    args: tuple[Any, ...]
-
-
-class Stepwise:
-    """An object with such methods, whose work asks for turns and for those of others."""
-
-    def _do(self, step: Any) -> object:
-        if isinstance(step, InTurn):
-            return step.turn.take(lambda: carry_out(step.work, self._do), step.wait_s)
-        assert isinstance(step, Called)
-        return step.method(*step.args)
-
-    async def _do_in_loop(self, step: Any) -> object:
-        if isinstance(step, InTurn):
-            return await step.turn.take_in_loop(
-                lambda: carry_out_in_loop(step.work, self._do_in_loop), step.wait_s
-            )
-        assert isinstance(step, Called)
-        return await step.method.in_loop(*step.args)

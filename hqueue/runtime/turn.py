@@ -6,16 +6,19 @@ import asyncio
 import collections
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from hqueue.runtime.fork import register
 from hqueue.runtime.held import NotHeldError
 from hqueue.runtime.interrupts import is_interruption
+from hqueue.runtime.steps import Wait, Work
 from hqueue.runtime.waiting import Event
 
 __all__ = ["Turn"]
 
+StepT = TypeVar("StepT")
 Result = TypeVar("Result")
 
 LOOK_EVERY_S = 0.25
@@ -57,7 +60,6 @@ class Turn:
         register(self)
 
     def after_fork_in_child(self) -> None:
-        self._lock = threading.Lock()
         self._queue: _Queue = collections.deque()
 
     @property
@@ -70,81 +72,71 @@ class Turn:
 
     def take(
         self,
-        work: Callable[[], Result],
+        work: Work[StepT, Result],
         wait_s: float,
         error: Callable[[], BaseException] = NotHeldError,
-    ) -> Result:
-        """Do something in a turn of this thread.
+    ) -> Work[StepT | Wait, Result]:
+        """The same work, in a turn.
 
         Args:
             work: what is done.
             wait_s: how long to wait for the turn.
-            error: makes what is raised if it does not come.
+            error: makes what is raised if it does not come. Nothing was begun.
         """
-        queue, place = self._queue, _Place()
+        queue, place = self._queue, _Place(asyncio._get_running_loop())
         try:
             with place.lock:
                 queue.append(place)
                 if queue[0] is not place:
-                    self._await(queue, place, wait_s, error)
-                return work()
+                    late = queue, place, time.monotonic() + wait_s, error
+                    yield Wait(partial(_wait, *late), partial(_wait_in_loop, *late))
+                return (yield from work)
         finally:
-            self._leave(queue, place)
-
-    async def take_in_loop(
-        self,
-        work: Callable[[], Awaitable[Result]],
-        wait_s: float,
-        error: Callable[[], BaseException] = NotHeldError,
-    ) -> Result:
-        """As `take`, in a turn of the coroutine that awaits this."""
-        queue, place = self._queue, _Place(asyncio.get_running_loop())
-        try:
-            with place.lock:
-                queue.append(place)
-                if queue[0] is not place:
-                    await self._await_in_loop(queue, place, wait_s, error)
-                return await work()
-        finally:
-            self._leave(queue, place)
-
-    def _await(
-        self, queue: _Queue, place: _Place, wait_s: float, error: Callable[[], BaseException]
-    ) -> None:
-        woken = Event()
-        place.wake = woken.set
-        ends_s = time.monotonic() + wait_s
-        while not self._has(queue, place):
-            woken.wait(_look_s(ends_s, error))
-
-    async def _await_in_loop(
-        self, queue: _Queue, place: _Place, wait_s: float, error: Callable[[], BaseException]
-    ) -> None:
-        loop = asyncio.get_running_loop()
-        woken = loop.create_future()
-        place.wake = lambda: loop.call_soon_threadsafe(_set, woken)
-        ends_s = time.monotonic() + wait_s
-        while not self._has(queue, place):
-            await asyncio.wait([woken], timeout=_look_s(ends_s, error))
-
-    def _has(self, queue: _Queue, place: _Place) -> bool:
-        if queue[0] is not place:
-            with self._lock:
-                _drop_left(queue)
-        return queue[0] is place
-
-    def _leave(self, queue: _Queue, place: _Place) -> None:
-        with self._lock:
-            if place in queue:  # Else another one saw that it is left.
-                queue.remove(place)
-            _drop_left(queue)
-            if queue:
-                _wake(queue[0])
+            _leave(queue, place)
 
 
-def _drop_left(queue: _Queue) -> None:
-    while queue and queue[0].is_left():
-        queue.popleft()
+def _wait(queue: _Queue, place: _Place, ends_s: float, error: Callable[[], BaseException]) -> None:
+    woken = Event()
+    place.wake = woken.set
+    while _first(queue) is not place:
+        woken.wait(_look_s(ends_s, error))
+
+
+async def _wait_in_loop(
+    queue: _Queue, place: _Place, ends_s: float, error: Callable[[], BaseException]
+) -> None:
+    loop = asyncio.get_running_loop()
+    woken = loop.create_future()
+    place.wake = lambda: loop.call_soon_threadsafe(_set, woken)
+    while _first(queue) is not place:
+        await asyncio.wait([woken], timeout=_look_s(ends_s, error))
+
+
+def _leave(queue: _Queue, place: _Place) -> None:
+    _drop(queue, place)
+    following = _first(queue)
+    if following is not None:
+        _wake(following)
+
+
+def _first(queue: _Queue) -> _Place | None:
+    """Whose turn it is. What is left goes: so it stays, for whoever sees that first. Nothing is
+    locked here, and each step finds what the one before may have left to others: a handler of a
+    signal may take the same turn between any two.
+    """
+    for first in list(queue):
+        if not first.is_left():
+            return first
+        _drop(queue, first)
+    return None
+
+
+def _drop(queue: _Queue, place: _Place) -> None:
+    try:
+        queue.remove(place)
+    except ValueError as exc:  # Another saw before that it is left.
+        if is_interruption(exc):
+            raise
 
 
 def _wake(place: _Place) -> None:

@@ -13,9 +13,10 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from hqueue.runtime.clock import Bounded, Deadline, drive, drive_in_loop
+from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline, do_step, do_step_in_loop
 from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.steps import Work
+from hqueue.runtime.stepwise import Stepwise
 
 __all__ = ["Box", "NewBox", "OnSession", "Take", "insist"]
 
@@ -116,21 +117,16 @@ def _wake(woken: asyncio.Future[None]) -> None:
 _HERE, _IN_LOOP = _Here(), _InLoop()
 
 
-class OnSession:
+class OnSession(Stepwise):
     """What is done by a session. Its methods are `hqueue.runtime.stepwise`."""
 
-    def _do(self, step: Any) -> Any:
-        if isinstance(step, Bounded):
-            return drive(step.work, _HERE, step.deadline)
-        return step.do(_HERE)
+    def _do(self, step: Any) -> object:
+        return do_step(_HERE, SYSTEM_CLOCK, step)
 
-    async def _do_in_loop(self, step: Any) -> Any:
-        if isinstance(step, Bounded):
-            return await drive_in_loop(step.work, _IN_LOOP, step.deadline)
-        return await step.do(_IN_LOOP)
+    async def _do_in_loop(self, step: Any) -> object:
+        return await do_step_in_loop(_IN_LOOP, SYSTEM_CLOCK, step)
 
 
 def insist(deadline: Deadline, attempt: Callable[[], Work[Any, Result]]) -> Work[Any, Result]:
     """As `Deadline.run`, for an operation that is work."""
-    result: Result = yield Bounded(deadline, deadline.insist(attempt))
-    return result
+    return deadline.bound(deadline.insist(attempt))

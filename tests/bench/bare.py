@@ -41,7 +41,7 @@ class BarePuts:
         settings = dataclasses.replace(settings, request_timeout_ms=LASTS_MS_MAX)
         self._servers = Servers(settings)
         registry = ZooKeeperRegistry(ZooKeeperNodes(settings).read, settings.hbase_znode_parent)
-        regions = self._servers.carry_out(RegionMap(Meta(registry), table).regions())
+        regions = self._servers.carry_out(RegionMap(Meta(registry), table, 15_000).regions())
         self._region = regions.of(rowkey.encode(partition, 0))
         self._table = table
         self._partition = partition

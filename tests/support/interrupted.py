@@ -82,7 +82,7 @@ class NativeStore(MemoryStore):
         self._meta = Meta(registry)
 
     def log(self, queue: str) -> NativeLog:  # type: ignore[override]
-        return NativeLog(self.servers, queue, RegionMap(self._meta, queue))
+        return NativeLog(self.servers, queue, RegionMap(self._meta, queue, 15_000))
 
     def close(self) -> None:
         self.servers.close()

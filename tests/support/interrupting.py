@@ -101,7 +101,8 @@ class _Point:
         elif event == "c_return":
             counts = _is_ours(frame) or _is_for_ours(frame)
         else:
-            counts = event == "call" and (_is_ours(frame, callers=1) or _is_for_ours(frame))
+            begins = event == "call" and not _is_resumed(frame)
+            counts = begins and (_is_ours(frame, callers=1) or _is_for_ours(frame))
         if not counts or _is_freeing(frame):
             return
         name = getattr(argument, "__name__", "")
@@ -163,6 +164,15 @@ def _is_let_go(frame: FrameType) -> bool:
     if caller is None or not frame.f_code.co_flags & inspect.CO_GENERATOR:
         return False
     return not _asks(caller)
+
+
+def _is_resumed(frame: FrameType) -> bool:
+    """Whether a generator goes on behind what it yielded. There an error that comes out of tracing
+    passes by what guards it, before CPython 3.12; one that comes out of a handler doesn't.
+    """
+    if not frame.f_code.co_flags & inspect.CO_GENERATOR or frame.f_lasti < 0:
+        return False
+    return dis.opname[frame.f_code.co_code[frame.f_lasti]].startswith(("YIELD", "SEND"))
 
 
 _asking: dict[tuple[int, int], bool] = {}

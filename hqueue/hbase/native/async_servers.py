@@ -7,7 +7,6 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from functools import partial
 from typing import TypeVar
 
 from hqueue.errors import ClosedError, HQueueError
@@ -18,11 +17,9 @@ from hqueue.hbase.native.exchanges import (
     Ask,
     AskAll,
     Asking,
-    InTurn,
+    Call,
     Request,
-    Step,
     answered,
-    no_turn,
     unanswered,
     unsent,
 )
@@ -154,15 +151,12 @@ class AsyncServers:
             if not loop.is_running():
                 _abandon(there)
 
-    async def _do(self, step: Step) -> object:
+    async def _do(self, step: Ask | AskAll | Call) -> object:
         if isinstance(step, Ask):
             return await self.ask(*step)
         if isinstance(step, AskAll):
             return await self.ask_all(step.requests, step.table, together_max=step.together_max)
         self.check_open()
-        if isinstance(step, InTurn):
-            wait_s = bounded_ms(self.settings.request_timeout_ms) / 1e3
-            return await step.turn.take_in_loop(partial(self.carry_out, step.work), wait_s, no_turn)
         return await in_thread(step.function, step.argument)
 
     def _ends_s(self, timeout_ms: float | None) -> float:

@@ -12,11 +12,11 @@ from hqueue.hbase import reachability
 from hqueue.hbase.native.calls import REQUESTS_MAX
 from hqueue.hbase.native.translation import translate_answer, translate_silence
 from hqueue.hbase.native.wire import Answer, RemoteError
-from hqueue.runtime.turn import Turn
+from hqueue.runtime.steps import Wait
 from hqueue.settings.addresses import Address
 
 __all__ = [
-    "CLIENT", "MASTER", "REGISTRY", "Ask", "AskAll", "Asking", "Call", "InTurn", "Request", "Step",
+    "CLIENT", "MASTER", "REGISTRY", "Ask", "AskAll", "Asking", "Call", "Request", "Step",
     "answered", "no_turn", "unanswered", "unsent",
 ]  # fmt: skip
 
@@ -66,16 +66,7 @@ class Call(NamedTuple):
     argument: str
 
 
-class InTurn(NamedTuple):
-    """Asks for work to be carried out when no other goes on in this turn; the answer is what comes
-    of it.
-    """
-
-    turn: Turn
-    work: Generator[Any, Any, Any]
-
-
-Step = Ask | AskAll | Call | InTurn
+Step = Ask | AskAll | Call | Wait
 Asking = Generator[Step, Any, Result]
 """Work that asks servers: see `hqueue.runtime.steps`."""
 

@@ -18,11 +18,12 @@ from hqueue.errors import (
     StoreUnavailableError,
 )
 from hqueue.hbase.native.cells import Cell
-from hqueue.hbase.native.exchanges import Asking, InTurn
+from hqueue.hbase.native.exchanges import Asking, no_turn
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.registry import Registry, checked_address
 from hqueue.hbase.native.scanning import Range, Scanning
 from hqueue.hbase.native.translation import reads_answer
+from hqueue.runtime.clock import bounded_ms
 from hqueue.runtime.turn import Turn
 from hqueue.settings.addresses import Address
 
@@ -186,11 +187,13 @@ class RegionMap:
     Args:
         meta: reads it.
         table: the table's name.
+        wait_ms: how long to wait for another that reads it: what a request may take.
     """
 
-    def __init__(self, meta: Meta, table: str) -> None:
+    def __init__(self, meta: Meta, table: str, wait_ms: float) -> None:
         self._meta = meta
         self._table = table
+        self._wait_ms = wait_ms
         self._known: TableRegions | None = None
         self._failure: HQueueError | None = None
         self._failed_s = float("-inf")
@@ -208,8 +211,8 @@ class RegionMap:
         if known is not None:
             return known
         # For as long as one request takes: the others need its answer.
-        found: TableRegions = yield InTurn(self._turn, self._read(time.monotonic()))
-        return found
+        wait_s = bounded_ms(self._wait_ms) / 1e3
+        return (yield from self._turn.take(self._read(time.monotonic()), wait_s, no_turn))
 
     def _read(self, asked_s: float) -> Asking[TableRegions]:
         """Read them, unless another did so since they were asked for."""

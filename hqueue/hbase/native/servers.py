@@ -6,7 +6,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable
-from functools import partial
 from typing import TypeVar
 
 from hqueue.errors import ClosedError, HQueueError
@@ -16,11 +15,9 @@ from hqueue.hbase.native.exchanges import (
     Ask,
     AskAll,
     Asking,
-    InTurn,
+    Call,
     Request,
-    Step,
     answered,
-    no_turn,
     unanswered,
     unsent,
 )
@@ -159,14 +156,11 @@ class Servers:
             if server.connection is not None:
                 server.connection.close()
 
-    def _do(self, step: Step) -> object:
+    def _do(self, step: Ask | AskAll | Call) -> object:
         if isinstance(step, Ask):
             return self.ask(*step)
         if isinstance(step, AskAll):
             return self.ask_all(step.requests, step.table, together_max=step.together_max)
-        if isinstance(step, InTurn):
-            wait_s = bounded_ms(self.settings.request_timeout_ms) / 1e3
-            return step.turn.take(partial(self.carry_out, step.work), wait_s, no_turn)
         self.check_open()
         return step.function(step.argument)
 

@@ -63,7 +63,7 @@ class NativeStore:
         self.tables = Tables(Master(self._servers, self._registry, clock))
         self.locations = PartitionLocations(self._servers, self._meta)
         table = settings.metadata_table
-        rows = RecordTable(self._servers, table, RegionMap(self._meta, table), self.tables)
+        rows = RecordTable(self._servers, table, self._regions(table), self.tables)
         self._fields = RowRecords(rows, clock, settings.operation_timeout_ms)
 
     def cluster_id(self) -> str:
@@ -77,15 +77,18 @@ class NativeStore:
 
     def log(self, queue: str) -> TableLog[Servers]:
         """As `StorePort.log`."""
-        return TableLog(self._servers, queue, RegionMap(self._meta, queue), self._clock)
+        return TableLog(self._servers, queue, self._regions(queue), self._clock)
 
     def async_log(self, queue: str) -> TableLog[AsyncServers]:
         """As `StorePort.async_log`: each loop has connections of its own."""
-        return TableLog(self._async_servers, queue, RegionMap(self._meta, queue), self._clock)
+        return TableLog(self._async_servers, queue, self._regions(queue), self._clock)
 
     def fields(self) -> RowRecords:
         """As `StorePort.fields`: rows of ``metadata_table``, which is created if it is missing."""
         return self._fields
+
+    def _regions(self, table: str) -> RegionMap:
+        return RegionMap(self._meta, table, self._settings.request_timeout_ms)
 
     def close(self) -> None:
         """As `StorePort.close`."""

@@ -42,7 +42,7 @@ class BarePuts:
         self._table = settings.metadata_table
         self._servers = Servers(settings)
         registry = ZooKeeperRegistry(ZooKeeperNodes(settings).read, settings.hbase_znode_parent)
-        known = RegionMap(Meta(registry), self._table)
+        known = RegionMap(Meta(registry), self._table, 15_000)
         self._regions = self._servers.carry_out(known.regions())
         with contextlib.closing(NativeStore(settings, ZooKeeperNodes(settings).read)) as store:
             found = store.fields().read([row.decode() for row in rows])

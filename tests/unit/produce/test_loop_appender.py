@@ -18,8 +18,10 @@ from hqueue import (
     Message,
     StoreUnavailableError,
 )
+from hqueue.log.steps import ask
 from hqueue.produce.loop_appender import LoopAppender
 from hqueue.produce.owned import LoopOwnedLog
+from hqueue.runtime.steps import Wait, carry_out
 from tests.support.backends import MemoryBackend
 from tests.support.cut_off import CuttingPort, each_cut
 from tests.support.log_faces import BlockingFace, LoopFace
@@ -153,7 +155,8 @@ def test_one_that_waits_for_its_turn_does_so_until_its_bound() -> None:
                 await queue._log.loop_appender.put(Message("t", b"b"))
             assert caught.value.outcome is hqueue.Outcome.NOT_APPLIED
 
-        turn.take(lambda: asyncio.run(put()), 1)
+        inside = Wait(lambda: asyncio.run(put()), put)
+        carry_out(turn.take(ask(inside), 1), print)
         assert values(queue) == [b"a"]
 
 

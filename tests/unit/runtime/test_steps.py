@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -11,9 +11,7 @@ from hqueue.errors import Outcome, StoreUnavailableError
 from hqueue.runtime.clock import (
     LAST_TRY_MS,
     SYSTEM_CLOCK,
-    Bounded,
     Deadline,
-    InTurn,
     bounded_ms,
     drive,
     drive_in_loop,
@@ -151,14 +149,14 @@ class BoundsInLoop:
         return bounded_ms(60_000)
 
 
-def bounds(inner: Deadline) -> Work[Bound | Bounded, tuple[float, float, float]]:
+def bounds(inner: Deadline) -> Work[Any, tuple[float, float, float]]:
     """The bound now, that under another deadline, and that behind it."""
 
     def ask() -> Work[Bound, float]:
         bound: float = yield Bound()
         return bound
 
-    return (yield Bound()), (yield Bounded(inner, ask())), (yield Bound())
+    return (yield Bound()), (yield from inner.bound(ask())), (yield Bound())
 
 
 def test_a_request_has_what_is_left_of_the_nearest_deadline_in_a_thread_and_in_each_task() -> None:
@@ -272,9 +270,8 @@ def test_work_in_a_turn_is_alone_with_it_and_leaves_it_also_when_it_is_cut_off()
         bound: float = yield Bound()
         return bound
 
-    def work() -> Work[InTurn, float]:
-        bound: float = yield InTurn(turn, inside(), 1_000)
-        return bound
+    def work() -> Work[Any, float]:
+        return (yield from turn.take(inside(), 1.0))
 
     class Never:
         async def bound(self) -> float:
@@ -291,9 +288,8 @@ def test_work_in_a_turn_is_alone_with_it_and_leaves_it_also_when_it_is_cut_off()
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    def busy() -> Work[InTurn, float]:
-        bound: float = yield InTurn(turn, inside(), 0)
-        return bound
+    def busy() -> Work[Any, float]:
+        return (yield from turn.take(inside(), 0))
 
     assert drive(work(), Bounds(), deadline) > 0
     assert asyncio.run(drive_in_loop(work(), BoundsInLoop(), deadline)) > 0

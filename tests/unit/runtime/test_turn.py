@@ -3,20 +3,48 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, TypeVar
 
 import pytest
 
 from hqueue.runtime.held import NotHeldError
+from hqueue.runtime.steps import Wait, Work, carry_out, carry_out_in_loop
 from hqueue.runtime.turn import Turn
 from tests.support.interrupting import each_interruption, each_line
 from tests.support.looped import LoopThread
 from tests.support.waiting import wait_for
 
 LONG_S = 30.0
+Result = TypeVar("Result")
+
+
+def once(step: Wait) -> Work[Wait, Any]:
+    return (yield step)
+
+
+def take(
+    turn: Turn,
+    work: Callable[[], Result],
+    wait_s: float,
+    error: Callable[[], BaseException] = NotHeldError,
+) -> Result:
+    """Do something in a turn of this thread."""
+    result: Result = carry_out(turn.take(once(Wait(work, awaited)), wait_s, error), print)
+    return result
+
+
+async def take_in_loop(turn: Turn, work: Callable[[], Awaitable[Result]], wait_s: float) -> Result:
+    """Do something in a turn of this coroutine."""
+    result: Result = await carry_out_in_loop(turn.take(once(Wait(print, work)), wait_s), awaited)
+    return result
+
+
+async def awaited(*step: object) -> None:
+    raise AssertionError(step)
 
 
 @pytest.fixture
@@ -56,11 +84,11 @@ def test_threads_and_coroutines_never_go_on_together(looped: LoopThread) -> None
     async def all_of_them() -> None:
         async def again() -> None:
             for _ in range(30):
-                await turn.take_in_loop(go_on, LONG_S)
+                await take_in_loop(turn, go_on, LONG_S)
 
         await asyncio.gather(again(), again(), again())
 
-    threads = [in_a_thread(lambda: [turn.take(block, LONG_S) for _ in range(30)]) for _ in "123"]
+    threads = [in_a_thread(lambda: [take(turn, block, LONG_S) for _ in range(30)]) for _ in "123"]
     looped.run(all_of_them())
     for each in threads:
         each.join(LONG_S)
@@ -79,16 +107,16 @@ def test_it_goes_to_those_who_wait_in_the_order_in_which_they_came(looped: LoopT
     async def note(name: str) -> None:
         order.append(name)
 
-    threads = [in_a_thread(lambda: turn.take(hold, LONG_S))]
+    threads = [in_a_thread(lambda: take(turn, hold, LONG_S))]
     assert entered.wait(LONG_S)
     running = []
     for n in range(6):
         if n % 2:
-            work = turn.take_in_loop(lambda n=n: note(f"coroutine {n}"), LONG_S)  # type: ignore[misc]
+            work = take_in_loop(turn, lambda n=n: note(f"coroutine {n}"), LONG_S)  # type: ignore[misc]
             running.append(asyncio.run_coroutine_threadsafe(work, looped.loop))
         else:
-            take = lambda n=n: turn.take(lambda: order.append(f"thread {n}"), LONG_S)  # noqa: E731
-            threads.append(in_a_thread(take))
+            mine = lambda n=n: take(turn, lambda: order.append(f"thread {n}"), LONG_S)  # noqa: E731
+            threads.append(in_a_thread(mine))
         wait_for(lambda n=n: len(turn._queue) == n + 2, "it waits")  # type: ignore[misc]
     going_on.set()
     for thread in threads:
@@ -119,13 +147,13 @@ def test_a_wait_ends_by_its_bound_with_the_caller_s_error_and_leaves_the_turn_al
     def others() -> int:
         for wait_s in (-1.0, 0.0, 0.01):
             with pytest.raises(LateError):
-                in_another(lambda wait_s=wait_s: turn.take(int, wait_s, LateError))  # type: ignore[misc]
+                in_another(lambda wait_s=wait_s: take(turn, int, wait_s, LateError))  # type: ignore[misc]
             with pytest.raises(NotHeldError):
-                looped.run(turn.take_in_loop(nothing, wait_s))
+                looped.run(take_in_loop(turn, nothing, wait_s))
         assert not turn.is_free
         return 7
 
-    assert turn.take(others, LONG_S) == 7
+    assert take(turn, others, LONG_S) == 7
     assert not turn._queue
     assert turn.is_free
 
@@ -155,9 +183,9 @@ def test_what_the_work_raises_passes_and_the_turn_is_free(looped: LoopThread) ->
         raise ValueError("in the loop")
 
     with pytest.raises(SystemExit):
-        turn.take(fail, 0)
+        take(turn, fail, 0)
     with pytest.raises(ValueError, match="in the loop"):
-        looped.run(turn.take_in_loop(fail_in_loop, 0))
+        looped.run(take_in_loop(turn, fail_in_loop, 0))
     assert turn.is_free
 
 
@@ -173,10 +201,10 @@ def test_a_coroutine_that_is_cancelled_with_the_turn_or_in_wait_of_it_lets_the_n
         async def noted() -> str:
             return "it goes on"
 
-        holder = asyncio.ensure_future(turn.take_in_loop(for_ever, LONG_S))
+        holder = asyncio.ensure_future(take_in_loop(turn, for_ever, LONG_S))
         await asyncio.sleep(0)
-        waiter = asyncio.ensure_future(turn.take_in_loop(for_ever, LONG_S))
-        last = asyncio.ensure_future(turn.take_in_loop(noted, LONG_S))
+        waiter = asyncio.ensure_future(take_in_loop(turn, for_ever, LONG_S))
+        last = asyncio.ensure_future(take_in_loop(turn, noted, LONG_S))
         await asyncio.sleep(0)
         waiter.cancel()
         holder.cancel()
@@ -196,12 +224,12 @@ def test_a_turn_of_a_coroutine_whose_loop_was_closed_is_over() -> None:
     async def for_ever() -> None:
         await asyncio.Event().wait()
 
-    tasks = [loop.create_task(turn.take_in_loop(for_ever, LONG_S)) for _ in "ab"]
+    tasks = [loop.create_task(take_in_loop(turn, for_ever, LONG_S)) for _ in "ab"]
     loop.run_until_complete(asyncio.sleep(0.01))
     assert not turn.is_free
     loop.close()
     assert turn.is_free
-    assert turn.take(lambda: 7, 5) == 7
+    assert take(turn, lambda: 7, 5) == 7
     for task in tasks:
         task._log_destroy_pending = False  # type: ignore[attr-defined]
 
@@ -211,9 +239,9 @@ def test_a_thread_that_was_interrupted_anywhere_leaves_the_turn_to_the_next(
     each_place: Any,
 ) -> None:
     turn, places = Turn(), 0
-    for place in each_place(lambda: turn.take(int, 1)):
+    for place in each_place(lambda: take(turn, int, 1)):
         places += 1
-        assert turn.take(lambda: 7, 5) == 7, place
+        assert take(turn, lambda: 7, 5) == 7, place
     assert places > 5
 
 
@@ -229,14 +257,14 @@ def test_a_thread_that_was_interrupted_while_it_waited_is_left_out(each_place: A
 
     def wait() -> None:
         with pytest.raises(NotHeldError):
-            turn.take(int, 0.002)
+            take(turn, int, 0.002)
 
-    holder = in_a_thread(lambda: turn.take(hold, LONG_S))
+    holder = in_a_thread(lambda: take(turn, hold, LONG_S))
     assert entered.wait(LONG_S)
     for _ in each_place(wait):
         places += 1
     assert places > 10
-    waiter = in_a_thread(lambda: turn.take(int, LONG_S))
+    waiter = in_a_thread(lambda: take(turn, int, LONG_S))
     going_on.set()
     for each in (holder, waiter):
         each.join(5)
@@ -251,13 +279,13 @@ def test_a_forked_child_has_the_turn_that_its_parent_s_threads_held() -> None:
         entered.set()
         going_on.wait(LONG_S)
 
-    holder = in_a_thread(lambda: turn.take(hold, LONG_S))
+    holder = in_a_thread(lambda: take(turn, hold, LONG_S))
     assert entered.wait(LONG_S)
     child = os.fork()
     if child == 0:
         code = 1
         try:
-            code = 0 if turn.take(lambda: 7, 5) == 7 else 2
+            code = 0 if take(turn, lambda: 7, 5) == 7 else 2
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
@@ -265,3 +293,35 @@ def test_a_forked_child_has_the_turn_that_its_parent_s_threads_held() -> None:
     going_on.set()
     holder.join(5)
     assert turn.is_free
+
+
+@pytest.mark.parametrize("each_place", [each_interruption, each_line])
+def test_a_handler_of_a_signal_takes_the_turn_that_the_main_thread_enters_or_leaves(
+    each_place: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn, taken, inside = Turn(), [0], [0]
+
+    def handle(number: int, frame: object) -> None:
+        for _ in range(2):  # Where the main thread has the turn, the handler waits for its bound.
+            with contextlib.suppress(NotHeldError):
+                taken[0] += take(turn, lambda: 1, 0.0)
+
+    def work() -> None:
+        inside[0] += 1
+
+    monkeypatch.setattr("tests.support.interrupting._handle", handle)
+    waiters = [0]
+
+    def others() -> None:
+        waiters[0] += take(turn, lambda: 1, 5)
+
+    places = 0
+    for place in each_place(lambda: take(turn, work, 1)):
+        places += 1
+        thread = in_a_thread(others)
+        thread.join(5)
+        assert not thread.is_alive(), place
+        assert waiters[0] == places
+        assert not turn._queue
+    assert inside[0] >= places > 5
+    assert taken[0] > places

@@ -30,7 +30,7 @@ class Cluster:
         self.server = server
         self.asked_nodes = 0
         self.servers = AsyncServers(Settings())
-        self.map = RegionMap(Meta(ZooKeeperRegistry(self._read_node, "/hbase")), "q")
+        self.map = RegionMap(Meta(ZooKeeperRegistry(self._read_node, "/hbase")), "q", 15_000)
 
     def _read_node(self, path: str) -> bytes:
         self.asked_nodes += 1

@@ -140,7 +140,7 @@ def begin() -> Iterator[Begin]:
             servers = stack.enter_context(contextlib.closing(Servers(Settings(**settings))))
             node = meta_node(addresses[0])
             meta = Meta(ZooKeeperRegistry(lambda path: node if "meta" in path else None, "/hbase"))
-            return TableUpdates(servers, TABLE, RegionMap(meta, TABLE)), served
+            return TableUpdates(servers, TABLE, RegionMap(meta, TABLE, 15_000)), served
 
         yield run
 
