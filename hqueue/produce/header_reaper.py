@@ -7,19 +7,26 @@ import random
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 
 from hqueue.errors import HQueueError
 from hqueue.log import PartitionWriter
 from hqueue.log.ports import AppendPort
 from hqueue.runtime.clock import Clock, Deadline, drive
 from hqueue.runtime.held import if_free
-from hqueue.runtime.loop import background, in_thread
+from hqueue.runtime.loop import background, by_threads
+from hqueue.runtime.thread_pool import ThreadPool
 
 __all__ = ["HeaderReaper"]
 
 logger = logging.getLogger(__name__)
 
 EVERY_MS = 60_000
+COLLECTING_MAX = 4
+"""Queues whose headers are collected at a time. Where the store is away each takes as long as an
+operation may: what others wait for has threads of its own."""
+
+_threads = ThreadPool(COLLECTING_MAX, "hqueue-collector")
 
 
 class HeaderReaper:
@@ -58,7 +65,9 @@ class HeaderReaper:
         loop = background()
         if loop is not None and (self._collecting is None or self._collecting.done()):
             self._due_ms[writer.partition] = now_ms + EVERY_MS
-            self._collecting = loop.start(in_thread, self._collect, writer)
+            self._collecting = loop.start(
+                by_threads, _threads, EVERY_MS, partial(self._collect, writer)
+            )
 
     def _collect(self, writer: PartitionWriter) -> None:
         try:

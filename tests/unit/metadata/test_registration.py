@@ -13,6 +13,7 @@ from hqueue.metadata.ports import ANY, Change, Obstacle
 from hqueue.metadata.registration import Registration
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.runtime.loop import background, in_thread
+from hqueue.runtime.steps import Pause
 from tests.support.doubles import SteppedClock
 from tests.support.memory.metadata import MemoryServer, MemorySession
 from tests.support.waiting import wait_for
@@ -179,6 +180,20 @@ def test_one_that_can_not_be_reached_when_its_session_is_over_goes_on_trying(
     assert caplog.text.count("could not be made again yet") == 1, "once, for it lasts"
     wait_for(lambda: "a registration was made again" in caplog.text, "it says so")
     assert caplog.text.count("a registration was made again") == 1
+    assert scene.failures == []
+
+
+def test_one_whose_turn_to_be_made_again_does_not_come_in_time_goes_on_trying(
+    scene: Scene, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registration = scene.register(scene.one)
+    monkeypatch.setattr("hqueue.metadata.registration.MAKING_S", 0.01)
+    under_way = registration._making.take((step for step in [Pause(1)]), 1)
+    assert next(under_way) == Pause(1)
+    scene.one.expire()
+    wait_for(lambda: "could not be made again yet" in caplog.text, "its turn does not come")
+    under_way.close()
+    wait_for(lambda: scene.count() == 6, "it is present again")
     assert scene.failures == []
 
 

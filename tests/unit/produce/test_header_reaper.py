@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -10,6 +11,7 @@ from hqueue import Client, Message, Queue, StoreUnavailableError
 from hqueue.format.header import decode_header
 from hqueue.log import PartitionWriter
 from hqueue.produce.header_reaper import HeaderReaper
+from hqueue.runtime.loop import background, in_thread
 from hqueue.settings.attributes import QueueDescription
 from hqueue.settings.limits import HEADER_GRACE_MS
 from tests.support.backends import MemoryBackend
@@ -164,3 +166,28 @@ def test_a_deletion_that_comes_after_a_truncation_spares_the_new_log(
     scene.put()
     assert deleted == [0]
     assert [m.value for m in scene.queue.scan()] == [b"new"]
+
+
+def test_collectors_that_wait_for_a_store_that_is_away_keep_nothing_else_waiting(
+    scene: Scene,
+) -> None:
+    away, begun = threading.Event(), threading.Event()
+
+    def expired_ms() -> None:
+        begun.set()
+        away.wait(30)
+
+    loop = background()
+    assert loop is not None
+    reapers = [HeaderReaper(scene.log, expired_ms, scene.clock) for _ in range(20)]
+    try:
+        for reaper in reapers:
+            reaper._due_ms[0] = 0
+            reaper.collect_if_due(PartitionWriter(0, scene.clock))
+        assert begun.wait(10)
+        assert loop.start(in_thread, lambda: 7).result(10) == 7
+    finally:
+        away.set()
+        for reaper in reapers:
+            if reaper._collecting is not None:
+                reaper._collecting.exception(30)
