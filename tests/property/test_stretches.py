@@ -23,7 +23,7 @@ from hqueue.push.dead_letters import (
     wrapped_dead_letter,
     wrapped_redrive,
 )
-from hqueue_workers.delivery.segment import Segment, SubscriptionFilter, Window
+from hqueue_workers.delivery.segment import BatchSegment, Segment, SubscriptionFilter, Window
 from hqueue_workers.delivery.wire import decode_messages
 from tests.support.batches import few_topics, read, read_bodies
 from tests.support.unreadable import BAD, unreadable_bodies
@@ -34,7 +34,7 @@ QUEUE = cast(Queue, SimpleNamespace(dead_letters=DeadLetters(cast(QueueLog, None
 
 def segment(messages: list[Message], gap: int = 3) -> Segment:
     batch = read(messages)
-    return Segment(batch.header.base - gap, batch.header.end, batch.header.next_ordinal, batch)
+    return BatchSegment(batch.header.base - gap, batch.header.end, batch.header.next_ordinal, batch)
 
 
 def sent(part: Segment, filter_: SubscriptionFilter) -> list[ReceivedMessage]:
@@ -147,7 +147,7 @@ def test_a_window_keeps_what_is_needed_and_what_fits(
     window = Window(100)
     at = 100
     for length in lengths:
-        window.add([Segment(at, at + length, 0, None)])
+        window.add([Segment(at, at + length, 0)])
         at += length
     assert (window.start, window.end) == (100, at)
     size = window.size // len(lengths)
@@ -183,7 +183,7 @@ def test_where_nothing_may_be_read_nobody_is_asked_what_is_passed_by() -> None:
     decisions = Decisions()
     bodies = unreadable_bodies([Message("a", b"1"), Message("b", b"", None, [(BAD, b"")])])
     batch = dataclasses.replace(read_bodies(bodies), skips=Skips(decisions))
-    part = Segment(batch.header.base, batch.header.end, batch.header.next_ordinal, batch)
+    part = BatchSegment(batch.header.base, batch.header.end, batch.header.next_ordinal, batch)
     with pytest.raises(CorruptLogError):
         part.cut(QUEUE, wanting(), may_read=False)  # As on an event loop.
     assert decisions.asked == 0

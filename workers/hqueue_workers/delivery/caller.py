@@ -1,38 +1,51 @@
-"""Caller: makes a call of a subscriber, for push and for hubs, and puts dead letters."""
+"""Caller: makes the calls of subscribers, for push and for hubs, and does what follows."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import Protocol
 
 from hqueue import DeadLetter, Queue
 from hqueue.metadata import DeliveryOptions
 from hqueue.push.listener import Status
 from hqueue_workers.delivery.connection_pool import ConnectionPool, NoAnswerError
-from hqueue_workers.delivery.tries import Decision, Tries
+from hqueue_workers.delivery.tries import UNTRIED, Decision, Tries
 from hqueue_workers.delivery.wire import Call, decode_messages
 from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.runtime import Runtime
 
-__all__ = ["Called", "Caller"]
+__all__ = ["Caller"]
 
 
-class Called(NamedTuple):
-    """A call that was made, or need not be: one without messages is done.
+class Receiver(Protocol):
+    """A subscriber, as calls are made to it one after another."""
 
-    Args:
-        call: the call.
-        decision: what follows.
-        error: why there was no answer; None if there was one.
-    """
+    @property
+    def name(self) -> str:
+        """Whose the dead letters are."""
 
-    call: Call
-    decision: Decision
-    error: NoAnswerError | None = None
+    @property
+    def tries(self) -> Tries:
+        """Of the call that comes next."""
+
+    async def take(self) -> Call | None:
+        """The next call; None if there is nothing now.
+
+        Raises:
+            HQueueError: the messages can't be had now.
+        """
+
+    def called(self, call: Call, decision: Decision, error: NoAnswerError | None) -> bool:
+        """Keep the tries, and note what came of a call, the error if there was no answer; whether
+        it counts still.
+        """
+
+    async def passed(self, call: Call, decision: Decision) -> None:
+        """Go on after a call that is done, or whose messages lie with the dead letters."""
 
 
 class Caller:
-    """Calls subscribers of one queue. What follows from an answer is decided by `Tries`.
+    """Delivers to subscribers of one queue: calls them, and does what follows from the answers, as
+    `Tries` decides.
 
     Args:
         queue: the queue.
@@ -49,48 +62,42 @@ class Caller:
         self._lease = lease
         self._runtime = runtime
 
-    async def call(
-        self, pool: ConnectionPool, take: Callable[[], Awaitable[Call | None]], tries: Tries
-    ) -> Called | None:
-        """Make one call. The messages are taken when there is a connection for them: one that
-        waits for that holds nothing.
-
-        Args:
-            pool: the connections to the subscriber.
-            take: gives the next call; None if there is nothing now.
-            tries: of the call, before.
-
-        Returns:
-            None if there was nothing.
+    async def deliver(self, pool: ConnectionPool, to: Receiver) -> float:
+        """Make one call, and do what follows; the pause before the next, in milliseconds. The
+        messages are taken when there is a connection for them: one that waits for that holds
+        nothing.
 
         Raises:
-            HQueueError: the messages can't be had now.
+            HQueueError: the messages can't be had now; or they are dead letters that could not be
+                written, or it is not known: the call is to be made again.
         """
         call: Call | None = None
+        tries, error = UNTRIED, None
         try:
             async with pool.connection() as connection:
-                call = await take()
+                call = await to.take()
                 if call is None:
-                    return None
-                if not call.count:
-                    return Called(call, Decision(tries.passed(), Status.DONE))
-                reply = await connection.call(call, self.options.timeout_ms / 1e3)
+                    return 0.0
+                tries, decision = to.tries, Decision(to.tries.passed(), Status.DONE)
+                if call.count:
+                    reply = await connection.call(call, self.options.timeout_ms / 1e3)
+                    decision = tries.answered(reply, call.end, self.options)
         except NoAnswerError as exc:
             assert call is not None
-            return Called(call, tries.unanswered(call.end, self.options), exc)
-        return Called(call, tries.answered(reply, call.end, self.options))
+            error, decision = exc, tries.unanswered(call.end, self.options)
+        if not to.called(call, decision, error):
+            return 0.0
+        if decision.dead is not None:
+            await self._bury(to.name, call, decision)
+        if decision.dead is not None or decision.status is Status.DONE:
+            await to.passed(call, decision)
+        return decision.pause_ms
 
-    async def bury(self, subscriber: str, called: Called) -> None:
-        """Put the messages of a call to the dead letters, as was decided.
-
-        Raises:
-            HQueueError: they could not be written, or it is not known. The call is made again.
-        """
-        tries, reason = called.decision.tries, called.decision.dead
-        assert reason is not None
+    async def _bury(self, subscriber: str, call: Call, decision: Decision) -> None:
+        assert decision.dead is not None
         letters = [
-            DeadLetter(message, subscriber, reason, tries.attempts)
-            for message in decode_messages(b"".join(called.call.parts))
+            DeadLetter(message, subscriber, decision.dead, decision.tries.attempts)
+            for message in decode_messages(b"".join(call.parts))
         ]
         await self._lease.wait()
         await self._runtime.read(lambda: self._queue.dead_letters.put(letters))

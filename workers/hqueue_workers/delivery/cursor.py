@@ -1,4 +1,4 @@
-"""What one subscriber gets next of a partition, as calls."""
+"""What one subscriber gets next of a log, as calls."""
 
 from __future__ import annotations
 
@@ -9,27 +9,24 @@ from operator import attrgetter
 from hqueue import HQueueError, Queue
 from hqueue.settings.limits import CALL_HEADERS_MAX, MESSAGE_ID_MAX
 from hqueue_workers.delivery.scanner import MessageScanner
-from hqueue_workers.delivery.segment import EncodedSlice, Segment, SubscriptionFilter
+from hqueue_workers.delivery.segment import EncodedSlice, Segment, SubscriptionFilter, Window
 from hqueue_workers.delivery.wire import Call
 from hqueue_workers.node.runtime import Runtime
 
-__all__ = ["SubscriberCursor"]
+__all__ = ["Cursor", "SubscriberCursor"]
 
 
-class SubscriberCursor:
-    """Where one subscriber stands in a partition, and what comes next for it.
+class Cursor:
+    """Where a subscriber stands in what is held of a log, and what comes next for it.
 
-    It reads what the partition's scanner holds for all, as long as that is near, and by a scanner
-    of its own where it fell behind. It holds nothing itself: what it needs stays in a window from
-    `position` on, or is read again.
+    It holds nothing itself.
 
     Args:
         queue: the queue.
         filter_: what the subscriber wants.
         position: the first ID that it did not get yet.
-        shared: the scanner that all the partition's subscribers share.
-        alone: makes a scanner for this one alone.
-        runtime: what the worker runs on.
+        held: what is in memory.
+        runtime: what it runs on.
     """
 
     def __init__(
@@ -37,57 +34,24 @@ class SubscriberCursor:
         queue: Queue,
         filter_: SubscriptionFilter,
         position: int,
-        *,
-        shared: MessageScanner,
-        alone: Callable[[], MessageScanner],
+        held: Window,
         runtime: Runtime,
     ) -> None:
         self.filter = filter_
         self.position = position
         self._queue = queue
-        self._shared = shared
-        self._alone = alone
+        self._held = held
         self._runtime = runtime
-        self._own: MessageScanner | None = None
-        shared.join(self)
-
-    @property
-    def at_end(self) -> bool:
-        """Whether it has all that the partition had when that was looked at last."""
-        return self.position >= self._shared.end and self._shared.at_tail
-
-    @property
-    def size(self) -> int:
-        """Bytes in memory that are read for it alone, about."""
-        return 0 if self._own is None else self._own.size
-
-    def close(self) -> None:
-        """Need nothing more."""
-        self._shared.leave(self)
-        self._drop_own()
-
-    async def ready(self) -> int:
-        """Wait until something comes next; the ID of its first message, or where it ends.
-
-        Raises:
-            HQueueError: the original of a message that is put back can't be read now.
-        """
-        while True:
-            scanner = self._scanner()
-            segment = scanner.at(self.position)
-            if segment is not None:
-                return _slice_at(await self._slices(segment), self.position).first(self.position)
-            await scanner.more(self.position)
 
     async def take(
         self,
         until: int | None,
-        may_have: Callable[[int], bool],
+        may_have: Callable[[int], bool] = lambda _: True,
         messages_max: int = MESSAGE_ID_MAX,
     ) -> Call | None:
         """What comes next, as much as one call may have; None if nothing may be had yet.
 
-        Nothing is taken away: the next call is given only after `advance`.
+        Nothing is taken away: the next call is given only from a position behind this one.
 
         Args:
             until: where a call ended that is to be made once more, with the same messages.
@@ -99,14 +63,16 @@ class SubscriberCursor:
         message_id, ordinal, count, size, headers = self.position, 0, 0, 0, 0
         taken: list[EncodedSlice] = []
         while message_id < stop:
-            scanner = self._scanner()
-            if not scanner.reaches(message_id):
+            held = self._here()
+            if not held.reaches(message_id):
                 # The one whose window it was went on while this one waited for more.
+                if not held.reaches(self.position):
+                    return None
                 message_id, ordinal, count, size, headers = self.position, 0, 0, 0, 0
                 taken.clear()
-            segment = scanner.at(message_id)
+            segment = held.at(message_id)
             if segment is None and until is not None and message_id > self.position:
-                await scanner.more(message_id)
+                await held.more(message_id)
                 continue
             if segment is None:
                 break
@@ -132,7 +98,7 @@ class SubscriberCursor:
             message_id, ordinal = encoded.end, encoded.ordinal
         if message_id == self.position:
             return None
-        self._scanner().passed(message_id)
+        self._here().passed(message_id)
         return Call(
             self.position,
             message_id,
@@ -141,12 +107,83 @@ class SubscriberCursor:
             tuple([each.ids for each in taken]),
         )
 
+    def _here(self) -> Window:
+        """What has what comes next."""
+        return self._held
+
+    async def _slices(self, segment: Segment) -> tuple[EncodedSlice, ...]:
+        slices = segment.slices(self.filter)
+        if slices is None:
+            slices = await self._runtime.read(lambda: segment.cut(self._queue, self.filter))
+        return slices
+
+
+class SubscriberCursor(Cursor):
+    """Where one subscriber stands in a log that is read for it, and what comes next.
+
+    It reads what the scanner holds that is for all, as long as that is near, and by a scanner of
+    its own where it fell behind. What it needs stays in a window from `position` on, or is read
+    again.
+
+    Args:
+        queue: the queue.
+        filter_: what the subscriber wants.
+        position: the first ID that it did not get yet.
+        shared: the scanner that all subscribers share.
+        alone: makes a scanner for this one alone.
+        runtime: what it runs on.
+    """
+
+    def __init__(
+        self,
+        queue: Queue,
+        filter_: SubscriptionFilter,
+        position: int,
+        *,
+        shared: MessageScanner,
+        alone: Callable[[], MessageScanner],
+        runtime: Runtime,
+    ) -> None:
+        super().__init__(queue, filter_, position, shared, runtime)
+        self._shared = shared
+        self._alone = alone
+        self._own: MessageScanner | None = None
+        shared.join(self)
+
+    @property
+    def at_end(self) -> bool:
+        """Whether it has all that the partition had when that was looked at last."""
+        return self.position >= self._shared.end and self._shared.at_tail
+
+    @property
+    def size(self) -> int:
+        """Bytes in memory that are read for it alone, about."""
+        return 0 if self._own is None else self._own.size
+
+    def close(self) -> None:
+        """Need nothing more."""
+        self._shared.leave(self)
+        self._drop_own()
+
+    async def ready(self) -> int:
+        """Wait until something comes next; the ID of its first message, or where it ends.
+
+        Raises:
+            HQueueError: the original of a message that is put back can't be read now.
+        """
+        while True:
+            scanner = self._here()
+            segment = scanner.at(self.position)
+            if segment is not None:
+                return _slice_at(await self._slices(segment), self.position).first(self.position)
+            await scanner.more(self.position)
+
     def advance(self, message_id: int) -> None:
         """Everything below this ID is done with."""
         self.position = message_id
-        self._scanner().passed(message_id)
+        self._here().passed(message_id)
 
-    def _scanner(self) -> MessageScanner:
+    def _here(self) -> MessageScanner:
         """One that has what comes next, or reads it next: the shared one if that does."""
         if self.position > self._shared.end and not self._shared.is_wanted:
             self._shared.join(self)  # It went past the window alone: it takes that along.
@@ -163,12 +200,6 @@ class SubscriberCursor:
         if self._own is not None:
             self._own.close()
             self._own = None
-
-    async def _slices(self, segment: Segment) -> tuple[EncodedSlice, ...]:
-        slices = segment.slices(self.filter)
-        if slices is None:
-            slices = await self._runtime.read(lambda: segment.cut(self._queue, self.filter))
-        return slices
 
 
 def _slice_at(slices: tuple[EncodedSlice, ...], message_id: int) -> EncodedSlice:

@@ -120,9 +120,9 @@ class Reading(Protocol):
         """The ID from which on it still needs what is read."""
 
 
-class MessageScanner:
-    """Reads a partition, or a topic, ahead of the cursor that is furthest in it, into a window of
-    bounded size.
+class MessageScanner(Window):
+    """A window of bounded size into which a partition, or a topic, is read ahead of the cursor that
+    is furthest in it.
 
     It reads when one that has come to the window's end waits, and in advance while that one has
     less than half a window to go; else it sleeps. It waits for none that is slower: what the
@@ -152,6 +152,7 @@ class MessageScanner:
         poller: Poller | None = None,
         patience: Callable[[], Deadline] | None = None,
     ) -> None:
+        super().__init__(0)
         self.region_host: str | None = None
         """The host that serves the partition's region, if that is known."""
         self.filters: frozenset[SubscriptionFilter] = frozenset()
@@ -164,7 +165,6 @@ class MessageScanner:
         self._bytes_max = bytes_max
         self._poller = poller
         self._for: set[Reading] = set()
-        self._window = Window(0)
         self._topics: frozenset[str] | None = frozenset()
         self.source = self._new_source()
         # One has the source at a time: a task that reads, or the poller.
@@ -186,24 +186,9 @@ class MessageScanner:
         return cast(PartitionCursor, cast(CursorSource, self.source).at)
 
     @property
-    def start(self) -> int:
-        """The ID from which on the window is in memory."""
-        return self._window.start
-
-    @property
-    def end(self) -> int:
-        """The ID up to which it was read."""
-        return self._window.end
-
-    @property
     def at_tail(self) -> bool:
         """Whether the window ends where the partition ended when that was looked at last."""
         return self.source.at_tail
-
-    @property
-    def size(self) -> int:
-        """Bytes in memory, about."""
-        return self._window.size
 
     @property
     def is_used(self) -> bool:
@@ -225,25 +210,17 @@ class MessageScanner:
         self._for.add(reading)
         topics = self._wanted_topics()
         if reading.position > self.end or not others:
-            self._window.clear(reading.position)
+            self.clear(reading.position)
         elif topics == self._topics:
             return
         elif not _has(self._topics, topics):
-            self._window.clear(self.end)
+            self.clear(self.end)
         self._restart(topics)
 
     def leave(self, reading: Reading) -> None:
         """Read for this one no more."""
         self._for.discard(reading)
         self.filters = frozenset(each.filter for each in self._for)
-
-    def reaches(self, message_id: int) -> bool:
-        """Whether what lies at an ID is in memory, or is what is read next."""
-        return self.start <= message_id <= self.end
-
-    def at(self, message_id: int) -> Segment | None:
-        """What is in memory for an ID."""
-        return self._window.at(message_id)
 
     async def more(self, message_id: int) -> None:
         """Wait until something from this ID on is in memory, if it is the window's end.
@@ -264,10 +241,10 @@ class MessageScanner:
     def passed(self, message_id: int) -> None:
         """One goes on from this ID: forget what nobody needs, and read in advance."""
         needed = [r.position for r in self._for if r.position >= self.start] or [self.end]
-        self._window.trim(self._bytes_max(), min(needed), max(needed))
+        self.trim(self._bytes_max(), min(needed), max(needed))
         if self._poller is None and self.at_tail:
             return
-        if self._window.unread(message_id) < self._bytes_max() // 2:
+        if self.unread(message_id) < self._bytes_max() // 2:
             self._read_on()
 
     def came(self, segments: list[Segment]) -> None:
@@ -277,7 +254,7 @@ class MessageScanner:
         """
         self._polled = False
         if segments:
-            self._window.add(segments)
+            self.add(segments)
             self.ordinal = segments[-1].ordinal
             self._wake()
         elif any(not waiting.done() for waiting in self._waiting):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import asyncio
 import bisect
 import contextlib
 import dataclasses
@@ -19,6 +20,7 @@ from hqueue_workers.node.runtime import Runtime
 
 __all__ = [
     "OVERHEAD_BYTES",
+    "BatchSegment",
     "EncodedSlice",
     "Segment",
     "SubscriptionFilter",
@@ -99,41 +101,35 @@ class EncodedSlice:
 
 
 class Segment:
-    """A part of a partition without a gap: one batch, or none that is wanted.
-
-    It covers the IDs ``[start, end)``. What is cut of it for one subscriber is there for all that
-    want the same.
+    """A part of a log without a gap. It covers the IDs ``[start, end)``. Nothing is wanted of this
+    one; those that have messages are kinds of it.
     """
 
-    __slots__ = ("_batch", "_cuts", "end", "messages", "offset", "ordinal", "size", "start")
+    __slots__ = ("end", "messages", "offset", "ordinal", "size", "start")
 
-    def __init__(self, start: int, end: int, ordinal: int, batch: Batch | None) -> None:
+    def __init__(self, start: int, end: int, ordinal: int) -> None:
         self.start = start
         self.end = end
         self.ordinal = ordinal
         """How many messages the partition had before `end`."""
         self.offset = 0
         """Bytes of the window that came before it."""
-        # The bodies are held twice: as they were read, and encoded.
-        bodies = 0 if batch is None else sum(len(cell) for _, cell in batch.cells)
-        self.size = 2 * bodies + OVERHEAD_BYTES
-        self.messages = 0 if batch is None else batch.header.count
-        """How many the batch has."""
-        self._batch = batch
-        self._cuts: dict[tuple[object, ...], tuple[EncodedSlice, ...]] = {}
+        self.size = OVERHEAD_BYTES
+        self.messages = 0
+        """How many it has."""
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it may be cut in the loop."""
+        return self.messages <= HERE_MESSAGES and self.size <= HERE_BYTES
 
     def slices(self, filter_: SubscriptionFilter) -> tuple[EncodedSlice, ...] | None:
         """What was cut of it already; also what takes no time to be cut. None if it must be."""
-        key = self._key(filter_)
-        cut = self._cuts.get(key)
-        if cut is None and key == ():
-            cut = (EncodedSlice(self.start, self.end, self.ordinal),)
-        return cut
+        return (EncodedSlice(self.start, self.end, self.ordinal),)
 
     def reads(self, filter_: SubscriptionFilter) -> bool:
         """Whether cutting it may read from the queue."""
-        redriven = redrive_topic(filter_.subscriber)
-        return self._batch is not None and any(e.topic == redriven for e, _ in self._batch.cells)
+        return False
 
     def cut(
         self, queue: Queue, filter_: SubscriptionFilter, *, may_read: bool = True
@@ -149,33 +145,18 @@ class Segment:
             HQueueError: the original of a message that is put back can't be read; or the batch
                 can't, and is not to be passed by, or may not be asked for that.
         """
-        known = self.slices(filter_)
-        if known is not None:
-            return known
-        assert self._batch is not None
-        cells = tuple(c for c in self._batch.cells if filter_.wants(c[0].topic))
-        skips = self._batch.skips if may_read else Skips()
-        messages: Iterable[ReceivedMessage | None] = messages_of(
-            dataclasses.replace(self._batch, cells=cells, skips=skips)
-        )
-        if self.reads(filter_):
-            redriven = redrive_topic(filter_.subscriber)
-            redrive = queue.dead_letters.redriven
-            messages = [redrive(m) if m and m.topic == redriven else m for m in messages]
-        cut = self._cuts[self._key(filter_)] = tuple(self._slices(messages, filter_))
-        return cut
+        return self.slices(filter_) or self._cut(queue, filter_, may_read=may_read)
 
-    def _key(self, filter_: SubscriptionFilter) -> tuple[object, ...]:
-        """Those with the same key get the same bytes; empty where nothing is wanted."""
-        cells = () if self._batch is None else self._batch.cells
-        topics = tuple(entry.topic for entry, _ in cells if filter_.wants(entry.topic))
-        return (topics, filter_.messages_max, filter_.bytes_max) if topics else ()
+    def _cut(
+        self, queue: Queue, filter_: SubscriptionFilter, *, may_read: bool
+    ) -> tuple[EncodedSlice, ...]:
+        raise NotImplementedError
 
     def _slices(
         self, messages: Iterable[ReceivedMessage | None], filter_: SubscriptionFilter
-    ) -> list[EncodedSlice]:
-        assert self._batch is not None
-        to_ordinal = self._batch.header.ordinal - self._batch.header.base
+    ) -> tuple[EncodedSlice, ...]:
+        """These messages of it, encoded. IDs within a segment that has messages have no gaps."""
+        to_ordinal = self.ordinal - self.end
         wanted = [message for message in messages if message is not None]
         parts = [encode_message(message) for message in wanted]
         ids = array.array("Q", [message.id for message in wanted])
@@ -202,7 +183,54 @@ class Segment:
             size += length
             headers += more
         close(len(parts), self.end, self.ordinal)
-        return slices
+        return tuple(slices)
+
+
+class BatchSegment(Segment):
+    """One batch that was read. What is cut of it for one subscriber is there for all that want the
+    same.
+    """
+
+    __slots__ = ("_batch", "_cuts")
+
+    def __init__(self, start: int, end: int, ordinal: int, batch: Batch) -> None:
+        super().__init__(start, end, ordinal)
+        # The bodies are held twice: as they were read, and encoded.
+        self.size += 2 * sum(len(cell) for _, cell in batch.cells)
+        self.messages = batch.header.count
+        self._batch = batch
+        self._cuts: dict[tuple[object, ...], tuple[EncodedSlice, ...]] = {}
+
+    def slices(self, filter_: SubscriptionFilter) -> tuple[EncodedSlice, ...] | None:
+        """As `Segment`."""
+        key = self._key(filter_)
+        return self._cuts.get(key) if key else super().slices(filter_)
+
+    def reads(self, filter_: SubscriptionFilter) -> bool:
+        """As `Segment`."""
+        redriven = redrive_topic(filter_.subscriber)
+        return any(entry.topic == redriven for entry, _ in self._batch.cells)
+
+    def _cut(
+        self, queue: Queue, filter_: SubscriptionFilter, *, may_read: bool
+    ) -> tuple[EncodedSlice, ...]:
+        cells = tuple(c for c in self._batch.cells if filter_.wants(c[0].topic))
+        skips = self._batch.skips if may_read else Skips()
+        messages: Iterable[ReceivedMessage | None] = messages_of(
+            dataclasses.replace(self._batch, cells=cells, skips=skips)
+        )
+        if self.reads(filter_):
+            redriven = redrive_topic(filter_.subscriber)
+            redrive = queue.dead_letters.redriven
+            messages = [redrive(m) if m and m.topic == redriven else m for m in messages]
+        cut = self._cuts[self._key(filter_)] = self._slices(messages, filter_)
+        return cut
+
+    def _key(self, filter_: SubscriptionFilter) -> tuple[object, ...]:
+        """Those with the same key get the same bytes; empty where nothing is wanted."""
+        cells = self._batch.cells
+        topics = tuple(entry.topic for entry, _ in cells if filter_.wants(entry.topic))
+        return (topics, filter_.messages_max, filter_.bytes_max) if topics else ()
 
 
 class Placed(Protocol):
@@ -217,14 +245,14 @@ class Placed(Protocol):
 
 def segments_of(reader: Placed, start: int, batches: Iterable[Batch]) -> list[Segment]:
     """What a reader that stood at `start` has passed by giving these batches."""
-    segments = []
+    segments: list[Segment] = []
     for batch in batches:
         end, ordinal = batch.stop, batch.header.next_ordinal - (batch.header.end - batch.stop)
         if end > start:  # After a truncation the log may go on below.
-            segments.append(Segment(start, end, ordinal, batch))
+            segments.append(BatchSegment(start, end, ordinal, batch))
             start = end
     if reader.cursor > start:
-        segments.append(Segment(start, reader.cursor, reader.ordinal or 0, None))
+        segments.append(Segment(start, reader.cursor, reader.ordinal or 0))
     return segments
 
 
@@ -262,7 +290,11 @@ def cut_all(
 
 
 class Window:
-    """Segments one after another, without a gap: a part of a partition that is in memory."""
+    """Segments one after another, without a gap: a part of a log that is in memory. What comes next
+    is added by others.
+    """
+
+    __slots__ = ("_bytes", "_segments", "end")
 
     def __init__(self, start: int) -> None:
         self.end = start
@@ -296,10 +328,25 @@ class Window:
             return None
         return self._segments[index]
 
+    def reaches(self, message_id: int) -> bool:
+        """Whether what lies at an ID is in memory, or is what comes next."""
+        return self.start <= message_id <= self.end
+
+    async def more(self, message_id: int) -> None:
+        """One waits for what comes from this ID on: others get their turn."""
+        await asyncio.sleep(0)
+
+    def passed(self, message_id: int) -> None:
+        """One goes on from this ID."""
+
     def unread(self, message_id: int) -> int:
         """Bytes in memory from an ID on, about."""
         segment = self.at(message_id)
         return 0 if segment is None else self._bytes - segment.offset
+
+    def drop(self, below: int) -> None:
+        """Forget what lies below an ID."""
+        del self._segments[: bisect.bisect_right(self._segments, below, key=attrgetter("end"))]
 
     def trim(self, bytes_max: int, needed_from: int, kept_from: int) -> None:
         """Forget what lies before `needed_from`; and more, the oldest first, until it fits.

@@ -9,11 +9,11 @@ from hqueue.message_id import timestamp_of
 from hqueue.metadata import DeliveryOptions
 from hqueue.push.listener import Status
 from hqueue.runtime.backoff import Backoff
-from hqueue_workers.delivery.caller import Called, Caller
+from hqueue_workers.delivery.caller import Caller
 from hqueue_workers.delivery.checkpoint import CheckpointUpdater
-from hqueue_workers.delivery.connection_pool import ConnectionPool
+from hqueue_workers.delivery.connection_pool import ConnectionPool, NoAnswerError
 from hqueue_workers.delivery.cursor import SubscriberCursor
-from hqueue_workers.delivery.tries import UNTRIED
+from hqueue_workers.delivery.tries import UNTRIED, Decision
 from hqueue_workers.delivery.wire import Call
 from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.metrics import DeliveryMetrics
@@ -65,7 +65,8 @@ class MessageSender:
         self._lease = lease
         self._runtime = runtime
         self._metrics = metrics
-        self._tries = UNTRIED
+        self.name = checkpoint.key.subscriber
+        self.tries = UNTRIED
         self._behind_ms = float("-inf")
         """What the monotonic clock is behind the newest message's time, when it came."""
         self._calling = self._stopping = False
@@ -125,7 +126,7 @@ class MessageSender:
         await self._lease.wait()
         self._calling = True
         try:
-            pause_ms = await self._call()
+            pause_ms = await self._caller.deliver(self._pool, self)
         finally:
             self._calling = False
         if pause_ms and not self._stopping:
@@ -147,51 +148,33 @@ class MessageSender:
         clock = self._runtime.clock
         return max(clock.wall_ms(), clock.monotonic_ms() + self._behind_ms)
 
-    async def _call(self) -> float:
-        """Make a call, and do what follows; the pause until it is made again, 0 if it is not."""
-        until = self._tries.end
-        called = await self._caller.call(
-            self._pool, lambda: self.cursor.take(until, self._is_due), self._tries
-        )
-        if called is None:
-            return 0.0
-        call, decision, error = called
-        self._tries = decision.tries
+    async def take(self) -> Call | None:
+        """As `Receiver`."""
+        return await self.cursor.take(self.tries.end, self._is_due)
+
+    def called(self, call: Call, decision: Decision, error: NoAnswerError | None) -> bool:
+        """As `Receiver`."""
+        self.tries = decision.tries
         if error is not None:
             self._metrics.unanswered()
             if self._lease.holds:
                 self._met("calling", "subscriber %s of %s gives no answer: %s", error)
-            return decision.pause_ms
-        if call.count:
+        elif call.count:
             self._over("calling", "subscriber %s of %s answers again")
-        if decision.status is Status.DONE:
-            if call.count:
-                self._metrics.delivered(call.count, self._age_ms(call))
-            self._pass(call)
-            return 0.0
         if decision.status is Status.RETRY:
             self._metrics.retried(call.count)
+        return True
+
+    async def passed(self, call: Call, decision: Decision) -> None:
+        """As `Receiver`."""
         if decision.dead is not None:
-            await self._bury(called)
-        return decision.pause_ms
-
-    def _age_ms(self, call: Call) -> float:
-        return max(0, self._runtime.clock.wall_ms() - timestamp_of(call.first))
-
-    def _pass(self, call: Call) -> None:
-        """Go on after a call that is done with."""
-        self._tries = self._tries.passed()
+            self._metrics.rejected(call.count)
+        elif call.count:
+            age_ms = self._runtime.clock.wall_ms() - timestamp_of(call.first)
+            self._metrics.delivered(call.count, max(0, age_ms))
+        self.tries = self.tries.passed()
         self.ordinal = call.ordinal
         self.checkpoint.advance(call.end)
         self.cursor.advance(call.end)
-
-    async def _bury(self, called: Called) -> None:
-        """Put the messages of a call to the dead letters; then go on after it.
-
-        Raises:
-            HQueueError: they could not be written. The call will be made again.
-        """
-        await self._caller.bury(self.checkpoint.key.subscriber, called)
-        self._metrics.rejected(called.call.count)
-        self._pass(called.call)
-        await self.checkpoint.write()
+        if decision.dead is not None:
+            await self.checkpoint.write()

@@ -44,7 +44,7 @@ def test_one_who_is_slow_reads_alone_and_holds_up_nobody() -> None:
         for first in range(0, 400, 20):
             it.append(*values[first : first + 20])
             await until(lambda: len(fast.got) >= first + 20)  # noqa: B023
-            assert it.shared._window.size <= BYTES_MAX + 2_000
+            assert it.shared.size <= BYTES_MAX + 2_000
         assert fast.got == values
         assert len(slow.got) < 20
         slow.let()
@@ -95,7 +95,7 @@ def test_nothing_is_read_while_nobody_goes_on() -> None:
         it.append(*(b"%04d" % n * 500 for n in range(200)))
         await until(lambda: slow.calls == 0)
         await settle()
-        held = it.shared._window.size
+        held = it.shared.size
         assert held <= BYTES_MAX + 10_000
         read_to = it.shared.end
         await settle()

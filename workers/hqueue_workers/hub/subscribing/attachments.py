@@ -14,8 +14,9 @@ from hqueue.errors import BadVersionError, NoSubscriptionStateError, NotAllowedE
 from hqueue_workers.hub.authorizer import Action
 from hqueue_workers.hub.keyed_locks import KeyedLocks
 from hqueue_workers.hub.subscribing.delivering import Delivering
+from hqueue_workers.hub.subscribing.recent import Kept, Recent
 from hqueue_workers.hub.subscribing.sessions import DetachedReason, Sessions
-from hqueue_workers.hub.subscribing.subscription import Delivery, Feed, Kept, Recent, Subscription
+from hqueue_workers.hub.subscribing.subscription import Delivery, Feed, Subscription
 from hqueue_workers.hub.subscribing.subscription_records import SubscriptionRecords
 from hqueue_workers.hub.writing.owned import OwnedTopic, Publish
 from hqueue_workers.node.runtime import Runtime
@@ -132,7 +133,7 @@ class Attachments:
         if not feeds:
             return
         came = [
-            (publish.owned, Kept.of(publish, first))
+            (publish.owned, Kept(publish, first))
             for publish, first in publishes
             if publish.owned.name in feeds
         ]
@@ -167,7 +168,7 @@ class Attachments:
             # From here on appends are told; what was appended before lies below the end.
             feed = self._feeds[owned.name] = Feed(owned, 0)
             try:
-                feed.end = feed.kept_from = self._region.end_of(owned)
+                feed.end = self._region.end_of(owned)
             except BaseException:
                 del self._feeds[owned.name]
                 raise
@@ -192,8 +193,7 @@ class Attachments:
         for owned in uncertain:
             feed = self._feeds.get(owned.name)
             if feed is not None and feed.owned is owned:
-                feed.end = max(feed.end, end)
-                self._recent.forget(feed)
+                feed.clear(max(feed.end, end))  # What is in memory may not be all.
                 for each in feed.subscriptions.values():
                     each.waiting = None
         woken = {owned.name for owned in uncertain}
@@ -202,12 +202,12 @@ class Attachments:
             if feed is None or feed.owned is not owned:
                 continue
             woken.add(owned.name)
-            if kept.first >= feed.end:
-                feed.end = kept.end
+            first = kept.start
+            if first >= feed.end:
                 self._recent.add(feed, kept)
                 for each in feed.subscriptions.values():
-                    if each.waiting is not None and kept.first >= each.position:
-                        each.waiting += len(kept.messages)
+                    if each.waiting is not None and first >= each.position:
+                        each.waiting += kept.messages
         for name in woken & self._feeds.keys():
             for each in self._feeds[name].subscriptions.values():
                 self._delivering.wake(each)

@@ -100,7 +100,7 @@ class Backlogs:
             if cursor.position != subscription.position:
                 cursor.advance(subscription.position)
             await cursor.ready()
-            return await cursor.take(subscription.tries.end, lambda _: True, messages_max)
+            return await cursor.take(subscription.tries.end, messages_max=messages_max)
         finally:
             reading.busy = False
             self._end_some()

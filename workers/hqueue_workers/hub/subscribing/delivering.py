@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import dataclasses
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
-from hqueue import Address, HQueueError, MessageID, Queue, ReceivedMessage
+from hqueue import Address, HQueueError, MessageID, Queue
 from hqueue.engine import LoopReader, TopicPast
 from hqueue.metadata import DeliveryOptions
 from hqueue.metadata.managers import LogRange
 from hqueue.push.listener import Status
 from hqueue.runtime.clock import Deadline
 from hqueue.runtime.seldom import SeldomLog
-from hqueue.settings.limits import HEADER_ROOM_BYTES
-from hqueue_workers.delivery.caller import Called, Caller
+from hqueue_workers.delivery.caller import Caller
 from hqueue_workers.delivery.connection_pool import ConnectionPool, NoAnswerError, NotCalledError
-from hqueue_workers.delivery.wire import Call, encode_message
+from hqueue_workers.delivery.cursor import Cursor
+from hqueue_workers.delivery.segment import SubscriptionFilter
+from hqueue_workers.delivery.tries import Decision, Tries
+from hqueue_workers.delivery.wire import Call
 from hqueue_workers.hub.metrics import HubMetrics
 from hqueue_workers.hub.subscribing.backlogs import Backlogs, OpenTopic
 from hqueue_workers.hub.subscribing.subscription import Subscription
@@ -30,6 +33,8 @@ __all__ = ["Delivering"]
 logger = logging.getLogger(__name__)
 
 OPTIONS = DeliveryOptions(batch_bytes_max=256 * 1024)
+RECENT = SubscriptionFilter("", None, OPTIONS.batch_messages_max, OPTIONS.batch_bytes_max)
+"""What is wanted of a feed: all that is in memory of its topic."""
 CONNECTIONS = 8
 """Calls under way to one address."""
 IDLE_POOLS_MAX = 256
@@ -228,39 +233,7 @@ class Delivering:
         await self._drop(subscription)
         if subscription.left or subscription.room <= 0:
             return 0.0
-        called = await self._caller.call(
-            place.pool, lambda: self._take(subscription), subscription.tries
-        )
-        return 0.0 if called is None else await self._called(subscription, place, called)
-
-    async def _called(self, subscription: Subscription, place: _Place, called: Called) -> float:
-        """Do what follows from a call; the pause before the next."""
-        call, decision, error = called
-        ids = list(itertools.chain.from_iterable(call.ids))
-        if error is not None:
-            place.silent = True
-            self._note_uncalled(place, error)
-            subscription.repeat(decision.tries)
-            level = logging.INFO if decision.tries.failures == 1 else logging.DEBUG
-            logger.log(level, "no answer from %s: %s", subscription.subscriber, error)
-            return decision.pause_ms
-        if ids:
-            place.silent = place.uncalled = False
-        if subscription.over:
-            return 0.0
-        subscription.repeat(decision.tries)
-        if decision.status is Status.DONE:
-            self._metrics.delivered.inc(len(ids))
-            subscription.delivered(ids, call.end)
-            return 0.0
-        if decision.status is Status.RETRY:
-            self._metrics.retried.inc(len(ids))
-        if decision.dead is not None:
-            await self._caller.bury(subscription.subscriber, called)
-            self._metrics.dead_letters.inc(len(ids))
-            if not subscription.over:
-                subscription.passed(ids, call.end)
-        return decision.pause_ms
+        return await self._caller.deliver(place.pool, _Turn(self, subscription, place))
 
     def _note_uncalled(self, place: _Place, error: NoAnswerError) -> None:
         """Say once of an address that it is not called, and why: its subscribers hear nothing."""
@@ -274,15 +247,15 @@ class Delivering:
 
     async def _take(self, subscription: Subscription) -> Call | None:
         """The next call: it has all messages that lie below its end. None if it is not wanted."""
-        feed, position = subscription.feed, subscription.position
-        until = feed.end if subscription.tries.end is None else subscription.tries.end
+        feed, position, until = subscription.feed, subscription.position, subscription.tries.end
         count = min(OPTIONS.batch_messages_max, subscription.room, subscription.interval)
         call: Call | None
-        if position >= feed.kept_from:
+        if position >= feed.start:
             self._backlogs.leave(subscription)
-            call = _kept_call(subscription, count, until)
-        elif not subscription.looked and not await self._may_have(subscription, until):
-            call = Call(position, until, 0)
+            recent = Cursor(self._queue, RECENT, position, feed, self._runtime)
+            call = await recent.take(until, messages_max=count)
+        elif not subscription.looked and not await self._may_have(subscription, until or feed.end):
+            call = Call(position, until or feed.end, 0)
         else:
             call = await self._backlogs.take(subscription, count)
         if call is None or subscription.left or subscription.position >= call.end:
@@ -358,33 +331,50 @@ class Delivering:
             subscription.waiting = None  # Some have expired: they are counted again.
 
 
-def _kept(subscription: Subscription, until: int) -> Iterator[ReceivedMessage]:
-    for kept in subscription.feed.kept or ():
-        if kept.end <= subscription.position:
-            continue
-        for number, each in enumerate(kept.messages, kept.first):
-            if subscription.position <= number < until:
-                yield ReceivedMessage(
-                    each.topic,
-                    each.value,
-                    MessageID.from_int(number),
-                    kept.partition,
-                    key=each.key,
-                    headers=each.headers,
-                )
+@dataclasses.dataclass
+class _Turn:
+    """A subscription that is called now, as a `Receiver`."""
 
+    of: Delivering
+    subscription: Subscription
+    place: _Place
 
-def _kept_call(subscription: Subscription, count: int, until: int) -> Call:
-    """What one call may have of what is in memory."""
-    parts: list[bytes] = []
-    ids: list[tuple[int]] = []
-    size = 0
-    for message in _kept(subscription, until):
-        bytes_ = message.size + HEADER_ROOM_BYTES * len(message.headers)
-        if parts and (len(parts) >= count or size + bytes_ > OPTIONS.batch_bytes_max):
-            until = ids[-1][0] + 1
-            break
-        parts.append(encode_message(message))
-        ids.append((int(message.id),))
-        size += bytes_
-    return Call(subscription.position, until, 0, tuple(parts), tuple(ids))
+    @property
+    def name(self) -> str:
+        """As `Receiver`."""
+        return self.subscription.subscriber
+
+    @property
+    def tries(self) -> Tries:
+        """As `Receiver`."""
+        return self.subscription.tries
+
+    async def take(self) -> Call | None:
+        """As `Receiver`."""
+        return await self.of._take(self.subscription)
+
+    def called(self, call: Call, decision: Decision, error: NoAnswerError | None) -> bool:
+        """As `Receiver`."""
+        subscription, place = self.subscription, self.place
+        if error is not None:
+            place.silent = True
+            self.of._note_uncalled(place, error)
+            level = logging.INFO if decision.tries.failures == 1 else logging.DEBUG
+            logger.log(level, "no answer from %s: %s", self.name, error)
+        elif call.count:
+            place.silent = place.uncalled = False
+        subscription.repeat(decision.tries)
+        if decision.status is Status.RETRY and not subscription.over:
+            self.of._metrics.retried.inc(call.count)
+        return not subscription.over
+
+    async def passed(self, call: Call, decision: Decision) -> None:
+        """As `Receiver`."""
+        ids, metrics = list(itertools.chain.from_iterable(call.ids)), self.of._metrics
+        if decision.dead is None:
+            metrics.delivered.inc(len(ids))
+            self.subscription.delivered(ids, call.end)
+        else:
+            metrics.dead_letters.inc(len(ids))
+            if not self.subscription.over:
+                self.subscription.passed(ids, call.end)

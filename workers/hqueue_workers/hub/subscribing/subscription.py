@@ -1,4 +1,4 @@
-"""A subscription that is attached, its topic's feed, and what was published lately."""
+"""A subscription that is attached, and its topic's feed."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import collections
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from hqueue import Address, Message
+from hqueue import Address
 from hqueue.metadata.managers import SubscriptionPreferences
 from hqueue.metadata.ports import Version
+from hqueue_workers.delivery.segment import Window
 from hqueue_workers.delivery.tries import UNTRIED, Tries
-from hqueue_workers.hub.writing.owned import OwnedTopic, Publish, held_bytes
+from hqueue_workers.hub.writing.owned import OwnedTopic
 
-__all__ = ["Delivery", "Feed", "Kept", "Recent", "Subscription"]
+__all__ = ["Delivery", "Feed", "Subscription"]
 
 WINDOW = 1_000
 WINDOW_MAX = 10_000
 CONSUME_INTERVAL = 100
-KEPT_OVERHEAD_BYTES = 300
 
 
 class Delivery(NamedTuple):
@@ -35,84 +35,25 @@ class Delivery(NamedTuple):
     explicit: bool
 
 
-class Kept(NamedTuple):
-    """Messages of one publish, in memory, with consecutive IDs from `first` on."""
-
-    first: int
-    partition: int
-    messages: Sequence[Message]
-    size: int
-    """What it takes, about."""
-
-    @classmethod
-    def of(cls, publish: Publish, first: int) -> Kept:
-        """Those that were appended, the first one with this ID."""
-        messages = publish.messages
-        size = publish.size + held_bytes(messages) + KEPT_OVERHEAD_BYTES
-        return cls(first, publish.owned.partition, messages, size)
-
-    @property
-    def end(self) -> int:
-        """Behind the last ID."""
-        return self.first + len(self.messages)
-
-
-class Feed:
+class Feed(Window):
     """A topic that this hub owns, and the subscriptions to it that are attached. IDs as integers.
+
+    What the topic has from `start` on is in memory; no message that comes has an ID below `end`.
 
     Args:
         owned: the topic.
-        end: no message that comes has an ID below this one.
+        end: where it begins to be kept.
     """
 
-    __slots__ = ("end", "kept", "kept_from", "left", "owned", "subscriptions", "users")
+    __slots__ = ("left", "owned", "subscriptions", "users")
 
     def __init__(self, owned: OwnedTopic, end: int) -> None:
+        super().__init__(end)
         self.owned = owned
-        self.end = end
-        self.kept_from = end
-        """What the topic has from this ID on is in memory."""
-        self.kept: collections.deque[Kept] | None = None
-        """Of it, what there is; None for nothing: an empty one takes 600 bytes."""
         self.subscriptions: dict[str, Subscription] = {}
         self.users = 0
         """Calls that are about to attach or detach something."""
         self.left = False
-
-
-class Recent:
-    """What was published lately to topics with subscriptions: bounded in bytes, over all topics.
-
-    Args:
-        bytes_max: so much is kept, about.
-    """
-
-    def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
-        self._bytes = 0
-        self._all: collections.deque[tuple[Feed, Kept]] = collections.deque()
-
-    def add(self, feed: Feed, kept: Kept) -> None:
-        """Keep what was appended behind all that the feed has; the oldest of all feeds goes."""
-        if feed.kept is None:
-            feed.kept = collections.deque()
-        feed.kept.append(kept)
-        self._all.append((feed, kept))
-        self._bytes += kept.size
-        while self._bytes > self._bytes_max:
-            oldest, gone = self._all.popleft()
-            self._bytes -= gone.size
-            if oldest.kept and oldest.kept[0] is gone:
-                oldest.kept.popleft()
-                oldest.kept_from = gone.end
-                if not oldest.kept:
-                    oldest.kept = None
-
-    @staticmethod
-    def forget(feed: Feed) -> None:
-        """Believe no more that what is in memory is all: from `feed.end` on it will be."""
-        feed.kept = None
-        feed.kept_from = feed.end
 
 
 class Subscription:
