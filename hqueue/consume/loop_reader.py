@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -23,7 +24,7 @@ from hqueue.log.store import AsyncLogPort
 from hqueue.message_id import MessageID
 from hqueue.metadata.managers import LogRange
 from hqueue.runtime.clock import Deadline, drive_each_in_loop, drive_in_loop
-from hqueue.runtime.loop import in_thread
+from hqueue.runtime.loop import in_thread, is_much
 
 __all__ = ["LoopReader"]
 
@@ -162,16 +163,16 @@ class LoopReader:
         return self._each(work)
 
     async def decoded(self, batch: Batch, decode: Callable[[Batch], Result]) -> Result:
-        """What comes of decoding a batch that was read. Only where it can't be decoded a thread
-        does it, which asks whether an operator decided that it is passed by.
+        """What comes of decoding a batch that was read. A thread does it where it is large, and
+        where it can't be decoded: it asks whether an operator decided that it is passed by.
 
         Raises:
             As `decode`, which may be called twice.
         """
-        try:
-            return decode(dataclasses.replace(batch, skips=Skips()))
-        except CorruptLogError:
-            return await in_thread(decode, batch)
+        if not is_much(batch.header.count, lambda: sum(len(cell) for _, cell in batch.cells)):
+            with contextlib.suppress(CorruptLogError):
+                return decode(dataclasses.replace(batch, skips=Skips()))
+        return await in_thread(decode, batch)
 
     async def offsets(self, partitions: Sequence[int] | None = None) -> list[PartitionOffsets]:
         """As `Queue.offsets`."""

@@ -12,6 +12,7 @@ from hqueue.log import Batch, PartitionCursor
 from hqueue.log.offsets import PartitionOffsets
 from hqueue.log.ports import Row
 from hqueue.log.skipping import HeldUpError
+from hqueue.log.standing import accept_ahead
 from hqueue.log.steps import Get, Headers, Work, request
 from hqueue.runtime.clock import Deadline
 from hqueue.runtime.steps import Give, noting
@@ -143,15 +144,15 @@ def _accept_each(
     batches: list[Batch],
 ) -> Work[None]:
     for cursor in cursors:
-        row = rows[cursor.partition]
-        try:
-            batch = cursor.accept_at_once(row)
-        except HeldUpError:
-            bound = deadline()
-            accepted = bound.insist(partial(cursor.accept, row, bound))
-            batch = yield from bound.bound(accepted)
-        if batch is not None:
-            batches.append(batch)
+        for row in (yield from accept_ahead(cursor, (rows[cursor.partition],), batches)):
+            try:
+                batch = cursor.accept_at_once(row)
+            except HeldUpError:
+                bound = deadline()
+                accepted = bound.insist(partial(cursor.accept, row, bound))
+                batch = yield from bound.bound(accepted)
+            if batch is not None:
+                batches.append(batch)
 
 
 def _requests(

@@ -14,7 +14,6 @@ from hqueue.log.store import AsyncLogPort, LogPort
 from hqueue.produce.appender import Appender
 from hqueue.produce.appending import QueueAppending
 from hqueue.produce.loop_appender import LoopAppender
-from hqueue.produce.loop_batches import LoopBatches
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.settings.attributes import QueueDescription
 from hqueue.settings.connection import Settings
@@ -53,12 +52,11 @@ class QueueLog:
         self.settings = settings
         self._context = QueueContext(description, describe, settings, clock)
         appending = QueueAppending(self._context, port, on_append)
-        self.appender = Appender(self._context, appending, port)
+        by_threads = isinstance(loop_port, LogInThreads)
+        self.appender = Appender(self._context, appending, port, None if by_threads else loop_port)
         """The part that writes."""
         self.loop_appender = LoopAppender(self._context, appending, loop_port)
         """The part that writes, for event loops."""
-        if not isinstance(loop_port, LogInThreads):
-            self.appender.loop_batches = LoopBatches(self._context, appending, loop_port)
         self.reader = QueueReader(self._context, port, loop_port, skip_counts or SkipCounts())
         """The part that reads."""
         self.loop_reader = self.reader.in_loop

@@ -14,8 +14,9 @@ duplicates and crashes. `PartitionReader` is a cursor that is driven in the call
 """
 
 from hqueue.log.attempt import Appended
-from hqueue.log.cursor import Batch, PartitionCursor
+from hqueue.log.cursor import PartitionCursor
 from hqueue.log.reader import PartitionReader
+from hqueue.log.standing import Batch
 from hqueue.log.tail import LogPosition
 from hqueue.log.writer import PartitionWriter
 

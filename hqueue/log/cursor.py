@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Sequence
 
 from hqueue.errors import CorruptLogError, HQueueError
-from hqueue.format.control import owners_of
-from hqueue.format.header import CONTROL, Header, TopicEntry
+from hqueue.format.header import Header
 from hqueue.log.ports import Row, RowStream
 from hqueue.log.rows import header_of
-from hqueue.log.skipping import (
-    NO_DECISIONS,
-    HeldUpError,
-    SkipDecisions,
-    Skips,
-    UnreadableError,
-    missing,
-    readable,
-)
+from hqueue.log.skipping import HeldUpError, UnreadableError
+from hqueue.log.standing import Batch, GapError, Standing, accept_ahead
 from hqueue.log.steps import Close, Headers, Newest, Open, Read, Work
-from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.runtime.clock import Deadline
 from hqueue.runtime.steps import Pause
 from hqueue.settings.limits import BATCH_BYTES_MAX, MESSAGE_ID_MAX
 
-__all__ = ["Batch", "PartitionCursor", "Place"]
+__all__ = ["PartitionCursor"]
 
 logger = logging.getLogger(__name__)
 
@@ -34,36 +25,7 @@ MENDING_MS = 10_000
 ROW_OVERHEAD_BYTES = 200
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Batch:
-    """A batch that was read and checked: some or all of its topics' cells, decompressed.
-
-    The messages wanted of it are those with IDs in ``[start, stop)``.
-    """
-
-    partition: int
-    key: bytes
-    header: Header
-    cells: tuple[tuple[TopicEntry, bytes], ...]
-    start: int
-    stop: int
-    skips: Skips = dataclasses.field(default_factory=Skips, compare=False, repr=False)
-    """What the reader passes by, of cells whose content makes no sense."""
-
-
-Place = tuple[int | None, int | None, int, int]
-"""Where a cursor stands."""
-
-
-class _GapError(HeldUpError):
-    """A row lies behind a gap."""
-
-    def __init__(self, header: Header) -> None:
-        super().__init__()
-        self.header = header
-
-
-class PartitionCursor:
+class PartitionCursor(Standing):
     """A cursor in one partition, in steps. Not thread-safe. Made by `LoopReader.cursor`.
 
     It gives every batch once and in order, and checks that each follows the one before: by its
@@ -84,78 +46,11 @@ class PartitionCursor:
         decisions: which batches are passed by where they can't be read.
     """
 
-    def __init__(
-        self,
-        partition: int,
-        *,
-        start: int = 0,
-        stop: int = MESSAGE_ID_MAX + 1,
-        topics: frozenset[str] | None = None,
-        clock: Clock = SYSTEM_CLOCK,
-        bytes_max: int = 4 * 1024 * 1024,
-        ordinal: int | None = None,
-        owner_epoch: int | None = None,
-        decisions: SkipDecisions = NO_DECISIONS,
-    ) -> None:
-        self.partition = partition
-        self.topics = topics
-        self.expired = 0
-        """Wanted messages that were gone before they could be read."""
-        self.at_tail = False
-        """Whether the last read met the end of the log, or the stop."""
-        self._decisions = decisions
-        self._skips = Skips(decisions)
-        self._floor = start
-        self._stop = stop
-        self._clock = clock
-        self._bytes_max = bytes_max
-        # The slot read next. Until a header was seen it is a lower bound, and no ordinal is known.
-        self._slot: int | None = 0 if start == 0 else None
-        self._ordinal: int | None = None
-        self._ordinal_before = ordinal
-        self._owner_epoch = owner_epoch
-        self._stream: RowStream | None = None
-        self._is_torn = False
-        """Whether a read was cut off: what the stream gives next is not what comes next here."""
-        # Rows ahead whose headers were read: their sizes, the next one last, and the headers.
-        self._sizes: list[int] = []
-        self._known: dict[int, tuple[bytes | None, Header]] = {}
-
-    @property
-    def next_slot(self) -> tuple[int, int]:
-        """The partition and the slot that is read next: where a new batch will lie."""
-        return self.partition, self._slot or 0
-
-    @property
-    def cursor(self) -> int:
-        """The ID from which another reader would go on after what this one has given."""
-        return max(self._floor, self._slot or 0)
-
-    @property
-    def ordinal(self) -> int | None:
-        """Messages that the partition had up to here; None before the first header."""
-        return self._ordinal
-
-    @property
-    def skipped(self) -> int:
-        """Messages that could not be read, and were passed by because an operator decided so. Of
-        batches that were given they count once these are decoded.
-        """
-        return self._skips.messages
-
-    @property
-    def finished(self) -> bool:
-        """Whether the stop was reached: no further batch can hold a wanted message."""
-        return self.cursor >= self._stop
-
-    @property
-    def short(self) -> bool:
-        """Whether the log ended before the first ID that is wanted, when that was looked at last.
-
-        A region server that lost the partition and does not know yet may say so, for a while; a log
-        that stays so short is another one: the partition was truncated.
-        """
-        return self.at_tail and self._slot is not None and self._slot < self._floor
+    _stream: RowStream | None = None
+    _is_torn = False
+    """Whether a read was cut off: what the stream gives next is not what comes next here."""
+    _sizes: list[int]
+    """Of rows ahead whose headers were read, the next one last: from opening a stream on."""
 
     def read(self, deadline: Deadline) -> Work[list[Batch]]:
         """The next batches, some megabytes at most; none at the end of the log or at the stop.
@@ -245,9 +140,9 @@ class PartitionCursor:
         yield from self._accept_each(rows, deadline, batches)
 
     def _accept_each(
-        self, rows: Iterable[Row], deadline: Deadline, batches: list[Batch]
+        self, rows: Sequence[Row], deadline: Deadline, batches: list[Batch]
     ) -> Work[None]:
-        for row in rows:
+        for row in (yield from accept_ahead(self, rows, batches)):
             try:
                 batch = self.accept_at_once(row)
             except HeldUpError:
@@ -256,15 +151,6 @@ class PartitionCursor:
                 batches.append(batch)
             if self._stream is None:  # Moved to another slot.
                 break
-
-    @property
-    def place(self) -> Place:
-        """Where it stands, to return to."""
-        return self._slot, self._ordinal, self._floor, self.expired
-
-    def return_to(self, place: Place) -> None:
-        """Stand where it stood: what it gave since then has come to nobody."""
-        self._slot, self._ordinal, self._floor, self.expired = place
 
     def _rows_that_fit(self) -> Work[int]:
         """How many rows to ask for, by their sizes: a row weighs 100 bytes or megabytes."""
@@ -311,70 +197,12 @@ class PartitionCursor:
         while True:
             try:
                 return self.accept_at_once(row, passed)
-            except _GapError as exc:
+            except GapError as exc:
                 if not (yield from self._jump(row, exc.header, deadline)):
                     return None
             except UnreadableError as exc:
                 yield from self._skips.passing_by(row.key, exc.header, exc.entry, exc.error)
                 passed.add(exc.entry.topic)
-
-    def accept_at_once(self, row: Row, passed: Collection[str] = ()) -> Batch | None:
-        """As `accept`, where nothing has to be asked for. Else, behind a gap or where the row can't
-        be read, nothing is taken in: a `HeldUpError` of `hqueue.log.skipping` says that `accept`
-        has to be used.
-
-        Args:
-            row: the row.
-            passed: topics whose messages in it are passed by.
-
-        Raises:
-            CorruptLogError: the log is broken here.
-        """
-        slot = self._slot or 0
-        if row.header is None or row.slot < slot:
-            return None
-        data, header = self._known.pop(row.slot, (None, None))
-        if header is None or data != row.header:
-            header = header_of(row)
-        if self._ordinal is not None and row.slot != slot:
-            raise _GapError(header)
-        if self._ordinal is not None and header.ordinal != self._ordinal:
-            raise CorruptLogError(
-                "messages are missing from the log: its ordinals don't add up",
-                row=row.key.hex(),
-                ordinal=header.ordinal,
-                ordinal_expected=self._ordinal,
-            )
-        batch = self._batch(row, header, passed)
-        self._slot, self._ordinal = header.end, header.next_ordinal
-        return batch
-
-    def take(self, row: Row) -> list[Batch] | None:
-        """Take in a row that somebody else has, without asking the store; None if it isn't next.
-
-        Only at the end of the log, where the next row's slot is known, and never for the first
-        slot: that is filled again after a truncation, and what the row was before that may come
-        late. What the row has is checked as if it were read, and gives one batch, or none if
-        nothing of it is wanted.
-
-        Raises:
-            CorruptLogError: it can't lie here. The reader stands where it stood.
-        """
-        if not self.at_tail or row.slot != self._slot or row.slot == 0:
-            return None
-        header = header_of(row)
-        if row.cells.keys() != {entry.topic for entry in header.topics}:
-            # In the store they could have expired; of what was just written they can't.
-            raise missing(row)
-        self._known[row.slot] = (row.header, header)
-        if self.topics is not None:
-            cells = {topic: cell for topic, cell in row.cells.items() if topic in self.topics}
-            row = dataclasses.replace(row, cells=cells)
-        try:
-            batch = self.accept_at_once(row)
-        except UnreadableError as exc:
-            raise exc.error from None
-        return [] if batch is None else [batch]
 
     def check_tail(self, deadline: Deadline) -> Work[None]:
         """Look whether the log goes on elsewhere than at `next_slot`.
@@ -465,32 +293,3 @@ class PartitionCursor:
         self._slot, self._ordinal = slot, ordinal
         self.at_tail = False
         yield from self.release()
-
-    def _wanted(self, header: Header) -> list[TopicEntry]:
-        return [e for e in header.topics if self.topics is None or e.topic in self.topics]
-
-    def _batch(self, row: Row, header: Header, passed: Collection[str]) -> Batch | None:
-        start, stop = max(header.base, self._floor), min(header.end, self._stop)
-        wanted = self._wanted(header)
-        if header.kind == CONTROL or start >= stop or not wanted:
-            return None
-        there = [entry for entry in wanted if entry.topic in row.cells]
-        counted = self._by_the_owner(row, header, wanted)
-        if not there:
-            self.expired += min(stop - start, sum(entry.count for entry in counted))
-            return None
-        if not counted:
-            return None
-        if passed:
-            counted = [entry for entry in counted if entry.topic not in passed]
-        cells = readable(row, header, counted, strange=len(row.cells) != len(there))
-        if not cells:
-            return None
-        return Batch(self.partition, row.key, header, cells, start, stop, self._skips)
-
-    def _by_the_owner(self, row: Row, header: Header, wanted: list[TopicEntry]) -> list[TopicEntry]:
-        """Those of a batch that the owner appended whose messages are wanted."""
-        if self._owner_epoch is None:
-            return wanted
-        owners = owners_of(row.key, header)
-        return [entry for entry in wanted if owners.get(entry.topic) == self._owner_epoch]

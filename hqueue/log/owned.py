@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from hqueue.errors import (
     CorruptLogError,
@@ -29,7 +30,7 @@ from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.settings.limits import MESSAGE_ID_MAX
 from hqueue.settings.numbers import check_whole
 
-__all__ = ["OwnedBatch", "OwnedPartitionWriter"]
+__all__ = ["OwnedBatch", "OwnedPartitionWriter", "made"]
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +52,12 @@ class OwnedBatch:
 
     def __post_init__(self) -> None:
         check_whole(self.floor, 0, MESSAGE_ID_MAX, option="floor")
+
+
+def made(batch: OwnedBatch | None) -> Work[OwnedBatch | None]:
+    """A batch that is there, as what `OwnedPartitionWriter.append` takes gives it."""
+    return batch
+    yield
 
 
 class OwnedPartitionWriter:
@@ -149,7 +156,7 @@ class OwnedPartitionWriter:
         return self._epochs.get(topic)
 
     def append(
-        self, make: Callable[[], OwnedBatch | None], deadline: Deadline
+        self, make: Callable[[], Work[OwnedBatch | None]], deadline: Deadline
     ) -> Work[Appended | None]:
         """Append a batch of messages at the end of the log: exactly once, or with an error.
 
@@ -159,7 +166,8 @@ class OwnedPartitionWriter:
         durable, and no topic in it has a later owner before it in the log.
 
         Args:
-            make: gives the batch; None if there is nothing to append any more.
+            make: gives the batch, by steps that ask nothing of the log; None if there is nothing
+                to append any more.
             deadline: the bound.
 
         Raises:
@@ -175,8 +183,8 @@ class OwnedPartitionWriter:
                 owned any more.
         """
 
-        def checked() -> OwnedBatch | None:
-            batch = make()
+        def checked() -> Work[OwnedBatch | None]:
+            batch = yield from make()
             return None if batch is None else self._signed(batch)
 
         return (yield from self._append(checked, deadline))
@@ -202,7 +210,7 @@ class OwnedPartitionWriter:
         check_whole(floor, 0, MESSAGE_ID_MAX - 1, option="floor")
         last = 0
         for record in encode_fences(epochs):
-            appended = yield from self._append(lambda: OwnedBatch(record, floor), deadline)  # noqa: B023
+            appended = yield from self._append(partial(made, OwnedBatch(record, floor)), deadline)
             assert appended is not None
             last = appended.base
         return MessageID.from_int(last)
@@ -230,7 +238,7 @@ class OwnedPartitionWriter:
             self._on_settled(batch, appended)
 
     def _append(
-        self, make: Callable[[], OwnedBatch | None], deadline: Deadline
+        self, make: Callable[[], Work[OwnedBatch | None]], deadline: Deadline
     ) -> Work[Appended | None]:
         self._in_doubt = contended = False
         try:
@@ -238,7 +246,7 @@ class OwnedPartitionWriter:
             yield from self.settle(deadline)
             while True:
                 end = yield from self._learn(deadline)
-                batch = make()
+                batch = yield from make()
                 if batch is None:
                     return None
                 appended = yield from self._put(end, batch, deadline)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from hqueue.log.cursor import Batch, PartitionCursor
+from hqueue.log.cursor import PartitionCursor
 from hqueue.log.ports import ReadPort, Row
 from hqueue.log.skipping import NO_DECISIONS, SkipDecisions
+from hqueue.log.standing import Batch
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline, drive
 from hqueue.settings.limits import MESSAGE_ID_MAX
 

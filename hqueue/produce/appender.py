@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hqueue.format.header import Bodies
 from hqueue.log import Appended
 from hqueue.log.context import QueueContext
 from hqueue.log.skew import StoreClock
-from hqueue.log.store import LogPort
+from hqueue.log.store import AsyncLogPort, LogPort
 from hqueue.message import Message
 from hqueue.message_id import MessageID, MessageIDs
 from hqueue.moment import Moment
 from hqueue.produce.appending import Given, QueueAppending
-from hqueue.produce.loop_batches import LoopBatches
+from hqueue.produce.batch_writer import WriteInLoop
+from hqueue.produce.delivery import PendingBatch
 from hqueue.produce.owned import OwnedLog
-from hqueue.runtime.clock import drive
+from hqueue.runtime.clock import drive, drive_in_loop
+from hqueue.runtime.loop import HERE_BYTES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,9 +34,16 @@ class Appender:
         context: the queue.
         appending: decides what to ask for.
         port: its rows.
+        loop_port: the same, for event loops; None if that keeps a thread waiting.
     """
 
-    def __init__(self, context: QueueContext, appending: QueueAppending, port: LogPort) -> None:
+    def __init__(
+        self,
+        context: QueueContext,
+        appending: QueueAppending,
+        port: LogPort,
+        loop_port: AsyncLogPort | None,
+    ) -> None:
         self.partitions = context.partitions
         self.choose_partition = appending.choose_partition
         self.partition_of_keys = appending.partition_of_keys
@@ -41,8 +51,7 @@ class Appender:
         self._context = context
         self._appending = appending
         self._port = port
-        self.loop_batches: LoopBatches | None = None
-        """Appends a producer's batches in event loops; None if that keeps a thread waiting."""
+        self._loop_port = loop_port
 
     def put(
         self,
@@ -72,6 +81,11 @@ class Appender:
             As `Queue.put`.
         """
         return self._append(Given(bodies, partition))
+
+    @property
+    def append_in_loop(self) -> WriteInLoop[int] | None:
+        """Appends a producer's batches, in event loops; None if that keeps a thread waiting."""
+        return None if self._loop_port is None else partial(self._append_in_loop, self._loop_port)
 
     def open_owned(
         self,
@@ -105,6 +119,17 @@ class Appender:
     def store_clock(self) -> StoreClock:
         """Tells the time by the store's clock."""
         return StoreClock(self._context.clock)
+
+    async def _append_in_loop(self, port: AsyncLogPort, batch: PendingBatch[int]) -> MessageIDs:
+        deadline = self._context.deadline()
+        work = self._appending.encode_and_append(
+            lambda: Given(batch.encoded(), batch.target),
+            deadline,
+            much=batch.buffered > HERE_BYTES,
+        )
+        ids = await drive_in_loop(work, port, deadline)
+        assert isinstance(ids, MessageIDs)
+        return ids
 
     def _append(self, given: Given) -> Appended:
         deadline = self._context.deadline()

@@ -23,6 +23,7 @@ from hqueue.produce.owned import OwnedPartition
 from hqueue.produce.writer_pool import WriterPool
 from hqueue.runtime.clock import Deadline, drive
 from hqueue.runtime.fork import register
+from hqueue.runtime.loop import computing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -136,9 +137,24 @@ class QueueAppending:
             )
         return partitions.pop() if partitions else None
 
-    def compressed(self, given: Given) -> Given:
-        """The same, compressed as the settings say."""
-        return given._replace(bodies=compressed(given.bodies, self._codec))
+    def encode_and_append(
+        self, encode: Callable[[], Given], deadline: Deadline, *, much: bool
+    ) -> Work[MessageID | MessageIDs]:
+        """Encode a batch, compress it, and append it; its IDs.
+
+        Args:
+            encode: gives the batch.
+            deadline: the bound.
+            much: whether it is encoded and compressed beside an event loop.
+
+        Raises:
+            As `encode`, and as `Queue.put`.
+        """
+        if much:
+            given: Given = yield computing(lambda: self._compressed(encode()))
+        else:
+            given = encode()
+        return given.ids((yield from self.append(given, deadline)))
 
     def append(self, given: Given, deadline: Deadline) -> Work[Appended]:
         """Append an encoded batch, which is compressed by this if it is not yet.
@@ -151,7 +167,7 @@ class QueueAppending:
             As `Queue.put`.
         """
         self._context.check_open()
-        bodies, partition, search, _ = self.compressed(given)
+        bodies, partition, search, _ = self._compressed(given)
 
         def append(writer: PartitionWriter) -> Work[tuple[PartitionWriter, Appended]]:
             if not self._skew.is_good:
@@ -217,6 +233,9 @@ class QueueAppending:
             return None
         deadline = self._context.deadline()
         return drive(self._skew.now_ms(deadline), self._port, deadline) - ttl_seconds * 1_000
+
+    def _compressed(self, given: Given) -> Given:
+        return given._replace(bodies=compressed(given.bodies, self._codec))
 
     def _open_writer(self, partition: int) -> PartitionWriter:
         return PartitionWriter(partition, self._context.clock, self._skew_ms_max)

@@ -6,24 +6,21 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hqueue.log import Appended
 from hqueue.log.context import QueueContext
 from hqueue.log.store import AsyncLogPort
 from hqueue.message import Message
 from hqueue.message_id import MessageID, MessageIDs
 from hqueue.moment import Moment
-from hqueue.produce.appending import Given, QueueAppending
+from hqueue.produce.appending import QueueAppending
+from hqueue.produce.encode import taken
 from hqueue.produce.owned import LoopOwnedLog
 from hqueue.runtime.clock import drive_in_loop
-from hqueue.runtime.loop import in_thread
+from hqueue.runtime.loop import in_thread, is_much
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["LoopAppender"]
-
-HERE_MESSAGES, HERE_BYTES = 100, 64 * 1024
-"""What is encoded in the loop, at most, if its size is known: in a millisecond."""
 
 
 class LoopAppender:
@@ -59,16 +56,17 @@ class LoopAppender:
         since: Moment | None = None,
     ) -> MessageID | MessageIDs:
         """As `Queue.put`. A thread encodes and compresses what would keep the loop."""
-        give = partial(self._appending.given, messages, partition, key, idempotency_key, since)
-        if _is_small(messages):
-            given = give()
-        else:
-            given = await in_thread(lambda: self._appending.compressed(give()))
-        return given.ids(await self._append(given))
+        messages = taken(messages)  # An iterator is the program's own, and belongs to its thread.
+        encode = partial(self._appending.given, messages, partition, key, idempotency_key, since)
+        deadline = self._context.deadline()
+        work = self._appending.encode_and_append(encode, deadline, much=_are_much(messages))
+        return await drive_in_loop(work, self._port, deadline)
 
     async def put_system(self, messages: Sequence[Message], partition: int) -> None:
         """As `Appender.put_system`."""
-        await self._append(self._appending.given_by_system(messages, partition))
+        deadline = self._context.deadline()
+        given = self._appending.given_by_system(messages, partition)
+        await drive_in_loop(self._appending.append(given, deadline), self._port, deadline)
 
     def open_owned(
         self,
@@ -96,20 +94,12 @@ class LoopAppender:
         """As `OpenLog.expired_ms`."""
         return await in_thread(self._appending.expired_ms)
 
-    async def _append(self, given: Given) -> Appended:
-        deadline = self._context.deadline()
-        return await drive_in_loop(self._appending.append(given, deadline), self._port, deadline)
 
-
-def _is_small(messages: object) -> bool:
-    """Whether encoding these takes no more than a moment; or iterates over what is the program's
-    own, which belongs to its thread.
-    """
+def _are_much(messages: object) -> bool:
+    """Whether to encode these takes more than a moment."""
     if isinstance(messages, Message):
-        return messages.size <= HERE_BYTES
+        messages = (messages,)
     if isinstance(messages, (list, tuple)):
-        return (
-            len(messages) <= HERE_MESSAGES
-            and sum(each.size for each in messages if isinstance(each, Message)) <= HERE_BYTES
-        )
-    return isinstance(messages, Iterator)
+        given = [each for each in messages if isinstance(each, Message)]
+        return is_much(len(messages), lambda: sum(each.size for each in given))
+    return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from hqueue.format.cells import encode_bodies
 from hqueue.format.compression import CODECS, compressed
@@ -17,6 +18,7 @@ from hqueue.log.store import AsyncLogPort
 from hqueue.message import Message
 from hqueue.produce.header_reaper import HeaderReaper
 from hqueue.runtime.clock import Deadline, drive, drive_in_loop
+from hqueue.runtime.loop import computing, is_much
 
 __all__ = ["LoopOwnedLog", "OwnedLog", "OwnedPartition"]
 
@@ -56,7 +58,7 @@ class OwnedPartition:
         self._on_append = on_append
         self._codec = CODECS[context.settings.codec]
         self._collecting = PartitionWriter(partition, context.clock)
-        self._writer = OwnedPartitionWriter(
+        self.writer = OwnedPartitionWriter(
             partition,
             on_fence=on_fence,
             on_settled=self._settled,
@@ -65,48 +67,42 @@ class OwnedPartition:
 
     def open(self, deadline: Deadline) -> Work[int]:
         """As `OwnedLog.open`."""
-        yield from self._writer.open(deadline)
-        return self.end
-
-    def own(self, topic: str, epoch: int) -> None:
-        """As `OwnedLog.own`."""
-        self._writer.own(topic, epoch)
-
-    def disown(self, topic: str) -> None:
-        """As `OwnedLog.disown`."""
-        self._writer.disown(topic)
-
-    @property
-    def end(self) -> int:
-        """As `OwnedLog.end`."""
-        return int(self._writer.end)
+        yield from self.writer.open(deadline)
+        return int(self.writer.end)
 
     def close_ranges(self, topics: Mapping[str, int], floor: int, deadline: Deadline) -> Work[int]:
         """As `OwnedLog.close_ranges`."""
         yield from self._skew.check(deadline)
-        return int((yield from self._writer.close_ranges(topics, deadline, floor=floor)))
+        return int((yield from self.writer.close_ranges(topics, deadline, floor=floor)))
 
     def append(self, make: Callable[[], Made | None], deadline: Deadline) -> Work[int | None]:
         """As `OwnedLog.append`."""
         yield from self._skew.check(deadline)
         bodies: Bodies | None = None
 
-        def encoded() -> OwnedBatch | None:
+        def encoded() -> Work[OwnedBatch | None]:
             nonlocal bodies
             made = make()
             if made is None:
                 return None
             messages, floor, epochs = made
-            bodies = compressed(encode_bodies(messages), self._codec)
+            encode = partial(self._encoded, messages)
+            if is_much(len(messages), lambda: sum(each.size for each in messages)):
+                bodies = yield computing(encode)
+            else:
+                bodies = encode()
             return OwnedBatch(bodies, floor, epochs)
 
-        appended = yield from self._writer.append(encoded, deadline)
+        appended = yield from self.writer.append(encoded, deadline)
         if appended is None:
             return None
         assert bodies is not None
         self._on_append(self.partition, appended, bodies)
         self._reaper.collect_if_due(self._collecting)
         return appended.base
+
+    def _encoded(self, messages: Sequence[Message]) -> Bodies:
+        return compressed(encode_bodies(messages), self._codec)
 
     def _settled(self, batch: OwnedBatch, appended: Appended | None) -> None:
         if appended is not None:
@@ -128,11 +124,11 @@ class _Owned:
             InvalidInputError: it is no epoch.
             OwnershipLostError: the partition is not open.
         """
-        self._owned.own(topic, epoch)
+        self._owned.writer.own(topic, epoch)
 
     def disown(self, topic: str) -> None:
         """Append nothing more of a topic. One that is not owned stays so."""
-        self._owned.disown(topic)
+        self._owned.writer.disown(topic)
 
     @property
     def end(self) -> int:
@@ -141,7 +137,7 @@ class _Owned:
         Raises:
             OwnershipLostError: nothing is known.
         """
-        return self._owned.end
+        return int(self._owned.writer.end)
 
 
 class OwnedLog(_Owned):

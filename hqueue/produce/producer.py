@@ -47,11 +47,10 @@ class Producer:
 
     def __init__(self, appender: Appender, **options: Unpack[ProducerOptions]) -> None:
         self._appender = appender
-        loop_batches = appender.loop_batches
         self._buffer: BatchingBuffer[int] = BatchingBuffer(
             functools.partial(_append, appender),
             appender.partitions,
-            write_in_loop=None if loop_batches is None else loop_batches.append,
+            write_in_loop=appender.append_in_loop,
             **options,
         )
         self._watched = Watched(self, "a producer", self._buffer.release)

@@ -20,11 +20,21 @@ from hqueue.runtime.clock import bounded_ms
 from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.fork import register
 from hqueue.runtime.interrupts import is_interruption
+from hqueue.runtime.steps import Wait
 from hqueue.runtime.thread_pool import ThreadPool
 from hqueue.runtime.threads import START_S, try_start
 from hqueue.runtime.waiting import Event, InterruptibleFuture
 
-__all__ = ["LoopThread", "background", "by_threads", "call_later", "in_thread"]
+__all__ = [
+    "HERE_BYTES",
+    "LoopThread",
+    "background",
+    "by_threads",
+    "call_later",
+    "computing",
+    "in_thread",
+    "is_much",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +44,10 @@ BLOCKING_MAX = 16
 BLOCKING_WAIT_MS = 60_000.0
 """How long a call waits for a thread, while so many are under way."""
 TIMELY_MAX = 4
+HERE_ITEMS, HERE_BYTES = 100, 64 * 1024
+"""What is encoded or decoded in a loop, at most: in a millisecond."""
+COMPUTING_WAIT_MS = 200.0
+"""How long what is computed waits for a thread; then it is computed in the loop: others need it."""
 RETRY_S = 0.25
 """When what is due is tried again that no thread could be had for."""
 BROKEN_S = 1.0
@@ -173,6 +187,37 @@ async def in_thread(
         HQueueError: no thread runs, and the system starts none. It was not called.
     """
     return await by_threads(_blocking, BLOCKING_WAIT_MS, partial(function, *args, **named))
+
+
+def is_much(items: int, size: Callable[[], int]) -> bool:
+    """Whether so many items, of so many bytes, are encoded or decoded beside a loop. Their size is
+    asked for only where they are few.
+    """
+    return items > HERE_ITEMS or size() > HERE_BYTES
+
+
+def computing(function: Callable[[], object]) -> Wait:
+    """Asks for a call that takes a processor, waits for nothing and changes nothing. In a loop one
+    of the process's few threads makes it, or the loop where none is free soon. Cancelled, it is not
+    made, or nobody learns what came of it.
+    """
+    return Wait(function, partial(_computed, function))
+
+
+async def _computed(function: Callable[[], object]) -> object:
+    is_begun = False
+
+    def call() -> object:
+        nonlocal is_begun
+        is_begun = True
+        return function()
+
+    try:
+        return await by_threads(_blocking, COMPUTING_WAIT_MS, call)
+    except HQueueError:
+        if is_begun:
+            raise
+        return function()
 
 
 async def by_threads(

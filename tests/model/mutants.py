@@ -16,6 +16,7 @@ from hqueue.log import PartitionCursor, PartitionWriter
 from hqueue.log import attempt as attempt_module
 from hqueue.log import cursor as cursor_module
 from hqueue.log import history as history_module
+from hqueue.log import standing as standing_module
 from hqueue.log import tail as tail_module
 from hqueue.log import walk as walk_module
 from hqueue.log import writer as writer_module
@@ -49,8 +50,11 @@ def mutated(mutant: Mutant) -> tuple[type[PartitionWriter], type[PartitionCursor
     """The writer and the reader, with the mutant's edit in one of them."""
     namespace = _executed(mutant.module, mutant.edits, mutant.rule)
     if mutant.module is cursor_module:
-        namespace["Batch"] = cursor_module.Batch
         return PartitionWriter, namespace["PartitionCursor"]
+    if mutant.module is standing_module:
+        namespace.update({name: vars(standing_module)[name] for name in ("Batch", "GapError")})
+        own = dict(vars(PartitionCursor))
+        return PartitionWriter, type("PartitionCursor", (namespace["Standing"],), own)
     if mutant.module is not writer_module:
         # A writer that uses the edited class.
         if mutant.module is walk_module:
@@ -370,7 +374,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "        self._ordinal = header.next_ordinal\n        return batch",
             ),
         ),
-        cursor_module,
+        standing_module,
     ),
     Mutant(
         "a gap that is being collected is waited out",
@@ -400,6 +404,6 @@ MUTANTS: tuple[Mutant, ...] = (
         "bodies that are gone are counted",
         "bodies expire and headers are collected",
         (("            self.expired += min(", "            _ = min("),),
-        cursor_module,
+        standing_module,
     ),
 )

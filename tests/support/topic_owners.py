@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from hqueue import Message, MessageID
 from hqueue.format.cells import encode_bodies
-from hqueue.log.owned import OwnedBatch, OwnedPartitionWriter
+from hqueue.log.owned import OwnedBatch, OwnedPartitionWriter, made
 from hqueue.log.steps import Work
 from hqueue.metadata.managers import LogRange, TopicMetadata, TopicPersistenceInfo
 from hqueue.metadata.ports import NEW, Version
@@ -79,4 +79,4 @@ class TopicOwner:
         for value in values:
             batch = OwnedBatch(encode_bodies([Message("t", value)]), self._floor)
             writer = self._writers[self._partition]
-            assert self.do(partial(writer.append, lambda: batch)) is not None  # noqa: B023
+            assert self.do(partial(writer.append, partial(made, batch))) is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import threading
 from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
@@ -15,7 +16,7 @@ from hqueue import CorruptLogError, Message, MessageID, Scan, StoreUnavailableEr
 from hqueue.consume.decode import messages_of
 from hqueue.consume.fetcher import Fetch, Pace
 from hqueue.consume.loop_reader import LoopReader
-from hqueue.log import Batch, PartitionCursor, PartitionReader
+from hqueue.log import Batch, PartitionCursor, PartitionReader, skipping
 from hqueue.log.ports import Row
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline, drive_in_loop
 from hqueue.settings.limits import BATCH_BYTES_MAX, MESSAGE_ID_MAX
@@ -23,6 +24,7 @@ from tests.support.backends import MemoryBackend
 from tests.support.cut_off import BEFORE, CuttingPort, each_cut
 from tests.support.doubles import Rows
 from tests.support.log_faces import BlockingFace, LoopFace, taken
+from tests.support.loop_watch import LoopWatch
 from tests.support.looped import LoopThread
 
 Face = BlockingFace | LoopFace
@@ -123,6 +125,70 @@ def test_followers_have_what_comes_until_it_is_silent(queue: hqueue.Queue, face:
     cursors = [face.cursor(partition, Scan(), 1_000) for partition in range(3)]
     given = values(face.follow(cursors, 1_000, idle_ms_max=50))
     assert sorted(given) == [b"a", b"b", b"c"]
+
+
+LARGE = [Message("t", b"%d" % number * 100) for number in range(2_000)]
+
+
+@pytest.mark.parametrize("how", ["read", "poll", "several"])
+def test_a_loop_goes_on_while_a_large_answer_is_decompressed_and_decoded(
+    queue: hqueue.Queue, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    plain, decode = LoopWatch(skipping.plain_cell, monkeypatch), LoopWatch(messages_of, monkeypatch)
+    monkeypatch.setattr(skipping, "plain_cell", plain)
+    reader = queue._log.loop_reader
+    cursor = reader.cursor(0, Scan(), BATCH_BYTES_MAX)
+
+    async def run() -> list[Batch]:
+        if how == "read":
+            queue.put(LARGE, partition=0)
+            return await plain.watched(reader.read(cursor))
+        await reader.read(cursor)
+        queue.put(LARGE, partition=0)
+        rows_max = 1 if how == "poll" else 5
+        polled = reader.poll([cursor], BATCH_BYTES_MAX, rows_max=rows_max)
+        return await plain.watched(anext(polled))  # type: ignore[arg-type]
+
+    (batch,) = asyncio.run(run())
+    assert plain.calls == [True]
+    found = asyncio.run(decode.watched(reader.decoded(batch, decode)))
+    assert decode.calls == [True]
+    assert [message.value for message in found] == [message.value for message in LARGE]
+    assert cursor.ordinal == len(LARGE)
+
+
+def test_a_cursor_that_is_cancelled_while_its_answer_is_decompressed_gives_it_again(
+    queue: hqueue.Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, may_end = skipping.plain_cell, threading.Event()
+    for _ in range(3):
+        queue.put(LARGE, partition=0)
+    reader = queue._log.loop_reader
+    cursor = reader.cursor(0, Scan(), BATCH_BYTES_MAX)
+
+    async def run() -> int:
+        began, loop = asyncio.Event(), asyncio.get_running_loop()
+
+        def read_slowly(*args: Any) -> bytes:
+            loop.call_soon_threadsafe(began.set)
+            may_end.wait(10)
+            return plain(*args)
+
+        monkeypatch.setattr(skipping, "plain_cell", read_slowly)
+        read = asyncio.create_task(reader.read(cursor))
+        await began.wait()
+        read.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await read
+        assert (cursor.cursor, cursor.at_tail) == (0, False)
+        monkeypatch.setattr(skipping, "plain_cell", plain)
+        may_end.set()
+        found = 0
+        while not cursor.at_tail:
+            found += sum(batch.header.count for batch in await reader.read(cursor))
+        return found
+
+    assert asyncio.run(run()) == 3 * len(LARGE)
 
 
 def test_offsets_and_lags_are_the_same(queue: hqueue.Queue, face: Face) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -15,7 +16,7 @@ from hqueue.consume.topic_reader import TopicReader
 from hqueue.consume.topic_scanner import TopicScanner
 from hqueue.format.cells import encode_bodies
 from hqueue.format.control import with_owners
-from hqueue.log.owned import OwnedBatch, OwnedPartitionWriter
+from hqueue.log.owned import OwnedBatch, OwnedPartitionWriter, made
 from hqueue.metadata.managers import LogRange
 from hqueue.queue import Queue
 from hqueue.runtime.clock import Deadline, drive
@@ -171,7 +172,7 @@ def test_of_a_marked_range_only_what_its_owner_appended_is_read(place: Place) ->
         writers[partition].own("t", epoch)
         batch = OwnedBatch(encode_bodies([Message("t", value) for value in values]))
         deadline = log.deadline()
-        drive(writers[partition].append(lambda: batch, deadline), port, deadline)
+        drive(writers[partition].append(partial(made, batch), deadline), port, deadline)
 
     publish(0, 5, b"a", b"b")
     place.queue.put(Message("t", b"direct"), partition=0)

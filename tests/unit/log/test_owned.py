@@ -21,7 +21,7 @@ from hqueue import (
 )
 from hqueue.format.cells import control_record, encode_bodies
 from hqueue.log import Appended, PartitionReader, PartitionWriter
-from hqueue.log.owned import OwnedBatch, OwnedPartitionWriter
+from hqueue.log.owned import OwnedBatch, OwnedPartitionWriter, made
 from hqueue.log.rows import header_of
 from hqueue.log.steps import Work
 from hqueue.message_id import id_of
@@ -66,7 +66,7 @@ class Owner:
 
     def append(self, topic: str, value: bytes = b"x", floor: int = 0) -> Appended:
         batch = OwnedBatch(encode_bodies([Message(topic, value)]), floor)
-        appended = self.do(partial(self.writer.append, lambda: batch))
+        appended = self.do(partial(self.writer.append, partial(made, batch)))
         assert appended is not None
         return appended
 
@@ -130,25 +130,25 @@ def test_a_batch_says_by_which_ownership_its_messages_were_taken_in(
     owner.writer.own("u", 7)
     owner.writer.own("t", 2)  # By the same process, whose record comes later.
     both = encode_bodies([Message("t", b""), Message("u", b"")])
-    owner.do(partial(owner.writer.append, lambda: OwnedBatch(both, 0, {"t": 1})))
+    owner.do(partial(owner.writer.append, partial(made, OwnedBatch(both, 0, {"t": 1}))))
     rows = owner.log.headers(0, 0, 10)
     assert [header_of(row).owner_epochs for row in rows] == [{"t": 1}, {"t": 1, "u": 7}]
     with pytest.raises(TopicFencedError):
-        owner.do(partial(owner.writer.append, lambda: OwnedBatch(both, 0, {"t": 3})))
+        owner.do(partial(owner.writer.append, partial(made, OwnedBatch(both, 0, {"t": 3}))))
 
 
 def test_one_that_made_its_batch_before_the_record_came_is_fenced_all_the_same(
     world: World, owner: Owner
 ) -> None:
     owner.append("t")
-    made = []
+    calls = []
 
-    def make() -> OwnedBatch | None:
-        made.append(1)
-        if len(made) > 1:
-            return None
+    def make() -> Work[OwnedBatch | None]:
+        calls.append(1)
+        if len(calls) > 1:
+            return made(None)
         Owner(world).close(t=2)  # It stands still here, between making and sending.
-        return OwnedBatch(encode_bodies([Message("t", b"late")]))
+        return made(OwnedBatch(encode_bodies([Message("t", b"late")])))
 
     assert owner.do(partial(owner.writer.append, make)) is None
     assert owner.fenced == [("t", 2)]
@@ -199,7 +199,7 @@ def test_what_became_of_a_batch_in_doubt_is_settled_before_the_next(
     fates["backwards"] = Fate.LOSE_REQUEST
     batch = OwnedBatch(encode_bodies([Message("t", b"doubtful")]))
     with pytest.raises(StoreUnavailableError) as caught:
-        owner.do(partial(owner.writer.append, lambda: batch))
+        owner.do(partial(owner.writer.append, partial(made, batch)))
     assert caught.value.outcome is Outcome.UNKNOWN
     assert owner.settled == []
     fates.clear()
@@ -277,11 +277,11 @@ def test_it_gets_in_between_others_and_calls_for_its_batch_again(
     other = PartitionWriter(0, world.clock)
     others, calls = Owner(world), []
 
-    def make() -> OwnedBatch:
+    def make() -> Work[OwnedBatch | None]:
         calls.append(1)
         if len(calls) < 3:
             others.do(partial(other.append, encode_bodies([Message("u", b"")] * 3)))
-        return OwnedBatch(encode_bodies([Message("t", b"")]))
+        return made(OwnedBatch(encode_bodies([Message("t", b"")])))
 
     appended = owner.do(partial(owner.writer.append, make))
     assert appended is not None
@@ -311,5 +311,5 @@ def test_senseless_input_is_refused_before_anything_is_sent(owner: Owner) -> Non
     with pytest.raises(InvalidInputError):
         OwnedBatch(encode_bodies([Message("t", b"")]), -1)
     with pytest.raises(InvalidInputError):
-        owner.do(partial(owner.writer.append, lambda: OwnedBatch(control_record(b""))))
+        owner.do(partial(owner.writer.append, partial(made, OwnedBatch(control_record(b"")))))
     assert not owner.network.calls["put_if_absent"]

@@ -19,12 +19,15 @@ from hqueue import (
     StoreUnavailableError,
 )
 from hqueue.log.steps import ask
+from hqueue.produce import appending
+from hqueue.produce import owned as owned_module
 from hqueue.produce.loop_appender import LoopAppender
 from hqueue.produce.owned import LoopOwnedLog
 from hqueue.runtime.steps import Wait, carry_out
 from tests.support.backends import MemoryBackend
 from tests.support.cut_off import CuttingPort, each_cut
 from tests.support.log_faces import BlockingFace, LoopFace
+from tests.support.loop_watch import LoopWatch
 from tests.support.looped import LoopThread
 
 Face = BlockingFace | LoopFace
@@ -258,22 +261,69 @@ def test_an_owner_that_is_cancelled_is_told_what_became_of_the_batch_before_the_
     assert beside == {at for at in settled if at is not None}, "each that is beside was told of"
 
 
-@pytest.mark.parametrize("count", [1, 2_000])
-def test_what_would_keep_the_loop_is_encoded_and_compressed_beside_it(
-    queue: hqueue.Queue, monkeypatch: pytest.MonkeyPatch, count: int
+MANY = [Message("t", b"%d" % number) for number in range(65_536)]
+LARGE = [Message("t", bytes(1_000_000))] * 8
+
+
+@pytest.mark.parametrize("given", [MANY, LARGE, LARGE[0]], ids=["many", "large", "large one"])
+def test_a_loop_goes_on_while_what_is_put_is_encoded_and_compressed(
+    queue: hqueue.Queue, monkeypatch: pytest.MonkeyPatch, given: Any
 ) -> None:
-    log, loop = queue._log, LoopThread()
-    compressing: list[int] = []
-    compressed = log.loop_appender._appending.compressed
-
-    def note(given: Any) -> Any:
-        compressing.append(threading.get_ident())
-        return compressed(given)
-
-    monkeypatch.setattr(log.loop_appender._appending, "compressed", note)
-    given = [Message("t", b"%d" % number + bytes(100)) for number in range(count)]
-    loop.run(log.loop_appender.put(given, partition=0))
-    is_here = compressing[0] == loop.call(threading.get_ident)
-    loop.close()
-    assert is_here == (count == 1)
+    watch = LoopWatch(appending.compressed, monkeypatch)
+    monkeypatch.setattr(appending, "compressed", watch)
+    put = queue._log.loop_appender.put
+    asyncio.run(watch.watched(put(given, partition=0)))
+    assert watch.calls[0], "the loop stood still"
+    given = [given] if isinstance(given, Message) else given
     assert values(queue) == [message.value for message in given]
+
+
+@pytest.mark.parametrize("given", [MANY, LARGE], ids=["many", "large"])
+def test_a_loop_goes_on_while_an_owners_batch_is_encoded_and_compressed(
+    queue: hqueue.Queue, monkeypatch: pytest.MonkeyPatch, given: list[Message]
+) -> None:
+    watch = LoopWatch(owned_module.encode_bodies, monkeypatch)
+    monkeypatch.setattr(owned_module, "encode_bodies", watch)
+    owned = queue._log.loop_appender.open_owned(0, lambda topic, epoch: None)
+
+    async def run() -> None:
+        await owned.open()
+        owned.own("t", 1)
+        await owned.append(lambda: (given, 0, {"t": 1}))
+        await owned.append(lambda: ([Message("t", b"after")], 0, {"t": 1}))
+
+    asyncio.run(watch.watched(run()))
+    assert watch.calls == [True, False], "of these the first alone is encoded beside the loop"
+    assert values(queue) == [*(message.value for message in given), b"after"]
+
+
+def test_an_owner_that_is_cancelled_while_its_batch_is_encoded_has_appended_nothing(
+    queue: hqueue.Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode, settled, may_end = owned_module.encode_bodies, [], threading.Event()
+    owned = queue._log.loop_appender.open_owned(0, lambda topic, epoch: None, settled.append)
+
+    async def run() -> None:
+        await owned.open()
+        owned.own("t", 1)
+        began, loop = asyncio.Event(), asyncio.get_running_loop()
+
+        def encode_slowly(messages: Any) -> Any:
+            loop.call_soon_threadsafe(began.set)
+            may_end.wait(10)
+            return encode(messages)
+
+        monkeypatch.setattr(owned_module, "encode_bodies", encode_slowly)
+        append = asyncio.create_task(owned.append(lambda: (LARGE, 0, {"t": 1})))
+        await began.wait()
+        append.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await append
+        monkeypatch.setattr(owned_module, "encode_bodies", encode)
+        await owned.append(lambda: ([Message("t", b"next")], 0, {"t": 1}))
+
+    try:
+        asyncio.run(run())
+    finally:
+        may_end.set()
+    assert (values(queue), settled) == ([b"next"], [])

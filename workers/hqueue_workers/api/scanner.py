@@ -15,7 +15,6 @@ from hqueue import (
 )
 from hqueue.engine import LoopReader, PartitionCursor
 from hqueue.runtime.clock import Clock, Deadline
-from hqueue.runtime.loop import in_thread
 from hqueue.settings.limits import MESSAGE_ID_MAX
 from hqueue_workers.api.structs import answer_size
 
@@ -24,9 +23,6 @@ __all__ = ["ApiScanner"]
 BATCH_OVERHEAD_BYTES = 1_000
 MESSAGE_OVERHEAD_BYTES = 400
 """What a batch that was read takes in memory beside its bodies, and a message of it, about."""
-
-HERE_MESSAGES, HERE_BYTES = 100, 32 * 1024
-"""A batch that has no more is decoded in the loop."""
 
 END_CHECK_MS = 5_000.0
 """How often a scanner at the end looks whether the log goes on elsewhere, as after a truncation."""
@@ -153,17 +149,11 @@ class ApiScanner:
     async def _decode(self) -> bool:
         """Have the messages of the next batch that has any; whether there is one."""
         while self._batches and not self._messages:
-            messages = await self._messages_of(self._batches[0])
+            messages = await self._reader.decoded(self._batches[0], _decoded)
             self.held_bytes -= _held_by_batch(self._batches.popleft())
             self._messages.extend(messages)
             self.held_bytes += sum(map(_held, self._messages))
         return bool(self._messages)
-
-    async def _messages_of(self, batch: Batch) -> list[ReceivedMessage]:
-        size = sum(len(cell) for _, cell in batch.cells)
-        if batch.header.count <= HERE_MESSAGES and size <= HERE_BYTES:
-            return await self._reader.decoded(batch, _decoded)
-        return await in_thread(_decoded, batch)
 
     async def _goes_on(self, cursor: PartitionCursor, deadline: Deadline) -> bool:
         """At the end, now and then: whether the log goes on elsewhere."""
