@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from functools import partial
-from typing import Any, NamedTuple, TypeVar, cast
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import TypeVar
 
 from hqueue.consume.fetcher import Fetch
 from hqueue.consume.reading import QueueReading
@@ -29,15 +28,6 @@ from hqueue.runtime.loop import in_thread, is_much
 __all__ = ["LoopReader"]
 
 Result = TypeVar("Result")
-
-
-class _InThread(NamedTuple):
-    """Asks for a call of what blocks."""
-
-    call: Callable[[], Any]
-
-    def do(self, _: object) -> Awaitable[Any]:
-        return in_thread(self.call)
 
 
 class LoopReader:
@@ -90,12 +80,9 @@ class LoopReader:
         """A cursor in a topic that has an owner; the arguments are `TopicReader`'s. `ranges_of` is
         called by a thread.
         """
-
-        def asked(topic: str) -> Work[Sequence[LogRange]]:
-            ranges: Sequence[LogRange] = yield cast(Any, _InThread(partial(ranges_of, topic)))
-            return ranges
-
-        return TopicCursor(self._reading, topic, asked, start=start, stop=stop, bytes_max=bytes_max)
+        return TopicCursor(
+            self._reading, topic, ranges_of, start=start, stop=stop, bytes_max=bytes_max
+        )
 
     async def read(
         self, cursor: PartitionCursor | TopicCursor, deadline: Deadline | None = None

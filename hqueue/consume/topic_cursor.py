@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from hqueue.consume.reading import QueueReading
 from hqueue.consume.topic_ranges import TopicRanges, scans_of
@@ -11,17 +12,22 @@ from hqueue.log.steps import Work
 from hqueue.message_id import MessageID
 from hqueue.metadata.managers import LogRange
 from hqueue.runtime.clock import Deadline
+from hqueue.runtime.loop import in_thread
+from hqueue.runtime.steps import Wait
 
-__all__ = ["TopicCursor"]
+__all__ = ["TopicCursor", "TopicWalk"]
 
 
-class TopicCursor:
-    """Gives what `TopicReader` does. Made by `LoopReader.topic_cursor`.
+class TopicWalk:
+    """What `TopicCursor` and `TopicReader` do.
+
+    All that the topic has below the stop was published before. So a log that seems to end earlier
+    is read again, as `TopicRanges` says. When a request fails it goes on from where it stood.
 
     Args:
         reading: reads the queue.
         topic: the topic.
-        ranges_of: where the topic lies: asked when the stop has moved on.
+        ranges_of: where the topic lies: asked when the stop has moved on. May block.
         start: the first ID that is wanted.
         stop: the first ID that isn't yet.
         bytes_max: the bodies asked of the store in one request, about; at least one batch.
@@ -34,7 +40,7 @@ class TopicCursor:
         self,
         reading: QueueReading,
         topic: str,
-        ranges_of: Callable[[str], Work[Sequence[LogRange]]],
+        ranges_of: Callable[[str], Sequence[LogRange]],
         *,
         start: int,
         stop: Callable[[], int],
@@ -64,18 +70,11 @@ class TopicCursor:
         """Whether something is held in the store."""
         return self._current is not None and self._current.holds
 
-    def release(self) -> Work[None]:
-        """Free what is held in the store. Reading can go on afterwards."""
+    def _release(self) -> Work[None]:
         if self._current is not None:
             yield from self._current.release()
 
-    def read(self, deadline: Deadline) -> Work[list[Batch]]:
-        """The next batches; none at the stop. Where this is cut off nothing is passed.
-
-        Raises:
-            StoreUnavailableError: the store or the metadata stayed away.
-            CorruptLogError: the log is broken here. Reading goes no further.
-        """
+    def _read(self, deadline: Deadline) -> Work[list[Batch]]:
         while not self.at_tail:
             if self._ranges.next is None:
                 if self._cursor < self._until:
@@ -109,11 +108,28 @@ class TopicCursor:
         self._current = None
 
     def _look_for_ranges(self) -> Work[None]:
-        until = self._stop()
+        until, ask = self._stop(), partial(self._ranges_of, self._topic)
         scans = scans_of(
             self._topic,
-            (yield from self._ranges_of(self._topic)),
+            (yield Wait(ask, partial(in_thread, ask))),
             MessageID.from_int(self._cursor),
             MessageID.from_int(until),
         )
         self._ranges, self._until = TopicRanges(self._reading, scans, whole=True), until
+
+
+class TopicCursor(TopicWalk):
+    """Gives what `TopicReader` does, in steps. Made by `LoopReader.topic_cursor`."""
+
+    def read(self, deadline: Deadline) -> Work[list[Batch]]:
+        """The next batches; none at the stop. Where this is cut off nothing is passed.
+
+        Raises:
+            StoreUnavailableError: the store or the metadata stayed away.
+            CorruptLogError: the log is broken here. Reading goes no further.
+        """
+        return self._read(deadline)
+
+    def release(self) -> Work[None]:
+        """Free what is held in the store. Reading can go on afterwards."""
+        return self._release()
