@@ -12,8 +12,7 @@ from hqueue.log.steps import Work
 from hqueue.message_id import MessageID
 from hqueue.metadata.managers import LogRange
 from hqueue.runtime.clock import Deadline
-from hqueue.runtime.loop import in_thread
-from hqueue.runtime.steps import Wait
+from hqueue.runtime.loop import blocking
 
 __all__ = ["TopicCursor", "TopicWalk"]
 
@@ -108,10 +107,10 @@ class TopicWalk:
         self._current = None
 
     def _look_for_ranges(self) -> Work[None]:
-        until, ask = self._stop(), partial(self._ranges_of, self._topic)
+        until = self._stop()
         scans = scans_of(
             self._topic,
-            (yield Wait(ask, partial(in_thread, ask))),
+            (yield blocking(partial(self._ranges_of, self._topic))),
             MessageID.from_int(self._cursor),
             MessageID.from_int(until),
         )

@@ -29,6 +29,9 @@ from hqueue.settings.limits import MESSAGE_ID_MAX
 
 __all__ = ["Batch", "GapError", "Place", "Standing", "accept_ahead"]
 
+HERE_BYTES = 512 * 1024
+"""What is decompressed and compared in a loop, at most: in less than a millisecond."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Batch:
@@ -249,7 +252,7 @@ def accept_ahead(
 
     Where this is cut off it stands where it stood.
     """
-    if not is_much(len(rows), partial(standing._size_of, rows)):
+    if not is_much(len(rows), partial(standing._size_of, rows), HERE_BYTES):
         return rows
     ahead = copy.copy(standing)
     accepted: list[Batch | None] = yield computing(partial(_accepted, ahead, rows))

@@ -29,6 +29,7 @@ __all__ = [
     "HERE_BYTES",
     "LoopThread",
     "background",
+    "blocking",
     "by_threads",
     "call_later",
     "computing",
@@ -189,11 +190,16 @@ async def in_thread(
     return await by_threads(_blocking, BLOCKING_WAIT_MS, partial(function, *args, **named))
 
 
-def is_much(items: int, size: Callable[[], int]) -> bool:
+def blocking(function: Callable[[], object]) -> Wait:
+    """Asks for a call that blocks, and is bounded by itself: in a loop a thread makes it."""
+    return Wait(function, partial(in_thread, function))
+
+
+def is_much(items: int, size: Callable[[], int], bytes_max: int = HERE_BYTES) -> bool:
     """Whether so many items, of so many bytes, are encoded or decoded beside a loop. Their size is
     asked for only where they are few.
     """
-    return items > HERE_ITEMS or size() > HERE_BYTES
+    return items > HERE_ITEMS or size() > bytes_max
 
 
 def computing(function: Callable[[], object]) -> Wait:

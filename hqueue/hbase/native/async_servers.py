@@ -14,10 +14,7 @@ from hqueue.hbase.native.async_connection import AsyncCall, AsyncConnection
 from hqueue.hbase.native.async_opening import AsyncOpenSocket, open_socket_async
 from hqueue.hbase.native.calls import REQUESTS_MAX, NoAnswerError, UnsentError
 from hqueue.hbase.native.exchanges import (
-    Ask,
-    AskAll,
     Asking,
-    Call,
     Request,
     answered,
     unanswered,
@@ -28,7 +25,6 @@ from hqueue.hbase.native.wire import Answer
 from hqueue.runtime.clock import bounded_ms
 from hqueue.runtime.fork import register
 from hqueue.runtime.interrupts import is_interruption
-from hqueue.runtime.loop import in_thread
 from hqueue.runtime.steps import carry_out_in_loop
 from hqueue.settings.addresses import Address
 from hqueue.settings.connection import Settings
@@ -51,7 +47,7 @@ _Connected = dict[tuple[Address, str], _AsyncServer]
 
 class AsyncServers:
     """All servers that were spoken to. Promises what `hqueue.hbase.native.servers.Servers` does, to
-    coroutines: no thread waits for a request. What else blocks is called in a thread.
+    coroutines: no thread waits for a request.
 
     Each event loop that uses this has connections of its own, until it is closed; in a forked child
     they are opened again. A caller may be cancelled wherever it waits: others notice nothing, and
@@ -129,12 +125,12 @@ class AsyncServers:
         return answers
 
     async def carry_out(self, work: Asking[Result]) -> Result:
-        """Carry out work. What it calls that isn't a server's is called in a thread.
+        """Carry out work.
 
         Raises:
             HQueueError: as the work does.
         """
-        return await carry_out_in_loop(work, self._do)
+        return await carry_out_in_loop(work, lambda step: step.do(self))
 
     def close(self) -> None:
         """Close all connections. Later requests raise `ClosedError`. Called by any thread: what
@@ -150,14 +146,6 @@ class AsyncServers:
                 _close(there)
             if not loop.is_running():
                 _abandon(there)
-
-    async def _do(self, step: Ask | AskAll | Call) -> object:
-        if isinstance(step, Ask):
-            return await self.ask(*step)
-        if isinstance(step, AskAll):
-            return await self.ask_all(step.requests, step.table, together_max=step.together_max)
-        self.check_open()
-        return await in_thread(step.function, step.argument)
 
     def _ends_s(self, timeout_ms: float | None) -> float:
         return time.monotonic() + bounded_ms(timeout_ms or self.settings.request_timeout_ms) / 1e3

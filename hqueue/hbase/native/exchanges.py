@@ -4,7 +4,7 @@ server may have done it. However one waits for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from hqueue.errors import ClosedError, HQueueError, Outcome, StoreUnavailableError
@@ -16,7 +16,7 @@ from hqueue.runtime.steps import Wait
 from hqueue.settings.addresses import Address
 
 __all__ = [
-    "CLIENT", "MASTER", "REGISTRY", "Ask", "AskAll", "Asking", "Call", "Request", "Step",
+    "CLIENT", "MASTER", "REGISTRY", "Ask", "AskAll", "Asking", "Request", "Step",
     "answered", "no_turn", "unanswered", "unsent",
 ]  # fmt: skip
 
@@ -50,6 +50,10 @@ class Ask(NamedTuple):
     table: str
     timeout_ms: float | None = None
 
+    def do(self, servers: Any) -> object:
+        answer: object = servers.ask(*self)
+        return answer
+
 
 class AskAll(NamedTuple):
     """Asks for requests to be made at once; the answer is that of `Servers.ask_all`."""
@@ -58,15 +62,12 @@ class AskAll(NamedTuple):
     table: str
     together_max: int = REQUESTS_MAX
 
-
-class Call(NamedTuple):
-    """Asks for a call of something else that does I/O; the answer is what it returns."""
-
-    function: Callable[[str], Any]
-    argument: str
+    def do(self, servers: Any) -> object:
+        answers: object = servers.ask_all(self.requests, self.table, together_max=self.together_max)
+        return answers
 
 
-Step = Ask | AskAll | Call | Wait
+Step = Ask | AskAll | Wait
 Asking = Generator[Step, Any, Result]
 """Work that asks servers: see `hqueue.runtime.steps`."""
 

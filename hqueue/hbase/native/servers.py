@@ -12,10 +12,7 @@ from hqueue.errors import ClosedError, HQueueError
 from hqueue.hbase.native.calls import REQUESTS_MAX, NoAnswerError, UnsentError
 from hqueue.hbase.native.connection import BlockingCall, Connection
 from hqueue.hbase.native.exchanges import (
-    Ask,
-    AskAll,
     Asking,
-    Call,
     Request,
     answered,
     unanswered,
@@ -145,7 +142,7 @@ class Servers:
         Raises:
             HQueueError: as the work does.
         """
-        return carry_out(work, self._do)
+        return carry_out(work, lambda step: step.do(self))
 
     def close(self) -> None:
         """Close all connections. Later requests raise `ClosedError`."""
@@ -155,14 +152,6 @@ class Servers:
         for server in servers:
             if server.connection is not None:
                 server.connection.close()
-
-    def _do(self, step: Ask | AskAll | Call) -> object:
-        if isinstance(step, Ask):
-            return self.ask(*step)
-        if isinstance(step, AskAll):
-            return self.ask_all(step.requests, step.table, together_max=step.together_max)
-        self.check_open()
-        return step.function(step.argument)
 
     def _ends_s(self, timeout_ms: float | None) -> float:
         return time.monotonic() + bounded_ms(timeout_ms or self.settings.request_timeout_ms) / 1e3

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from google.protobuf.message import DecodeError
 
 from hqueue.errors import StoreUnavailableError
-from hqueue.hbase.native.exchanges import Asking, Call
+from hqueue.hbase.native.exchanges import Asking
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.registry import Registry, address_of
+from hqueue.runtime.loop import blocking
 from hqueue.settings.addresses import Address
 
 __all__ = ["ReadNode", "ZooKeeperRegistry"]
@@ -60,7 +62,7 @@ class ZooKeeperRegistry(Registry):
                 sense.
         """
         path = f"{self._parent}/{name}"
-        data: bytes | None = yield Call(self._read_node, path)
+        data: bytes | None = yield blocking(partial(self._read_node, path))
         if data is None:
             raise StoreUnavailableError("ZooKeeper has no such node of HBase's", path=path)
         try:
