@@ -246,7 +246,7 @@ class Worker:
             share = self._settings.memory_bytes_max // (1 + len(claims.served) + len(senders))
             self._share_bytes = min(max(share, SHARE_BYTES_MIN), SHARE_BYTES_MAX)
             if self._lease.holds:
-                await asyncio.gather(*(sender.checkpoint.write() for sender in senders))
+                await asyncio.gather(*(s.checkpoint.write() for s in senders if s.checkpoint.due))
             for served in claims.served.values():
                 served.look_after()
             now_ms = self._runtime.clock.monotonic_ms()
