@@ -34,6 +34,7 @@ __all__ = [
     "Cells",
     "Mark",
     "check_fields",
+    "check_version",
     "decode",
     "encode",
     "history_column",
@@ -53,6 +54,7 @@ VERSION_BYTES = COUNTER_BYTES + NONCE_BYTES
 GONE = b"-"
 KEPT = 8
 """Versions of a record that are kept beside the newest one, to look up what became of a write."""
+KEPT_COLUMNS = tuple(HISTORY + b":%d" % number for number in range(KEPT))
 
 ROW_KEY_BYTES_MAX = 32_767
 """HBase's."""
@@ -93,21 +95,26 @@ class Mark(NamedTuple):
 
     @property
     def version(self) -> Version:
-        return Version(int.from_bytes(self.cell[:VERSION_BYTES], "big"))
+        return Version(self.counter << (8 * NONCE_BYTES) | int.from_bytes(self.nonce, "big"))
 
     def next(self, *, gone: bool = False) -> Mark:
         """That of a write upon this one."""
         return Mark(self.counter + 1, secrets.token_bytes(NONCE_BYTES), gone)
 
 
-def version_of(version: Version) -> Mark:
-    """The mark of a record of this version.
+def check_version(version: Version) -> None:
+    """Return if a record of this store may have this version.
 
     Raises:
-        InvalidInputError: no record of this store has such a version.
+        InvalidInputError: none has.
     """
     if not 1 << (8 * NONCE_BYTES) <= version < 1 << (8 * VERSION_BYTES):
         raise InvalidInputError("no record of this store has such a version", version=version)
+
+
+def version_of(version: Version) -> Mark:
+    """The mark of a record of this version. Raises as `check_version`."""
+    check_version(version)
     cell = version.to_bytes(VERSION_BYTES, "big")
     return Mark(int.from_bytes(cell[:COUNTER_BYTES], "big"), cell[COUNTER_BYTES:], False)
 
@@ -142,8 +149,9 @@ def check_fields(fields: Fields) -> None:
 
 def encode(mark: Mark, fields: Fields, *, whole: bool) -> Cells:
     """The cells of a write."""
-    counter = mark.counter.to_bytes(COUNTER_BYTES, "big")
-    cells = {VERSION: mark.cell, history_column(mark): mark.cell}
+    cell = mark.cell
+    counter = cell[:COUNTER_BYTES]
+    cells = {VERSION: cell, history_column(mark): cell}
     if whole:
         cells[WHOLE] = counter
     for name, value in fields.items():
@@ -153,7 +161,7 @@ def encode(mark: Mark, fields: Fields, *, whole: bool) -> Cells:
 
 def history_column(mark: Mark) -> bytes:
     """Where a version is kept."""
-    return HISTORY + b":%d" % (mark.counter % KEPT)
+    return KEPT_COLUMNS[mark.counter % KEPT]
 
 
 def decode(cells: Cells, key: str) -> Found | None:

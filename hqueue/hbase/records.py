@@ -13,6 +13,7 @@ from hqueue.hbase.record_cells import (
     Cells,
     Mark,
     check_fields,
+    check_version,
     decode,
     encode,
     row_key,
@@ -85,7 +86,7 @@ class RowRecords:
     def check_version(self, version: Version) -> None:
         """As `FieldRecords.check_version`."""
         if version not in (ANY, NEW):
-            version_of(version)
+            check_version(version)
 
     def read(self, keys: Iterable[str]) -> dict[str, Found]:
         """As `FieldRecords.read`."""

@@ -18,6 +18,7 @@ Each of these begins with its length, as protobuf has it.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -45,8 +46,9 @@ from hqueue.settings.addresses import Address
 
 __all__ = ["UNDER_WAY_MAX", "TableUpdates", "multis"]
 
-TOGETHER_MAX = 64
-"""Rows of a request. A server makes them one after the other, and awaits its log for each."""
+TOGETHER_MAX = 32
+"""Rows of a request. A server makes them one after the other, and awaits its log for each: so what
+hubs ask for together, 256 at most, is as many requests as it does at once."""
 
 BYTES_MAX = 1024 * 1024
 """What a request should weigh; a larger update goes alone."""
@@ -64,13 +66,12 @@ _FAMILY, _QUALIFIER = VERSION.split(b":", 1)
 _MULTI = b"Multi"
 
 
-def _field(tag: int, *pieces: bytes) -> bytes:
-    whole = b"".join(pieces)
-    return b"%c%b%b" % (tag, varint(len(whole)), whole)
+def _field(tag: bytes, whole: bytes) -> bytes:
+    return tag + varint(len(whole)) + whole
 
 
-_CONDITION = b"%b%b\x20%c" % (_field(0x12, _FAMILY), _field(0x1A, _QUALIFIER), EQUAL)
-_CLASS = _field(0x0A, COMPARATOR.encode())
+_CONDITION = b"%b%b\x20%c" % (_field(b"\x12", _FAMILY), _field(b"\x1a", _QUALIFIER), EQUAL)
+_CLASS = _field(b"\x0a", COMPARATOR.encode())
 
 
 class _Portion(NamedTuple):
@@ -272,15 +273,15 @@ def _mutates(
 def _region_action(region: Region, update: RowUpdate, count: int) -> bytes:
     """An update as a field of MultiRequest, with so many cells in the block."""
     key, version, cells = update
-    row = _field(0x0A, key)
+    row = _field(b"\x0a", key)
     kind = b"\x10%c" % _DELETE if cells is None else b"\x10%c\x40%b" % (_PUT, varint(count))
-    value = b"" if version is None else _field(0x0A, version)
-    comparator = _field(0x2A, _CLASS, _field(0x12, _field(0x0A, value)))
+    value = b"" if version is None else _field(b"\x0a", version)
+    comparator = _field(b"\x2a", _CLASS + _field(b"\x12", _field(b"\x0a", value)))
     return _field(
-        0x0A,
-        _field(0x0A, region.written),
-        _field(0x1A, b"\x08\0", _field(0x12, row, kind)),
-        _field(0x22, row, _CONDITION, comparator),
+        b"\x0a",
+        _field(b"\x0a", region.written)
+        + _field(b"\x1a", b"\x08\0" + _field(b"\x12", row + kind))
+        + _field(b"\x22", row + _CONDITION + comparator),
     )
 
 
@@ -293,6 +294,7 @@ def _values(cells: Cells) -> list[tuple[bytes, bytes, bytes]]:
     return [(*_split(column), value) for column, value in cells.items()]
 
 
+@functools.lru_cache(256)  # There are few.
 def _split(column: bytes) -> tuple[bytes, bytes]:
     family, _, qualifier = column.partition(b":")
     return family, qualifier

@@ -100,7 +100,8 @@ class MovableRecords:
             for key, change in changes.items():
                 version = _own(home, change.version)
                 if version is not None:
-                    sent[key] = self._there(home, key), change._replace(version=version)
+                    own = FieldChange(change.fields, version, change.whole)
+                    sent[key] = self._there(home, key), own
             asked = _ask(records.write, sent)
             answers = {key: _exposed(home, asked.answers.get(key)) for key in changes}
             return asked._replace(answers=answers)
