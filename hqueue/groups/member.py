@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
@@ -391,21 +392,24 @@ class GroupMember(OnStore):
         return self._decide()
 
     def _decide(self) -> tuple[int | None, Assignment | None, Steps]:
-        """The session, the plan to write, and what is to be done now."""
+        """The session, the plan to write, and what is to be done now. While that is reckoned no
+        lock is held: what is heard meanwhile is for the next time.
+        """
+        nothing = None, None, Steps()
         with self._lock:
             self._pacing.pending = False
-            session_id = self._certainty.session_id
-            if session_id is None:
-                return None, None, Steps()
-            return session_id, self._planning.replan(), self._steps()
-
-    def _steps(self) -> Steps:
-        """What is to be done now."""
-        self._claiming.want(self._planning.wanted(), regrouped=self._planning.regrouped)
-        self._planning.regrouped = False
-        steps = self._claiming.steps()
-        self._changes.revoke(steps.revoke)
-        return steps
+            session_id, seen = self._certainty.session_id, copy.copy(self._planning)
+        if session_id is None:
+            return nothing
+        plan, wanted = seen.replan(), seen.wanted()
+        with self._lock:
+            if session_id != self._certainty.session_id:
+                return nothing
+            self._planning.acted_on(seen)
+            self._claiming.want(wanted, regrouped=seen.regrouped)
+            steps = self._claiming.steps()
+            self._changes.revoke(steps.revoke)
+        return session_id, plan, steps
 
     async def _lead(self, plan: Assignment) -> None:
         """Write the plan; until it is seen again nothing is planned."""

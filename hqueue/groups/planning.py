@@ -43,7 +43,7 @@ class Planning:
         self._stands = True
         """Whether nothing has changed since it was planned, or looked at."""
         self.regrouped = True
-        """Whether members or partitions have changed. Whoever acts on that empties this."""
+        """Whether members or partitions have changed since that was acted on."""
 
     @property
     def members(self) -> Mapping[str, Mapping[str, int]]:
@@ -71,6 +71,14 @@ class Planning:
     def see_nothing_written(self) -> None:
         """What it was to write was not written: that is planned once more."""
         self._stands = False
+
+    def acted_on(self, seen: Planning) -> None:
+        """It is done now what a copy of this, made before, has found out."""
+        self._stands |= seen._stands and self._plan is seen._plan and self._is_group_of(seen)
+        self.regrouped &= not self._is_group_of(seen)
+
+    def _is_group_of(self, seen: Planning) -> bool:
+        return self._members is seen._members and self._partitions is seen._partitions
 
     @property
     def reckons(self) -> bool:

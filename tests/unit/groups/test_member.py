@@ -10,7 +10,7 @@ import pytest
 
 from hqueue import MessageID
 from hqueue.errors import ClosedError, RequestRefusedError, StoreUnavailableError
-from hqueue.groups.assignors import assign_range, assign_sticky
+from hqueue.groups.assignors import GroupView, assign_range, assign_sticky
 from hqueue.groups.member import GroupMember
 from hqueue.groups.offsets import UNSET, GroupOffsets, Offset, Position
 from hqueue.groups.paths import GroupPaths
@@ -350,6 +350,36 @@ def test_one_that_fails_says_so(
     first.member.see_partitions({})
     wait_for(lambda: first.member.failure, "it has failed")
     assert "TypeError" in str(first.member.failure)
+
+
+def test_no_lock_is_held_while_a_leader_plans_and_what_is_seen_meanwhile_counts(
+    join: Callable[..., Consumer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = join("a")
+    settle(first, shares=(4,))
+    plans, go_on = threading.Event(), threading.Event()
+
+    def slow(view: GroupView) -> dict[PartitionKey, str]:
+        plans.set()
+        assert go_on.wait(30)
+        return assign_sticky(view)
+
+    def partitions(count: int) -> Mapping[PartitionKey, None]:
+        return {PartitionKey("q", number): None for number in range(count)}
+
+    monkeypatch.setattr(first.member._planning, "_assignor", slow)
+    try:
+        first.member.see_partitions(partitions(5))
+        assert plans.wait(30)
+        other = threading.Thread(
+            target=lambda: first.member.see_partitions(partitions(6)), daemon=True
+        )
+        other.start()
+        other.join(10)
+        assert not other.is_alive(), "as a loop that other members live in would wait"
+    finally:
+        go_on.set()
+    settle(first, shares=(6,))
 
 
 def test_one_that_leaves_keeps_what_it_has_until_it_gives_that_up(
