@@ -247,15 +247,16 @@ class Delivering:
 
     async def _take(self, subscription: Subscription) -> Call | None:
         """The next call: it has all messages that lie below its end. None if it is not wanted."""
-        feed, position, until = subscription.feed, subscription.position, subscription.tries.end
+        feed, position = subscription.feed, subscription.position
+        until = feed.end if subscription.tries.end is None else subscription.tries.end
         count = min(OPTIONS.batch_messages_max, subscription.room, subscription.interval)
         call: Call | None
         if position >= feed.start:
             self._backlogs.leave(subscription)
             recent = Cursor(self._queue, RECENT, position, feed, self._runtime)
-            call = await recent.take(until, messages_max=count)
-        elif not subscription.looked and not await self._may_have(subscription, until or feed.end):
-            call = Call(position, until or feed.end, 0)
+            call = await recent.take(subscription.tries.end, messages_max=count)
+        elif not subscription.looked and not await self._may_have(subscription, until):
+            call = Call(position, until, 0)
         else:
             call = await self._backlogs.take(subscription, count)
         if call is None or subscription.left or subscription.position >= call.end:

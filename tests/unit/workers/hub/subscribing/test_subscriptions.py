@@ -13,6 +13,7 @@ import pytest
 import hqueue
 from hqueue import Message, MessageID, Outcome, ReceivedMessage, Status, StoreUnavailableError
 from hqueue.consume.topic_cursor import TopicCursor
+from hqueue.consume.topic_past import TopicPast
 from hqueue.log.steps import Work
 from hqueue.runtime.clock import Deadline
 from hqueue_workers.hub import opening
@@ -97,6 +98,36 @@ def test_a_new_subscription_gets_what_is_published_after_it_and_its_mark_is_stor
     wait_for(lambda: sub.values == values, "all came, in order")
     wait_for(lambda: place.mark() == last, "its mark is stored")
     assert place.counted("delivered") == 20
+
+
+def test_what_is_published_while_it_is_asked_if_anything_was_missed_is_not_passed_by(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.hub()
+    sub = place.subscriber()
+    sub.subscribe("t", 0, attach=False)
+    for number in range(8):  # In both partitions, so that where it stands is not where it begins.
+        place.publish(b"other", topic=f"other{number}")
+    may_have, attached = TopicPast.may_have, place.hubs[0].hub._parts[QUEUE].subscriptions
+    asked: list[bool] = []
+
+    def ask(past: TopicPast, *given: Any) -> bool:
+        found = may_have(past, *given)
+        asked.append(found)
+        subscription = attached.attachments.find("t", "sub")
+        assert subscription is not None
+        feed = subscription.feed
+        before = feed.end
+        place.publish(b"meanwhile")
+        wait_for(lambda: feed.end > before, "it is known")
+        return found
+
+    monkeypatch.setattr(TopicPast, "may_have", ask)
+    sub.subscribe("t", 1)
+    wait_for(lambda: asked, "it is asked")
+    place.publish(b"after")
+    wait_for(lambda: sub.values == [b"meanwhile", b"after"], "all came")
+    assert asked == [False]
 
 
 def test_modes_say_what_may_be_there_already(place: Place) -> None:
