@@ -1,17 +1,23 @@
-"""Reading a queue: cursors in its partitions, and what is known without reading a message."""
+"""Reading a queue: cursors in its partitions, and what is known without reading a message; for
+threads, and for an event loop.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from hqueue.consume.loop_reader import LoopReader
+from hqueue.consume.fetcher import Fetch
 from hqueue.consume.reading import QueueReading
 from hqueue.consume.scan import Scan
 from hqueue.consume.skipped_batches import SkipCounts, SkippedBatches, SkipRecord
+from hqueue.consume.topic_cursor import TopicCursor
+from hqueue.errors import CorruptLogError
 from hqueue.format.header import Header
-from hqueue.log import Batch, PartitionReader
+from hqueue.log import Batch, PartitionCursor, PartitionReader
 from hqueue.log.check import Finding, PartitionCheck, PartitionChecker
 from hqueue.log.context import QueueContext
 from hqueue.log.expiry import PartitionExpiry
@@ -20,14 +26,17 @@ from hqueue.log.newest import NewestMessages
 from hqueue.log.offsets import PartitionOffsets
 from hqueue.log.ranges import OwnedRange, RangeCheck
 from hqueue.log.reader import reader_of
+from hqueue.log.skipping import Skips
 from hqueue.log.steps import Work
 from hqueue.log.store import AsyncLogPort, LogPort
 from hqueue.message_id import MessageID
+from hqueue.metadata.managers import LogRange
 from hqueue.moment import Moment
-from hqueue.runtime.clock import Deadline, drive, drive_each
+from hqueue.runtime.clock import Deadline, drive, drive_each, drive_each_in_loop, drive_in_loop
+from hqueue.runtime.loop import in_thread, is_much
 from hqueue.settings.kinds import check_mapping, listed
 
-__all__ = ["QueueReader"]
+__all__ = ["LoopReader", "QueueReader"]
 
 
 Result = TypeVar("Result")
@@ -190,3 +199,169 @@ class QueueReader:
                     problem = f"topic {topic!r}: a range lies in a partition that does not exist"
                     check.findings.append(Finding(partition, "", problem))
         yield from found.values()
+
+
+class LoopReader:
+    """The part of a queue's log that reads, for coroutines of any event loop. Made by
+    `OpenLog.in_loop`.
+
+    It does what `QueueReader` does, by the same decisions. A caller that is cancelled loses
+    nothing: a cursor gives what it was asked for when it is asked again. One coroutine at a time
+    uses a cursor.
+
+    Args:
+        context: the queue.
+        reading: decides what to ask for.
+        port: its rows, and what lies with them.
+    """
+
+    def __init__(self, context: QueueContext, reading: QueueReading, port: AsyncLogPort) -> None:
+        self.partitions = context.partitions
+        self.deadline = context.deadline
+        self.clock = context.clock
+        self._reading = reading
+        self._port = port
+
+    def cursor(
+        self, partition: int, scan: Scan, bytes_max: int, ordinal: int | None = None
+    ) -> PartitionCursor:
+        """A cursor in a partition. Asks nothing.
+
+        Args:
+            partition: the partition.
+            scan: what is wanted of it.
+            bytes_max: the bodies asked of the store in one request, about; at least one batch.
+            ordinal: messages that the partition had before the scan's start, if that is known.
+
+        Raises:
+            InvalidInputError: there is no such partition.
+            ClosedError: the queue was closed.
+        """
+        return self._reading.cursor(partition, scan, bytes_max, ordinal)
+
+    def topic_cursor(
+        self,
+        topic: str,
+        ranges_of: Callable[[str], Sequence[LogRange]],
+        *,
+        start: int,
+        stop: Callable[[], int],
+        bytes_max: int,
+    ) -> TopicCursor:
+        """A cursor in a topic that has an owner; the arguments are `TopicReader`'s. `ranges_of` is
+        called by a thread.
+        """
+        return TopicCursor(
+            self._reading, topic, ranges_of, start=start, stop=stop, bytes_max=bytes_max
+        )
+
+    async def read(
+        self, cursor: PartitionCursor | TopicCursor, deadline: Deadline | None = None
+    ) -> list[Batch]:
+        """The next batches, some megabytes at most; none at the end of the log or at the stop.
+
+        Args:
+            cursor: the cursor.
+            deadline: the bound; that of one operation if None.
+
+        Raises:
+            StoreUnavailableError: the store stayed away until the deadline.
+            QueueStateError, RequestRefusedError: the store will not be read.
+            CorruptLogError: the log is broken here. Reading goes no further.
+        """
+        return await self.do(cursor.read, deadline)
+
+    async def read_once(
+        self, cursor: PartitionCursor, deadline: Deadline | None = None
+    ) -> list[Batch]:
+        """What one request gives: as `read`, but it may be nothing although the log goes on, where
+        none of the topics wanted lies; `cursor.at_tail` is false then.
+        """
+        return await self.do(cursor.read_once, deadline)
+
+    async def check_tail(self, cursor: PartitionCursor, deadline: Deadline | None = None) -> None:
+        """As `PartitionReader.check_tail`."""
+        await self.do(cursor.check_tail, deadline)
+
+    async def release(self, cursor: PartitionCursor | TopicCursor) -> None:
+        """Free what a cursor holds in the store. Reading can go on afterwards."""
+        await self.do(lambda _: cursor.release())
+
+    def poll(
+        self,
+        cursors: Sequence[PartitionCursor],
+        bytes_max: int,
+        *,
+        rows_max: int = 1,
+        deadline: Callable[[], Deadline] | None = None,
+    ) -> AsyncIterator[list[Batch]]:
+        """As `Queue.poll`."""
+        return self._each(self._reading.poll(cursors, bytes_max, rows_max, deadline))
+
+    def fetch(
+        self,
+        fetches: Sequence[Fetch[PartitionCursor]],
+        bytes_max: int,
+        *,
+        deadline: Callable[[], Deadline] | None = None,
+    ) -> AsyncIterator[list[Batch]]:
+        """As `hqueue.fetch_once`."""
+        return self._each(self._reading.fetch(fetches, bytes_max, deadline))
+
+    def follow(
+        self,
+        cursors: Sequence[PartitionCursor],
+        bytes_max: int,
+        *,
+        idle_ms_max: int | None = None,
+        closed: Callable[[], bool] = lambda: False,
+    ) -> AsyncIterator[list[Batch]]:
+        """Batches as they come; the arguments are those of `QueueReading.follow`."""
+        work = self._reading.follow(cursors, bytes_max, idle_ms_max=idle_ms_max, closed=closed)
+        return self._each(work)
+
+    async def decoded(self, batch: Batch, decode: Callable[[Batch], Result]) -> Result:
+        """What comes of decoding a batch that was read. A thread does it where it is large, and
+        where it can't be decoded: it asks whether an operator decided that it is passed by.
+
+        Raises:
+            As `decode`, which may be called twice.
+        """
+        if not is_much(batch.header.count, lambda: sum(len(cell) for _, cell in batch.cells)):
+            with contextlib.suppress(CorruptLogError):
+                return decode(dataclasses.replace(batch, skips=Skips()))
+        return await in_thread(decode, batch)
+
+    async def offsets(self, partitions: Sequence[int] | None = None) -> list[PartitionOffsets]:
+        """As `Queue.offsets`."""
+        return await self.do_long(self._reading.offsets(partitions))
+
+    async def lag(self, positions: Mapping[int, MessageID]) -> dict[int, PartitionLag]:
+        """As `Queue.lag`."""
+        return await self.do_long(self._reading.lag(positions))
+
+    async def count_before(self, partition: int, message_id: MessageID) -> int:
+        """As `Queue.count_before`."""
+        return await self.do_long(self._reading.count_before(partition, message_id))
+
+    async def id_at(self, partition: int, ordinal: int) -> MessageID:
+        """As `Queue.id_at`."""
+        return await self.do_long(self._reading.id_at(partition, ordinal))
+
+    async def appended_since(self, offsets: Sequence[PartitionOffsets]) -> list[int]:
+        """As `Queue.appended_since`."""
+        return await self.do_long(self._reading.appended_since(offsets))
+
+    async def do(
+        self, decide: Callable[[Deadline], Work[Result]], deadline: Deadline | None = None
+    ) -> Result:
+        """As `QueueReader.do`."""
+        deadline = deadline or self.deadline()
+        return await drive_in_loop(decide(deadline), self._port, deadline)
+
+    async def do_long(self, work: Work[Result]) -> Result:
+        """As `QueueReader.do_long`."""
+        return await drive_in_loop(work, self._port, Deadline(self.clock, math.inf))
+
+    def _each(self, work: Work[None]) -> AsyncIterator[list[Batch]]:
+        return drive_each_in_loop(work, self._port, self.clock)

@@ -18,8 +18,7 @@ from hqueue.format import rowkey
 from hqueue.format.header import MESSAGES, Header, TopicEntry
 from hqueue.log.check import problems_in
 from hqueue.log.context import QueueContext
-from hqueue.log.ports import Row
-from hqueue.log.rows import header_of
+from hqueue.log.ports import Row, header_of
 from hqueue.log.steps import Get, ReadRecord, ReplaceRecord, Work, ask
 from hqueue.log.store import LogPort
 from hqueue.metadata import PartitionKey, encoding

@@ -8,7 +8,7 @@ log.put(hqueue.Message("clicks", b"hello"))
 owned = log.own(partition=0, on_fence=lambda topic, epoch: None)
 """
 
-from hqueue.consume.loop_reader import LoopReader
+from hqueue.consume.queue_reader import LoopReader
 from hqueue.consume.topic_cursor import TopicCursor
 from hqueue.consume.topic_past import TopicPast
 from hqueue.consume.topic_reader import TopicReader
@@ -16,7 +16,7 @@ from hqueue.engine.engine import Engine
 from hqueue.engine.loop_log import LoopLog
 from hqueue.engine.open_log import OpenLog
 from hqueue.log import PartitionCursor
-from hqueue.produce.loop_appender import LoopAppender
+from hqueue.produce.appender import LoopAppender
 from hqueue.produce.owned import LoopOwnedLog, OwnedLog
 from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.steps import Pause

@@ -11,9 +11,8 @@ from hqueue.log import Appended
 from hqueue.log.context import QueueContext
 from hqueue.log.in_threads import LogInThreads
 from hqueue.log.store import AsyncLogPort, LogPort
-from hqueue.produce.appender import Appender
+from hqueue.produce.appender import Appender, LoopAppender
 from hqueue.produce.appending import QueueAppending
-from hqueue.produce.loop_appender import LoopAppender
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.settings.attributes import QueueDescription
 from hqueue.settings.connection import Settings

@@ -13,8 +13,7 @@ from hqueue.errors import (
 )
 from hqueue.format import rowkey
 from hqueue.format.header import Bodies, Header, decode_header, encode_header
-from hqueue.log.ports import Row
-from hqueue.log.rows import header_of
+from hqueue.log.ports import Row, header_of
 from hqueue.log.steps import Backwards, DeleteRow, HeaderAt, Headers, PutIfAbsent, Work
 from hqueue.log.tail import LogPosition, TailCache
 from hqueue.message_id import id_of

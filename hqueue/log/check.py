@@ -10,9 +10,8 @@ from hqueue.format.cells import decode_bodies, decode_headers, decode_keys, posi
 from hqueue.format.compression import plain_cell
 from hqueue.format.control import fences_of, owners_of
 from hqueue.format.header import CONTROL, MESSAGES, Header
-from hqueue.log.ports import Row
+from hqueue.log.ports import Row, header_of
 from hqueue.log.ranges import RangeCheck, Verdict
-from hqueue.log.rows import header_of
 from hqueue.log.skipping import NO_DECISIONS, SkipDecisions
 from hqueue.log.steps import Get, Headers, Work, request
 from hqueue.message_id import timestamp_of

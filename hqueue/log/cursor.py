@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from hqueue.errors import CorruptLogError, HQueueError
 from hqueue.format.header import Header
-from hqueue.log.ports import Row, RowStream
-from hqueue.log.rows import header_of
+from hqueue.log.ports import Row, RowStream, header_of
 from hqueue.log.skipping import HeldUpError, UnreadableError
 from hqueue.log.standing import Batch, GapError, Standing, accept_ahead
 from hqueue.log.steps import Close, Headers, Newest, Open, Read, Work
@@ -26,24 +25,8 @@ ROW_OVERHEAD_BYTES = 200
 
 
 class PartitionCursor(Standing):
-    """A cursor in one partition, in steps. Not thread-safe. Made by `LoopReader.cursor`.
-
-    It gives every batch once and in order, and checks that each follows the one before: by its
-    slot and by its ordinal. Batches that expired, or were collected, before they could be read
-    are counted in `expired`. When a request fails it goes on from where it stood.
-
-    Args:
-        partition: the partition.
-        start: the first ID that is wanted.
-        stop: the first ID that isn't any more.
-        topics: the topics wanted; None for all.
-        clock: where time comes from.
-        bytes_max: the bodies asked of the store in one request, about; at least one batch.
-        ordinal: messages that the partition had before the start, if that is known: then what was
-            collected from there on is counted in `expired`, too.
-        owner_epoch: only messages that the owner of their topic with this epoch appended; whoever
-            wrote them if None.
-        decisions: which batches are passed by where they can't be read.
+    """A cursor in one partition, in steps: it gives what `PartitionReader` does, whose arguments it
+    has. Not thread-safe. Made by `LoopReader.cursor`.
     """
 
     _stream: RowStream | None = None
@@ -53,14 +36,8 @@ class PartitionCursor(Standing):
     """Of rows ahead whose headers were read, the next one last: from opening a stream on."""
 
     def read(self, deadline: Deadline) -> Work[list[Batch]]:
-        """The next batches, some megabytes at most; none at the end of the log or at the stop.
-
-        Where this is cut off, as by cancelling, nothing is passed: they come with the next read.
-
-        Raises:
-            StoreUnavailableError: the store stayed away until the deadline.
-            QueueStateError, RequestRefusedError: the store will not be read.
-            CorruptLogError: the log is broken here. Reading goes no further.
+        """As `PartitionReader.read`. Where this is cut off, as by cancelling, nothing is passed:
+        the batches come with the next read.
         """
 
         def read() -> Work[list[Batch]]:
@@ -74,9 +51,7 @@ class PartitionCursor(Standing):
         return deadline.insist(read)
 
     def read_once(self, deadline: Deadline) -> Work[list[Batch]]:
-        """What one request gives: as `read`, but it may be nothing although the log goes on, where
-        none of the topics wanted lies; `at_tail` is false then.
-        """
+        """As `PartitionReader.read_once`."""
 
         def read() -> Work[list[Batch]]:
             if self.finished:
@@ -87,7 +62,7 @@ class PartitionCursor(Standing):
         return deadline.insist(read)
 
     def reopened(self, start: int, expired: int) -> PartitionCursor:
-        """The same cursor, reopened: it begins elsewhere, and shares nothing with this one."""
+        """As `PartitionReader.reopened`."""
         cursor = PartitionCursor(
             self.partition,
             start=start,
@@ -188,11 +163,7 @@ class PartitionCursor(Standing):
             yield Close(stream)
 
     def accept(self, row: Row, deadline: Deadline) -> Work[Batch | None]:
-        """Take a row in if it is the next one, and give its batch if that is wanted. One try.
-
-        Rows come from `read`, or from a caller that gets the `next_slot` of many cursors at once. A
-        row that shows that the cursor stands at the wrong slot moves it there instead.
-        """
+        """As `PartitionReader.accept`. One try."""
         passed: set[str] = set()
         while True:
             try:
@@ -205,11 +176,7 @@ class PartitionCursor(Standing):
                 passed.add(exc.entry.topic)
 
     def check_tail(self, deadline: Deadline) -> Work[None]:
-        """Look whether the log goes on elsewhere than at `next_slot`.
-
-        A follower that only asks for its slot would wait for ever after a truncation, or when
-        it fell so far behind that its part of the log was collected.
-        """
+        """As `PartitionReader.check_tail`."""
 
         def read_newest() -> Work[Row | None]:
             if self._slot is None:

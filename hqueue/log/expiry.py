@@ -7,8 +7,7 @@ from functools import partial
 
 from hqueue.format.header import MESSAGES
 from hqueue.log.offsets import ends_of
-from hqueue.log.ports import Row
-from hqueue.log.rows import header_of
+from hqueue.log.ports import Row, header_of
 from hqueue.log.steps import Get, Headers, Newest, Work, ask
 from hqueue.message_id import MessageID, id_of
 from hqueue.runtime.clock import Deadline

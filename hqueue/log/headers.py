@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hqueue.log.ports import Row
-from hqueue.log.rows import header_of
+from hqueue.log.ports import Row, header_of
 from hqueue.log.steps import Headers, Newest, Work, request
 from hqueue.runtime.clock import Deadline
 from hqueue.runtime.steps import Give

@@ -6,8 +6,7 @@ import dataclasses
 
 from hqueue.format.header import Header
 from hqueue.log.offsets import batch_at, passed_by
-from hqueue.log.ports import Row
-from hqueue.log.rows import header_of
+from hqueue.log.ports import Row, header_of
 from hqueue.log.steps import Newest, Work
 from hqueue.message_id import timestamp_of
 from hqueue.runtime.clock import Clock, Deadline

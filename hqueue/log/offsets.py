@@ -6,8 +6,7 @@ import dataclasses
 from functools import partial
 
 from hqueue.format.header import Header
-from hqueue.log.ports import Row
-from hqueue.log.rows import header_of
+from hqueue.log.ports import Row, header_of
 from hqueue.log.steps import Headers, Newest, Work, ask
 from hqueue.message_id import MessageID
 from hqueue.runtime.clock import Deadline

@@ -17,7 +17,18 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-__all__ = ["AppendPort", "HeaderPort", "ReadPort", "RecordPort", "Row", "RowStream", "WritePort"]
+from hqueue.format.header import Header, decode_header
+
+__all__ = [
+    "AppendPort",
+    "HeaderPort",
+    "ReadPort",
+    "RecordPort",
+    "Row",
+    "RowStream",
+    "WritePort",
+    "header_of",
+]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,6 +41,15 @@ class Row:
     header: bytes | None
     cells: Mapping[str, bytes]
     """Topic to the cell of its bodies; those that were asked for, and are there."""
+
+
+def header_of(row: Row) -> Header:
+    """The header of a row.
+
+    Raises:
+        CorruptLogError: it is none, or there is none, as where only a body is left.
+    """
+    return decode_header(row.key, row.header or b"")
 
 
 class HeaderPort(Protocol):

@@ -11,8 +11,7 @@ from functools import partial
 from hqueue.errors import CorruptLogError
 from hqueue.format.control import owners_of
 from hqueue.format.header import CONTROL, Header, TopicEntry
-from hqueue.log.ports import Row
-from hqueue.log.rows import header_of
+from hqueue.log.ports import Row, header_of
 from hqueue.log.skipping import (
     NO_DECISIONS,
     HeldUpError,
@@ -63,7 +62,7 @@ class GapError(HeldUpError):
 
 
 class Standing:
-    """Where a cursor stands. The arguments are `PartitionCursor`'s."""
+    """Where a cursor stands: its arguments, and what is seen of it, are a `PartitionReader`'s."""
 
     def __init__(
         self,
@@ -100,38 +99,32 @@ class Standing:
 
     @property
     def next_slot(self) -> tuple[int, int]:
-        """The partition and the slot that is read next: where a new batch will lie."""
+        """As `PartitionReader.next_slot`."""
         return self.partition, self._slot or 0
 
     @property
     def cursor(self) -> int:
-        """The ID from which another reader would go on after what this one has given."""
+        """As `PartitionReader.cursor`."""
         return max(self._floor, self._slot or 0)
 
     @property
     def ordinal(self) -> int | None:
-        """Messages that the partition had up to here; None before the first header."""
+        """As `PartitionReader.ordinal`."""
         return self._ordinal
 
     @property
     def skipped(self) -> int:
-        """Messages that could not be read, and were passed by because an operator decided so. Of
-        batches that were given they count once these are decoded.
-        """
+        """As `PartitionReader.skipped`."""
         return self._skips.messages
 
     @property
     def finished(self) -> bool:
-        """Whether the stop was reached: no further batch can hold a wanted message."""
+        """As `PartitionReader.finished`."""
         return self.cursor >= self._stop
 
     @property
     def short(self) -> bool:
-        """Whether the log ended before the first ID that is wanted, when that was looked at last.
-
-        A region server that lost the partition and does not know yet may say so, for a while; a log
-        that stays so short is another one: the partition was truncated.
-        """
+        """As `PartitionReader.short`."""
         return self.at_tail and self._slot is not None and self._slot < self._floor
 
     @property

@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 from hqueue.errors import StoreUnavailableError
 from hqueue.format.header import Header
-from hqueue.log.ports import Row
-from hqueue.log.rows import header_of
+from hqueue.log.ports import Row, header_of
 from hqueue.log.steps import Newest, Work
 from hqueue.runtime.clock import Clock, Deadline
 from hqueue.settings.limits import MESSAGE_ID_MAX, TAIL_TRUST_MS

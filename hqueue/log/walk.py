@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from hqueue.errors import StoreUnavailableError
 from hqueue.format.header import Header
-from hqueue.log.ports import Row
-from hqueue.log.rows import header_of
+from hqueue.log.ports import Row, header_of
 from hqueue.log.steps import Headers, Newest, Work
 from hqueue.log.tail import LogPosition
 from hqueue.runtime.clock import Deadline

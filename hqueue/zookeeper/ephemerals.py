@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from kazoo.client import TransactionRequest
 from kazoo.exceptions import NoNodeError
-from kazoo.protocol.states import EventType, WatchedEvent
+from kazoo.protocol.states import EventType, WatchedEvent, ZnodeStat
 
 from hqueue.errors import (
     ClosedError,
@@ -119,23 +119,16 @@ class ZooKeeperEphemerals(OnSession):
 
         def look() -> Work[Any, dict[str, Record]]:
             placed = yield from self._placed(wanted, deadline)
-            answers = yield from self._session.run.steps(
-                [(path, get(path, on_event)) for path in placed], deadline, [*placed.values()]
-            )
+            requests = [(path, get(path, on_event)) for path in placed]
+            answers = yield from self._session.run.steps(requests, deadline, [*placed.values()])
             found = {
                 path: answer
                 for path, answer in zip(placed, answers, strict=True)
                 if not isinstance(answer, Exception)
             }
-            yield from self._session.members.settle(
-                (path, found[path][1].ephemeralOwner if path in found else None) for path in placed
-            )
-            return {
-                path: record_of(answer)
-                for path, answer in found.items()
-                if answer[1].ephemeralOwner
-                and self._session.members.is_own(answer[1].ephemeralOwner)
-            }
+            stats = [found[path][1] if path in found else None for path in placed]
+            own = yield from self._settle_own(placed, stats)
+            return {path: record_of(found[path]) for path in own}
 
         wanted, deadline = [*keys], self._session.deadline()
         return (yield from insist(deadline, look))
@@ -314,7 +307,13 @@ class ZooKeeperEphemerals(OnSession):
         stats = yield from self._session.run.steps(
             [(path, exists(path)) for path in placed], deadline, [*placed.values()]
         )
-        found = list(zip(placed, stats, strict=True))
+        return (yield from self._settle_own(placed, stats))
+
+    def _settle_own(
+        self, paths: Iterable[str], stats: Iterable[ZnodeStat | None]
+    ) -> Work[Any, dict[str, int]]:
+        """Those of these nodes that are this session's, by what was found of each."""
+        found = list(zip(paths, stats, strict=True))
         yield from self._session.members.settle(
             (path, None if stat is None else stat.ephemeralOwner) for path, stat in found
         )

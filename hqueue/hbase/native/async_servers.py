@@ -11,7 +11,6 @@ from typing import TypeVar
 
 from hqueue.errors import ClosedError, HQueueError
 from hqueue.hbase.native.async_connection import AsyncCall, AsyncConnection
-from hqueue.hbase.native.async_opening import AsyncOpenSocket, open_socket_async
 from hqueue.hbase.native.calls import REQUESTS_MAX, NoAnswerError, UnsentError
 from hqueue.hbase.native.exchanges import (
     Asking,
@@ -21,6 +20,7 @@ from hqueue.hbase.native.exchanges import (
     unsent,
 )
 from hqueue.hbase.native.links import Link
+from hqueue.hbase.native.opening import AsyncOpenSocket, open_socket_async
 from hqueue.hbase.native.wire import Answer
 from hqueue.runtime.clock import bounded_ms
 from hqueue.runtime.fork import register

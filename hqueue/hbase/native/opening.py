@@ -1,4 +1,4 @@
-"""Opening a socket to one of HBase's servers.
+"""Opening a socket to one of HBase's servers: by a thread that waits, or from an event loop.
 
 Here is the place of what proves who speaks, and of what hides it from others: SASL's frames go
 between the preamble and the connection header, TLS around the socket before both. Neither is there
@@ -7,17 +7,25 @@ yet.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import Any
 
+from hqueue.errors import HQueueError
 from hqueue.hbase.native.wire import connection_header, preamble
+from hqueue.runtime.loop import in_thread
 from hqueue.settings.addresses import Address
 
-__all__ = ["OpenSocket", "Route", "direct", "greeting", "open_socket", "set_options"]
+__all__ = ["AsyncOpenSocket", "OpenSocket", "Route", "direct", "open_socket", "open_socket_async"]
 
 OpenSocket = Callable[[Address, str, float], socket.socket]
 """Opens a socket on which requests to a service may follow: by its address, the service's name,
 and the bound in seconds. Raises `OSError`."""
+
+AsyncOpenSocket = Callable[[Address, str, float], Awaitable[socket.socket]]
+"""Likewise, from an event loop: a socket that doesn't block."""
 
 Route = Callable[[Address, str], Address]
 """Where a server's service is reached, by its address and the service's name: tests put something
@@ -37,20 +45,80 @@ def open_socket(address: Address, service: str, timeout_s: float) -> socket.sock
     """
     opened = socket.create_connection(address, timeout=timeout_s)
     try:
-        set_options(opened)
-        opened.sendall(greeting(service))
+        _set_options(opened)
+        opened.sendall(_greeting(service))
     except BaseException:
         opened.close()
         raise
     return opened
 
 
-def set_options(opened: socket.socket) -> None:
+async def open_socket_async(address: Address, service: str, timeout_s: float) -> socket.socket:
+    """Connect, and say to which service. A thread looks up a name, if it is none that stands for
+    itself. Cancelled, it leaves no socket behind.
+
+    Raises:
+        OSError: not within the bound.
+    """
+    opening = asyncio.get_running_loop().create_task(_open(address, service))
+    try:
+        await asyncio.wait([opening], timeout=timeout_s)
+        if not opening.done():
+            raise TimeoutError("timed out")
+    except BaseException:
+        opening.cancel()
+        opening.add_done_callback(_drop)
+        raise
+    return opening.result()
+
+
+def _drop(opening: asyncio.Task[socket.socket]) -> None:
+    """Close what was opened, though nobody waits for it any more."""
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
+
+
+async def _open(address: Address, service: str) -> socket.socket:
+    loop = asyncio.get_running_loop()
+    failure: OSError = ConnectionError("its name has no address")
+    for family, kind, protocol, _, place in await _resolve(address):
+        try:
+            opened = socket.socket(family, kind, protocol)
+        except OSError as exc:  # This machine may not know the family.
+            failure = exc
+            continue
+        with contextlib.ExitStack() as stack:
+            stack.callback(opened.close)
+            opened.setblocking(False)
+            try:
+                await loop.sock_connect(opened, place)
+                _set_options(opened)
+                await loop.sock_sendall(opened, _greeting(service))
+            except OSError as exc:
+                failure = exc
+                continue
+            stack.pop_all()
+            return opened
+    raise failure
+
+
+async def _resolve(address: Address) -> list[Any]:
+    host, port = address
+    with contextlib.suppress(socket.gaierror):
+        flags = socket.AI_NUMERICHOST
+        return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags))
+    try:
+        return await in_thread(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+    except HQueueError as exc:
+        raise ConnectionError(f"its name is not looked up: {exc}") from exc
+
+
+def _set_options(opened: socket.socket) -> None:
     """Set what each connection to a server has."""
     opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
 
-def greeting(service: str) -> bytes:
+def _greeting(service: str) -> bytes:
     """What is sent before the first request."""
     return preamble() + connection_header(service)

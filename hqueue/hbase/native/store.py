@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from hqueue.hbase.native.appends import TableAppends
-from hqueue.hbase.native.async_opening import open_socket_async
 from hqueue.hbase.native.async_servers import AsyncServers
 from hqueue.hbase.native.faces import Via
 from hqueue.hbase.native.locations import PartitionLocations
 from hqueue.hbase.native.master import Master
 from hqueue.hbase.native.masters_registry import MastersRegistry
-from hqueue.hbase.native.opening import Route, direct, open_socket
+from hqueue.hbase.native.opening import Route, direct, open_socket, open_socket_async
 from hqueue.hbase.native.reads import TableReads
 from hqueue.hbase.native.records import RecordTable
 from hqueue.hbase.native.regions import Meta, RegionMap

@@ -15,7 +15,7 @@ import hqueue
 from hqueue import CorruptLogError, Message, MessageID, Scan, StoreUnavailableError
 from hqueue.consume.decode import messages_of
 from hqueue.consume.fetcher import Fetch, Pace
-from hqueue.consume.loop_reader import LoopReader
+from hqueue.consume.queue_reader import LoopReader
 from hqueue.log import Batch, PartitionCursor, PartitionReader, skipping
 from hqueue.log.ports import Row
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline, drive_in_loop

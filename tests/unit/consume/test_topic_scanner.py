@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from hqueue import InvalidInputError, Message, MessageID, messages_of
-from hqueue.consume.loop_reader import LoopReader
+from hqueue.consume.queue_reader import LoopReader
 from hqueue.consume.topic_ranges import scans_of
 from hqueue.consume.topic_reader import TopicReader
 from hqueue.consume.topic_scanner import TopicScanner

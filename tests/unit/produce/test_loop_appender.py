@@ -21,7 +21,7 @@ from hqueue import (
 from hqueue.log.steps import ask
 from hqueue.produce import appending
 from hqueue.produce import owned as owned_module
-from hqueue.produce.loop_appender import LoopAppender
+from hqueue.produce.appender import LoopAppender
 from hqueue.produce.owned import LoopOwnedLog
 from hqueue.runtime.steps import Wait, carry_out
 from tests.support.backends import MemoryBackend

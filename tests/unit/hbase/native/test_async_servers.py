@@ -18,10 +18,10 @@ import pytest
 from hqueue import ClosedError, Outcome, Settings, StoreUnavailableError
 from hqueue.errors import HQueueError
 from hqueue.hbase.native.async_connection import AsyncConnection
-from hqueue.hbase.native.async_opening import open_socket_async
 from hqueue.hbase.native.async_servers import AsyncServers
 from hqueue.hbase.native.calls import REQUESTS_MAX
 from hqueue.hbase.native.exchanges import CLIENT, Request
+from hqueue.hbase.native.opening import open_socket_async
 from hqueue.hbase.native.protocol import pb
 from hqueue.settings.addresses import Address
 from tests.support.looped import LoopThread
@@ -299,7 +299,7 @@ def test_a_name_that_no_thread_can_look_up_is_not_reached(monkeypatch: pytest.Mo
     async def refused(*_: object, **named: object) -> None:
         raise HQueueError("the system starts no more threads")
 
-    monkeypatch.setattr("hqueue.hbase.native.async_opening.in_thread", refused)
+    monkeypatch.setattr("hqueue.hbase.native.opening.in_thread", refused)
     with pytest.raises(ConnectionError, match="no more threads"):
         asyncio.run(open_socket_async(Address("localhost", 1), CLIENT, 30))
 
