@@ -5,15 +5,21 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
+import math
 import os
 import resource
 import select
+import selectors
 import socket
 import threading
+from collections.abc import Callable, Sequence
 
+from hqueue.rpc.callers import Bounds, Callers
+from hqueue.rpc.served_connection import ServedConnection
+from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.runtime.seldom import SeldomLog
 
-__all__ = ["BACKLOG", "FILE_ROOM", "Acceptor", "FileRoom", "listen", "raise_file_limit"]
+__all__ = ["BACKLOG", "FILE_ROOM", "Entrance", "FileRoom", "listen", "raise_file_limit"]
 
 logger = logging.getLogger(__name__)
 
@@ -24,6 +30,10 @@ OTHER_FILES = 256
 """What a process has open beside the connections of those that call it, at most: connections of its
 own, threads' pipes, logs. A process that may have fewer than four times that keeps a quarter."""
 CONNECTIONS_MIN = 8
+PAUSE_MS = 100.0
+"""Until the next look for room."""
+TOGETHER_MAX, TOGETHER_MS = 64, 5.0
+"""So many connections are accepted one after another, for about so long."""
 OUT_OF_FILES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
@@ -96,39 +106,123 @@ def listen(host: str, port: int) -> list[socket.socket]:
     return listeners
 
 
-class Acceptor:
-    """Accepts the connections of one listener without waiting. It keeps a file for one that comes
-    when the process may open no other.
+class Entrance:
+    """Accepts the connections of a port's listeners without waiting, as far as there is room. It
+    keeps a file for one that comes when the process may open no other.
 
     Args:
-        listener: a socket that listens. It is the acceptor's from now on.
-        whose: what the log calls the server.
+        listeners: sockets that listen. They are the entrance's from now on.
+        whose: what the log calls the port.
+        bounds: of the port.
+        selector: watches the listeners while there is room.
+        add: takes in what was accepted.
+        let_go: hangs up on a caller for another, if no call is lost by that.
     """
 
-    def __init__(self, listener: socket.socket, whose: str) -> None:
-        self.listener = listener
+    def __init__(
+        self,
+        listeners: Sequence[socket.socket],
+        whose: str,
+        bounds: Bounds,
+        selector: selectors.BaseSelector,
+        *,
+        add: Callable[[socket.socket, object], object],
+        let_go: Callable[[ServedConnection], object],
+    ) -> None:
+        self.listeners = listeners
+        self.file_room = FILE_ROOM.take(bounds.connections_max, whose) if listeners else 0
+        """To be given back."""
+        self.bounds = bounds._replace(connections_max=self.file_room) if listeners else bounds
+        """The process's limit on open files may allow fewer connections."""
         self._whose = whose
+        self._selector = selector
+        self._add = add
+        self._let_go = let_go
         self._log = SeldomLog(logger)
         self._spare: int | None = None
-        self.full = False
+        self._full = False
         """Whether the process may open no file: others have to go first, or a moment to pass."""
-        listener.setblocking(False)
+        self._listens = False
+        self.due_ms = 0.0
+        """When it is to be seen who wants to be accepted; infinite while the selector says so."""
+        for listener in listeners:
+            listener.setblocking(False)
 
-    def accept(self) -> tuple[socket.socket, object] | None:
+    def accept(self, callers: Callers[ServedConnection], now_ms: float) -> None:
+        """Accept those that have come."""
+        room = [self._accept_at(each, callers, now_ms) for each in self.listeners]
+        self.due_ms = math.inf if all(room) else now_ms + PAUSE_MS
+        self._watch(all(room))
+
+    def stop(self) -> None:
+        """Accept no more."""
+        self.due_ms = math.inf
+        self._watch(False)
+
+    def close(self) -> None:
+        """Listen no more."""
+        for listener in self.listeners:
+            listener.close()
+        self._close_spare()
+
+    def _watch(self, listens: bool) -> None:
+        if listens != self._listens:
+            self._listens = listens
+            for listener in self.listeners:
+                if listens:
+                    self._selector.register(listener, selectors.EVENT_READ)
+                else:
+                    self._selector.unregister(listener)
+
+    def _accept_at(
+        self, listener: socket.socket, callers: Callers[ServedConnection], now_ms: float
+    ) -> bool:
+        """Accept those that have come to one listener; whether there is room for more."""
+        ends_ms = SYSTEM_CLOCK.monotonic_ms() + TOGETHER_MS
+        for _ in range(TOGETHER_MAX):
+            if not self._make_room(listener, callers, now_ms):
+                return False
+            accepted = self._accept(listener)
+            if accepted is not None:
+                self._add(*accepted)
+            if self._full and len(callers):
+                callers.shrink()
+            elif accepted is None:
+                return not self._full
+            if SYSTEM_CLOCK.monotonic_ms() > ends_ms:
+                break
+        return True
+
+    def _make_room(
+        self, listener: socket.socket, callers: Callers[ServedConnection], now_ms: float
+    ) -> bool:
+        """See that there may be another connection."""
+        for _ in range(TOGETHER_MAX):
+            if callers.has_room or not _is_knocked(listener):  # Nobody goes for nobody.
+                return True
+            caller = callers.to_make_room(now_ms)
+            if caller is None:
+                break
+            self._let_go(caller)
+        connections = self.bounds.connections_max
+        self._log.warning("%s has %d connections, all in use", self._whose, connections)
+        return False
+
+    def _accept(self, listener: socket.socket) -> tuple[socket.socket, object] | None:
         """The next connection, which does not block, and its other side; None if there is none, or
         no file for one.
         """
         self._keep_spare()
         try:
-            sock, peer = self.listener.accept()
+            sock, peer = listener.accept()
         except OSError as exc:
             if exc.errno not in OUT_OF_FILES:
                 return None
             self._log.warning("%s can accept no more connections: %s", self._whose, exc)
             self._close_spare()
-            self.full = True
+            self._full = True
             try:
-                sock, peer = self.listener.accept()
+                sock, peer = listener.accept()
             except OSError:
                 return None
         try:
@@ -139,27 +233,23 @@ class Acceptor:
             return None
         return sock, peer
 
-    def is_knocked(self) -> bool:
-        """Whether there is a connection to accept."""
-        waiting = select.poll()
-        waiting.register(self.listener, select.POLLIN)
-        return bool(waiting.poll(0))
-
-    def close(self) -> None:
-        """Accept no more."""
-        self.listener.close()
-        self._close_spare()
-
     def _keep_spare(self) -> None:
         if self._spare is None:
             try:
                 self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
             except OSError:
-                self.full = True
+                self._full = True
                 return
-        self.full = False
+        self._full = False
 
     def _close_spare(self) -> None:
         spare, self._spare = self._spare, None  # Closed twice, it may be somebody else's.
         if spare is not None:
             os.close(spare)
+
+
+def _is_knocked(listener: socket.socket) -> bool:
+    """Whether there is a connection to accept."""
+    waiting = select.poll()
+    waiting.register(listener, select.POLLIN)
+    return bool(waiting.poll(0))

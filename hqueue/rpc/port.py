@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
+import collections
 import logging
 import math
 import selectors
@@ -12,39 +11,29 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 
 from hqueue.errors import BufferFullError, HQueueError
-from hqueue.rpc.accepting import FILE_ROOM, Acceptor
+from hqueue.rpc.accepting import FILE_ROOM, Entrance
+from hqueue.rpc.admission import LIGHT_BYTES, Admission
 from hqueue.rpc.callers import Bounds, Callers
 from hqueue.rpc.gathering import Gatherer, Request
 from hqueue.rpc.served_connection import ServedConnection
+from hqueue.rpc.turns import Turns
 from hqueue.runtime.alarm import needed_loop
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.fork import register
-from hqueue.runtime.memory import give_back_freed
 from hqueue.runtime.seldom import SeldomLog
 from hqueue.runtime.waiting import Condition
 
-__all__ = ["LIGHT_BYTES", "Port"]
+__all__ = ["Port"]
 
 logger = logging.getLogger(__name__)
 
-LIGHT_BYTES = 1024 * 1024
-"""A request that takes no more memory is served at once, whatever else is served."""
 END_S = 10.0
 """How long the last turn may take to come."""
-TRIM_BYTES = 64 * 1024 * 1024
-TRIM_EVERY_MS, TRIM_LIGHT_EVERY_MS = 5_000.0, 60_000.0
-"""When so much was made of calls it is given back to the system: of large ones as soon as no call
-needs any of it, and now and then while there always is one; of light ones once a minute, for what
-comes next would mostly fit where they were."""
 LOOKS = 8
 """How often it is looked who has had their time, in that time."""
 LOOK_MS_MAX = 1_000.0
-PAUSE_MS = 100.0
-"""Until the next look for room."""
-ACCEPTS_MAX = 64
-"""In a turn."""
 TURN_MS = 5.0
-"""In each turn, requests are gathered for about so long, and connections accepted likewise."""
+"""In each turn, requests are gathered for about so long."""
 
 
 class Port:
@@ -82,12 +71,11 @@ class Port:
         refuse: Callable[[bytes, HQueueError], bytes] = lambda begun, error: b"",
         memory_bytes_max: float = math.inf,
     ) -> None:
-        self._acceptors = [Acceptor(each, whose) for each in listeners]
-        self._file_room = FILE_ROOM.take(bounds.connections_max, whose) if listeners else 0
-        if listeners:
-            bounds = bounds._replace(connections_max=self._file_room)
-        self.callers: Callers[ServedConnection] = Callers(bounds)
-        self._memory_bytes_max = memory_bytes_max
+        self._selector = selectors.DefaultSelector()
+        self._entrance = Entrance(
+            listeners, whose, bounds, self._selector, add=self.add, let_go=self._let_go
+        )
+        self.callers: Callers[ServedConnection] = Callers(self._entrance.bounds)
         self._make_gatherer = make_gatherer
         self._serve = serve
         self._refuse = refuse
@@ -96,37 +84,23 @@ class Port:
             LOOK_MS_MAX, bounds.still_ms_max / LOOKS, bounds.idle_ms_max / LOOKS
         )
         self._look_ms = 0.0
-        self._accept_ms = 0.0
-        """When it is to be seen who wants to be accepted; infinite while the selector says so."""
         self._log = SeldomLog(logger)
         self._make_lock()
-        self._back: list[ServedConnection] = []
+        self._back: collections.deque[ServedConnection] = collections.deque()
         """Served, and the port's again."""
-        self._awake = False
-        """Whether another turn is called for."""
-        self._memory_bytes = 0
-        """What was given to requests that are not light."""
-        self._freed_bytes = 0
-        """Of that, since memory was given back to the system."""
-        self._freed_light_bytes = 0
-        """Of light ones, since then: about, for threads count it without a lock."""
-        self._trimmed_ms = 0.0
+        self._turns = Turns(self.turn)
+        self._admission = Admission(memory_bytes_max, self._turns.call_for_one)
+        self.release = self._admission.release
+        """What was made of a connection's request is needed no more. From any thread, and more than
+        once."""
         self.closing = False
         """Whether no further request is served."""
         self._drained = self._ended = self._over = False
-        self._selector = selectors.DefaultSelector()
-        self._listens = False
-        self._thread: int | None = None
-        """The one that serves it."""
-        self._in_turn = self._comes_soon = False
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._timer: asyncio.TimerHandle | None = None
         register(self)
 
     def after_fork_in_child(self) -> None:
         # Kept open here, the port would stay taken after the parent's end.
-        for acceptor in self._acceptors:
-            acceptor.close()
+        self._entrance.close()
         for connection in self.callers:
             connection.sock.close()
         self._make_lock()
@@ -143,7 +117,7 @@ class Port:
     @property
     def port(self) -> int:
         """Where it listens."""
-        return int(self._acceptors[0].listener.getsockname()[1])
+        return int(self._entrance.listeners[0].getsockname()[1])
 
     def start(self) -> None:
         """Serve it from now on in the process's loop.
@@ -159,12 +133,9 @@ class Port:
         with self._lock:
             if self._over:
                 return
-            self._loop = asyncio.get_running_loop()
-            self._thread = threading.get_ident()
-        # Its selector is one file to the loop's: so it is the port's own turn, and not the loop's,
-        # that says whose requests are gathered, and for how long.
-        self._loop.add_reader(self, self._take_turn)
-        self._take_turn()
+            # Its selector is one file to the loop's: so it is the port's own turn, and not the
+            # loop's, that says whose requests are gathered, and for how long.
+            self._turns.begin(self.fileno())
 
     def add(self, sock: socket.socket, peer: object) -> None:
         """Take in a connection. In the thread that serves the port."""
@@ -177,19 +148,16 @@ class Port:
         """Its request was answered, by what was sent and is `unsent`; or there is a `reason` to
         hang up, another `request` to serve, or a `step` to take. From any thread.
         """
-        if self._is_here() and not self.closing:
-            # Another call waits for a turn: served here, those that came together would each be
-            # served within the one before.
-            if connection.request is None and (connection.step is None or not self._in_turn):
-                self._see_to(connection, self._take_back)
-                return
-        elif self._loop is not None and not self.closing:
-            with contextlib.suppress(RuntimeError):  # It has ended.
-                self._loop.call_soon_threadsafe(self.give_back, connection)
-                return
-        with self._lock:
+        # Another call waits for a turn: served here, those that came together would each be served
+        # within the one before.
+        is_next = connection.step is not None and self._turns.under_way
+        if self.closing or not self._turns.begun or connection.request is not None or is_next:
             self._back.append(connection)
-            self._wake_up()
+            self._turns.call_for_one()
+        elif self._turns.is_here:
+            self._see_to(connection, self._take_back)
+        else:
+            self._turns.call(self.give_back, connection)
 
     def admits(self, connection: ServedConnection) -> bool:
         """Whether the one that has just answered a caller may serve its next request, too: it is
@@ -198,19 +166,7 @@ class Port:
         request = connection.request
         if request is None or request.weight <= LIGHT_BYTES:
             return request is not None
-        return not self.callers.has_queued and self._take_memory(connection, request.weight)
-
-    def release(self, connection: ServedConnection) -> None:
-        """What was made of its request is needed no more. From any thread, and more than once."""
-        weight, connection.weight = connection.weight, 0
-        if not connection.memory_bytes:
-            self._freed_light_bytes += weight
-        else:
-            with self._lock:
-                self._memory_bytes -= connection.memory_bytes
-                self._freed_bytes += connection.memory_bytes
-                connection.memory_bytes = 0
-                self._wake_up()
+        return not self.callers.has_queued and self._admission.take(connection, request.weight)
 
     def close(self, drain_ms: float = 0.0) -> bool:
         """Accept no more, have the requests under way answered, and hang up; whether all were
@@ -219,13 +175,13 @@ class Port:
         deadline = Deadline(SYSTEM_CLOCK, drain_ms)
         with self._lock:
             self.closing = True
-            if self._loop is not None and not self._over and not self._is_here():
-                self._wake_up()
+            if self._turns.begun and not self._over and not self._turns.is_here:
+                self._turns.call_for_one()
                 self._quiet.wait_for(
                     lambda: self._drained or self._over, deadline.remaining_ms / 1e3
                 )
                 self._ended = True
-                self._wake_up()
+                self._turns.call_for_one()
                 if not self._quiet.wait_for(lambda: self._over, END_S):
                     return False  # What it holds is its own still.
         self._end()
@@ -236,76 +192,30 @@ class Port:
         something comes: in seconds, below 0 if all is over.
         """
         ready = self._selector.select(0)
-        self._in_turn = True
-        try:
-            return self._turn(ready)
-        finally:
-            self._in_turn = False
-
-    def _turn(self, ready: list[tuple[selectors.SelectorKey, int]]) -> float:
         # What calls for more than there is, is called for again at the next turn.
         for connection in self._those_ready(ready):
             self._see_to(connection, self._attend)
-        with self._lock:
-            back, self._back = self._back, []
-            self._awake = False
-            closing, ended = self.closing, self._ended
-        if ended:
+        self._turns.called_for = False
+        closing = self.closing
+        if self._ended:
             self._end()
             return -1.0
         now_ms = SYSTEM_CLOCK.monotonic_ms()
-        for connection in back:
-            self._see_to(connection, self._take_back)
+        for _ in range(len(self._back)):
+            self._see_to(self._back.popleft(), self._take_back)
         self._admit_queued()
         if now_ms >= self._look_ms:
             self._look_ms = now_ms + self._look_every_ms
             self._end_overdue(now_ms)
             self.callers.grow()
-            self._trim(now_ms)
+            self._admission.trim(now_ms)
         if closing:
             self._drain()
-        elif now_ms >= self._accept_ms:
-            self._accept(now_ms)
-        if self._awake:
+        elif now_ms >= self._entrance.due_ms:
+            self._entrance.accept(self.callers, now_ms)
+        if self._turns.called_for:
             return 0.0
-        return max(0.0, min(self._look_ms, self._accept_ms) - now_ms) / 1e3
-
-    def _take_turn(self) -> None:
-        """Take a turn in the event loop, unless one comes soon: one at a time is asked for, or they
-        would become ever more while there is always something to do.
-        """
-        loop = self._loop
-        assert loop is not None
-        if self._over or self._comes_soon:
-            return
-        wait_s = self.turn()
-        if not wait_s:
-            self._comes_soon = True
-            loop.call_soon(self._take_next)
-        elif wait_s > 0:
-            at_s = loop.time() + wait_s
-            if self._timer is not None:
-                if loop.time() < self._timer.when() <= at_s:
-                    return  # One turn too many costs less than another timer for each.
-                self._timer.cancel()
-            self._timer = loop.call_at(at_s, self._take_turn)
-
-    def _take_next(self) -> None:
-        self._comes_soon = False
-        self._take_turn()
-
-    def _wake_up(self) -> None:
-        """Call for another turn. To be called with the lock."""
-        if self._awake or self._over:
-            return
-        self._awake = True
-        if self._loop is not None and not (self._in_turn and self._is_here()):
-            with contextlib.suppress(RuntimeError):  # It has ended.
-                self._loop.call_soon_threadsafe(self._take_turn)
-
-    def _is_here(self) -> bool:
-        """Whether the caller is in the loop that serves the port."""
-        return threading.get_ident() == self._thread
+        return max(0.0, min(self._look_ms, self._entrance.due_ms) - now_ms) / 1e3
 
     def _end(self) -> None:
         """Hang up on all, and be over."""
@@ -313,16 +223,12 @@ class Port:
             if self._over:
                 return
             self._over = True
-            if self._timer is not None:
-                self._timer.cancel()
-            if self._loop is not None:
-                self._loop.remove_reader(self)
+            self._turns.end()
             for connection in self.callers:
                 connection.close()
-            for acceptor in self._acceptors:
-                acceptor.close()
+            self._entrance.close()
+            FILE_ROOM.give_back(self._entrance.file_room)
             self._selector.close()
-            FILE_ROOM.give_back(self._file_room)
             self._quiet.notify_all()
 
     def _those_ready(
@@ -336,7 +242,7 @@ class Port:
             if key.data is not None:
                 found.append(key.data)
             else:
-                self._accept_ms = 0.0
+                self._entrance.due_ms = 0.0
         if len(found) < 2:
             yield from found
             return
@@ -432,7 +338,7 @@ class Port:
         connection.passed_bytes = 0
         if request.weight > LIGHT_BYTES:
             waits = self.callers.first_queued is not None
-            if waits or not self._take_memory(connection, request.weight):
+            if waits or not self._admission.take(connection, request.weight):
                 held = len(request.data) or request.weight
                 if self.callers.queue(connection, held, SYSTEM_CLOCK.monotonic_ms()):
                     self._end_surplus()
@@ -450,32 +356,10 @@ class Port:
                 connection.reason = ""
                 self._hang_up(connection)
                 continue
-            if not self._take_memory(connection, connection.request.weight):
+            if not self._admission.take(connection, connection.request.weight):
                 return
             self.callers.serve(connection)
             self._see_to(connection, self._serve)
-
-    def _take_memory(self, connection: ServedConnection, weight: int) -> bool:
-        """Take the memory for a request that is not light, if it is there."""
-        with self._lock:
-            if self._memory_bytes and self._memory_bytes + weight > self._memory_bytes_max:
-                return False
-            self._memory_bytes += weight
-            connection.memory_bytes = weight
-            return True
-
-    def _trim(self, now_ms: float) -> None:
-        """Give back to the system what calls took."""
-        since_ms = now_ms - self._trimmed_ms
-        with self._lock:
-            if self._freed_bytes >= TRIM_BYTES:
-                if self._memory_bytes and since_ms < TRIM_EVERY_MS:
-                    return
-            elif self._freed_light_bytes < TRIM_BYTES or since_ms < TRIM_LIGHT_EVERY_MS:
-                return
-            self._freed_bytes = self._freed_light_bytes = 0
-        self._trimmed_ms = now_ms
-        give_back_freed()
 
     def _put_off(self, connection: ServedConnection, why: str) -> None:
         """Have a caller call again later, with a whole request that is not served now."""
@@ -545,63 +429,17 @@ class Port:
                 caller.reason = reason
                 self._hang_up(caller)
 
-    def _accept(self, now_ms: float) -> None:
-        """Accept those that have come, as far as there is room."""
-        room = True
-        for acceptor in self._acceptors:
-            room = self._accept_at(acceptor, now_ms) and room
-        self._accept_ms = math.inf if room else now_ms + PAUSE_MS
-        if room != self._listens:
-            self._listens = room
-            for acceptor in self._acceptors:
-                if room:
-                    self._selector.register(acceptor.listener, selectors.EVENT_READ)
-                else:
-                    self._selector.unregister(acceptor.listener)
-
-    def _accept_at(self, acceptor: Acceptor, now_ms: float) -> bool:
-        """Accept those that have come to one listener; whether there is room for more."""
-        ends_ms = SYSTEM_CLOCK.monotonic_ms() + TURN_MS
-        for _ in range(ACCEPTS_MAX):
-            if not self._make_room(acceptor, now_ms):
-                return False
-            accepted = acceptor.accept()
-            if accepted is not None:
-                self.add(*accepted)
-            if acceptor.full and len(self.callers):
-                self.callers.shrink()
-            elif accepted is None:
-                return not acceptor.full
-            if SYSTEM_CLOCK.monotonic_ms() > ends_ms:
-                break
-        return True
-
-    def _make_room(self, acceptor: Acceptor, now_ms: float) -> bool:
-        """See that there may be another connection."""
-        for _ in range(ACCEPTS_MAX):
-            # Nobody goes for nobody.
-            if self.callers.has_room or not acceptor.is_knocked():
-                return True
-            caller = self.callers.to_make_room(now_ms)
-            if caller is None:
-                break
-            if caller.may_go():
-                caller.reason = ""
-                self._hang_up(caller)
-            else:
-                self._attend(caller)
-        self._log.warning(
-            "%s has %d connections, all in use", self._whose, self.callers.bounds.connections_max
-        )
-        return False
+    def _let_go(self, connection: ServedConnection) -> None:
+        """Hang up on one for a further one, unless it has just made a call."""
+        if connection.may_go():
+            connection.reason = ""
+            self._hang_up(connection)
+        else:
+            self._attend(connection)
 
     def _drain(self) -> None:
         """Hang up on those that wait for no answer; see whether any are left."""
-        if self._listens:
-            self._listens = False
-            for acceptor in self._acceptors:
-                self._selector.unregister(acceptor.listener)
-        self._accept_ms = math.inf
+        self._entrance.stop()
         for caller in self.callers.waited_for():
             if caller.unsent is None:
                 caller.reason = ""

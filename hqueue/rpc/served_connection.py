@@ -153,21 +153,20 @@ class ServedConnection(Caller):
 
     def has_left(self) -> bool:
         """Whether the caller sends nothing any more, and everything has been received."""
-        try:
-            return not self.sock.recv(1, socket.MSG_PEEK)
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True
+        return self._peek() == b""
 
     def is_quiet(self) -> bool:
         """Whether nothing has come that was not received yet."""
+        return not self._peek()
+
+    def _peek(self) -> bytes | None:
+        """What comes next; empty if nothing does any more, None if nothing has come yet."""
         try:
-            return not self.sock.recv(1, socket.MSG_PEEK)
+            return self.sock.recv(1, socket.MSG_PEEK)
         except BlockingIOError:
-            return True
+            return None
         except OSError:
-            return True
+            return b""
 
     def close(self, *, abort: bool = False) -> None:
         """Hang up; with `abort`, what is still to be read of an answer is not kept for it."""

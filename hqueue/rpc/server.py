@@ -14,11 +14,12 @@ from contextvars import ContextVar, copy_context
 from typing import Any, NamedTuple
 
 from hqueue.errors import HQueueError
+from hqueue.rpc.admission import LIGHT_BYTES
 from hqueue.rpc.callers import Bounds
 from hqueue.rpc.calls import OBJECT_BYTES, call_head
 from hqueue.rpc.gathering import CallGatherer, QuickCall, Request
 from hqueue.rpc.messages import Awaited, Processor, RefusedCallError, forget_frames
-from hqueue.rpc.port import LIGHT_BYTES, Port
+from hqueue.rpc.port import Port
 from hqueue.rpc.served_connection import ServedConnection
 from hqueue.runtime.switch_interval import short_turns
 from hqueue.runtime.thread_pool import ThreadPool

@@ -193,10 +193,10 @@ def test_a_large_call_has_its_memory_until_its_coroutine_is_done(hub: Served) ->
     with hub.connect() as caller:
         caller.sendall(publish(20_000))
         wait_for(lambda: hub.handler.begun == 1, "it has begun")
-        assert port._memory_bytes > 0, "what it was made of is there still"
+        assert port._admission._bytes > 0, "what it was made of is there still"
         hub.let()
         assert caller.recv(100)
-    assert port._memory_bytes == 0
+    assert port._admission._bytes == 0
 
 
 class Api:
@@ -222,7 +222,7 @@ def test_a_long_answer_is_written_whole() -> None:
             assert piece
             came += piece
     assert came.count(b"\0\0\0\1h") == 5_000
-    assert served.server._port._memory_bytes == 0
+    assert served.server._port._admission._bytes == 0
     served.close()
 
 

@@ -19,8 +19,8 @@ from thriftpy2.thrift import TApplicationException
 from thriftpy2.transport import TMemoryBuffer
 
 from hqueue.rpc import server as rpc_server
+from hqueue.rpc.admission import LIGHT_BYTES
 from hqueue.rpc.calls import OBJECT_BYTES
-from hqueue.rpc.port import LIGHT_BYTES
 from hqueue.rpc.server import ThriftServer
 from hqueue.rpc.services import load
 from hqueue_workers.hub.serving.answers import as_thrift
@@ -226,16 +226,16 @@ def test_a_heavy_call_whose_turn_does_not_come_is_to_be_made_again_and_light_one
     hub = serve(idle_ms_max=1_000)
     # What was made of a call is released when the handler has it: a call that is begun and never
     # ends holds none. So the memory is taken by hand.
-    with hub.server._port._lock:
-        hub.server._port._memory_bytes += 3 * LIGHT_BYTES
+    with hub.server._port._admission._lock:
+        hub.server._port._admission._bytes += 3 * LIGHT_BYTES
     with contextlib.closing(hub.client()) as client:
         began_s = time.monotonic()
         with pytest.raises(IDL.TBusy, match="call again"):
             publish(client, HEAVY)
         assert time.monotonic() - began_s < 10
         assert publish(client, 1) == 1
-        with hub.server._port._lock:
-            hub.server._port._memory_bytes -= 3 * LIGHT_BYTES
+        with hub.server._port._admission._lock:
+            hub.server._port._admission._bytes -= 3 * LIGHT_BYTES
         assert publish(client, HEAVY) == HEAVY
 
 
@@ -246,17 +246,17 @@ def test_more_large_calls_than_may_wait_are_to_be_made_again(
     hub = serve(idle_ms_max=30_000)
     loop = hub.server._port
     loop.callers.bounds = loop.callers.bounds._replace(held_bytes_max=5 * HEAVY_BYTES)
-    with loop._lock:
-        loop._memory_bytes += 3 * LIGHT_BYTES
+    with loop._admission._lock:
+        loop._admission._bytes += 3 * LIGHT_BYTES
     with ThreadPoolExecutor(2) as callers:
         waiting = [callers.submit(hub.publish, HEAVY) for _ in range(2)]
         wait_for(lambda: len(loop.callers._queued) == 2, "as many wait as may")
         for _ in range(3):
             with pytest.raises(IDL.TBusy, match="as many large calls wait for their turn as may"):
                 hub.publish(HEAVY)
-        with loop._lock:
-            loop._memory_bytes -= 3 * LIGHT_BYTES
-            loop._wake_up()
+        with loop._admission._lock:
+            loop._admission._bytes -= 3 * LIGHT_BYTES
+            loop._turns.call_for_one()
         assert [call.result(20) for call in waiting] == [HEAVY] * 2
 
 

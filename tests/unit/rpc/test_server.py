@@ -633,9 +633,9 @@ def test_what_many_small_calls_took_is_given_back_to_the_system_too(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given_back = threading.Event()
-    monkeypatch.setattr("hqueue.rpc.port.give_back_freed", given_back.set)
-    monkeypatch.setattr("hqueue.rpc.port.TRIM_BYTES", 20_000)
-    monkeypatch.setattr("hqueue.rpc.port.TRIM_LIGHT_EVERY_MS", 0.0)
+    monkeypatch.setattr("hqueue.rpc.admission.give_back_freed", given_back.set)
+    monkeypatch.setattr("hqueue.rpc.admission.TRIM_BYTES", 20_000)
+    monkeypatch.setattr("hqueue.rpc.admission.TRIM_LIGHT_EVERY_MS", 0.0)
     served = serve()
     with contextlib.closing(served.client()) as client:
         client.consumeMessages([message(1, bytes(10_000))])
