@@ -114,8 +114,7 @@ async def _wait_in_loop(
 
 def _leave(queue: _Queue, place: _Place) -> None:
     _drop(queue, place)
-    following = _first(queue)
-    if following is not None:
+    if queue and (following := _first(queue)) is not None:
         _wake(following)
 
 
