@@ -7,10 +7,9 @@ import collections
 import logging
 import threading
 from collections.abc import Callable, Coroutine
-from functools import partial
 from typing import Any, Generic, Protocol
 
-from hqueue.errors import HQueueError
+from hqueue.errors import HQueueError, Outcome
 from hqueue.message_id import MessageIDs
 from hqueue.produce.delivery import PendingBatch, Target
 from hqueue.runtime.clock import SYSTEM_CLOCK
@@ -30,21 +29,23 @@ FAULT_QUIET_MS = 5_000.0
 RETRY_S = 0.1
 """When another thread is asked for, where the system refused one."""
 
-Chore = Callable[[], None]
 WriteInLoop = Callable[[PendingBatch[Target]], Coroutine[Any, Any, MessageIDs]]
 
 
 class Gathered(Protocol[Target]):
     """Where the batches come from. Called with the lock held."""
 
-    def take_due(self) -> PendingBatch[Target] | None:
-        """A batch that may be written now."""
+    def take_due(self, taken: list[PendingBatch[Target]]) -> None:
+        """Add a batch that may be written now, if there is one."""
+
+    def give_back(self, batch: PendingBatch[Target]) -> None:
+        """It was taken, or was about to be, and was not begun."""
 
     def due_s(self) -> float | None:
         """In what time there may be one, if nothing else happens."""
 
     def written(self, batch: PendingBatch[Target]) -> None:
-        """It was written, or failed, and its senders know."""
+        """It was written, or failed, and its senders know. May be said again."""
 
 
 class BatchWriter(Generic[Target]):
@@ -94,14 +95,14 @@ class BatchWriter(Generic[Target]):
         """That of what is gathered, too."""
         self.changed = Condition(self.lock)
         """Notified when a batch was written, and by the owner."""
-        self._chores: collections.deque[Chore] = collections.deque()
-        """What may block, and waits for a thread."""
-        self._under_way = 0
+        self._chores: collections.deque[PendingBatch[Target]] = collections.deque()
+        """Those about which something is to be done that may block, and waits for a thread."""
+        self._under_way: set[PendingBatch[Target]] = set()
         self._is_asked = False
         """Whether the loop is about to look."""
         self._refused = False
         """Whether the system refused a thread."""
-        self._working: list[threading.Thread] = []
+        self._working: set[threading.Thread] = set()
 
     @property
     def by_itself(self) -> bool:
@@ -136,29 +137,45 @@ class BatchWriter(Generic[Target]):
             until_ms: until when, on the clock; None without a bound.
         """
         while True:
-            with self.lock:
-                chore = self._await(is_done, until_ms)
-                if chore is None:
-                    return is_done()
-            self._do(chore)
-            with self.lock:
-                self.look()
+            taken: list[PendingBatch[Target]] = []
+            try:
+                with self.lock:
+                    self._await(taken, is_done, until_ms)
+                    if not taken:
+                        return is_done()
+                self._do(taken[0])
+            finally:
+                for batch in taken:
+                    self._put_right(batch)
 
     def close(self) -> None:
         """All is written, and nothing will come. The threads end."""
         self._pool.shutdown(wait=False)
 
-    def _await(self, is_done: Callable[[], bool], until_ms: float | None) -> Chore | None:
-        """What to do while it is not done; None when it is, or when it is too late."""
+    def _await(
+        self, taken: list[PendingBatch[Target]], is_done: Callable[[], bool], until_ms: float | None
+    ) -> None:
+        """Take what to do while it is not done: nothing when it is, or when it is too late."""
         while not is_done() and (left_s := _left_s(until_ms)) != 0:
             if self._chores and (self._is_left or self._refused):
-                return self._chores.popleft()
-            batch = self._take_one_more() if self._is_left or not self.by_itself else None
-            if batch is not None:
-                return partial(self._write_out, batch)
-            if not self.changed.wait(left_s):
-                return None
-        return None
+                taken.append(self._chores[0])
+                self._chores.popleft()
+            elif self._is_left or not self.by_itself:
+                self._take_one_more(taken)
+            if taken or not self.changed.wait(left_s):
+                return
+
+    def _put_right(self, batch: PendingBatch[Target]) -> None:
+        """What is left to do of it, if its taker was interrupted, is another's."""
+        with self.lock:
+            if batch.outcome is None:
+                self._gathered.give_back(batch)
+                self._under_way.discard(batch)
+            elif batch in self._under_way and batch not in self._chores:
+                self._chores.appendleft(batch)
+                self._refused = True
+            self.look()
+            self.changed.notify_all()
 
     def _look(self) -> None:
         """In the loop: have written what is due."""
@@ -166,8 +183,9 @@ class BatchWriter(Generic[Target]):
             self._is_asked = False
             if self._is_left:
                 return
-            due = list(iter(self._take_one_more, None))
-            due_s = self._gathered.due_s() if self._under_way < self._at_a_time else None
+            due: list[PendingBatch[Target]] = []
+            collections.deque(iter(lambda: self._take_one_more(due), False), maxlen=0)
+            due_s = self._gathered.due_s() if len(self._under_way) < self._at_a_time else None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -175,7 +193,7 @@ class BatchWriter(Generic[Target]):
             self._timer = asyncio.get_running_loop().call_later(due_s, self._look)
         for batch in due:
             if self._write_in_loop is None or self._loop is None:
-                self._give(partial(self._write_out, batch))
+                self._give(batch)
             else:
                 self._loop.start(self._write_by_task, self._write_in_loop, batch)
 
@@ -187,17 +205,18 @@ class BatchWriter(Generic[Target]):
                 ids = await write(batch)
         except BaseException as exc:  # Whatever it is, the senders must learn it.
             error = exc
+        batch.outcome = ids, error
         self._settle(batch, ids, error)
         if batch.calls_back:
-            self._give(partial(self._call_back, batch, ids, error))
+            self._give(batch)
         else:
             self._finish(batch)
             self._look()
 
-    def _give(self, chore: Chore) -> None:
-        """In the loop: have a thread do something."""
+    def _give(self, batch: PendingBatch[Target]) -> None:
+        """In the loop: have a thread do what is left to do of it."""
         with self.lock:
-            self._chores.append(chore)
+            self._chores.append(batch)
             self.changed.notify_all()
         self._hire()
 
@@ -223,49 +242,57 @@ class BatchWriter(Generic[Target]):
         if self._chores:
             self._hire()
 
-    def _take_one_more(self) -> PendingBatch[Target] | None:
-        """A batch that is due, if one more may be under way. The lock is held."""
-        if self._under_way >= self._at_a_time:
-            return None
-        batch = self._gathered.take_due()
-        if batch is not None:
-            self._under_way += 1
-        return batch
+    def _take_one_more(self, taken: list[PendingBatch[Target]]) -> bool:
+        """Take a batch that is due, if one more may be under way; whether there was one. The lock
+        is held.
+        """
+        count = len(taken)
+        if len(self._under_way) < self._at_a_time:
+            self._gathered.take_due(taken)
+            self._under_way.update(taken[count:])
+        return len(taken) > count
 
     def _work_off(self) -> None:
         """In a thread: do a chore, and write what is due then."""
-        chore = self._next_chore()
-        while chore is not None:
-            self._do(chore)
-            chore = self._next_chore()
+        while (batch := self._next_chore()) is not None:
+            self._do(batch)
 
-    def _next_chore(self) -> Chore | None:
+    def _next_chore(self) -> PendingBatch[Target] | None:
+        taken: list[PendingBatch[Target]] = []
         with self.lock:
             if self._chores:
                 return self._chores.popleft()
-            batch = None if self._write_in_loop is not None else self._take_one_more()
-            if batch is None:
+            if self._write_in_loop is not None or not self._take_one_more(taken):
                 self.look()
-        return None if batch is None else partial(self._write_out, batch)
+        return taken[0] if taken else None
 
-    def _do(self, chore: Chore) -> None:
+    def _do(self, batch: PendingBatch[Target]) -> None:
+        """Do what is left to do of a batch: what was begun goes on where it was interrupted."""
         thread = threading.current_thread()
-        self._working.append(thread)
         try:
-            chore()
+            self._working.add(thread)
+            if batch.outcome is None:
+                self._write_out(batch)
+            assert batch.outcome is not None
+            ids, error = batch.outcome
+            if not batch.future.done():
+                self._settle(batch, ids, error)
+            if batch.calls_back:
+                self._call_back(batch, ids, error)
+            self._finish(batch)
         finally:
-            self._working.remove(thread)
+            self._working.discard(thread)
 
     def _write_out(self, batch: PendingBatch[Target]) -> None:
-        error: BaseException | None = None
         ids = MessageIDs(0, 0)
+        interrupted = HQueueError("writing a batch was interrupted", outcome=Outcome.UNKNOWN)
+        batch.outcome = ids, interrupted  # It is begun: nobody else writes it.
         try:
             if _has_messages(batch):
                 ids = self._write(batch)
+            batch.outcome = ids, None
         except BaseException as exc:  # Whatever it is, the senders must learn it.
-            error = exc
-        self._settle(batch, ids, error)
-        self._call_back(batch, ids, error)
+            batch.outcome = ids, exc
 
     def _settle(
         self, batch: PendingBatch[Target], ids: MessageIDs, error: BaseException | None
@@ -285,17 +312,17 @@ class BatchWriter(Generic[Target]):
     def _call_back(
         self, batch: PendingBatch[Target], ids: MessageIDs, error: BaseException | None
     ) -> None:
-        if batch.calls_back:
-            for index, (_, _, _, callback) in enumerate(batch.taken):
-                if callback is not None:
-                    message_id = ids[index] if error is None else None
-                    call_foreign("a delivery callback", callback, message_id, error)
-        self._finish(batch)
+        if batch.to_call is None:
+            batch.to_call = enumerate(batch.taken)
+        for index, (_, _, _, callback) in batch.to_call:
+            if callback is not None:
+                message_id = ids[index] if error is None else None
+                call_foreign("a delivery callback", callback, message_id, error)
 
     def _finish(self, batch: PendingBatch[Target]) -> None:
         with self.lock:
-            self._under_way -= 1
             self._gathered.written(batch)
+            self._under_way.discard(batch)
             self.changed.notify_all()
 
 

@@ -92,7 +92,7 @@ class BatchingBuffer(Generic[Target]):
         self._lock = self._writer.lock
         self._open: dict[Target | None, PendingBatch[Target]] = {}
         self._sealed: collections.deque[PendingBatch[Target]] = collections.deque()
-        self._busy: set[Target] = set()
+        self._busy: dict[Target, PendingBatch[Target]] = {}
         self._buffered = 0
         self._unfinished: set[PendingBatch[Target]] = set()
         self._flushing: set[object] = set()
@@ -300,25 +300,30 @@ class BatchingBuffer(Generic[Target]):
 
     # What its writer asks, with the lock held: see `Gathered`.
 
-    def take_due(self) -> PendingBatch[Target] | None:
-        """A batch that may be written now: the oldest sealed one, or one that lingered enough."""
-        for index, batch in enumerate(self._sealed):
-            if batch.target is None or batch.target not in self._busy:
-                del self._sealed[index]
-                return self._begin(batch)
+    def take_due(self, taken: list[PendingBatch[Target]]) -> None:
+        """Take a batch that may be written now: the oldest sealed one, or one that lingered enough.
+        It is in the list before it is nowhere else.
+        """
         due_ms = SYSTEM_CLOCK.monotonic_ms() - self._linger_ms
-        for batch in self._open.values():  # Oldest first.
-            if batch.opened_ms > due_ms and not self._flushing:
-                break
+        for batch in (*self._sealed, *self._open.values()):  # Oldest first.
+            is_sealed = self._open.get(batch.target) is not batch
+            if not is_sealed and batch.opened_ms > due_ms and not self._flushing:
+                return
             if batch.target is None or batch.target not in self._busy:
-                del self._open[batch.target]
-                return self._begin(batch)
-        return None
+                taken.append(batch)
+                if is_sealed:
+                    self._sealed.remove(batch)
+                else:
+                    del self._open[batch.target]
+                if batch.target is not None:
+                    self._busy[batch.target] = batch
+                return
 
-    def _begin(self, batch: PendingBatch[Target]) -> PendingBatch[Target]:
-        if batch.target is not None:
-            self._busy.add(batch.target)
-        return batch
+    def give_back(self, batch: PendingBatch[Target]) -> None:
+        """It was not begun, and may be written by another."""
+        if self._open.get(batch.target) is not batch and batch not in self._sealed:
+            self._sealed.appendleft(batch)
+        self._free(batch)
 
     def due_s(self) -> float | None:
         """When the next one has lingered enough whose target is free."""
@@ -330,7 +335,10 @@ class BatchingBuffer(Generic[Target]):
 
     def written(self, batch: PendingBatch[Target]) -> None:
         """Its target is free for the next one, and there is room."""
-        if batch.target is not None:
-            self._busy.discard(batch.target)
-        self._buffered -= batch.buffered
+        self._free(batch)
+        self._buffered, batch.buffered = self._buffered - batch.buffered, 0  # In one step.
         self._unfinished.discard(batch)
+
+    def _free(self, batch: PendingBatch[Target]) -> None:
+        if batch.target is not None and self._busy.get(batch.target) is batch:
+            del self._busy[batch.target]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, TypeVar, cast
 
 from hqueue.errors import ClosedError, Outcome
@@ -48,8 +48,8 @@ class PendingBatch(Generic[Target]):
     """
 
     __slots__ = (
-        "bodies", "buffered", "calls_back", "future", "kinds", "opened_ms", "room", "taken",
-        "target",
+        "bodies", "buffered", "calls_back", "future", "kinds", "opened_ms", "outcome", "room",
+        "taken", "target", "to_call",
     )  # fmt: skip
 
     def __init__(self, target: Target | None, opened_ms: float, room: int) -> None:
@@ -66,6 +66,10 @@ class PendingBatch(Generic[Target]):
         self.bodies: Bodies | None = None
         self.calls_back = False
         """Whether some message has a callback."""
+        self.outcome: tuple[MessageIDs, BaseException | None] | None = None
+        """What came of it, since it was written or failed."""
+        self.to_call: Iterator[tuple[int, Taken]] | None = None
+        """The messages whose callbacks were not called yet, since it is time to."""
         self.future = BatchFuture()
 
     def encoded(self) -> Bodies:

@@ -199,3 +199,36 @@ def test_senders_that_are_interrupted_anywhere_leave_nothing_that_is_never_writt
         assert buffer.take("t", b"after", None, 0, None).result(SOON_S), place
         assert buffer.flush(SOON_S), place
     assert buffer.close(SOON_S)
+
+
+@pytest.mark.parametrize("each_place", [each_interruption, each_line])
+@pytest.mark.parametrize("in_callback", [False, True])
+def test_one_that_waits_when_the_process_ends_and_is_interrupted_anywhere_leaves_all_to_the_next(
+    each_place: Any, in_callback: bool
+) -> None:
+    log = Log()
+    buffer = log.buffer(linger_ms=LONG_MS)
+    buffer._writer.leave_to_waiters()
+    called: Counter[int] = Counter()
+    places = 0
+
+    def note(number: int) -> None:
+        called[number] += 1
+
+    def take(number: int) -> Any:
+        call = (lambda *answer: note(number)) if in_callback else None
+        return buffer.take("t", b"%d" % number, None, number % 2, call)
+
+    sent = [take(0), take(1)]
+    for place in each_place(lambda: buffer.flush(SOON_S)):
+        places += 1
+        assert buffer.flush(SOON_S), place
+        assert all(each.done() for each in sent), place
+        assert not buffer._buffered
+        sent += [take(len(sent)), take(len(sent) + 1)]
+    assert buffer.close(SOON_S)
+    assert places > 20
+    assert max(Counter(log.values).values()) == 1
+    if in_callback:
+        assert set(called.values()) == {1}
+        assert len(called) > len(sent) * 3 // 4, "all but the one that was interrupted itself"
