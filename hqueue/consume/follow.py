@@ -8,7 +8,7 @@ from hqueue.consume.fetcher import Fetch, Fetcher, Pace
 from hqueue.consume.polling import fetch
 from hqueue.errors import HQueueError, QueueStateError
 from hqueue.log import PartitionCursor
-from hqueue.log.steps import Work
+from hqueue.log.steps import Work, operation
 from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline, Patience
 from hqueue.runtime.steps import Give, Pause, noting
@@ -57,8 +57,7 @@ def follow(
         try:
             for each in asked:
                 while not each.reader.at_tail and not closed():
-                    bound = deadline()
-                    batches = yield from bound.bound(each.reader.read(bound))
+                    batches = yield from operation(deadline, each.reader.read)
                     if batches:
                         patience.renew()
                         yield Give(batches)

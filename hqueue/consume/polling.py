@@ -13,7 +13,7 @@ from hqueue.log.offsets import PartitionOffsets
 from hqueue.log.ports import Row
 from hqueue.log.skipping import HeldUpError
 from hqueue.log.standing import accept_ahead
-from hqueue.log.steps import Get, Headers, Work, request
+from hqueue.log.steps import Get, Headers, Work, operation, request
 from hqueue.runtime.clock import Deadline
 from hqueue.runtime.steps import Give, noting
 
@@ -55,8 +55,7 @@ def fetch(
 ) -> Work[None]:
     """`fetch_once`, in steps."""
     for cursor in to_check(fetches):
-        bound = deadline()
-        yield from bound.bound(cursor.check_tail(bound))
+        yield from operation(deadline, cursor.check_tail)
     for asked in together(fetches):
         work = poll(asked.readers, deadline, bytes_max, asked.rows_max)
         yield from noting(work, asked.note)

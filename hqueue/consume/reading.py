@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
 
 from hqueue.consume.fetcher import Fetch
 from hqueue.consume.follow import follow
@@ -17,7 +16,7 @@ from hqueue.log.headers import headers_of
 from hqueue.log.lag import PartitionLag, lag_at
 from hqueue.log.offsets import PartitionOffsets, count_before, id_at, offsets_of
 from hqueue.log.skipping import SkipDecisions
-from hqueue.log.steps import Work
+from hqueue.log.steps import Work, operation
 from hqueue.message_id import MessageID, check_message_id
 from hqueue.moment import Moment
 from hqueue.runtime.clock import Deadline
@@ -25,8 +24,6 @@ from hqueue.settings.kinds import check_kind, check_mapping, listed
 from hqueue.settings.numbers import check_whole
 
 __all__ = ["QueueReading"]
-
-Result = TypeVar("Result")
 
 
 class QueueReading:
@@ -113,7 +110,7 @@ class QueueReading:
         """As `Queue.offsets`."""
         offsets = []
         for partition in self._context.chosen(partitions):
-            offsets.append((yield from self._operation(partial(offsets_of, partition))))
+            offsets.append((yield from operation(self.deadline, partial(offsets_of, partition))))
         return offsets
 
     def lag(self, positions: Mapping[int, MessageID]) -> Work[dict[int, PartitionLag]]:
@@ -126,27 +123,27 @@ class QueueReading:
         lags = {}
         for partition, place in places.items():
             look = partial(lag_at, partition, int(place), clock)
-            lags[partition] = yield from self._operation(look)
+            lags[partition] = yield from operation(self.deadline, look)
         return lags
 
     def count_before(self, partition: int, message_id: MessageID) -> Work[int]:
         """As `Queue.count_before`."""
         partition = self._context.check_partition(partition)
         check_message_id(message_id, "message_id")
-        return self._operation(partial(count_before, partition, message_id))
+        return operation(self.deadline, partial(count_before, partition, message_id))
 
     def id_at(self, partition: int, ordinal: int) -> Work[MessageID]:
         """As `Queue.id_at`."""
         partition = self._context.check_partition(partition)
         ordinal = check_whole(ordinal, 0, option="ordinal")
-        return self._operation(partial(id_at, partition, ordinal))
+        return operation(self.deadline, partial(id_at, partition, ordinal))
 
     def expiry(self, partition: int, guess: MessageID, exact_ms: int) -> Work[PartitionExpiry]:
         """As `Queue.expiry`."""
         partition = self._context.check_partition(partition)
         check_message_id(guess, "guess")
         exact_ms = check_whole(exact_ms, 1, option="exact_ms")
-        return self._operation(partial(expiry_of, partition, guess, exact_ms))
+        return operation(self.deadline, partial(expiry_of, partition, guess, exact_ms))
 
     def appended_since(self, offsets: Sequence[PartitionOffsets]) -> Work[list[int]]:
         """As `Queue.appended_since`."""
@@ -160,7 +157,3 @@ class QueueReading:
         partition = self._context.check_partition(partition)
         scan = Scan(start, stop)
         return headers_of(partition, scan.start, scan.stop, self.deadline)
-
-    def _operation(self, decide: Callable[[Deadline], Work[Result]]) -> Work[Result]:
-        deadline = self.deadline()
-        return deadline.bound(decide(deadline))

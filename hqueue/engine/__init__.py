@@ -13,8 +13,7 @@ from hqueue.consume.topic_cursor import TopicCursor
 from hqueue.consume.topic_past import TopicPast
 from hqueue.consume.topic_reader import TopicReader
 from hqueue.engine.engine import Engine
-from hqueue.engine.loop_log import LoopLog
-from hqueue.engine.open_log import OpenLog
+from hqueue.engine.open_log import LoopLog, OpenLog
 from hqueue.log import PartitionCursor
 from hqueue.produce.appender import LoopAppender
 from hqueue.produce.owned import LoopOwnedLog, OwnedLog

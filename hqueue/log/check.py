@@ -13,7 +13,7 @@ from hqueue.format.header import CONTROL, MESSAGES, Header
 from hqueue.log.ports import Row, header_of
 from hqueue.log.ranges import RangeCheck, Verdict
 from hqueue.log.skipping import NO_DECISIONS, SkipDecisions
-from hqueue.log.steps import Get, Headers, Work, request
+from hqueue.log.steps import Get, Headers, Work, operation, request
 from hqueue.message_id import timestamp_of
 from hqueue.runtime.clock import Deadline
 from hqueue.runtime.steps import Give
@@ -201,8 +201,7 @@ class PartitionChecker:
                 yield from self._check_cells(row, header, cells)
             else:
                 self.result.expired += header.count
-                deadline = self._deadline()
-                now_ms: int = yield from deadline.bound(self._now_ms(deadline))
+                now_ms: int = yield from operation(self._deadline, self._now_ms)
                 age_ms = now_ms - timestamp_of(header.base)
                 if self._ttl_ms is None or age_ms < self._ttl_ms - EXPIRY_MARGIN_MS:
                     self._find(row, "its bodies are missing, and can't have expired")

@@ -7,7 +7,7 @@ driver carries them out: `drive` in the caller's thread, or `drive_in_loop`.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from hqueue.log.ports import AppendPort, HeaderPort, ReadPort, RecordPort, Row, RowStream
@@ -31,6 +31,7 @@ __all__ = [
     "ReplaceRecord",
     "Work",
     "ask",
+    "operation",
     "request",
 ]
 
@@ -217,6 +218,14 @@ Work = Generator[Step, Any, Result]
 def ask(step: Step) -> Work[Any]:
     """Work of one step; its result is the answer."""
     return (yield step)
+
+
+def operation(
+    deadline: Callable[[], Deadline], decide: Callable[[Deadline], Work[Result]]
+) -> Work[Result]:
+    """Work with a deadline of its own, which it is given."""
+    bound = deadline()
+    return bound.bound(decide(bound))
 
 
 def request(step: Step, deadline: Deadline) -> Work[Any]:

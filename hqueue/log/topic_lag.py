@@ -5,20 +5,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
 
 from hqueue.format.control import owners_of
 from hqueue.format.header import SCATTERED, Header, TopicEntry
 from hqueue.log.offsets import count_before
 from hqueue.log.ports import Row
-from hqueue.log.steps import Work
+from hqueue.log.steps import Work, operation
 from hqueue.log.walk import WALKED_HEADERS, BrokenOffError, walk_from
 from hqueue.runtime.clock import Deadline
 from hqueue.settings.limits import MESSAGE_ID_MAX
 
 __all__ = ["PAGES_MAX", "CountedPart", "TopicCounter", "TopicLag"]
-
-Result = TypeVar("Result")
 
 PAGES_MAX = 16
 """Pages of headers that are read to count the messages of one topic. What lies beyond them is
@@ -97,10 +94,12 @@ class TopicCounter:
         messages, exact, first, at = 0, True, None, start
         try:
             if self._pages > 0:
-                walk = yield from self._operation(partial(walk_from, partition, start))
+                walk = yield from operation(self._deadline, partial(walk_from, partition, start))
             while self._pages > 0:
                 self._pages -= 1
-                page = yield from self._operation(lambda deadline: deadline.insist(walk.page))
+                page = yield from operation(
+                    self._deadline, lambda deadline: deadline.insist(walk.page)
+                )
                 for row, header in page:
                     if header.base >= stop:
                         break
@@ -121,10 +120,6 @@ class TopicCounter:
         messages += yield from self._at_most(partition, max(at, start), min(stop, MESSAGE_ID_MAX))
         return CountedPart(messages, False, first)
 
-    def _operation(self, decide: Callable[[Deadline], Work[Result]]) -> Work[Result]:
-        deadline = self._deadline()
-        return deadline.bound(decide(deadline))
-
     def _entry(self, row: Row, header: Header, owner_epoch: int | None) -> TopicEntry | None:
         found = next((entry for entry in header.topics if entry.topic == self._topic), None)
         if found is None or owner_epoch is None:
@@ -135,8 +130,8 @@ class TopicCounter:
         """The messages of all topics in a part, by ordinals."""
         if start >= stop:
             return 0
-        before = yield from self._operation(partial(count_before, partition, start))
-        behind = yield from self._operation(partial(count_before, partition, stop))
+        before = yield from operation(self._deadline, partial(count_before, partition, start))
+        behind = yield from operation(self._deadline, partial(count_before, partition, stop))
         return max(0, behind - before)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from hqueue.format import rowkey
 from hqueue.hbase.native.appends import TableAppends
 from hqueue.hbase.native.async_servers import AsyncServers
 from hqueue.hbase.native.faces import Via
-from hqueue.hbase.native.locations import PartitionLocations
 from hqueue.hbase.native.master import Master
 from hqueue.hbase.native.masters_registry import MastersRegistry
 from hqueue.hbase.native.opening import Route, direct, open_socket, open_socket_async
@@ -17,6 +17,7 @@ from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.tables import Tables
 from hqueue.hbase.native.zookeeper_registry import ReadNode, ZooKeeperRegistry
 from hqueue.hbase.records import RowRecords
+from hqueue.log.store import PartitionLocation
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.settings.connection import Settings
 
@@ -32,6 +33,28 @@ def open_registry(settings: Settings, read_node: ReadNode) -> Registry:
 
 class TableLog(TableAppends[Via], TableReads[Via]):
     """The store's `LogPort` on one table, or its `AsyncLogPort`. Thread-safe."""
+
+
+class PartitionLocations:
+    """The store's `LocationPort`: what ``hbase:meta`` says now. Thread-safe.
+
+    Args:
+        servers: to region servers.
+        meta: reads it.
+    """
+
+    def __init__(self, servers: Servers, meta: Meta) -> None:
+        self._servers = servers
+        self._meta = meta
+
+    def locate(self, queue: str, partitions: int) -> list[PartitionLocation]:
+        found = self._servers.carry_out(self._meta.read(queue))
+        found.check()
+        located = []
+        for partition in range(partitions):
+            host, port = found.of(rowkey.first_of(partition)).address
+            located.append(PartitionLocation(partition, host, port))
+        return located
 
 
 class NativeStore:
