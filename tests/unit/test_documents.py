@@ -123,6 +123,19 @@ def test_the_reference_has_every_public_name() -> None:
     assert public - errors - by_themselves <= described
 
 
+def test_the_bounds_of_waits_that_the_page_gives_are_the_defaults() -> None:
+    text = (ROOT / "docs" / "guarantees.md").read_text()
+    [page] = re.findall(r"^\*\*Bounded\.\*\*(.*?)^$", text, re.M | re.S)
+    direct, hubs = hqueue.Settings(), hqueue.HubClientSettings((hqueue.Address("host", 1),))
+    defaults = (
+        direct.operation_timeout_ms,
+        direct.request_timeout_ms,
+        hubs.operation_timeout_ms,
+        hubs.connect_timeout_ms,
+    )
+    assert tuple(int(given) * 1_000 for given in re.findall(r"(\d+) s\b", page)) == defaults
+
+
 def test_nothing_says_to_install_the_other_project_of_this_name_from_the_index() -> None:
     folders = ("hqueue", "workers", "spark", "docs", "examples")
     files = [path for folder in folders for path in (ROOT / folder).rglob("*.[mp][dy]")]

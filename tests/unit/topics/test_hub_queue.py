@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,12 +18,16 @@ from hqueue import (
     Message,
     MessageTooLargeError,
     Outcome,
+    Queue,
     QueueDisabledError,
     QueueNotFoundError,
 )
+from hqueue.consume.scanners import ScannerOptions
+from hqueue.topics.queue import HubQueue
 from tests.support.backends import MemoryBackend
 from tests.support.hubs import HubThread
 
+ROOT = Path(__file__).parents[3]
 QUEUE = "q"
 
 
@@ -55,6 +61,17 @@ class Place:
 def place() -> Iterator[Place]:
     with contextlib.ExitStack() as stack:
         yield Place(stack)
+
+
+def test_the_page_names_what_puts_and_scans_by_way_of_hubs_do_not_take() -> None:
+    text = (ROOT / "docs" / "hubs.md").read_text().split("## Whole queues by way of hubs")[1]
+    page = text.split("## ")[0]
+    scan = {*inspect.signature(Queue.scan).parameters, *ScannerOptions.__annotations__}
+    missing = scan - {*inspect.signature(HubQueue.scan).parameters, "options"}
+    put = inspect.signature(Queue.put).parameters.keys()
+    missing |= put - inspect.signature(HubQueue.put).parameters.keys() - {"since"}
+    assert "follow" in missing
+    assert not [name for name in sorted(missing) if f"`{name}`" not in page]
 
 
 def test_what_is_put_is_what_is_read(place: Place) -> None:

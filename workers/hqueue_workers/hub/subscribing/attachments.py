@@ -329,7 +329,12 @@ class Attachments:
             except BadVersionError:
                 logger.info("a subscription to %r was changed by others", subscription.key[0])
                 self._cut_off(subscription, DetachedReason.TOPIC_LEFT)
+            except HQueueError as exc:
+                text = "the mark of a subscription to %r, %r, and perhaps others are not stored: %s"
+                self._runtime.faults.met("marks", text, *subscription.key, exc)
+                raise
             else:
+                self._runtime.faults.over("marks", "marks of subscriptions are stored again")
                 subscription.version, subscription.stored = version, consumed
                 subscription.since -= since
 
@@ -351,8 +356,7 @@ class Attachments:
             return
         try:
             await self._store(subscription)
-        except HQueueError as exc:
-            logger.info("a mark is not stored now: %s", exc)
+        except HQueueError:
             if not subscription.left:
                 self._moved.add(subscription)
 

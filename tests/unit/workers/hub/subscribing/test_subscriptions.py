@@ -15,11 +15,14 @@ from hqueue import Message, MessageID, Outcome, ReceivedMessage, Status, StoreUn
 from hqueue.consume.topic_cursor import TopicCursor
 from hqueue.consume.topic_past import TopicPast
 from hqueue.log.steps import Work
+from hqueue.metadata.ports import Version
 from hqueue.runtime.clock import Deadline
 from hqueue_workers.hub import opening
 from hqueue_workers.hub.owning.region import Region
 from hqueue_workers.hub.subscribing import attachments
+from hqueue_workers.hub.subscribing.subscription_records import SubscriptionRecords
 from hqueue_workers.hub.writing.owned import OwnedTopic
+from hqueue_workers.node import runtime
 from tests.support.backends import MemoryBackend
 from tests.support.hub_subscribers import IDL, Subscriber
 from tests.support.hubs import HubThread
@@ -382,6 +385,43 @@ def test_a_mark_that_moved_is_not_stored_when_the_topic_was_lost(
     # What looks for marks that moved has found it before.
     asyncio.run_coroutine_threadsafe(attached._try_to_store(subscription), loop).result(WAIT_S)
     assert place.mark() == before
+
+
+def test_that_marks_are_not_stored_is_said_once_an_outage_and_of_which_subscription(
+    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(attachments, "LOOK_MS", 20.0)
+    monkeypatch.setattr(runtime, "FAULT_QUIET_MS", 200.0)
+    caplog.set_level("INFO")
+    place.hub()
+    subs = [place.subscriber(), place.subscriber()]
+    for topic, sub in zip("tu", subs, strict=True):
+        sub.subscribe(topic, 0)
+    tries: list[str] = []
+
+    async def late(self: SubscriptionRecords, topic: str, *args: Any, **named: Any) -> Version:
+        tries.append(topic)
+        raise StoreUnavailableError("a subscription's record did not come in time")
+
+    def lines(part: str) -> list[str]:
+        return [each.getMessage() for each in caplog.records if part in each.getMessage()]
+
+    def outage(number: int) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(SubscriptionRecords, "update", late)
+            last = place.publish(b"a")
+            place.publish(b"b", topic="u")
+            tries.clear()
+            wait_for(lambda: min(map(tries.count, "tu")) > 5, "both are tried again and again")
+            said = lines("did not come in time")
+            assert len(said) == number
+            assert any(f"'{topic}', 'sub'" in said[-1] for topic in "tu")
+        wait_for(lambda: place.mark() == last, "it is stored")
+        again = "are stored again"  # What else is stored says it.
+        wait_for(lambda: place.publish(b"c") and len(lines(again)) == number, "it is over")
+
+    outage(1)
+    outage(2)
 
 
 def test_a_call_that_knows_an_ownership_that_is_over_does_not_end_what_the_next_one_has(
