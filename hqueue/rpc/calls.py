@@ -22,6 +22,7 @@ __all__ = [
     "HEAD_BYTES_MAX",
     "NAME_BYTES_MAX",
     "OBJECT_BYTES",
+    "REPLIES",
     "CallWalk",
     "NoCallError",
     "call_head",
@@ -43,6 +44,8 @@ HEAD_BYTES_MAX = 8 + NAME_BYTES_MAX + 4
 """Of what comes before the arguments."""
 
 _CALL, _ONEWAY = 0x80010001, 0x80010004
+REPLIES = 0x80010002, 0x80010003
+"""What a reply begins with: an answer, or Thrift's own error."""
 _STOP, _STRING, _STRUCT, _MAP, _SET, _LIST = 0, 11, 12, 13, 14, 15
 _BYTES = {2: 1, 3: 1, 4: 8, 6: 2, 8: 4, 10: 8}
 """What a value of a type has, where all have the same."""
@@ -89,11 +92,15 @@ class CallWalk:
         bytes_max: what the call may have.
         containers_max: how many structs, lists, sets and maps it may have. Each becomes an object,
             which may have a hundred times the bytes that it is made of.
+        kinds: what it may begin with: those of a call, or `REPLIES`, which are built alike.
     """
 
-    __slots__ = ("_at", "_bytes_max", "_containers_left", "_open", "made_bytes")
+    __slots__ = ("_at", "_bytes_max", "_containers_left", "_kinds", "_open", "made_bytes")
 
-    def __init__(self, bytes_max: int, containers_max: int) -> None:
+    def __init__(
+        self, bytes_max: int, containers_max: int, kinds: tuple[int, int] = (_CALL, _ONEWAY)
+    ) -> None:
+        self._kinds = kinds
         self._bytes_max = bytes_max
         self._containers_left = containers_max
         self.made_bytes = 0
@@ -134,7 +141,7 @@ class CallWalk:
         if len(data) < _HEAD.size:
             return
         kind, length = _HEAD.unpack_from(data)
-        if kind not in (_CALL, _ONEWAY) or length > NAME_BYTES_MAX:
+        if kind not in self._kinds or length > NAME_BYTES_MAX:
             raise NoCallError("it does not begin as a call of Thrift's binary protocol")
         self._at = _HEAD.size + length + 4
         self._open.append(_Open())

@@ -23,6 +23,7 @@ __all__ = [
     "ReadCall",
     "Reasoned",
     "RefusedCallError",
+    "decode_reply",
     "encode_call",
     "forget_frames",
 ]
@@ -223,9 +224,26 @@ class _Processor(TProcessor):
 
 
 def encode_call(service: Any, method: str, *arguments: object) -> bytes:
-    """A call that nothing comes back of."""
+    """A call of a method of a service."""
     sent = TCyMemoryBuffer()
-    client = TClient(service, TCyBinaryProtocol(sent))  # type: ignore[no-untyped-call]
+    client = _Sender(service, TCyBinaryProtocol(sent))  # type: ignore[no-untyped-call]
     getattr(client, method)(*arguments)
     call: bytes = sent.getvalue()
     return call
+
+
+def decode_reply(service: Any, method: str, reply: bytes) -> Any:
+    """The answer to a call that a reply says, which a `CallWalk` has found whole; texts as bytes.
+
+    Raises:
+        Exception: the reply says an error, which the IDL declares or is Thrift's own.
+    """
+    spoken = TCyBinaryProtocol(TCyMemoryBuffer(reply), decode_response=False)  # type: ignore[no-untyped-call]
+    return TClient(service, spoken)._recv(method)
+
+
+class _Sender(TClient):
+    """Waits for no reply."""
+
+    def _recv(self, api: str) -> None:
+        pass

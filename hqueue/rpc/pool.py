@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import functools
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Generic, Protocol, TypeVar
 
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
@@ -15,6 +17,7 @@ from hqueue.runtime.waiting import Condition
 
 __all__ = [
     "AllInUseError",
+    "AsyncConnectionPool",
     "ConnectionPool",
     "KeptConnections",
     "NoOlderConnectionError",
@@ -262,3 +265,35 @@ class ConnectionPool(Generic[Pooled]):
         if below is None or self._kept.has(below):
             return True
         return all(use.number >= below for use in uses if use.connection is not None)
+
+
+class AsyncConnectionPool(Generic[Pooled]):
+    """The connections to one server, each for one call at a time. For one event loop.
+
+    Args:
+        make: makes a connection, which is opened when it is used.
+        in_use_max: calls at a time; further ones wait.
+    """
+
+    def __init__(self, make: Callable[[], Pooled], in_use_max: int) -> None:
+        self._make = make
+        self._free = asyncio.Semaphore(in_use_max)
+        self._kept: KeptConnections[Pooled] = KeptConnections()
+
+    @contextlib.asynccontextmanager
+    async def connection(self) -> AsyncIterator[Pooled]:
+        """A connection for the caller alone. Those that wait get theirs in turn."""
+        async with self._free:
+            found = self._kept.take()
+            connection = self._make() if found is None else found[0]
+            try:
+                yield connection
+            except BaseException:
+                connection.close()  # There may be half a call in it, or an answer under way.
+                raise
+            finally:
+                self._kept.keep(connection)
+
+    def close(self) -> None:
+        """Close the connections that are free now, and the others when they get free."""
+        self._kept.close()

@@ -8,14 +8,11 @@ yet.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 from collections.abc import Awaitable, Callable
-from typing import Any
 
-from hqueue.errors import HQueueError
 from hqueue.hbase.native.wire import connection_header, preamble
-from hqueue.runtime.loop import in_thread
+from hqueue.runtime.sockets import connect, resolve
 from hqueue.settings.addresses import Address
 
 __all__ = ["AsyncOpenSocket", "OpenSocket", "Route", "direct", "open_socket", "open_socket_async"]
@@ -79,38 +76,14 @@ def _drop(opening: asyncio.Task[socket.socket]) -> None:
 
 
 async def _open(address: Address, service: str) -> socket.socket:
-    loop = asyncio.get_running_loop()
-    failure: OSError = ConnectionError("its name has no address")
-    for family, kind, protocol, _, place in await _resolve(address):
-        try:
-            opened = socket.socket(family, kind, protocol)
-        except OSError as exc:  # This machine may not know the family.
-            failure = exc
-            continue
-        with contextlib.ExitStack() as stack:
-            stack.callback(opened.close)
-            opened.setblocking(False)
-            try:
-                await loop.sock_connect(opened, place)
-                _set_options(opened)
-                await loop.sock_sendall(opened, _greeting(service))
-            except OSError as exc:
-                failure = exc
-                continue
-            stack.pop_all()
-            return opened
-    raise failure
-
-
-async def _resolve(address: Address) -> list[Any]:
-    host, port = address
-    with contextlib.suppress(socket.gaierror):
-        flags = socket.AI_NUMERICHOST
-        return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags))
+    opened = await connect(await resolve(address))
     try:
-        return await in_thread(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
-    except HQueueError as exc:
-        raise ConnectionError(f"its name is not looked up: {exc}") from exc
+        _set_options(opened)
+        await asyncio.get_running_loop().sock_sendall(opened, _greeting(service))
+    except BaseException:
+        opened.close()
+        raise
+    return opened
 
 
 def _set_options(opened: socket.socket) -> None:

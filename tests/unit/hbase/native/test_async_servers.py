@@ -299,7 +299,7 @@ def test_a_name_that_no_thread_can_look_up_is_not_reached(monkeypatch: pytest.Mo
     async def refused(*_: object, **named: object) -> None:
         raise HQueueError("the system starts no more threads")
 
-    monkeypatch.setattr("hqueue.hbase.native.opening.in_thread", refused)
+    monkeypatch.setattr("hqueue.runtime.sockets.in_thread", refused)
     with pytest.raises(ConnectionError, match="no more threads"):
         asyncio.run(open_socket_async(Address("localhost", 1), CLIENT, 30))
 

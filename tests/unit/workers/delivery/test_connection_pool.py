@@ -239,9 +239,10 @@ def test_a_call_that_may_be_sent_no_more_is_cut_off() -> None:
 
         async with subscriber(converse) as pool:
             asked = iter([True, True])
-            pool._may_send = lambda: next(asked, False)
-            with pytest.raises(NoAnswerError, match="not confirmed"):
-                await made(pool, size=CALL_BYTES)
+            async with pool.connection() as connection:
+                connection._may_send = lambda: next(asked, False)
+                with pytest.raises(NoAnswerError, match="not confirmed"):
+                    await connection.call(call(CALL_BYTES), 10)
             assert got < CALL_BYTES
 
     asyncio.run(scene())

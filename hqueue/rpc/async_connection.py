@@ -1,0 +1,208 @@
+"""Calling Thrift servers from an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from hqueue.rpc.calls import REPLIES, CallWalk
+from hqueue.rpc.messages import decode_reply, encode_call
+from hqueue.runtime.sockets import connect, resolve
+from hqueue.settings.addresses import Address
+
+__all__ = ["AsyncConnection", "UncallableError"]
+
+CONNECT_TIMEOUT_S = 3.0
+SEND_BYTES = 64 * 1024
+RECEIVE_BYTES = 4_096
+
+Reply = TypeVar("Reply")
+
+
+class UncallableError(OSError):
+    """A server has no address that may be connected to."""
+
+
+class AsyncConnection:
+    """A connection that is opened when it is needed, and again when it has ended. One call at a
+    time, in one event loop.
+
+    Args:
+        address: where the server listens.
+        received_bytes_max: of a reply, until it is read.
+        containers_max: how many structs, lists and maps `call_method` believes in a reply.
+        may_send: asked right before each piece of a call is sent.
+        may_reach: whether an IP address of the server may be connected to.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        received_bytes_max: int,
+        containers_max: int = 0,
+        *,
+        may_send: Callable[[], bool] = lambda: True,
+        may_reach: Callable[[str], bool] = lambda ip: True,
+    ) -> None:
+        self._address = address
+        self._received_bytes_max = received_bytes_max
+        self._containers_max = containers_max
+        self._may_reach = may_reach
+        self._may_send = may_send
+        self._loop = asyncio.get_running_loop()
+        self._socket: socket.socket | None = None
+        self._calling = False
+        self._received = bytearray()
+        self._failure: Exception | None = None
+        self._changed: asyncio.Future[None] | None = None
+
+    async def call_method(
+        self, service: Any, method: str, *arguments: object, timeout_s: float
+    ) -> Any:
+        """Call a method of a service, as `hqueue.rpc.services.load` has it; its answer.
+
+        Raises:
+            NoCallError: the reply is none.
+            Exception: as `exchange`, and as the method declares.
+        """
+        walk = CallWalk(self._received_bytes_max, self._containers_max, REPLIES)
+
+        async def read() -> bytes:
+            while (end := walk.end(self._received)) is None:
+                await self._change()
+            return await self.read(end)
+
+        reply = await self.exchange(encode_call(service, method, *arguments), read, timeout_s)
+        return decode_reply(service, method, reply)
+
+    async def exchange(
+        self, data: bytes, read: Callable[[], Awaitable[Reply]], timeout_s: float
+    ) -> Reply:
+        """Send a call, and read its reply.
+
+        Nothing is sent from the moment on at which it may not be: a call that is cut off in its
+        middle is none.
+
+        Args:
+            data: the call.
+            read: reads the reply by `read`.
+            timeout_s: the bound, once there is a connection.
+
+        Raises:
+            UncallableError: its addresses may not be called.
+            socket.gaierror: its name is not known.
+            OSError, EOFError: there was no reply in time.
+            Exception: what `read` raises. The connection is closed after any.
+        """
+        try:
+            opened = self._socket or await self._open()
+            self._calling = True
+            late = TimeoutError(f"no answer in {timeout_s:g} s")
+            ends = self._loop.call_later(timeout_s, self._fail, late)
+            try:
+                await self._send(opened, data)
+                return await read()
+            finally:
+                ends.cancel()
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            self._calling = False
+            if self._failure is not None or self._received:
+                self.close()
+
+    async def read(self, count: int) -> bytes:
+        """So many bytes of a reply."""
+        while len(self._received) < count:
+            await self._change()
+        data = bytes(self._received[:count])
+        del self._received[:count]
+        return data
+
+    def close(self) -> None:
+        """Close the connection. The next call opens another."""
+        if self._socket is not None:
+            self._loop.remove_reader(self._socket)
+            self._socket.close()
+            self._socket = None
+
+    async def _open(self) -> socket.socket:
+        try:
+            found = await asyncio.wait_for(resolve(self._address), CONNECT_TIMEOUT_S)
+        except asyncio.TimeoutError as exc:
+            raise socket.gaierror("its host's name is not resolved") from exc
+        allowed = [each for each in found if self._may_reach(str(each[4][0]))]
+        if not allowed:
+            raise UncallableError("its address may not be called")
+        opened = self._socket = await connect(allowed, CONNECT_TIMEOUT_S)
+        self._failure = None
+        self._received.clear()
+        self._loop.add_reader(opened, self._on_readable, opened)
+        return opened
+
+    async def _send(self, to: socket.socket, data: bytes) -> None:
+        """Send piece by piece, and none that may not be sent: a process may stand still anywhere.
+
+        So this can't be left to a transport's buffer.
+        """
+        view = memoryview(data)
+        while view:
+            if not self._may_send():
+                raise OSError("the session is not confirmed")
+            try:
+                view = view[to.send(view[:SEND_BYTES]) :]
+            except BlockingIOError:
+                self._loop.add_writer(to, self._wake)
+                try:
+                    await self._change()
+                finally:
+                    self._loop.remove_writer(to)
+
+    async def _change(self) -> None:
+        """Wait until something was received, or can be sent.
+
+        Raises:
+            OSError, EOFError: neither will be.
+        """
+        if self._failure is None:
+            self._changed = self._loop.create_future()
+            try:
+                await self._changed
+            finally:
+                self._changed = None
+        if self._failure is not None:
+            raise self._failure
+
+    def _on_readable(self, of: socket.socket) -> None:
+        try:
+            data = of.recv(RECEIVE_BYTES)
+        except BlockingIOError:
+            return
+        except OSError as exc:
+            self._fail(exc)
+            return
+        if not data:
+            self._fail(EOFError("the other side closed the connection"))
+        elif not self._calling:
+            self._fail(EOFError("the other side spoke without being called"))
+        elif len(self._received) + len(data) > self._received_bytes_max:
+            self._fail(EOFError("the other side speaks without end"))
+        else:
+            self._received += data
+            self._wake()
+
+    def _fail(self, error: Exception) -> None:
+        """Nothing more comes of this connection."""
+        self._failure = error
+        if not self._calling:
+            self.close()
+        elif self._socket is not None:
+            self._loop.remove_reader(self._socket)
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._changed is not None and not self._changed.done():
+            self._changed.set_result(None)
