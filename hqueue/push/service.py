@@ -16,7 +16,7 @@ from hqueue.rpc.messages import Reasoned, RefusedCallError
 from hqueue.rpc.services import load
 from hqueue.runtime.held import Held, NotHeldError
 
-__all__ = ["Consumption", "received_message", "subscriber_service"]
+__all__ = ["Consumption", "SubscriberHandler", "received_message", "subscriber_service"]
 
 NOT_ADMITTED = "this member of the subscriber does not have the partition"
 
@@ -26,8 +26,35 @@ def subscriber_service() -> Any:
     return load("subscriber").HQueueSubscriberService
 
 
-class Consumption:
-    """The service's handler: gives the messages of each call to the listeners.
+class SubscriberHandler:
+    """The service's handler: what it is called with becomes what `consume` gets."""
+
+    def consumeMessages(self, messages: Sequence[Any] | None) -> Reasoned:  # noqa: N802  (the IDL's)
+        """As the IDL has it.
+
+        Raises:
+            RefusedCallError: a message could be in no queue, there is no list of them, or they are
+                not for this subscriber.
+        """
+        if messages is None:
+            raise RefusedCallError("messages is missing")
+        try:
+            received = [received_message(message) for message in messages]
+        except (InvalidInputError, UnicodeDecodeError) as exc:
+            raise RefusedCallError("a message could be in no queue") from exc
+        return Reasoned(*self.consume(received))
+
+    def consume(self, messages: Sequence[ReceivedMessage]) -> Answer:
+        """Give messages of one partition to those that they are for.
+
+        Raises:
+            RefusedCallError: that is nobody here.
+        """
+        raise NotImplementedError
+
+
+class Consumption(SubscriberHandler):
+    """Gives the messages of each call to the listeners.
 
     Calls for one partition are handled one after another, also when a caller gave up waiting and
     calls again. A call that can't be handled in time is answered with *retry*.
@@ -53,21 +80,6 @@ class Consumption:
         self._turn = threading.BoundedSemaphore(calls_max)
         self._partitions: dict[int, threading.Lock] = {}
         self._lock = threading.Lock()
-
-    def consumeMessages(self, messages: Sequence[Any] | None) -> Reasoned:  # noqa: N802  (the IDL's)
-        """As the IDL has it.
-
-        Raises:
-            RefusedCallError: a message could be in no queue, there is no list of them, or the
-                partition is another member's.
-        """
-        if messages is None:
-            raise RefusedCallError("messages is missing")
-        try:
-            received = [received_message(message) for message in messages]
-        except (InvalidInputError, UnicodeDecodeError) as exc:
-            raise RefusedCallError("a message could be in no queue") from exc
-        return Reasoned(*self.consume(received))
 
     def consume(self, messages: Sequence[ReceivedMessage]) -> Answer:
         """Give messages of one partition to the listeners, when it is their turn.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import logging
 import os
-import socket
 import threading
 from collections.abc import Callable, Sequence
 from typing import TypedDict
@@ -19,7 +18,7 @@ from hqueue.push.member import SubscriberMember
 from hqueue.push.service import Consumption, subscriber_service
 from hqueue.push.subscription import Subscription
 from hqueue.push.worker_call import WorkerCall
-from hqueue.rpc.accepting import BACKLOG
+from hqueue.rpc.accepting import host_towards, listen_at
 from hqueue.rpc.server import ThriftServer
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.forgotten import Watched
@@ -326,7 +325,7 @@ class Subscriber:
 
     def _start(self) -> None:
         host = self._host or _host_towards(self._zookeeper)
-        listener = self._listen(self._listen_host or host)
+        listener = listen_at(self._listen_host or host, self._port)
         self._address = Address(host, listener.getsockname()[1])
         self._reception.listeners.start()
         consumption = Consumption(
@@ -363,29 +362,11 @@ class Subscriber:
             self._log.name, self.name, presence, self.partitions, self._reception.fail
         )
 
-    def _listen(self, host: str) -> socket.socket:
-        try:
-            family = socket.getaddrinfo(host, self._port, type=socket.SOCK_STREAM)[0][0]
-            return socket.create_server((host, self._port), family=family, backlog=BACKLOG)
-        except OSError as exc:
-            if is_interruption(exc):
-                raise
-            raise InvalidInputError(
-                "this host and port can't be listened on",
-                host=host,
-                port=self._port,
-                reason=str(exc),
-            ) from exc
-
 
 def _host_towards(zookeeper: str) -> str:
     """The address of this machine that it reaches ZooKeeper from. Nothing is sent."""
-    host, port = zookeeper_servers(zookeeper)[0]
     try:
-        family, kind, _, _, target = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, kind) as probe:
-            probe.connect(target)
-            return str(probe.getsockname()[0])
+        return host_towards(*zookeeper_servers(zookeeper)[0])
     except OSError as exc:
         if is_interruption(exc):
             raise

@@ -14,12 +14,23 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 
+from hqueue.errors import InvalidInputError
 from hqueue.rpc.callers import Bounds, Callers
 from hqueue.rpc.served_connection import ServedConnection
 from hqueue.runtime.clock import SYSTEM_CLOCK
+from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.seldom import SeldomLog
 
-__all__ = ["BACKLOG", "FILE_ROOM", "Entrance", "FileRoom", "listen", "raise_file_limit"]
+__all__ = [
+    "BACKLOG",
+    "FILE_ROOM",
+    "Entrance",
+    "FileRoom",
+    "host_towards",
+    "listen",
+    "listen_at",
+    "raise_file_limit",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -104,6 +115,35 @@ def listen(host: str, port: int) -> list[socket.socket]:
             made.close()
         raise
     return listeners
+
+
+def listen_at(host: str, port: int) -> socket.socket:
+    """Listen where others are told to call: at a host's first address.
+
+    Raises:
+        InvalidInputError: nothing can listen there.
+    """
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except (OSError, OverflowError, UnicodeError) as exc:
+        if is_interruption(exc):
+            raise
+        raise InvalidInputError(
+            "this host and port can't be listened on", host=host, port=port, reason=str(exc)
+        ) from exc
+
+
+def host_towards(host: str, port: int) -> str:
+    """The address of this machine from which it reaches another. Nothing is sent.
+
+    Raises:
+        OSError: it does not reach it, or can't find it.
+    """
+    family, kind, _, _, to = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, kind) as probe:
+        probe.connect(to)
+        return str(probe.getsockname()[0])
 
 
 class Entrance:

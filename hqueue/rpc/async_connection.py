@@ -33,6 +33,7 @@ class AsyncConnection:
         address: where the server listens.
         received_bytes_max: of a reply, until it is read.
         containers_max: how many structs, lists and maps `call_method` believes in a reply.
+        connect_timeout_s: the bound on looking up its name, and on opening the connection.
         may_send: asked right before each piece of a call is sent.
         may_reach: whether an IP address of the server may be connected to.
     """
@@ -43,12 +44,14 @@ class AsyncConnection:
         received_bytes_max: int,
         containers_max: int = 0,
         *,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
         may_send: Callable[[], bool] = lambda: True,
         may_reach: Callable[[str], bool] = lambda ip: True,
     ) -> None:
         self._address = address
         self._received_bytes_max = received_bytes_max
         self._containers_max = containers_max
+        self._connect_timeout_s = connect_timeout_s
         self._may_reach = may_reach
         self._may_send = may_send
         self._loop = asyncio.get_running_loop()
@@ -131,13 +134,13 @@ class AsyncConnection:
 
     async def _open(self) -> socket.socket:
         try:
-            found = await asyncio.wait_for(resolve(self._address), CONNECT_TIMEOUT_S)
+            found = await asyncio.wait_for(resolve(self._address), self._connect_timeout_s)
         except asyncio.TimeoutError as exc:
             raise socket.gaierror("its host's name is not resolved") from exc
         allowed = [each for each in found if self._may_reach(str(each[4][0]))]
         if not allowed:
             raise UncallableError("its address may not be called")
-        opened = self._socket = await connect(allowed, CONNECT_TIMEOUT_S)
+        opened = self._socket = await connect(allowed, self._connect_timeout_s)
         self._failure = None
         self._received.clear()
         self._loop.add_reader(opened, self._on_readable, opened)

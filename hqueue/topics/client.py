@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import AsyncGenerator, Sequence
+from typing import Any
 
 from hqueue.errors import InvalidInputError
 from hqueue.message import Message, ReceivedMessage, topic_bytes
@@ -232,17 +233,8 @@ class HubClient:
             InvalidInputError: there is no such topic, or no such hub is available.
             QueueNotFoundError, NotAllowedError, HubUnavailableError, ClosedError: as `publish`.
         """
-        region, caller = self._queue(queue), self.settings.publisher
-        topic_bytes(topic)
         at = to if isinstance(to, Address) else Address.parse(to)
-        self._calls.call(
-            region,
-            topic,
-            lambda client, redirected: client.moveTopic(
-                region, caller, topic, at.host, at.port, redirected
-            ),
-            repeatable=True,
-        )
+        self._change("moveTopic", queue, topic, at.host, at.port)
 
     def delete_topic(self, topic: str, *, queue: str | None = None) -> bool:
         """Delete a topic: its subscriptions end, and nobody appends to it any more. Its messages
@@ -258,15 +250,7 @@ class HubClient:
             InvalidInputError: an argument is out of range.
             QueueNotFoundError, NotAllowedError, HubUnavailableError, ClosedError: as `publish`.
         """
-        region, caller = self._queue(queue), self.settings.publisher
-        topic_bytes(topic)
-        was_there, _ = self._calls.call(
-            region,
-            topic,
-            lambda client, to: client.deleteTopic(region, caller, topic, to),
-            repeatable=True,
-        )
-        return bool(was_there)
+        return bool(self._change("deleteTopic", queue, topic))
 
     def allow(
         self,
@@ -292,16 +276,8 @@ class HubClient:
                 given.
             QueueNotFoundError, NotAllowedError, HubUnavailableError, ClosedError: as `publish`.
         """
-        region, caller = self._queue(queue), self.settings.publisher
-        topic_bytes(topic)
         rules = access_struct(publish=publish, subscribe=subscribe, manage=manage)
-        told, _ = self._calls.call(
-            region,
-            topic,
-            lambda client, to: client.changeAccess(region, caller, topic, rules, to),
-            repeatable=True,
-        )
-        return access_of(told)
+        return access_of(self._change("changeAccess", queue, topic, rules))
 
     def subscribe(
         self,
@@ -379,9 +355,8 @@ class HubClient:
             SubscriberNotFoundError: it was unsubscribed.
             HQueueError: as `subscribe`; when the first message is asked for.
         """
-        return messages_of(
-            self,
-            self._subscriptions,
+        subscribe = functools.partial(
+            self._subscriptions.subscribe,
             self._queue(queue),
             topic,
             subscriber,
@@ -390,6 +365,7 @@ class HubClient:
             host=host,
             port=port,
         )
+        return messages_of(subscribe, self)
 
     def unsubscribe(self, topic: str, subscriber: str, *, queue: str | None = None) -> None:
         """End a subscription, whoever is attached to it: its mark and preferences are gone.
@@ -401,6 +377,18 @@ class HubClient:
         """
         topic_bytes(topic)
         self._subscriptions.unsubscribe(self._queue(queue), topic, check_name(subscriber))
+
+    def _change(self, method: str, queue: str | None, topic: str, *how: object) -> Any:
+        """Call a method that changes a topic, and can be called again."""
+        region, caller = self._queue(queue), self.settings.publisher
+        topic_bytes(topic)
+        answer, _ = self._calls.call(
+            region,
+            topic,
+            lambda client, to: getattr(client, method)(region, caller, topic, *how, to),
+            repeatable=True,
+        )
+        return answer
 
     def _queue(self, queue: str | None) -> str:
         chosen = self.settings.queue if queue is None else queue

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import functools
-import socket
 import threading
 from collections.abc import Sequence
-from typing import Any
 
 from hqueue.errors import InvalidInputError
 from hqueue.message import ReceivedMessage
 from hqueue.metadata import DeliveryOptions
 from hqueue.push.listener import Answer
-from hqueue.push.service import Consumption, subscriber_service
+from hqueue.push.service import SubscriberHandler, subscriber_service
 from hqueue.push.worker_call import WorkerCall
-from hqueue.rpc.accepting import BACKLOG
+from hqueue.rpc.accepting import listen_at
 from hqueue.rpc.messages import RefusedCallError
 from hqueue.rpc.server import ThriftServer
-from hqueue.runtime.interrupts import is_interruption
 from hqueue.settings.addresses import Address
 from hqueue.settings.limits import BATCH_BYTES_MAX
 from hqueue.topics.subscription import TopicSubscription
@@ -31,7 +28,7 @@ CALL_BYTES_MAX = 2 * BATCH_BYTES_MAX + (1 << 20)
 TIMEOUT_MS = DeliveryOptions().timeout_ms
 
 
-class Endpoint:
+class Endpoint(SubscriberHandler):
     """A subscriber's service on a port of its own: gives each call to the topic's subscription.
 
     Args:
@@ -45,15 +42,7 @@ class Endpoint:
     def __init__(self, host: str, port: int) -> None:
         self._lock = threading.Lock()
         self._topics: dict[str, TopicSubscription] = {}
-        try:
-            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-            listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
-        except (OSError, OverflowError, UnicodeError) as exc:
-            if is_interruption(exc):
-                raise
-            raise InvalidInputError(
-                "this host and port can't be listened on", host=host, port=port, reason=str(exc)
-            ) from exc
+        listener = listen_at(host, port)
         self.address = Address(host, listener.getsockname()[1])
         self._server = ThriftServer(
             subscriber_service(),
@@ -92,19 +81,6 @@ class Endpoint:
                 del self._topics[subscription.topic]
             return not self._topics
 
-    def consumeMessages(self, messages: Sequence[Any] | None) -> Any:  # noqa: N802  (the IDL's)
-        """As the IDL has it.
-
-        Raises:
-            RefusedCallError: there is no such topic here, or no message.
-        """
-        if not messages or messages[0] is None or messages[0].topic is None:
-            raise RefusedCallError("a call has messages of a topic")
-        topic = messages[0].topic
-        if isinstance(topic, bytes):
-            topic = topic.decode(errors="replace")
-        return self._of(topic).consumeMessages(messages)
-
     def consume(self, messages: Sequence[ReceivedMessage]) -> Answer:
         """Give messages to their topic's subscription.
 
@@ -113,17 +89,14 @@ class Endpoint:
         """
         if not messages:
             raise RefusedCallError("a call has messages of a topic")
-        return self._of(messages[0].topic).consume(messages)
+        with self._lock:
+            subscription = self._topics.get(messages[0].topic)
+        if subscription is None:
+            raise RefusedCallError("nobody here has subscribed to the topic")
+        return subscription.consumption.consume(messages)
 
     def close(self, drain_ms: float) -> None:
         """End. Calls under way may take so long; at 0 they are not waited for, and may be the
         caller's own.
         """
         self._server.close(drain_ms)
-
-    def _of(self, topic: str) -> Consumption:
-        with self._lock:
-            subscription = self._topics.get(topic)
-        if subscription is None:
-            raise RefusedCallError("nobody here has subscribed to the topic")
-        return subscription.consumption

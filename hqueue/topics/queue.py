@@ -12,7 +12,6 @@ from hqueue.errors import HQueueError, HubUnavailableError, InvalidInputError
 from hqueue.message import Message, ReceivedMessage
 from hqueue.message_id import MessageID
 from hqueue.moment import Moment
-from hqueue.produce.encode import headers_to_put
 from hqueue.push.service import received_message
 from hqueue.runtime.clock import Deadline
 from hqueue.settings.addresses import Address
@@ -21,7 +20,7 @@ from hqueue.settings.limits import MESSAGE_ID_MAX, PARTITIONS_MAX
 from hqueue.settings.numbers import check_whole
 from hqueue.settings.reserved import check_topic
 from hqueue.topics.api_calls import ApiCalls
-from hqueue.topics.structs import check_sent
+from hqueue.topics.structs import check_sent, message_struct
 
 __all__ = ["HubQueue"]
 
@@ -84,7 +83,9 @@ class HubQueue:
         if not batch or not all(isinstance(each, Message) for each in batch):
             raise InvalidInputError("what is put is a Message, or a sequence of at least one")
         check_sent(batch)
-        structs = [self._struct(each) for each in batch]
+        for each in batch:
+            check_topic(each.topic)
+        structs = [message_struct(each, each.topic.encode()) for each in batch]
         if partition is None:
             self._calls.call(
                 self.name, lambda client: client.putMessages(self.name, structs), repeatable=False
@@ -203,16 +204,3 @@ class HubQueue:
     def _id(self, at: int) -> Any:
         found = MessageID.from_int(at)
         return self._calls.idl.subscriber.TMessageID(found.timestamp, found.sequence)
-
-    def _struct(self, message: Message) -> Any:
-        structs = self._calls.idl.subscriber
-        check_topic(message.topic)
-        return structs.TMessage(
-            topic=message.topic.encode(),
-            value=message.value,
-            key=message.key,
-            headers=[
-                structs.THeader(name.encode(), value) for name, value in headers_to_put(message)
-            ]
-            or None,
-        )

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 
 from hqueue.errors import HQueueError
 from hqueue.message import ReceivedMessage
 from hqueue.message_id import MessageID
-from hqueue.metadata.managers import SubscriptionPreferences
 from hqueue.push.listener import Status
-from hqueue.topics.subscription import SubscribeMode, TopicSubscription
-from hqueue.topics.subscriptions import Subscriptions
+from hqueue.runtime.loop import in_thread
+from hqueue.topics.subscription import TopicSubscription
 
 __all__ = ["messages_of"]
 
@@ -57,31 +56,17 @@ class _Buffer:
 
 
 async def messages_of(
-    client: object,
-    subscriptions: Subscriptions,
-    queue: str,
-    topic: str,
-    subscriber: str,
-    *,
-    mode: SubscribeMode,
-    preferences: SubscriptionPreferences | None,
-    host: str | None,
-    port: int,
+    subscribe: Callable[..., TopicSubscription], client: object
 ) -> AsyncGenerator[ReceivedMessage, None]:
-    """As `HubClient.messages`. The client is kept until then."""
+    """As `HubClient.messages`.
+
+    Args:
+        subscribe: subscribes, as `Subscriptions.subscribe` does, given how messages are received.
+        client: the client, which is kept until then.
+    """
     buffer = _Buffer(asyncio.get_running_loop())
-    subscription = await asyncio.to_thread(
-        subscriptions.subscribe,
-        queue,
-        topic,
-        subscriber,
-        buffer.receive,
-        mode=mode,
-        preferences=preferences,
-        explicit_consume=True,
-        host=host,
-        port=port,
-        on_end=buffer.wake,
+    subscription = await in_thread(
+        subscribe, buffer.receive, explicit_consume=True, on_end=buffer.wake
     )
     window = min(subscription.preferences.delivery_window or WINDOW, WINDOW_MAX)
     consumed: MessageID | None = None
@@ -93,7 +78,7 @@ async def messages_of(
             due = message is None or 2 * unsaid >= window
             if due and consumed is not None and (unsaid or buffer.again):
                 unsaid, buffer.again = 0, False
-                await asyncio.to_thread(subscription.consume, consumed)
+                await in_thread(subscription.consume, consumed)
             if message is not None:
                 yield message
                 consumed = message.id
@@ -104,7 +89,7 @@ async def messages_of(
             else:
                 await buffer.changed.wait()
     finally:
-        await asyncio.to_thread(_leave, subscription, consumed if unsaid or buffer.again else None)
+        await in_thread(_leave, subscription, consumed if unsaid or buffer.again else None)
 
 
 def _leave(subscription: TopicSubscription, consumed: MessageID | None) -> None:

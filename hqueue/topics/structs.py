@@ -18,6 +18,7 @@ __all__ = [
     "access_of",
     "access_struct",
     "check_sent",
+    "message_struct",
     "message_structs",
     "preferences_of",
     "preferences_struct",
@@ -64,7 +65,7 @@ def message_structs(
         check_topic(topic)
     given = [_message(topic, each) for each in messages]
     check_sent(given)
-    return [_struct(each) for each in given]
+    return [message_struct(each) for each in given]
 
 
 def check_sent(messages: Sequence[Message]) -> None:
@@ -88,13 +89,13 @@ def _message(topic: str, given: bytes | bytearray | memoryview | Message) -> Mes
     return message
 
 
-def _struct(message: Message) -> Any:
+def message_struct(message: Message, topic: bytes = b"") -> Any:
+    """A message as the IDL has it, with its topic where the call has none."""
     structs = load("subscriber")
-    struct = structs.TMessage(topic=b"", value=message.value, key=message.key)
-    headers = headers_to_put(message)
-    if headers:
-        struct.headers = [structs.THeader(name.encode(), value) for name, value in headers]
-    return struct
+    headers = [structs.THeader(name.encode(), value) for name, value in headers_to_put(message)]
+    return structs.TMessage(
+        topic=topic, value=message.value, key=message.key, headers=headers or None
+    )
 
 
 def access_struct(**rules: Sequence[str] | None) -> Any:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import heapq
-import itertools
+import functools
 import logging
 import secrets
-import socket
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from hqueue.errors import (
@@ -27,19 +25,23 @@ from hqueue.metadata import check_name
 from hqueue.metadata.managers import SubscriptionPreferences
 from hqueue.push.listener import Listener, Listeners
 from hqueue.push.service import Consumption
+from hqueue.rpc.accepting import host_towards
+from hqueue.rpc.async_connection import AsyncConnection
 from hqueue.rpc.services import load
+from hqueue.runtime.alarm import needed_loop
 from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.fork import register
 from hqueue.runtime.held import Held, NotHeldError
 from hqueue.runtime.interrupts import is_interruption
-from hqueue.runtime.threads import start, try_start
-from hqueue.runtime.waiting import Condition
+from hqueue.runtime.loop import background, by_threads, in_thread
+from hqueue.runtime.thread_pool import ThreadPool
 from hqueue.settings.addresses import PORT_MAX, Address, is_host
 from hqueue.settings.kinds import check_flag
 from hqueue.settings.numbers import check_whole
 from hqueue.topics.calls import HubCalls
 from hqueue.topics.endpoint import TIMEOUT_MS, Endpoint
+from hqueue.topics.silence import share_ms
 from hqueue.topics.structs import preferences_of, preferences_struct, text_of
 from hqueue.topics.subscription import SubscribeMode, TopicSubscription
 
@@ -51,18 +53,24 @@ WAIT_MS = 10_000
 """A hub answers a `detached` after so long, whether or not something was detached."""
 ANSWER_MS = 10_000
 """It may take so much longer; then it is as good as dead."""
+TOLD_BYTES_MAX = 256 * 1024 * 1024
+TOLD_CONTAINERS_MAX = 1_000_000
+"""Of its answer. A hub tells 100,000 at most."""
 ATTACH_MS = 15_000
 CLOSE_MS = 10_000
 ATTACHING = 4
 """Threads that subscribe again. A topic whose hub hangs holds up one of them for a while."""
+TURN_MS = 60_000.0
+"""How long a topic waits for one of them, before it is put behind the others."""
 RETRIES = Backoff(100.0, 5_000.0)
 
 
 class Subscriptions:
     """Subscribes, keeps all subscriptions attached, and ends them. Thread-safe.
 
-    One thread for each hub that delivers waits to be told what was detached there; a few subscribe
-    again. A forked child has none of the parent's subscriptions, and may make its own.
+    The process's loop waits to be told by each hub that delivers what was detached there; a few
+    threads subscribe again. A forked child has none of the parent's subscriptions, and may make its
+    own.
 
     Args:
         calls: calls hubs.
@@ -74,26 +82,26 @@ class Subscriptions:
         self._client = client
         self._idl = load("hub")
         self._structs = load("subscriber")
+        self._attaching = ThreadPool(ATTACHING, "hqueue-subscribe")
         self.after_fork_in_child()
         register(self)
 
     def after_fork_in_child(self) -> None:
         self._session = secrets.token_hex(16)
+        self._opening = threading.RLock()
+        """Held while ports are opened and closed, and names taken with them."""
         self._lock = threading.RLock()
-        self._changed = Condition(self._lock)
+        """Held while it changes which hub has a subscription. The loop takes it, too."""
         self._closed = False
         self._all: dict[tuple[str, str, str], TopicSubscription] = {}
         self._listeners: dict[TopicSubscription, Listeners] = {}
         self._endpoints: dict[tuple[str, str], Endpoint] = {}
-        self._attending: dict[tuple[Address, str], threading.Thread] = {}
+        self._attending: dict[tuple[Address, str], asyncio.Task[None] | None] = {}
+        """The loop's own."""
         self._meanwhile: dict[TopicSubscription, list[tuple[Address, Any]]] = {}
         """Of each that is being attached what hubs told of it before their answer to that was read,
         as it may have come later than the answer; None where what a hub told was lost.
         """
-        self._due: list[tuple[float, int, Iterator[float], TopicSubscription]] = []
-        """When which one is attached again, and the pauses if that fails."""
-        self._order = itertools.count()
-        self._attaching: list[threading.Thread] = []
 
     def subscribe(
         self,
@@ -132,7 +140,7 @@ class Subscriptions:
         listeners = Listeners(listener, TIMEOUT_MS)
         subscription: TopicSubscription | None = None
         try:
-            with self._lock:
+            with self._opening:
                 endpoint = self._endpoint(queue, subscriber, host, port)
                 subscription = TopicSubscription(
                     self,
@@ -152,14 +160,16 @@ class Subscriptions:
             self._attach(subscription, mode, preferences)
             return subscription
         except BaseException:
-            self._undo((queue, subscriber), subscription)
+            if subscription is None:
+                self._free((queue, subscriber), None)
+            else:
+                self.forget(subscription)
             _close(listeners)
             raise
 
     def unsubscribe(self, queue: str, topic: str, subscriber: str) -> None:
         """As `HubClient.unsubscribe`."""
-        with self._lock:
-            subscription = self._all.get((queue, topic, subscriber))
+        subscription = self._all.get((queue, topic, subscriber))
         if subscription is not None:
             subscription.end(None)  # What the hub tells of it is known.
         try:
@@ -218,28 +228,27 @@ class Subscriptions:
 
     def close(self) -> None:
         """Close all subscriptions."""
-        with self._lock:
+        with self._opening:
             self._closed = True
-            left = list(self._all.values())
-            self._changed.notify_all()
-        for each in left:
+        for each in list(self._all.values()):
             each.close()
-        with self._lock:
+        with self._opening:
             endpoints, self._endpoints = list(self._endpoints.values()), {}
-            attending = dict(self._attending)
-            threads = [*self._attaching, *attending.values()]
-        for hub, queue in attending:
-            with contextlib.suppress(Exception):  # A hub that does not answer is waited for below.
-                self._told(hub, queue, 0, CLOSE_MS)  # Ends the call that waits.
+        loop = background()
+        if loop is not None:
+            loop.call(self._attend_no_more)
+        self._attaching.shutdown(wait=False)
         for endpoint in endpoints:
             endpoint.close(TIMEOUT_MS)
-        for thread in threads:
-            if thread is not threading.current_thread():
-                thread.join((WAIT_MS + ANSWER_MS) / 1e3)
+
+    def _attend_no_more(self) -> None:
+        for task in self._attending.values():
+            if task is not None:
+                task.cancel()
 
     def _endpoint(self, queue: str, subscriber: str, host: str | None, port: int) -> Endpoint:
-        """Where a name's messages come. Under the lock until it has the topic: without one it is
-        closed.
+        """Where a name's messages come. `_opening` is held until it has the topic: without one it
+        is closed.
         """
         if self._closed:
             raise ClosedError("the client was closed")
@@ -250,40 +259,25 @@ class Subscriptions:
             endpoint.start()
         return endpoint
 
-    def _undo(self, name: tuple[str, str], subscription: TopicSubscription | None) -> None:
-        """Let go what was made for a subscription that does not come to be, however far it came."""
-        if subscription is not None:
-            self.forget(subscription)
-            return
-        with self._lock:
-            self._free_endpoint(name, None)
-
     def forget(self, subscription: TopicSubscription) -> None:
         """Free what it has here; also once more, if that was interrupted."""
-        listeners = self._free(subscription)
-        _close(listeners)
-        with self._lock:
-            self._listeners.pop(subscription, None)
+        self._free((subscription.queue, subscription.subscriber), subscription)
+        _close(self._listeners.get(subscription))
+        self._listeners.pop(subscription, None)
 
-    def _free(self, subscription: TopicSubscription) -> Listeners | None:
-        """Let its name be taken again, and its port, if that has no other topic; what is to be
-        closed.
+    def _free(self, name: tuple[str, str], subscription: TopicSubscription | None) -> None:
+        """Let a subscription be made again, and its port be taken, if that has no other topic. A
+        call under way is not waited for: it may be this thread's.
         """
-        key = subscription.queue, subscription.topic, subscription.subscriber
-        with self._lock:
-            self._free_endpoint((subscription.queue, subscription.subscriber), subscription)
-            if self._all.get(key) is subscription:
-                del self._all[key]
-            return self._listeners.get(subscription)
-
-    def _free_endpoint(self, name: tuple[str, str], subscription: TopicSubscription | None) -> None:
-        """The lock is held, so that the port is free when the name is. A call under way is not
-        waited for: it may be this thread's.
-        """
-        endpoint = self._endpoints.get(name)
-        if endpoint is not None and endpoint.remove(subscription) and not self._closed:
-            endpoint.close(0)
-            del self._endpoints[name]
+        with self._opening:  # The port is free when the name is.
+            endpoint = self._endpoints.get(name)
+            if endpoint is not None and endpoint.remove(subscription) and not self._closed:
+                endpoint.close(0)
+                del self._endpoints[name]
+            if subscription is not None:
+                key = subscription.queue, subscription.topic, subscription.subscriber
+                if self._all.get(key) is subscription:
+                    del self._all[key]
 
     def _attach(
         self,
@@ -293,7 +287,7 @@ class Subscriptions:
         timeout_ms: float | None = None,
     ) -> None:
         """Subscribe; the hub is attended from then on."""
-        idl = self._idl
+        idl, loop = self._idl, needed_loop()
         wanted = None if preferences is None else preferences_struct(preferences)
         at = subscription.endpoint
         delivery = idl.TDelivery(at.host, at.port, self._session, subscription.explicit_consume)
@@ -324,143 +318,125 @@ class Subscriptions:
         with self._lock:
             subscription.hub = hub
             meanwhile = self._meanwhile.pop(subscription)
-            self._attend(hub, subscription.queue)
+        loop.start(self._attend, hub, subscription.queue)
         for each in [told for at, told in meanwhile if at == hub]:
             self._take_in(subscription, hub, each)
 
-    def _attend(self, hub: Address, queue: str) -> None:
-        if (hub, queue) not in self._attending and not self._closed:
-            # It begins when the lock is free.
-            self._attending[hub, queue] = start(self._attend_to, hub, queue, name="hqueue-attend")
-
-    def _attend_to(self, hub: Address, queue: str) -> None:
+    async def _attend(self, hub: Address, queue: str) -> None:
         """Be told by a hub what it detached, until it delivers nothing to this client."""
-        this = threading.current_thread()
-        with self._lock:
-            # An interrupted caller left it to enter itself; another may have come before.
-            if self._attending.setdefault((hub, queue), this) is not this:
-                return
-        while True:
-            with self._lock:
-                here = any(s.hub == hub and s.queue == queue for s in self._all.values())
-                if not here or self._closed:
-                    del self._attending[hub, queue]
-                    return
-            told: list[Any] | None = None
-            with contextlib.suppress(Exception):  # Whatever it is, they are attached again.
-                told = self._told(hub, queue, WAIT_MS, WAIT_MS + ANSWER_MS)
-            with self._lock:
-                heard = self._heard(hub, queue, told)
-            for subscription, each in heard:
-                self._take_in(subscription, hub, each)
+        if (hub, queue) in self._attending:
+            return
+        self._attending[hub, queue] = asyncio.current_task()
+        opening_s = self._calls.settings.connect_timeout_ms / 1e3
+        connection = AsyncConnection(
+            hub, TOLD_BYTES_MAX, TOLD_CONTAINERS_MAX, connect_timeout_s=opening_s
+        )
+        try:
+            while not self._closed and any(each.hub == hub for each in self._of(queue)):
+                told = await self._told(connection, hub, queue)
+                for subscription, each in self._heard(hub, queue, told):
+                    self._take_in(subscription, hub, each)
+        finally:
+            connection.close()
+            del self._attending[hub, queue]
+
+    def _of(self, queue: str) -> list[TopicSubscription]:
+        return [each for each in list(self._all.values()) if each.queue == queue]
+
+    async def _told(self, by: AsyncConnection, hub: Address, queue: str) -> list[Any] | None:
+        """What a hub has detached; None if that is not known."""
+        service, bound_ms = self._idl.HQueueHubService, WAIT_MS + ANSWER_MS
+        call = by.call_method(
+            service, "detached", queue, self._session, WAIT_MS, timeout_s=bound_ms / 1e3
+        )
+        silence_ms = share_ms(bound_ms)
+        telling = asyncio.ensure_future(call)
+        try:
+            while not (await asyncio.wait([telling], timeout=silence_ms / 1e3))[0]:
+                with contextlib.suppress(HQueueError):  # There is no thread to ask it by.
+                    await in_thread(self._calls.silent.check, hub, share_ms(bound_ms))
+                silence_ms *= 2
+            told: list[Any] = telling.result()
+        except Exception as exc:  # Whatever it is, they are attached again.
+            if isinstance(exc, TimeoutError):
+                self._calls.silent.note(hub)
+            return None
+        finally:
+            telling.cancel()
+            await asyncio.wait([telling])  # The connection is free for the next call.
+        return told
 
     def _heard(
         self, hub: Address, queue: str, told: list[Any] | None
     ) -> list[tuple[TopicSubscription, Any]]:
         """What was heard of which subscription: of all of a queue if it is not known what was
-        told. The lock is held.
+        told.
         """
+        heard: list[tuple[TopicSubscription, Any]] = []
         if told is None:
-            heard = [(each, None) for each in self._all.values() if each.queue == queue]
-        else:
-            named = [(self._named(queue, each), each) for each in told]
-            heard = [(s, each) for s, each in named if s is not None]
-        for subscription, each in heard:
-            if subscription in self._meanwhile:
-                self._meanwhile[subscription].append((hub, each))
+            heard += [(each, None) for each in self._of(queue)]
+        for each in told or ():
+            named = self._all.get((queue, text_of(each.topic), text_of(each.subscriber)))
+            heard += [(named, each)] if named is not None else []
+        with self._lock:
+            for subscription, each in heard:
+                self._meanwhile.get(subscription, []).append((hub, each))
         return heard
-
-    def _told(self, hub: Address, queue: str, wait_ms: int, timeout_ms: float) -> list[Any]:
-        """What a hub has detached."""
-        told: list[Any] = self._calls.call_one(
-            hub,
-            queue,
-            "",
-            lambda client: client.detached(queue, self._session, wait_ms),
-            Deadline(SYSTEM_CLOCK, timeout_ms),
-        )
-        return told
-
-    def _named(self, queue: str, told: Any) -> TopicSubscription | None:
-        return self._all.get((queue, text_of(told.topic), text_of(told.subscriber)))
 
     def _take_in(self, subscription: TopicSubscription, hub: Address, told: Any) -> None:
         """Take in that a hub detached a subscription, or may have if what it told was lost."""
-        if subscription.hub != hub:
-            return
-        topic, subscriber = subscription.topic, subscription.subscriber
-        reasons = self._idl.TDetachedReason
-        reason = None if told is None else told.reason
-        if reason == reasons.REPLACED:
-            self._lost(
-                subscription,
-                SubscriberConnectedError(
-                    "another client has subscribed under the name",
-                    topic=topic,
-                    subscriber=subscriber,
-                ),
-            )
-        elif reason == reasons.UNSUBSCRIBED:
-            self._lost(
-                subscription,
-                SubscriberNotFoundError(
-                    "the subscription was ended", topic=topic, subscriber=subscriber
-                ),
-            )
-        else:
-            self._attach_again(hub, subscription)
-
-    def _lost(self, subscription: TopicSubscription, failure: HQueueError) -> None:
-        listeners = self._free(subscription)
-        subscription.end(failure)  # Who waits for that may subscribe again at once.
-        _close(listeners)
-        with self._lock:
-            self._listeners.pop(subscription, None)
-
-    def _attach_again(self, hub: Address, subscription: TopicSubscription) -> None:
-        now_s = time.monotonic()
+        loop, reasons = needed_loop(), self._idl.TDetachedReason
         with self._lock:
             if subscription.hub != hub:
                 return
             subscription.hub = None
-            heapq.heappush(self._due, (now_s, next(self._order), RETRIES.pauses(), subscription))
-            self._start_attaching()
-            self._changed.notify()
+        topic, subscriber = subscription.topic, subscription.subscriber
+        failure: HQueueError | None = None
+        if told is not None and told.reason == reasons.REPLACED:
+            text = "another client has subscribed under the name"
+            failure = SubscriberConnectedError(text, topic=topic, subscriber=subscriber)
+        elif told is not None and told.reason == reasons.UNSUBSCRIBED:
+            text = "the subscription was ended"
+            failure = SubscriberNotFoundError(text, topic=topic, subscriber=subscriber)
+        loop.start(self._go_on, subscription, failure)
 
-    def _start_attaching(self) -> None:
-        """The lock is held."""
-        while self._due and len(self._attaching) < ATTACHING and not self._closed:
-            thread = try_start(self._run_attaching, name="hqueue-subscribe")
-            if thread is None:  # Those that there are do it, or one that is started later.
-                return
-            self._attaching.append(thread)
-
-    def _await_due(self) -> None:
-        """The lock is held."""
-        while not self._closed:
-            wait_s = self._due[0][0] - time.monotonic() if self._due else None
-            if wait_s is not None and wait_s <= 0:
-                return
-            self._changed.wait(wait_s)
-
-    def _run_attaching(self) -> None:
-        while True:
-            with self._lock:
-                self._await_due()
-                if self._closed:
-                    return
-                _, _, pauses, subscription = heapq.heappop(self._due)
+    async def _go_on(self, subscription: TopicSubscription, failure: HQueueError | None) -> None:
+        """End a subscription, if it failed, or else attach it again; until that is done, or this is
+        closed.
+        """
+        for pause_ms in RETRIES.pauses():
             try:
-                with subscription.attaching:
-                    if not subscription.ended:
-                        self._attach(subscription, SubscribeMode.ATTACH, None, ATTACH_MS)
-            except HubUnavailableError as exc:
+                if failure is not None:
+                    await in_thread(self._lose, subscription, failure)
+                else:
+                    again = functools.partial(self._attach_again, subscription)
+                    await by_threads(self._attaching, TURN_MS, again)
+                return
+            except Exception as exc:
                 logger.info("can't subscribe to %r again now: %s", subscription.topic, exc)
-                with self._lock:
-                    due_s = time.monotonic() + next(pauses) / 1e3
-                    heapq.heappush(self._due, (due_s, next(self._order), pauses, subscription))
-            except HQueueError as exc:
-                self._lost(subscription, exc)
+            await asyncio.sleep(pause_ms / 1e3)
+            if self._closed:
+                return
+
+    def _attach_again(self, subscription: TopicSubscription) -> None:
+        """Attach it, unless it has ended, or ends by this.
+
+        Raises:
+            HubUnavailableError: it can't be attached now.
+        """
+        try:
+            with subscription.attaching:
+                if not subscription.ended:
+                    self._attach(subscription, SubscribeMode.ATTACH, None, ATTACH_MS)
+        except HubUnavailableError:
+            raise
+        except HQueueError as exc:
+            self._lose(subscription, exc)
+
+    def _lose(self, subscription: TopicSubscription, failure: HQueueError) -> None:
+        self._free((subscription.queue, subscription.subscriber), subscription)
+        subscription.end(failure)  # Who waits for that may subscribe again at once.
+        self.forget(subscription)
 
 
 def _close(listeners: Listeners | None) -> None:
@@ -472,10 +448,5 @@ def _host_towards(hubs: tuple[Address, ...]) -> str:
     """The address of this host from which it reaches a hub."""
     for hub in hubs:
         with contextlib.suppress(OSError):
-            family, kind, _, _, to = socket.getaddrinfo(hub.host, hub.port, type=socket.SOCK_DGRAM)[
-                0
-            ]
-            with socket.socket(family, kind) as probe:
-                probe.connect(to)
-                return str(probe.getsockname()[0])
+            return host_towards(*hub)
     raise InvalidInputError("no hub's host is known: say where hubs reach this process", host=None)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
@@ -17,6 +17,7 @@ from hqueue.client import Client
 from hqueue.runtime import loop
 from hqueue.runtime.thread_pool import ThreadPool
 from tests.support.backends import MemoryBackend
+from tests.support.hubs import HubThread
 from tests.support.memory.metadata import MemoryServer
 from tests.support.waiting import wait_for
 
@@ -173,6 +174,32 @@ def test_following_and_first_puts_need_no_thread_that_is_refused(
             break
     with refusing(1, monkeypatch):
         assert sum(1 for _ in queue.scan(follow=True, idle_ms_max=100)) >= MESSAGES
+
+
+def test_a_topic_is_followed_by_hubs_or_not_subscribed_to(
+    memory: MemoryBackend, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    came: list[bytes] = []
+    numbers = iter(range(1_000))
+    with (
+        memory.connect() as served,
+        HubThread(served, QUEUE) as hub,
+        hqueue.connect(hubs=hub.address, queue=QUEUE, operation_timeout_ms=4_000) as topics,
+    ):
+
+        def take(messages: Sequence[hqueue.ReceivedMessage]) -> None:
+            came.extend(each.value for each in messages)
+
+        def subscribe() -> None:
+            with topics.subscribe("topic", "sub", take, host="127.0.0.1"):
+                value = b"%d" % next(numbers)
+                topics.publish("topic", value)
+                wait_for(lambda: value in came, "it is served")
+
+        for number, _ in enumerate(each_refusal(monkeypatch, subscribe)):
+            if number > 20:
+                break
+        subscribe()
 
 
 def test_a_subscriber_that_could_not_start_is_gone_and_another_starts(

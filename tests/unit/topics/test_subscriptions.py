@@ -173,13 +173,13 @@ def test_one_that_is_detached_as_soon_as_it_is_attached_is_attached_again(
             lose()
         return answer
 
-    def telling(*given: Any) -> list[Any]:
+    async def telling(*given: Any) -> list[Any] | None:
         if told:  # So what it was told is taken in.
             taken_in.set()
-        told.extend(found := tell(*given))
-        if found and not heard:
-            raise HubUnavailableError("the answer was lost")
-        return found
+        found = await tell(*given)
+        assert found is not None
+        told.extend(found)
+        return found if heard or not found else None
 
     monkeypatch.setattr(subscriptions._calls, "call", subscribing)
     monkeypatch.setattr(subscriptions, "_told", telling)
@@ -189,6 +189,25 @@ def test_one_that_is_detached_as_soon_as_it_is_attached_is_attached_again(
         lose()
     place.publisher.publish("t", b"a")
     wait_for(lambda: taking.values == [b"a"], "it is attached again")
+
+
+def test_one_is_attached_again_where_the_system_refuses_the_thread_for_it_at_first(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taking, start, refused = Taking(), threading.Thread.start, []
+    place.client().subscribe("t", "sub", taking)
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == "hqueue-subscribe" and len(refused) < 2:
+            refused.append(thread.name)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    place.abandon()
+    place.publisher.publish("t", b"a")
+    wait_for(lambda: taking.values == [b"a"], "it is attached again")
+    assert refused
 
 
 def test_one_that_another_client_takes_over_ends_and_says_so(place: Place) -> None:
@@ -328,8 +347,15 @@ def test_a_client_that_is_closed_stores_marks_and_leaves_no_thread(place: Place)
         wait_for(lambda: taking.values == [b"a"], "it came")
     assert subscription.ended
     assert place.mark() == last
-    left = {each.name for each in set(threading.enumerate()) - before}
-    assert not {"hqueue-attend", "hqueue-subscribe"} & left
+    wait_for(
+        lambda: (
+            not any(
+                each.name.startswith(("hqueue-subscribe", "hqueue-server", "hqueue-listeners"))
+                for each in set(threading.enumerate()) - before
+            )
+        ),
+        "no thread is left",
+    )
     with pytest.raises(ClosedError):
         client.subscribe("t", "sub", taking)
 
