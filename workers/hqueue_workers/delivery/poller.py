@@ -31,7 +31,7 @@ from hqueue_workers.delivery.segment import (
     cut_for,
     segments_of,
 )
-from hqueue_workers.node.runtime import Runtime
+from hqueue_workers.node.runtime import RETRIES, Runtime
 
 __all__ = ["Poller", "TailWaiter"]
 
@@ -40,7 +40,6 @@ logger = logging.getLogger(__name__)
 PAUSE_MS_MIN = 5.0
 PAUSE_MS_NOTIFIED = 100.0
 """The first pause in a partition whose producers notify of what they append."""
-FAILED = Backoff(1_000.0, 30_000.0)
 NOTIFIED_TRUST_MS = 10_000.0
 GATHER_SHARE = 0.5
 CHECK_EVERY_MS = 60_000.0
@@ -184,7 +183,7 @@ class Poller:
         self._clock = runtime.clock
         self._pace = Pace(
             idle=Backoff(PAUSE_MS_MIN, poll_ms_max),
-            failed=FAILED,
+            failed=RETRIES,
             check_every_ms=CHECK_EVERY_MS,
             gather_share=GATHER_SHARE,
         )

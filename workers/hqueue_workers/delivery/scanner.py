@@ -8,7 +8,6 @@ from typing import Protocol, cast
 
 from hqueue import Batch, HQueueError, MessageID, Queue, Scan
 from hqueue.engine import LoopReader, PartitionCursor, TopicCursor
-from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.clock import Deadline
 from hqueue_workers.delivery.poller import Poller, TailWaiter
 from hqueue_workers.delivery.segment import (
@@ -18,11 +17,9 @@ from hqueue_workers.delivery.segment import (
     cut_for,
     segments_of,
 )
-from hqueue_workers.node.runtime import Runtime
+from hqueue_workers.node.runtime import RETRIES, Runtime
 
 __all__ = ["CursorSource", "MessageScanner", "OpenSource", "Reading", "Source", "partition_opener"]
-
-RETRIES = Backoff(1_000.0, 30_000.0)
 
 
 class Source(Protocol):

@@ -8,7 +8,6 @@ from hqueue import HQueueError, Queue
 from hqueue.message_id import timestamp_of
 from hqueue.metadata import DeliveryOptions
 from hqueue.push.listener import Status
-from hqueue.runtime.backoff import Backoff
 from hqueue_workers.delivery.caller import Caller
 from hqueue_workers.delivery.checkpoint import CheckpointUpdater
 from hqueue_workers.delivery.connection_pool import ConnectionPool, NoAnswerError
@@ -17,12 +16,9 @@ from hqueue_workers.delivery.tries import UNTRIED, Decision
 from hqueue_workers.delivery.wire import Call
 from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.metrics import DeliveryMetrics
-from hqueue_workers.node.runtime import Runtime
+from hqueue_workers.node.runtime import RETRIES, Runtime
 
 __all__ = ["MessageSender"]
-
-RETRIES = Backoff(1_000.0, 30_000.0)
-"""The pauses after a failure that is none of the subscriber's."""
 
 
 class MessageSender:

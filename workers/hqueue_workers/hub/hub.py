@@ -29,7 +29,6 @@ from hqueue_workers.hub.opening import Parts
 from hqueue_workers.hub.part import Part
 from hqueue_workers.hub.serving.answers import as_thrift
 from hqueue_workers.hub.serving.service import HubService, hub_service
-from hqueue_workers.hub.serving.subscription_service import Subscribing, SubscriptionService
 from hqueue_workers.hub.settings import HubSettings
 from hqueue_workers.node.health import Answer, HealthServer
 from hqueue_workers.node.lease import Lease
@@ -113,7 +112,7 @@ class Hub:
             if address is not None:
                 on_ready(address)
                 await runtime.until(stopping)
-                await runtime.end(runtime.read(self._end), self._settings.drain_ms)
+                await runtime.end(self._end(), self._settings.drain_ms)
         finally:
             self._lease.close()
             if self._health is not None:
@@ -201,19 +200,12 @@ class Hub:
     def _serve(self, listener: socket.socket) -> ThriftServer:
         settings = self._settings
         self._service = HubService(
-            {queue: part.publishing for queue, part in self._parts.items()},
-            {queue: part.managing for queue, part in self._parts.items()},
+            self._parts,
             self._metrics,
             settings.pending_bytes_max,
-            SubscriptionService(
-                {
-                    queue: Subscribing(part.region, part.subscriptions)
-                    for queue, part in self._parts.items()
-                },
-                self._delivery,
-                settings.session_ms,
-                Networks(settings.callback_networks),
-            ),
+            runtime=self._delivery,
+            session_ms=settings.session_ms,
+            callbacks=Networks(settings.callback_networks),
             api_address=self._api_address(),
         )
         return ThriftServer(
@@ -295,19 +287,19 @@ class Hub:
             text = "can report the load of %s again"
             self._runtime.faults.over(f"load of {queue}", text, queue)
 
-    def _end(self) -> None:
+    async def _end(self) -> None:
         """Be chosen no more, release all topics, and answer what is under way: callers are sent
         elsewhere before they are hung up on.
         """
         drain_ms = self._settings.drain_ms
         for part in self._parts.values():
             if part.registration is not None:
-                part.registration.close()
+                await self._runtime.coordinate(part.registration.close)
         for part in self._parts.values():
-            part.region.close(drain_ms / 1e3)
+            await part.region.close(drain_ms / 1e3)
         server, self._server = self._server, None
         if server is not None:
-            server.close(drain_ms)
+            await self._runtime.read(functools.partial(server.close, drain_ms))
 
     def _close_parts(self) -> None:
         for part in self._parts.values():

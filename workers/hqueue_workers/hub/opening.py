@@ -174,7 +174,6 @@ class Parts:
             metadata.hubs.list,
             access=access,
             runtime=self._runtime,
-            pool=self._pool,
         )
         return Part(
             region=region,

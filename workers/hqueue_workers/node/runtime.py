@@ -12,12 +12,13 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from hqueue import ClosedError, HQueueError
+from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.thread_pool import ThreadPool
 
-__all__ = ["Runtime", "ready"]
+__all__ = ["RETRIES", "Runtime", "ready"]
 
 logger = logging.getLogger(__name__)
 ready = logging.getLogger("hqueue_workers.ready")
@@ -28,6 +29,9 @@ FAULT_QUIET_MS = 1_000.0
 
 READ_PATIENCE_MS = 2_000.0
 """A region that moves can't be read for about a second, and regions are moved all the time."""
+
+RETRIES = Backoff(1_000.0, 30_000.0)
+"""The pauses while servers fail."""
 
 END_MS = 5_000.0
 """How long it may take beside calls under way to end in order."""

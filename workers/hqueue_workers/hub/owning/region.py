@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 import threading
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future, wait
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hqueue import (
     Address,
@@ -30,8 +31,8 @@ from hqueue.runtime.thread_pool import ThreadPool
 from hqueue_workers.hub.authorizer import Action, Authorizer
 from hqueue_workers.hub.metrics import HubMetrics
 from hqueue_workers.hub.owning.creations import Creations
-from hqueue_workers.hub.owning.erasing import erase
 from hqueue_workers.hub.owning.flow import CREATE, OWN, SERVE, Known, Redirect, next_step
+from hqueue_workers.hub.owning.leaving import leave
 from hqueue_workers.hub.owning.takeover import TakeOver
 from hqueue_workers.hub.owning.topic_records import Choose, Looked, TopicRecords
 from hqueue_workers.hub.writing.committers import Committers
@@ -43,6 +44,8 @@ logger = logging.getLogger(__name__)
 
 STEPS_MAX = 10
 LOCKS = 64
+TOGETHER = 64
+"""So many topics are left before the event loop does something else."""
 TRIES_MAX = 10
 """How often others may take a topic over at the same time before it is given up."""
 
@@ -244,21 +247,23 @@ class Region:
         del self._topics[owned.name]
         self._leaving[owned.name] = _Leaving(owned, done)
 
-    def close(self, wait_s: float) -> None:
+    async def close(self, wait_s: float) -> None:
         """Abandon all topics, those too that are just becoming its own, as many as can be in that
-        time.
+        time. On an event loop.
         """
         deadline = Deadline(SYSTEM_CLOCK, wait_s * 1e3)
         with self._lock:
             self._closing = True
             resolving = list(self._resolving.values())
-        wait(resolving, deadline.remaining_ms / 1e3)
-        with self._lock:
-            topics = list(self._topics)
-        ended = [self.abandon(topic) for topic in topics]
-        not_ended = wait(ended, deadline.remaining_ms / 1e3).not_done
-        if not_ended:  # Others take them over when this hub is gone.
-            logger.info("%d topics were not released in time", len(not_ended))
+        await _ended(resolving, deadline)
+        ending = []
+        for number, owned in enumerate(self.owned(), 1):
+            ending.append(self.abandon(owned.name))
+            if not number % TOGETHER:
+                await asyncio.sleep(0)
+        late = await _ended(ending, deadline)
+        if late:  # Others take them over when this hub is gone.
+            logger.info("%d topics were not released in time", late)
 
     def _check_allowed(self, caller: str, action: Action, topic: str, access: TopicAccess) -> None:
         if not self._authorizer.allows(caller, action, self.queue, topic, access):
@@ -393,14 +398,8 @@ class Region:
             pass  # From here on nothing more is accepted of the topic.
         try:
             committer = self.committers.of(owned.partition)
-            committer.drained(owned, self._bound_s)
-            committer.forget(owned)
-            # The next owner is to read what is stored now.
-            leaving = self._listener.leave(owned, deleted=deleted is not None)
-            leaving.result(self._bound_s)
-            if deleted is not None:
-                erase(owned, self._metadata, committer, self._bound_s)
-            self._metadata.election.release(owned.name, owned.verdict).result(self._bound_s)
+            bound_s, delete = self._bound_s, deleted is not None
+            leave(owned, self._metadata, committer, self._listener, bound_s, delete=delete)
         except BaseException as exc:  # It is this hub's still, and is made its own again.
             expected = isinstance(exc, (HQueueError, FutureTimeoutError))
             logger.log(
@@ -421,3 +420,13 @@ class Region:
                 late = StoreUnavailableError("the topic is not deleted, or not wholly")
                 late.__cause__ = error
                 deleted.set_exception(late)
+
+
+async def _ended(futures: Iterable[Future[Any]], deadline: Deadline) -> int:
+    """Wait for all of these; how many have not ended in time."""
+    waiting = {asyncio.wrap_future(each) for each in futures}
+    for each in waiting:
+        each.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+    if not waiting:
+        return 0
+    return len((await asyncio.wait(waiting, timeout=deadline.remaining_ms / 1e3))[1])

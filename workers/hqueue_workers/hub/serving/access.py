@@ -78,17 +78,11 @@ class AccessChanges:
     def _write(self, owned: OwnedTopic, access: TopicAccess) -> None:
         found = self._persistence.read_topic_persistence_info(owned.name).result(self._bound_s)
         if found is None or not found.value.ranges or found.value.ranges[-1].epoch != owned.epoch:
-            raise _left(owned)
+            raise owned.changes_hands()
         changed = dataclasses.replace(found.value, access=access)
         try:
             self._persistence.write_topic_persistence_info(
                 owned.name, changed, found.version
             ).result(self._bound_s)
         except (BadVersionError, NoTopicPersistenceInfoError) as exc:
-            raise _left(owned) from exc
-
-
-def _left(owned: OwnedTopic) -> HQueueError:
-    return StoreUnavailableError(
-        "the topic changes hands", topic=owned.name, outcome=Outcome.NOT_APPLIED
-    )
+            raise owned.changes_hands() from exc

@@ -15,12 +15,21 @@ from hqueue.errors import (
     QueueNotFoundError,
     SubscriptionStateExistsError,
 )
+from hqueue.message import topic_bytes
 from hqueue.metadata.managers import check_names
 from hqueue.rpc.services import given, load
 from hqueue.settings.limits import NAME_BYTES_MAX
 from hqueue_workers.hub.writing.owned import RedirectedError
 
-__all__ = ["as_thrift", "message_id_of", "rules_of", "rules_struct", "since_of", "text_of"]
+__all__ = [
+    "as_thrift",
+    "message_id_of",
+    "rules_of",
+    "rules_struct",
+    "since_of",
+    "text_of",
+    "topic_of",
+]
 
 
 def as_thrift(error: BaseException) -> Exception:
@@ -69,6 +78,17 @@ def text_of(text: Any, name: str, bytes_max: int = NAME_BYTES_MAX) -> str:
         return text if isinstance(text, str) else bytes(text).decode()
     except UnicodeDecodeError as exc:
         raise InvalidInputError(f"{name} must be UTF-8") from exc
+
+
+def topic_of(name: Any) -> str:
+    """A topic's name in a call.
+
+    Raises:
+        InvalidInputError: it is none.
+    """
+    topic = text_of(name, "topic")
+    topic_bytes(topic)
+    return topic
 
 
 def message_id_of(struct: Any, name: str) -> MessageID:

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+import asyncio
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import Any, Protocol
 
 from hqueue import Address, InvalidInputError, TopicAccess
 from hqueue.errors import NoSubscriptionStateError
-from hqueue.runtime.thread_pool import ThreadPool
 from hqueue_workers.hub.authorizer import Action
 from hqueue_workers.hub.owning.region import Region
 from hqueue_workers.hub.serving.access import AccessChanges
 from hqueue_workers.hub.writing.owned import OwnedTopic, RedirectedError
+from hqueue_workers.node.runtime import Runtime
 
 __all__ = ["Managing"]
-
-
-class _Loop(Protocol):
-    """An event loop that runs in another thread."""
-
-    def submit(self, work: Coroutine[Any, Any, TopicAccess]) -> Future[TopicAccess]: ...
 
 
 class Managing:
@@ -34,8 +28,7 @@ class Managing:
         me: this hub.
         hubs: those that are available; it may ask ZooKeeper.
         access: changes rules.
-        runtime: the loop that it does so on.
-        pool: the threads.
+        runtime: what the hub delivers on.
     """
 
     def __init__(
@@ -45,15 +38,13 @@ class Managing:
         hubs: Callable[[], Mapping[Address, object]],
         *,
         access: AccessChanges,
-        runtime: _Loop,
-        pool: ThreadPool,
+        runtime: Runtime,
     ) -> None:
         self._region = region
         self._me = me
         self._hubs = hubs
         self._access = access
         self._runtime = runtime
-        self._pool = pool
 
     def move(self, caller: str, topic: str, to: Address, *, redirected: bool) -> Future[None]:
         """Done when this hub is the one that was named, and owns the topic.
@@ -61,48 +52,36 @@ class Managing:
         The future's errors are those of `Region.serve`, `NotAllowedError`, and `InvalidInputError`
         where no such hub is available, or there is no such topic: then nothing was done.
         """
-        done: Future[None] = Future()
 
-        def served(owned: OwnedTopic) -> None:
-            if to == self._me:
-                done.set_result(None)
-            else:
-                self._region.abandon(owned.name).add_done_callback(
-                    lambda _: done.set_exception(RedirectedError(to))
-                )
+        async def move() -> None:
+            if to not in await self._runtime.coordinate(self._hubs):
+                raise InvalidInputError("that hub is not available", hub=str(to))
+            serving = self._region.serve(
+                caller, topic, redirected=redirected or to == self._me, create=False
+            )
+            owned = await self._owned(caller, topic, serving)
+            if to != self._me:
+                await asyncio.wrap_future(self._region.abandon(owned.name))
+                raise RedirectedError(to)
 
-        def begin() -> None:
-            try:
-                if to not in self._hubs():
-                    raise InvalidInputError("that hub is not available", hub=str(to))
-                self._serve(caller, topic, done, served, redirected=redirected or to == self._me)
-            except BaseException as exc:  # Its caller must learn it.
-                done.set_exception(exc)
-
-        self._pool.submit(begin)
-        return done
+        return self._runtime.submit(move())
 
     def delete(self, caller: str, topic: str, *, redirected: bool) -> Future[bool]:
         """Delete a topic once this hub owns it; whether there was one.
 
         The future's errors are those of `Region.serve` and `Region.delete`, and `NotAllowedError`.
         """
-        found: Future[None] = Future()
-        done: Future[bool] = Future()
+        serving = self._region.serve(caller, topic, redirected=redirected, create=False)
 
-        def ended(_: object) -> None:
-            error = found.exception()
-            if error is None or isinstance(error, _NoTopicError):
-                done.set_result(error is None)
-            else:
-                done.set_exception(error)
+        async def delete() -> bool:
+            try:
+                owned = await self._owned(caller, topic, serving)
+            except _NoTopicError:
+                return False
+            await asyncio.wrap_future(self._region.delete(owned.name))
+            return True
 
-        def served(owned: OwnedTopic) -> None:
-            self._region.delete(owned.name).add_done_callback(lambda ended: _pass_on(ended, found))
-
-        found.add_done_callback(ended)
-        self._serve(caller, topic, found, served, redirected=redirected)
-        return done
+        return self._runtime.submit(delete())
 
     def change_access(
         self, caller: str, topic: str, given: Mapping[str, tuple[str, ...]], *, redirected: bool
@@ -114,49 +93,22 @@ class Managing:
         `NotAllowedError`, and `InvalidInputError` where nothing is given, and there is no such
         topic.
         """
-        done: Future[TopicAccess] = Future()
+        serving = self._region.serve(caller, topic, redirected=redirected, create=bool(given))
 
-        def served(owned: OwnedTopic) -> None:
-            changed = self._runtime.submit(self._access.change(owned, given))
-            changed.add_done_callback(lambda ended: _pass_on(ended, done))
+        async def change() -> TopicAccess:
+            return await self._access.change(await self._owned(caller, topic, serving), given)
 
-        self._serve(caller, topic, done, served, redirected=redirected, create=bool(given))
-        return done
+        return self._runtime.submit(change())
 
-    def _serve(
-        self,
-        caller: str,
-        topic: str,
-        done: Future[Any],
-        work: Callable[[OwnedTopic], None],
-        *,
-        redirected: bool,
-        create: bool = False,
-    ) -> None:
-        """Do something once this hub owns the topic, and the caller may."""
-
-        def served(found: Future[OwnedTopic]) -> None:
-            try:
-                owned = found.result()
-                self._region.check_allowed(caller, Action.MANAGE, owned)
-                work(owned)
-            except NoSubscriptionStateError:
-                done.set_exception(_NoTopicError("there is no such topic", topic=topic))
-            except BaseException as exc:  # Its caller must learn it.
-                done.set_exception(exc)
-
-        self._region.serve(caller, topic, redirected=redirected, create=create).add_done_callback(
-            served
-        )
+    async def _owned(self, caller: str, topic: str, serving: Future[OwnedTopic]) -> OwnedTopic:
+        """The topic once this hub owns it, if the caller may manage it."""
+        try:
+            owned = await asyncio.wrap_future(serving)
+            self._region.check_allowed(caller, Action.MANAGE, owned)
+        except NoSubscriptionStateError as exc:
+            raise _NoTopicError("there is no such topic", topic=topic) from exc
+        return owned
 
 
 class _NoTopicError(InvalidInputError):
     """There is no such topic."""
-
-
-def _pass_on(ended: Future[Any], to: Future[Any]) -> None:
-    error = ended.exception()
-    if error is None:
-        to.set_result(ended.result())
-    else:
-        to.set_exception(error)

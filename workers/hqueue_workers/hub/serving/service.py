@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any
 
 from hqueue import (
     Address,
@@ -16,8 +16,8 @@ from hqueue import (
     MessageID,
     MessageTooLargeError,
 )
-from hqueue.errors import NoSubscriptionStateError, QueueNotFoundError
-from hqueue.message import Headers, check_headers_of, topic_bytes
+from hqueue.errors import NoSubscriptionStateError
+from hqueue.message import Headers, check_headers_of
 from hqueue.metadata import check_name
 from hqueue.rpc.services import load
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
@@ -30,16 +30,15 @@ from hqueue_workers.hub.serving.answers import (
     rules_struct,
     since_of,
     text_of,
+    topic_of,
 )
-from hqueue_workers.hub.serving.managing import Managing
-from hqueue_workers.hub.serving.publishing import Publishing
-from hqueue_workers.hub.serving.subscription_service import SubscriptionService
+from hqueue_workers.hub.serving.subscription_service import ServedQueue, SubscriptionService
 from hqueue_workers.hub.writing.numbers import NUMBER_MAX, Newest, numbered_messages
 from hqueue_workers.hub.writing.owned import Numbered, Published, RedirectedError, held_bytes
+from hqueue_workers.node.networks import Networks
+from hqueue_workers.node.runtime import Runtime
 
 __all__ = ["HubService", "hub_service"]
-
-_Part = TypeVar("_Part")
 
 
 def hub_service() -> Any:
@@ -47,38 +46,36 @@ def hub_service() -> Any:
     return load("hub").HQueueHubService
 
 
-class HubService:
+class HubService(SubscriptionService):
     """The service's handler. Each call is checked before anything happens, and its answer is a
     future. What waits is bounded in bytes.
 
     Args:
-        publishing: by queue.
-        managing: by queue.
+        queues: what the hub has of each, by its name.
         metrics: counts.
         pending_bytes_max: of memory, for messages that wait.
-        subscribing: handles what is about subscriptions.
+        runtime: what the hub delivers on.
+        session_ms: how long a subscriber's session may be silent.
+        callbacks: the networks that may be called.
         api_address: where the Thrift API is served; empty if it is not.
         clock: measures latencies.
     """
 
     def __init__(
         self,
-        publishing: Mapping[str, Publishing],
-        managing: Mapping[str, Managing],
+        queues: Mapping[str, ServedQueue],
         metrics: HubMetrics,
         pending_bytes_max: int,
-        subscribing: SubscriptionService,
         *,
+        runtime: Runtime,
+        session_ms: int,
+        callbacks: Networks,
         api_address: str = "",
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self._idl = load("hub")
-        self._message_id = load("subscriber").TMessageID
-        self._publishing = publishing
-        self._managing = managing
+        super().__init__(queues, runtime, session_ms, callbacks)
         self._metrics = metrics
         self._pending_bytes_max = pending_bytes_max
-        self._subscribing = subscribing
         self._api_address = api_address
         self._clock = clock
         self._lock = threading.Lock()
@@ -132,7 +129,7 @@ class HubService:
                 answer.set_exception(self._thrift(error))
 
         try:
-            publishing = _of(self._publishing, queue)
+            publishing = self._queue(queue).publishing
             caller, name = self._who(publisher, topic)
             from_id = since_of(since)
         except HQueueError as exc:
@@ -152,10 +149,10 @@ class HubService:
     ) -> Future[Any]:
         """As the IDL has it."""
         try:
-            managing = _of(self._managing, queue)
+            managing = self._queue(queue).managing
             name, of = self._who(caller, topic)
             to = Address.parse(f"{text_of(host, 'host')}:{port}")
-            return self._told(managing.move(name, of, to, redirected=bool(redirected)))
+            return self._said(managing.move(name, of, to, redirected=bool(redirected)))
         except HQueueError as exc:
             raise self._thrift(exc) from exc
 
@@ -164,9 +161,9 @@ class HubService:
     ) -> Future[Any]:
         """As the IDL has it."""
         try:
-            managing = _of(self._managing, queue)
+            managing = self._queue(queue).managing
             name, of = self._who(caller, topic)
-            return self._told(managing.delete(name, of, redirected=bool(redirected)))
+            return self._said(managing.delete(name, of, redirected=bool(redirected)))
         except HQueueError as exc:
             raise self._thrift(exc) from exc
 
@@ -175,65 +172,18 @@ class HubService:
     ) -> Future[Any]:
         """As the IDL has it."""
         try:
-            managing = _of(self._managing, queue)
+            managing = self._queue(queue).managing
             name, of = self._who(caller, topic)
             given = rules_of(rules)
             reserved.check_topic(of)  # It may be created by this.
             changed = managing.change_access(name, of, given, redirected=bool(redirected))
-            return self._told(changed, rules_struct)
+            return self._said(changed, rules_struct)
         except HQueueError as exc:
             raise self._thrift(exc) from exc
 
     def apiAddress(self) -> str:  # noqa: N802  (the IDL's)
         """As the IDL has it."""
         return self._api_address
-
-    def subscribe(  # noqa: PLR0917  (the IDL's)
-        self,
-        queue: Any,
-        subscriber: Any,
-        topic: Any,
-        mode: Any,
-        delivery: Any,
-        preferences: Any,
-        redirected: Any,
-    ) -> Future[Any]:
-        """As the IDL has it."""
-        given = (queue, subscriber, topic, mode, delivery, preferences, redirected)
-        return self._begun(self._subscribing.subscribe, *given)
-
-    def unsubscribe(self, queue: Any, subscriber: Any, topic: Any, redirected: Any) -> Future[Any]:
-        """As the IDL has it."""
-        return self._begun(self._subscribing.unsubscribe, queue, subscriber, topic, redirected)
-
-    def closeSubscription(  # noqa: N802  (the IDL's)
-        self, queue: Any, subscriber: Any, topic: Any, session: Any
-    ) -> Future[Any]:
-        """As the IDL has it."""
-        return self._begun(self._subscribing.close_subscription, queue, subscriber, topic, session)
-
-    def consume(
-        self,
-        queue: Any,
-        subscriber: Any,
-        topic: Any,
-        messageID: Any,  # noqa: N803
-        redirected: Any,
-    ) -> Future[Any]:
-        """As the IDL has it."""
-        given = (queue, subscriber, topic, messageID, redirected)
-        return self._begun(self._subscribing.consume, *given)
-
-    def detached(self, queue: Any, session: Any, waitMs: Any) -> Future[Any]:  # noqa: N803
-        """As the IDL has it."""
-        return self._begun(self._subscribing.detached, queue, session, waitMs)
-
-    @staticmethod
-    def _begun(call: Callable[..., Future[Any]], *given: Any) -> Future[Any]:
-        try:
-            return call(*given)
-        except HQueueError as exc:
-            raise as_thrift(exc) from exc
 
     def _publish(  # noqa: PLR0917  (the IDL's)
         self,
@@ -246,7 +196,7 @@ class HubService:
         answered: Callable[[Published], Any],
     ) -> Future[Any]:
         try:
-            publishing = _of(self._publishing, queue)
+            publishing = self._queue(queue).publishing
             caller = check_name(text_of(publisher, "publisher"))
             name, given = _read(topic, messages)
             numbered = None if numbers is None else _numbered(caller, *numbers, len(given))
@@ -262,42 +212,38 @@ class HubService:
         except HQueueError as exc:
             raise self._thrift(exc) from exc
         began_ms = self._clock.monotonic_ms()
-        answer: Future[Any] = Future()
 
-        def ended(published: Future[Published]) -> None:
+        def give_back(_: object) -> None:
             with self._lock:
                 self.pending_bytes -= held
-            error = published.exception()
-            if error is None:
-                self._metrics.published.inc(published.result().count)
-                self._metrics.latency.observe((self._clock.monotonic_ms() - began_ms) / 1e3)
-                answer.set_result(answered(published.result()))
-            else:
-                answer.set_exception(self._thrift(error))
 
-        publishing.publish(
+        def say(published: Published) -> Any:
+            self._metrics.published.inc(published.count)
+            self._metrics.latency.observe((self._clock.monotonic_ms() - began_ms) / 1e3)
+            return answered(published)
+
+        published = publishing.publish(
             caller, name, read, size, redirected=bool(redirected), numbered=numbered
-        ).add_done_callback(ended)
-        return answer
+        )
+        published.add_done_callback(give_back)
+        return self._said(published, say)
 
     @staticmethod
     def _who(caller: Any, topic: Any) -> tuple[str, str]:
-        name = text_of(topic, "topic")
-        topic_bytes(name)
+        name = topic_of(topic)
         return check_name(text_of(caller, "caller")), name
 
-    def _told(
-        self, done: Future[Any], say: Callable[[Any], Any] = lambda told: told
+    def _said(
+        self, done: Future[Any], say: Callable[[Any], Any] = lambda done: done
     ) -> Future[Any]:
         """An answer that is what was done, or its error."""
         answer: Future[Any] = Future()
 
         def ended(found: Future[Any]) -> None:
-            error = found.exception()
-            if error is None:
+            try:
                 answer.set_result(say(found.result()))
-            else:
-                answer.set_exception(self._thrift(error))
+            except BaseException as exc:  # Its caller must learn it.
+                answer.set_exception(self._thrift(exc))
 
         done.add_done_callback(ended)
         return answer
@@ -333,14 +279,6 @@ class HubService:
         if not isinstance(error, RedirectedError):
             self._metrics.failed.inc()
         return as_thrift(error)
-
-
-def _of(parts: Mapping[str, _Part], queue: Any) -> _Part:
-    name = text_of(queue, "queue")
-    found = parts.get(name)
-    if found is None:
-        raise QueueNotFoundError("this hub does not serve that queue", queue=name[:200])
-    return found
 
 
 def _numbered(caller: str, number: Any, since: Any, count: int) -> Numbered:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from hqueue import Address, InvalidInputError, MessageID
+from hqueue import Address, HQueueError, InvalidInputError, MessageID
 from hqueue.errors import QueueNotFoundError
-from hqueue.message import topic_bytes
 from hqueue.metadata import check_name
 from hqueue.metadata.managers import SubscriptionPreferences
 from hqueue.rpc.server import calling_host
@@ -19,7 +19,9 @@ from hqueue.settings.limits import APPLICATION_MAX
 from hqueue.settings.numbers import check_whole
 from hqueue_workers.hub.authorizer import Action
 from hqueue_workers.hub.owning.region import Region
-from hqueue_workers.hub.serving.answers import as_thrift, message_id_of, text_of
+from hqueue_workers.hub.serving.answers import as_thrift, message_id_of, text_of, topic_of
+from hqueue_workers.hub.serving.managing import Managing
+from hqueue_workers.hub.serving.publishing import Publishing
 from hqueue_workers.hub.subscribing.sessions import Detached
 from hqueue_workers.hub.subscribing.subscription import Delivery
 from hqueue_workers.hub.subscribing.subscriptions import Subscribed, SubscribeMode, Subscriptions
@@ -27,7 +29,7 @@ from hqueue_workers.hub.writing.owned import OwnedTopic
 from hqueue_workers.node.networks import Networks
 from hqueue_workers.node.runtime import Runtime
 
-__all__ = ["Subscribing", "SubscriptionService"]
+__all__ = ["ServedQueue", "SubscriptionService"]
 
 WAIT_MS_MAX = 30_000
 DELIVERIES_MAX = 4_096
@@ -35,18 +37,33 @@ DELIVERIES_MAX = 4_096
 _Result = TypeVar("_Result")
 
 
-class Subscribing(NamedTuple):
-    """What a hub has of a queue's subscriptions."""
+class ServedQueue(Protocol):
+    """What a hub has of a queue, as its service needs it."""
 
     region: Region
+    publishing: Publishing
+    managing: Managing
     subscriptions: Subscriptions
+
+
+def _declared(call: Callable[..., Future[Any]]) -> Callable[..., Future[Any]]:
+    """A method of the service: what it raises at once is as the IDL has it."""
+
+    @functools.wraps(call)
+    def begun(*arguments: Any) -> Future[Any]:
+        try:
+            return call(*arguments)
+        except HQueueError as exc:
+            raise as_thrift(exc) from exc
+
+    return begun
 
 
 class SubscriptionService:
     """Handles the calls. Each is checked before anything happens, and its answer is a future.
 
     Args:
-        queues: by name.
+        queues: what the hub has of each, by its name.
         runtime: what the hub delivers on.
         session_ms: how long a session may be silent.
         callbacks: the networks that may be called.
@@ -54,7 +71,7 @@ class SubscriptionService:
 
     def __init__(
         self,
-        queues: Mapping[str, Subscribing],
+        queues: Mapping[str, ServedQueue],
         runtime: Runtime,
         session_ms: int,
         callbacks: Networks,
@@ -66,7 +83,10 @@ class SubscriptionService:
         self._session_ms = session_ms
         self._callbacks = callbacks
 
-    def subscribe(  # noqa: PLR0917  (the IDL's)
+    # ruff: noqa: N802, N803, PLR0917  (the IDL's)
+
+    @_declared
+    def subscribe(
         self,
         queue: Any,
         subscriber: Any,
@@ -78,7 +98,7 @@ class SubscriptionService:
     ) -> Future[Any]:
         """As the IDL has it."""
         at = self._queue(queue)
-        name, on = check_name(text_of(subscriber, "subscriber")), _topic(topic)
+        name, on = _who(subscriber, topic)
         try:
             wanted_mode = SubscribeMode(mode)
         except ValueError as exc:
@@ -90,62 +110,63 @@ class SubscriptionService:
                 "the hub may not call this host: see its setting callback_networks",
                 host=where.address.host,
             )
-        host = calling_host()
+        host, create = calling_host(), wanted_mode is not SubscribeMode.ATTACH
         return self._served(
             at,
-            (name, on),
+            name,
+            at.region.serve(name, on, redirected=bool(redirected), create=create),
             lambda owned: at.subscriptions.subscribe(
                 owned, name, wanted_mode, where, wanted, host=host
             ),
             self._subscribed,
-            redirected=bool(redirected),
-            create=wanted_mode is not SubscribeMode.ATTACH,
         )
 
+    @_declared
     def unsubscribe(self, queue: Any, subscriber: Any, topic: Any, redirected: Any) -> Future[Any]:
         """As the IDL has it."""
         at = self._queue(queue)
-        name, on = check_name(text_of(subscriber, "subscriber")), _topic(topic)
+        name, on = _who(subscriber, topic)
         return self._served(
             at,
-            (name, on),
+            name,
+            at.region.serve(name, on, redirected=bool(redirected), create=False),
             lambda owned: at.subscriptions.unsubscribe(owned, name),
-            lambda _: None,
-            redirected=bool(redirected),
         )
 
-    def close_subscription(
+    @_declared
+    def closeSubscription(
         self, queue: Any, subscriber: Any, topic: Any, session: Any
     ) -> Future[Any]:
         """As the IDL has it."""
         at = self._queue(queue)
-        name, on = check_name(text_of(subscriber, "subscriber")), _topic(topic)
+        name, on = _who(subscriber, topic)
         of = check_name(text_of(session, "session"))
-        return self._answer(at.subscriptions.close_subscription(on, name, of), lambda _: None)
+        return self._answer(lambda: at.subscriptions.close_subscription(on, name, of))
 
+    @_declared
     def consume(
-        self, queue: Any, subscriber: Any, topic: Any, message_id: Any, redirected: Any
+        self, queue: Any, subscriber: Any, topic: Any, messageID: Any, redirected: Any
     ) -> Future[Any]:
         """As the IDL has it."""
         at = self._queue(queue)
-        name, on = check_name(text_of(subscriber, "subscriber")), _topic(topic)
-        consumed = int(message_id_of(message_id, "messageID"))
+        name, on = _who(subscriber, topic)
+        consumed = int(message_id_of(messageID, "messageID"))
         return self._served(
             at,
-            (name, on),
+            name,
+            at.region.serve(name, on, redirected=bool(redirected), create=False),
             lambda owned: at.subscriptions.consume(owned, name, consumed),
-            lambda _: None,
-            redirected=bool(redirected),
         )
 
-    def detached(self, queue: Any, session: Any, wait_ms: Any) -> Future[Any]:
+    @_declared
+    def detached(self, queue: Any, session: Any, waitMs: Any) -> Future[Any]:
         """As the IDL has it."""
         at = self._queue(queue)
         name = check_name(text_of(session, "session"))
-        wait = check_whole(wait_ms, 0, WAIT_MS_MAX, option="waitMs")
-        return self._answer(at.subscriptions.detached(name, wait), self._told)
+        wait = check_whole(waitMs, 0, WAIT_MS_MAX, option="waitMs")
+        return self._answer(lambda: at.subscriptions.detached(name, wait), self._told)
 
-    def _queue(self, queue: Any) -> Subscribing:
+    def _queue(self, queue: Any) -> ServedQueue:
         name = text_of(queue, "queue")
         found = self._queues.get(name)
         if found is None:
@@ -154,41 +175,33 @@ class SubscriptionService:
 
     def _served(
         self,
-        at: Subscribing,
-        who: tuple[str, str],
-        work: Callable[[OwnedTopic], Coroutine[Any, Any, _Result]],
-        say: Callable[[_Result], Any],
-        *,
-        redirected: bool,
-        create: bool = False,
+        at: ServedQueue,
+        name: str,
+        serving: Future[OwnedTopic],
+        work: Callable[[OwnedTopic], Awaitable[_Result]],
+        say: Callable[[_Result], Any] = lambda _: None,
     ) -> Future[Any]:
         """Do something once this hub owns the topic, and the subscriber may."""
-        name, topic = who
-        answer: Future[Any] = Future()
 
-        def owned(found: Future[OwnedTopic]) -> None:
-            try:
-                at.region.check_allowed(name, Action.SUBSCRIBE, found.result())
-                _pass_on(self._answer(work(found.result()), say), answer)
-            except BaseException as exc:  # Its caller must learn it.
-                answer.set_exception(as_thrift(exc))
+        async def served() -> _Result:
+            owned = await asyncio.wrap_future(serving)
+            at.region.check_allowed(name, Action.SUBSCRIBE, owned)
+            return await work(owned)
 
-        at.region.serve(name, topic, redirected=redirected, create=create).add_done_callback(owned)
-        return answer
+        return self._answer(served, say)
 
     def _answer(
-        self, work: Coroutine[Any, Any, _Result], say: Callable[[_Result], Any]
+        self,
+        work: Callable[[], Awaitable[_Result]],
+        say: Callable[[_Result], Any] = lambda _: None,
     ) -> Future[Any]:
-        answer: Future[Any] = Future()
-
-        def ended(done: Future[_Result]) -> None:
+        async def answer() -> Any:
             try:
-                answer.set_result(say(done.result()))
-            except BaseException as exc:  # Likewise.
-                answer.set_exception(as_thrift(exc))
+                return say(await work())
+            except (Exception, asyncio.CancelledError) as exc:  # Its caller must learn it.
+                raise as_thrift(exc) from exc
 
-        self._runtime.submit(work).add_done_callback(ended)
-        return answer
+        return self._runtime.submit(answer())
 
     def _subscribed(self, found: Subscribed) -> Any:
         kept = found.preferences
@@ -211,21 +224,9 @@ class SubscriptionService:
         ]
 
 
-def _pass_on(done: Future[Any], to: Future[Any]) -> None:
-    def ended(_: object) -> None:
-        error = done.exception()
-        if error is None:
-            to.set_result(done.result())
-        else:
-            to.set_exception(error)
-
-    done.add_done_callback(ended)
-
-
-def _topic(name: Any) -> str:
-    topic = text_of(name, "topic")
-    topic_bytes(topic)
-    return topic
+def _who(subscriber: Any, topic: Any) -> tuple[str, str]:
+    name = check_name(text_of(subscriber, "subscriber"))
+    return name, topic_of(topic)
 
 
 def _delivery(struct: Any) -> Delivery | None:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from concurrent.futures import Future
 from typing import Protocol
 
-from hqueue import HQueueError, Outcome, StoreUnavailableError
+from hqueue import HQueueError
 from hqueue.errors import BadVersionError, NoSubscriptionStateError, NotAllowedError
 from hqueue_workers.hub.authorizer import Action
 from hqueue_workers.hub.keyed_locks import KeyedLocks
@@ -116,7 +116,7 @@ class Attachments:
         feed = opened.feed
         self._region.check_allowed(opened.subscriber, Action.SUBSCRIBE, feed.owned)
         if feed.left or not self._region.is_owned(feed.owned):
-            raise _left(feed.owned)
+            raise feed.owned.changes_hands()
         opened.delivery = delivery
         if opened.position >= feed.end:
             opened.waiting = 0
@@ -158,7 +158,7 @@ class Attachments:
             StoreUnavailableError: the topic is not this hub's any more.
         """
         if not self._region.is_owned(owned):
-            raise _left(owned)
+            raise owned.changes_hands()
         # When it is left from here on, `leave` or `lost` come behind this, and end the feed.
         feed = self._feeds.get(owned.name)
         if feed is not None and feed.owned is not owned:
@@ -296,7 +296,7 @@ class Attachments:
         self._cut_off(subscription, reason)
         if store and subscription.dirty:
             if is_lost:
-                raise _left(subscription.feed.owned)
+                raise subscription.feed.owned.changes_hands()
             await self._store(subscription)
 
     async def _store(self, subscription: Subscription) -> None:
@@ -372,9 +372,3 @@ def _parts(subscriptions: Sequence[Subscription]) -> Iterator[Sequence[Subscript
     """A few at a time."""
     for at in range(0, len(subscriptions), TOGETHER):
         yield subscriptions[at : at + TOGETHER]
-
-
-def _left(owned: OwnedTopic) -> HQueueError:
-    return StoreUnavailableError(
-        "the topic changes hands", topic=owned.name, outcome=Outcome.NOT_APPLIED
-    )

@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
-from hqueue import Address, HQueueError, Message, MessageID, TopicAccess
+from hqueue import (
+    Address,
+    HQueueError,
+    Message,
+    MessageID,
+    Outcome,
+    StoreUnavailableError,
+    TopicAccess,
+)
 from hqueue.metadata.managers import LogRange, Verdict
 
 __all__ = [
@@ -87,6 +95,12 @@ class OwnedTopic:
         """Where it lies, if that is known still; then it is known no more."""
         ranges, self.ranges = self.ranges, None
         return ranges
+
+    def changes_hands(self) -> HQueueError:
+        """The error of what was to be done with it, and was not."""
+        return StoreUnavailableError(
+            "the topic changes hands", topic=self.name, outcome=Outcome.NOT_APPLIED
+        )
 
 
 class OwnedListener(Protocol):

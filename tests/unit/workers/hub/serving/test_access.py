@@ -220,7 +220,8 @@ def test_a_subscriber_that_is_just_attaching_is_refused_by_a_rule_that_came_mean
 ) -> None:
     maker = place.client("maker")
     maker.publish("t", b"v")
-    part = place.hubs[place.owner()].hub._parts[QUEUE]
+    hub = place.hubs[place.owner()].hub
+    part = hub._parts[QUEUE]
     records: Any = part.subscriptions._records._manager
     with made_later(records, "create_subscription_data") as (reached, go_on):
         ended: Future[Any] = Future()
@@ -231,7 +232,7 @@ def test_a_subscriber_that_is_just_attaching_is_refused_by_a_rule_that_came_mean
             except hqueue.HQueueError as exc:
                 ended.set_exception(exc)
 
-        part.managing._pool.submit(subscribe)
+        hub._pool.submit(subscribe)
         assert reached.wait(WAIT_S)
         place.client("maker").allow("t", subscribe=[])
         go_on.set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,9 +32,16 @@ class Waiting:
 @pytest.mark.parametrize(("headers", "taken"), [(0, 2), (4, 1)])
 def test_messages_of_no_bytes_take_memory_too(headers: int, taken: int) -> None:
     waiting: Any = Waiting()
-    nothing: Any = {}
-    metrics = HubMetrics(dict, lambda: 0)
-    service = HubService({"q": waiting}, nothing, metrics, PENDING_BYTES_MAX, nothing)
+    queue: Any = SimpleNamespace(publishing=waiting)
+    nothing: Any = None
+    service = HubService(
+        {"q": queue},
+        HubMetrics(dict, lambda: 0),
+        PENDING_BYTES_MAX,
+        runtime=nothing,
+        session_ms=0,
+        callbacks=nothing,
+    )
     message = STRUCTS.TMessage(topic=b"", value=b"", headers=[STRUCTS.THeader(b"n", b"")] * headers)
 
     def publish() -> Future[Any]:

@@ -9,12 +9,39 @@ import contextlib
 from hqueue.errors import NoSubscriptionStateError, StoreUnavailableError
 from hqueue.metadata.managers import TopicMetadata
 from hqueue_workers.hub.writing.committer import Committer
-from hqueue_workers.hub.writing.owned import OwnedTopic
+from hqueue_workers.hub.writing.owned import OwnedListener, OwnedTopic
 
-__all__ = ["erase"]
+__all__ = ["leave"]
 
 
-def erase(owned: OwnedTopic, metadata: TopicMetadata, committer: Committer, bound_s: float) -> None:
+def leave(
+    owned: OwnedTopic,
+    metadata: TopicMetadata,
+    committer: Committer,
+    listener: OwnedListener,
+    bound_s: float,
+    *,
+    delete: bool,
+) -> None:
+    """Release a topic that this hub owns, and accepts nothing more of: append what waits, have its
+    subscriptions left, and delete it, if that is wanted. For threads that may wait.
+
+    Raises:
+        StoreUnavailableError: it was to be deleted, and another hub has taken it over.
+        HQueueError, TimeoutError: not now. It is this hub's still.
+    """
+    committer.drained(owned, bound_s)
+    committer.forget(owned)
+    # The next owner is to read what is stored now.
+    listener.leave(owned, deleted=delete).result(bound_s)
+    if delete:
+        _erase(owned, metadata, committer, bound_s)
+    metadata.election.release(owned.name, owned.verdict).result(bound_s)
+
+
+def _erase(
+    owned: OwnedTopic, metadata: TopicMetadata, committer: Committer, bound_s: float
+) -> None:
     """Delete a topic that this hub owns, and appends nothing to any more.
 
     First its range is closed in the log, so that nobody who owned it before appends to it; then its
