@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -46,6 +47,19 @@ def hub_service() -> Any:
     return load("hub").HQueueHubService
 
 
+def _counted(call: Callable[..., Future[Any]]) -> Callable[..., Future[Any]]:
+    """A method of the service: what it raises at once is counted, and as the IDL has it."""
+
+    @functools.wraps(call)
+    def begun(self: HubService, *arguments: Any) -> Future[Any]:
+        try:
+            return call(self, *arguments)
+        except HQueueError as exc:
+            raise self._thrift(exc) from exc
+
+    return begun
+
+
 class HubService(SubscriptionService):
     """The service's handler. Each call is checked before anything happens, and its answer is a
     future. What waits is bounded in bytes.
@@ -81,6 +95,8 @@ class HubService(SubscriptionService):
         self._lock = threading.Lock()
         self.pending_bytes = 0
 
+    # ruff: noqa: N802, PLR0917  (the IDL's)
+
     def publish(
         self, queue: Any, publisher: Any, topic: Any, message: Any, redirected: Any
     ) -> Future[Any]:
@@ -88,13 +104,13 @@ class HubService(SubscriptionService):
         messages = None if message is None else [message]
         return self.publishMessages(queue, publisher, topic, messages, redirected)
 
-    def publishMessages(  # noqa: N802  (the IDL's)
+    def publishMessages(
         self, queue: Any, publisher: Any, topic: Any, messages: Any, redirected: Any
     ) -> Future[Any]:
         """As the IDL has it."""
         return self._publish(queue, publisher, topic, messages, redirected, None, self._published)
 
-    def publishOnce(  # noqa: N802, PLR0917  (the IDL's)
+    def publishOnce(
         self,
         queue: Any,
         publisher: Any,
@@ -108,7 +124,8 @@ class HubService(SubscriptionService):
         given = (queue, publisher, topic, messages, redirected)
         return self._publish(*given, (number, since), self._published_once)
 
-    def newestNumber(  # noqa: N802  (the IDL's)
+    @_counted
+    def newestNumber(
         self,
         queue: Any,
         publisher: Any,
@@ -117,28 +134,13 @@ class HubService(SubscriptionService):
         redirected: Any,
     ) -> Future[Any]:
         """As the IDL has it."""
-        answer: Future[Any] = Future()
+        publishing = self._queue(queue).publishing
+        caller, name = self._who(publisher, topic)
+        found = publishing.newest(caller, name, since_of(since), redirected=bool(redirected))
+        return self._said(found, self._newest, absent=NoSubscriptionStateError)
 
-        def ended(found: Future[Newest | None]) -> None:
-            error = found.exception()
-            if isinstance(error, NoSubscriptionStateError):
-                answer.set_result(self._newest(None))  # There is no such topic.
-            elif error is None:
-                answer.set_result(self._newest(found.result()))
-            else:
-                answer.set_exception(self._thrift(error))
-
-        try:
-            publishing = self._queue(queue).publishing
-            caller, name = self._who(publisher, topic)
-            from_id = since_of(since)
-        except HQueueError as exc:
-            raise self._thrift(exc) from exc
-        found = publishing.newest(caller, name, from_id, redirected=bool(redirected))
-        found.add_done_callback(ended)
-        return answer
-
-    def moveTopic(  # noqa: N802, PLR0917  (the IDL's)
+    @_counted
+    def moveTopic(
         self,
         queue: Any,
         caller: Any,
@@ -148,44 +150,36 @@ class HubService(SubscriptionService):
         redirected: Any,
     ) -> Future[Any]:
         """As the IDL has it."""
-        try:
-            managing = self._queue(queue).managing
-            name, of = self._who(caller, topic)
-            to = Address.parse(f"{text_of(host, 'host')}:{port}")
-            return self._said(managing.move(name, of, to, redirected=bool(redirected)))
-        except HQueueError as exc:
-            raise self._thrift(exc) from exc
+        managing = self._queue(queue).managing
+        name, of = self._who(caller, topic)
+        to = Address.parse(f"{text_of(host, 'host')}:{port}")
+        return self._said(managing.move(name, of, to, redirected=bool(redirected)))
 
-    def deleteTopic(  # noqa: N802  (the IDL's)
-        self, queue: Any, caller: Any, topic: Any, redirected: Any
-    ) -> Future[Any]:
+    @_counted
+    def deleteTopic(self, queue: Any, caller: Any, topic: Any, redirected: Any) -> Future[Any]:
         """As the IDL has it."""
-        try:
-            managing = self._queue(queue).managing
-            name, of = self._who(caller, topic)
-            return self._said(managing.delete(name, of, redirected=bool(redirected)))
-        except HQueueError as exc:
-            raise self._thrift(exc) from exc
+        managing = self._queue(queue).managing
+        name, of = self._who(caller, topic)
+        return self._said(managing.delete(name, of, redirected=bool(redirected)))
 
-    def changeAccess(  # noqa: N802  (the IDL's)
+    @_counted
+    def changeAccess(
         self, queue: Any, caller: Any, topic: Any, rules: Any, redirected: Any
     ) -> Future[Any]:
         """As the IDL has it."""
-        try:
-            managing = self._queue(queue).managing
-            name, of = self._who(caller, topic)
-            given = rules_of(rules)
-            reserved.check_topic(of)  # It may be created by this.
-            changed = managing.change_access(name, of, given, redirected=bool(redirected))
-            return self._said(changed, rules_struct)
-        except HQueueError as exc:
-            raise self._thrift(exc) from exc
+        managing = self._queue(queue).managing
+        name, of = self._who(caller, topic)
+        given = rules_of(rules)
+        reserved.check_topic(of)  # It may be created by this.
+        changed = managing.change_access(name, of, given, redirected=bool(redirected))
+        return self._said(changed, rules_struct)
 
-    def apiAddress(self) -> str:  # noqa: N802  (the IDL's)
+    def apiAddress(self) -> str:
         """As the IDL has it."""
         return self._api_address
 
-    def _publish(  # noqa: PLR0917  (the IDL's)
+    @_counted
+    def _publish(
         self,
         queue: Any,
         publisher: Any,
@@ -195,22 +189,19 @@ class HubService(SubscriptionService):
         numbers: tuple[Any, Any] | None,
         answered: Callable[[Published], Any],
     ) -> Future[Any]:
-        try:
-            publishing = self._queue(queue).publishing
-            caller = check_name(text_of(publisher, "publisher"))
-            name, given = _read(topic, messages)
-            numbered = None if numbers is None else _numbered(caller, *numbers, len(given))
-            read, size = numbered_messages(given, numbered)
-            if size > BATCH_BYTES_MAX:
-                raise MessageTooLargeError(
-                    "these messages are larger than a batch may be",
-                    bytes=size,
-                    bytes_max=BATCH_BYTES_MAX,
-                )
-            held = size + held_bytes(read)
-            self._make_room(held)
-        except HQueueError as exc:
-            raise self._thrift(exc) from exc
+        publishing = self._queue(queue).publishing
+        caller = check_name(text_of(publisher, "publisher"))
+        name, given = _read(topic, messages)
+        numbered = None if numbers is None else _numbered(caller, *numbers, len(given))
+        read, size = numbered_messages(given, numbered)
+        if size > BATCH_BYTES_MAX:
+            raise MessageTooLargeError(
+                "these messages are larger than a batch may be",
+                bytes=size,
+                bytes_max=BATCH_BYTES_MAX,
+            )
+        held = size + held_bytes(read)
+        self._make_room(held)
         began_ms = self._clock.monotonic_ms()
 
         def give_back(_: object) -> None:
@@ -234,14 +225,20 @@ class HubService(SubscriptionService):
         return check_name(text_of(caller, "caller")), name
 
     def _said(
-        self, done: Future[Any], say: Callable[[Any], Any] = lambda done: done
+        self,
+        done: Future[Any],
+        say: Callable[[Any], Any] = lambda done: done,
+        absent: type[HQueueError] | tuple[()] = (),
     ) -> Future[Any]:
-        """An answer that is what was done, or its error."""
+        """An answer that is what was done, or its error; None is what was done where that is
+        `absent`.
+        """
         answer: Future[Any] = Future()
 
         def ended(found: Future[Any]) -> None:
             try:
-                answer.set_result(say(found.result()))
+                is_absent = isinstance(found.exception(), absent)
+                answer.set_result(say(None if is_absent else found.result()))
             except BaseException as exc:  # Its caller must learn it.
                 answer.set_exception(self._thrift(exc))
 

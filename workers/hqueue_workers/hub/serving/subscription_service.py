@@ -97,41 +97,32 @@ class SubscriptionService:
         redirected: Any,
     ) -> Future[Any]:
         """As the IDL has it."""
-        at = self._queue(queue)
-        name, on = _who(subscriber, topic)
         try:
             wanted_mode = SubscribeMode(mode)
         except ValueError as exc:
             raise InvalidInputError("mode is none", mode=mode) from exc
-        reserved.check_topic(on)
+        reserved.check_topic(topic_of(topic))
         where, wanted = _delivery(given(delivery)), _preferences(given(preferences))
         if where is not None and not self._callbacks.may_have(where.address.host):
             raise InvalidInputError(
                 "the hub may not call this host: see its setting callback_networks",
                 host=where.address.host,
             )
-        host, create = calling_host(), wanted_mode is not SubscribeMode.ATTACH
+        host = calling_host()
         return self._served(
-            at,
-            name,
-            at.region.serve(name, on, redirected=bool(redirected), create=create),
-            lambda owned: at.subscriptions.subscribe(
+            (queue, subscriber, topic, redirected),
+            lambda at, owned, name: at.subscribe(
                 owned, name, wanted_mode, where, wanted, host=host
             ),
             self._subscribed,
+            create=wanted_mode is not SubscribeMode.ATTACH,
         )
 
     @_declared
     def unsubscribe(self, queue: Any, subscriber: Any, topic: Any, redirected: Any) -> Future[Any]:
         """As the IDL has it."""
-        at = self._queue(queue)
-        name, on = _who(subscriber, topic)
-        return self._served(
-            at,
-            name,
-            at.region.serve(name, on, redirected=bool(redirected), create=False),
-            lambda owned: at.subscriptions.unsubscribe(owned, name),
-        )
+        called = (queue, subscriber, topic, redirected)
+        return self._served(called, lambda at, owned, name: at.unsubscribe(owned, name))
 
     @_declared
     def closeSubscription(
@@ -148,15 +139,11 @@ class SubscriptionService:
         self, queue: Any, subscriber: Any, topic: Any, messageID: Any, redirected: Any
     ) -> Future[Any]:
         """As the IDL has it."""
-        at = self._queue(queue)
-        name, on = _who(subscriber, topic)
-        consumed = int(message_id_of(messageID, "messageID"))
-        return self._served(
-            at,
-            name,
-            at.region.serve(name, on, redirected=bool(redirected), create=False),
-            lambda owned: at.subscriptions.consume(owned, name, consumed),
+        called, consumed = (
+            (queue, subscriber, topic, redirected),
+            message_id_of(messageID, "messageID"),
         )
+        return self._served(called, lambda at, owned, name: at.consume(owned, name, int(consumed)))
 
     @_declared
     def detached(self, queue: Any, session: Any, waitMs: Any) -> Future[Any]:
@@ -175,18 +162,22 @@ class SubscriptionService:
 
     def _served(
         self,
-        at: ServedQueue,
-        name: str,
-        serving: Future[OwnedTopic],
-        work: Callable[[OwnedTopic], Awaitable[_Result]],
+        called: tuple[Any, Any, Any, Any],
+        work: Callable[[Subscriptions, OwnedTopic, str], Awaitable[_Result]],
         say: Callable[[_Result], Any] = lambda _: None,
+        *,
+        create: bool = False,
     ) -> Future[Any]:
         """Do something once this hub owns the topic, and the subscriber may."""
+        queue, subscriber, topic, redirected = called
+        at = self._queue(queue)
+        name, on = _who(subscriber, topic)
+        serving = at.region.serve(name, on, redirected=bool(redirected), create=create)
 
         async def served() -> _Result:
             owned = await asyncio.wrap_future(serving)
             at.region.check_allowed(name, Action.SUBSCRIBE, owned)
-            return await work(owned)
+            return await work(at.subscriptions, owned, name)
 
         return self._answer(served, say)
 

@@ -145,10 +145,7 @@ class Subscription:
 
     def delivered(self, ids: Sequence[int], end: int) -> None:
         """The subscriber has these messages, and nothing else lies below `end` for it."""
-        self.position = max(self.position, end)
-        self.tries = self.tries.passed()
-        if self.waiting is not None:
-            self.waiting = max(0, self.waiting - len(ids))
+        self._go_on(len(ids), end)
         if not ids:
             return
         if self.delivery.explicit:
@@ -160,12 +157,15 @@ class Subscription:
 
     def passed(self, ids: Sequence[int], end: int) -> None:
         """These messages need not be delivered: they were dropped, or are dead letters."""
+        self._go_on(len(ids), end)
+        if ids and not self.outstanding:
+            self._move(ids[-1], len(ids))
+
+    def _go_on(self, count: int, end: int) -> None:
         self.position = max(self.position, end)
         self.tries = self.tries.passed()
         if self.waiting is not None:
-            self.waiting = max(0, self.waiting - len(ids))
-        if ids and not self.outstanding:
-            self._move(ids[-1], len(ids))
+            self.waiting = max(0, self.waiting - count)
 
     def consume(self, message_id: int) -> None:
         """The subscriber is done with this message, and all before it."""

@@ -7,7 +7,7 @@ import collections
 import itertools
 import logging
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TypeVar
 
@@ -244,9 +244,9 @@ class Committer:
                     return
             try:
                 if opens:
-                    await self._do_open(opens)
+                    await self._do(self._tell_end(), opens)
                 if closes:
-                    await self._do_close(closes)
+                    await self._do(self._close_ranges(closes), [each[-1] for each in closes])
                 if publishes:
                     await self._commit()
             except asyncio.CancelledError:
@@ -264,29 +264,26 @@ class Committer:
             self._log = opening
         return self._log
 
-    async def _do_open(self, opens: list[Future[int]]) -> None:
-        try:
-            tail = (await self._opened()).end
-        except BaseException as exc:
-            self._fail(opens, exc)
-            _pass_cancellation(exc)
-            return
-        self._answer([(done, tail) for done in opens])
+    async def _tell_end(self) -> int:
+        return (await self._opened()).end
 
-    async def _do_close(self, closes: list[tuple[str, int, int, Future[int]]]) -> None:
+    async def _close_ranges(self, closes: list[tuple[str, int, int, Future[int]]]) -> int:
         epochs: dict[str, int] = {}
         for topic, epoch, _, _ in closes:
             epochs[topic] = max(epoch, epochs.get(topic, 0))
-        waiting = [done for _, _, _, done in closes]
+        log = await self._opened()
+        return await log.close_ranges(epochs, max(floor for _, _, floor, _ in closes))
+
+    async def _do(self, work: Awaitable[int], waiting: list[Future[int]]) -> None:
+        """Do what some wait for, and have them know what it came to."""
         try:
-            log = await self._opened()
-            closed_at = await log.close_ranges(epochs, max(floor for _, _, floor, _ in closes))
+            answer = await work
         except BaseException as exc:
             self._see(exc)  # First: who is told, and tries again, finds the partition given up.
             self._fail(waiting, exc)
             _pass_cancellation(exc)
-            return
-        self._answer([(done, closed_at) for done in waiting])
+        else:
+            self._answer([(done, answer) for done in waiting])
 
     async def _commit(self) -> None:
         """Append what waits, as much as goes together."""
