@@ -34,7 +34,7 @@ QUEUE = cast(Queue, SimpleNamespace(dead_letters=DeadLetters(cast(QueueLog, None
 
 def segment(messages: list[Message], gap: int = 3) -> Segment:
     batch = read(messages)
-    return BatchSegment(batch.header.base - gap, batch.header.end, batch.header.next_ordinal, batch)
+    return BatchSegment(batch.header.base - gap, batch.header.end, batch)
 
 
 def sent(part: Segment, filter_: SubscriptionFilter) -> list[ReceivedMessage]:
@@ -80,7 +80,6 @@ def test_slices_cover_a_segment_with_all_that_is_wanted_in_order(
         if here:
             assert encoded.start <= encoded.ids[0] <= encoded.ids[-1] < encoded.end
             assert encoded.ends[-1] == len(encoded.data)
-        assert encoded.ordinal == batch.header.ordinal + max(0, encoded.end - batch.header.base)
 
 
 @given(few_topics)
@@ -147,7 +146,7 @@ def test_a_window_keeps_what_is_needed_and_what_fits(
     window = Window(100)
     at = 100
     for length in lengths:
-        window.add([Segment(at, at + length, 0)])
+        window.add([Segment(at, at + length)])
         at += length
     assert (window.start, window.end) == (100, at)
     size = window.size // len(lengths)
@@ -183,7 +182,7 @@ def test_where_nothing_may_be_read_nobody_is_asked_what_is_passed_by() -> None:
     decisions = Decisions()
     bodies = unreadable_bodies([Message("a", b"1"), Message("b", b"", None, [(BAD, b"")])])
     batch = dataclasses.replace(read_bodies(bodies), skips=Skips(decisions))
-    part = BatchSegment(batch.header.base, batch.header.end, batch.header.next_ordinal, batch)
+    part = BatchSegment(batch.header.base, batch.header.end, batch)
     with pytest.raises(CorruptLogError):
         part.cut(QUEUE, wanting(), may_read=False)  # As on an event loop.
     assert decisions.asked == 0

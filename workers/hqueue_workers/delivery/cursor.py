@@ -60,7 +60,7 @@ class Cursor:
         """
         messages_max = min(messages_max, self.filter.messages_max)
         stop = MESSAGE_ID_MAX + 1 if until is None else until
-        message_id, ordinal, count, size, headers = self.position, 0, 0, 0, 0
+        message_id, count, size, headers = self.position, 0, 0, 0
         taken: list[EncodedSlice] = []
         while message_id < stop:
             held = self._here()
@@ -68,7 +68,7 @@ class Cursor:
                 # The one whose window it was went on while this one waited for more.
                 if not held.reaches(self.position):
                     return None
-                message_id, ordinal, count, size, headers = self.position, 0, 0, 0, 0
+                message_id, count, size, headers = self.position, 0, 0, 0
                 taken.clear()
             segment = held.at(message_id)
             if segment is None and until is not None and message_id > self.position:
@@ -95,14 +95,13 @@ class Cursor:
                 taken.append(encoded)
             count, size = count + len(encoded.ids), size + len(encoded.data)
             headers += encoded.headers
-            message_id, ordinal = encoded.end, encoded.ordinal
+            message_id = encoded.end
         if message_id == self.position:
             return None
         self._here().passed(message_id)
         return Call(
             self.position,
             message_id,
-            ordinal,
             tuple([each.data for each in taken]),
             tuple([each.ids for each in taken]),
         )

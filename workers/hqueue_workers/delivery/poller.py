@@ -117,7 +117,7 @@ class _Waiting(Fetch[PartitionCursor]):
 
     def keep(self, batches: Iterable[Batch]) -> None:
         """Make segments of what came."""
-        self.segments = segments_of(self.reader, self.start, batches)
+        self.segments = segments_of(self.start, batches, self.reader.cursor)
 
 
 class _PushedRows:

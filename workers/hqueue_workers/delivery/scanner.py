@@ -34,10 +34,6 @@ class Source(Protocol):
         """The ID from which another one would go on after what this one has given."""
 
     @property
-    def ordinal(self) -> int | None:
-        """Messages that the partition had up to here, if that is known."""
-
-    @property
     def holds(self) -> bool:
         """Whether something is held in the store."""
 
@@ -77,11 +73,6 @@ class CursorSource:
     def cursor(self) -> int:
         """As `Source`."""
         return self.at.cursor
-
-    @property
-    def ordinal(self) -> int | None:
-        """As `Source`."""
-        return self.at.ordinal
 
     @property
     def holds(self) -> bool:
@@ -153,8 +144,6 @@ class MessageScanner(Window):
         self.region_host: str | None = None
         """The host that serves the partition's region, if that is known."""
         self.filters: frozenset[SubscriptionFilter] = frozenset()
-        self.ordinal: int | None = None
-        """How many messages the partition had before the window's end, if that is known."""
         self._queue = queue
         self._open_source = open_source
         self._patience = patience
@@ -252,7 +241,6 @@ class MessageScanner(Window):
         self._polled = False
         if segments:
             self.add(segments)
-            self.ordinal = segments[-1].ordinal
             self._wake()
         elif any(not waiting.done() for waiting in self._waiting):
             self._read_on()
@@ -349,7 +337,7 @@ class MessageScanner(Window):
         bound = Deadline(self._runtime.clock, 0) if self._patience is None else self._patience()
         async with self._runtime.requests:
             batches = await source.read(bound)
-        segments = segments_of(source, start, batches)
+        segments = segments_of(start, batches, source.cursor)
         await cut_for(filters, segments, self._queue, self._runtime)
         return segments
 

@@ -10,7 +10,7 @@ import dataclasses
 import itertools
 from collections.abc import Collection, Iterable, Sequence
 from operator import attrgetter
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from hqueue import Batch, HQueueError, Queue, ReceivedMessage, Skips, messages_of
 from hqueue.push.dead_letters import is_delivered_unasked, redrive_topic
@@ -66,8 +66,6 @@ class EncodedSlice:
 
     start: int
     end: int
-    ordinal: int
-    """How many messages the partition had before `end`."""
     data: bytes = b""
     ids: Sequence[int] = ()
     """Of its messages."""
@@ -92,7 +90,6 @@ class EncodedSlice:
         return EncodedSlice(
             start,
             end,
-            self.ordinal - (self.end - end),  # IDs within a batch have no gaps.
             self.data[at : self.ends[high - 1] if high > low else at],
             self.ids[low:high],
             [each - at for each in self.ends[low:high]],
@@ -105,13 +102,11 @@ class Segment:
     one; those that have messages are kinds of it.
     """
 
-    __slots__ = ("end", "messages", "offset", "ordinal", "size", "start")
+    __slots__ = ("end", "messages", "offset", "size", "start")
 
-    def __init__(self, start: int, end: int, ordinal: int) -> None:
+    def __init__(self, start: int, end: int) -> None:
         self.start = start
         self.end = end
-        self.ordinal = ordinal
-        """How many messages the partition had before `end`."""
         self.offset = 0
         """Bytes of the window that came before it."""
         self.size = OVERHEAD_BYTES
@@ -125,7 +120,7 @@ class Segment:
 
     def slices(self, filter_: SubscriptionFilter) -> tuple[EncodedSlice, ...] | None:
         """What was cut of it already; also what takes no time to be cut. None if it must be."""
-        return (EncodedSlice(self.start, self.end, self.ordinal),)
+        return (EncodedSlice(self.start, self.end),)
 
     def reads(self, filter_: SubscriptionFilter) -> bool:
         """Whether cutting it may read from the queue."""
@@ -155,20 +150,17 @@ class Segment:
     def _slices(
         self, messages: Iterable[ReceivedMessage | None], filter_: SubscriptionFilter
     ) -> tuple[EncodedSlice, ...]:
-        """These messages of it, encoded. IDs within a segment that has messages have no gaps."""
-        to_ordinal = self.ordinal - self.end
+        """These messages of it, encoded."""
         wanted = [message for message in messages if message is not None]
         parts = [encode_message(message) for message in wanted]
         ids = array.array("Q", [message.id for message in wanted])
         slices: list[EncodedSlice] = []
         start, low, size, headers = self.start, 0, 0, 0
 
-        def close(high: int, end: int, ordinal: int) -> None:
+        def close(high: int, end: int) -> None:
             some = parts[low:high]
             ends = array.array("I", itertools.accumulate(map(len, some)))
-            slices.append(
-                EncodedSlice(start, end, ordinal, b"".join(some), ids[low:high], ends, headers)
-            )
+            slices.append(EncodedSlice(start, end, b"".join(some), ids[low:high], ends, headers))
 
         for number, (part, message) in enumerate(zip(parts, wanted, strict=True)):
             length, more = len(part), len(message.headers)
@@ -178,11 +170,11 @@ class Segment:
                 or headers + more > CALL_HEADERS_MAX
             ):
                 message_id = ids[number]
-                close(number, message_id, to_ordinal + message_id)
+                close(number, message_id)
                 start, low, size, headers = message_id, number, 0, 0
             size += length
             headers += more
-        close(len(parts), self.end, self.ordinal)
+        close(len(parts), self.end)
         return tuple(slices)
 
 
@@ -193,8 +185,8 @@ class BatchSegment(Segment):
 
     __slots__ = ("_batch", "_cuts")
 
-    def __init__(self, start: int, end: int, ordinal: int, batch: Batch) -> None:
-        super().__init__(start, end, ordinal)
+    def __init__(self, start: int, end: int, batch: Batch) -> None:
+        super().__init__(start, end)
         # The bodies are held twice: as they were read, and encoded.
         self.size += 2 * sum(len(cell) for _, cell in batch.cells)
         self.messages = batch.header.count
@@ -233,26 +225,15 @@ class BatchSegment(Segment):
         return (topics, filter_.messages_max, filter_.bytes_max) if topics else ()
 
 
-class Placed(Protocol):
-    """A reader that says how far it has read."""
-
-    @property
-    def cursor(self) -> int: ...
-
-    @property
-    def ordinal(self) -> int | None: ...
-
-
-def segments_of(reader: Placed, start: int, batches: Iterable[Batch]) -> list[Segment]:
-    """What a reader that stood at `start` has passed by giving these batches."""
+def segments_of(start: int, batches: Iterable[Batch], end: int) -> list[Segment]:
+    """What a reader has passed that gave these batches, from where it stood to where it stands."""
     segments: list[Segment] = []
     for batch in batches:
-        end, ordinal = batch.stop, batch.header.next_ordinal - (batch.header.end - batch.stop)
-        if end > start:  # After a truncation the log may go on below.
-            segments.append(BatchSegment(start, end, ordinal, batch))
-            start = end
-    if reader.cursor > start:
-        segments.append(Segment(start, reader.cursor, reader.ordinal or 0))
+        if batch.stop > start:  # After a truncation the log may go on below.
+            segments.append(BatchSegment(start, batch.stop, batch))
+            start = batch.stop
+    if end > start:
+        segments.append(Segment(start, end))
     return segments
 
 

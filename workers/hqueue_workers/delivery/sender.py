@@ -53,8 +53,6 @@ class MessageSender:
     ) -> None:
         self.cursor = cursor
         self.checkpoint = checkpoint
-        self.ordinal: int | None = None
-        """How many messages the partition had before what is delivered next, if that is known."""
         self._caller = Caller(queue, options, lease, runtime)
         self._pool = pool
         self._options = options
@@ -169,7 +167,6 @@ class MessageSender:
             age_ms = self._runtime.clock.wall_ms() - timestamp_of(call.first)
             self._metrics.delivered(call.count, max(0, age_ms))
         self.tries = self.tries.passed()
-        self.ordinal = call.ordinal
         self.checkpoint.advance(call.end)
         self.cursor.advance(call.end)
         if decision.dead is not None:

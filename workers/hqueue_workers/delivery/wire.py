@@ -67,8 +67,6 @@ class Call:
 
     start: int
     end: int
-    ordinal: int
-    """How many messages the partition had before `end`."""
     parts: tuple[bytes, ...] = ()
     ids: tuple[Sequence[int], ...] = ()
     """Of each part's messages."""

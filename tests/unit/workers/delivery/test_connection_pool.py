@@ -28,7 +28,7 @@ HEAD_BYTES = 8 + len(METHOD) + 4
 
 
 def call(size: int = 10) -> Call:
-    return Call(0, 1, 1, (bytes(size),), ((0,),))
+    return Call(0, 1, (bytes(size),), ((0,),))
 
 
 async def read_call(reader: asyncio.StreamReader, size: int = 10) -> int:

@@ -281,17 +281,17 @@ def test_what_is_polled_is_read_by_nobody_else() -> None:
 
 
 def test_one_who_stands_within_a_slice_of_others_goes_on_with_its_next_message() -> None:
-    first = EncodedSlice(0, 10, 12, b"abbccc", [4, 6, 9], [1, 3, 6])
-    slices = (first, EncodedSlice(10, 20, 22, b"d", [12], [1]))
+    first = EncodedSlice(0, 10, b"abbccc", [4, 6, 9], [1, 3, 6])
+    slices = (first, EncodedSlice(10, 20, b"d", [12], [1]))
     assert [_slice_at(slices, message_id) for message_id in (0, 4, 9)] == [first] * 3
     assert [_slice_at(slices, message_id) for message_id in (10, 12, 19)] == [slices[1]] * 3
     assert [first.first(message_id) for message_id in (0, 4, 5, 9)] == [4, 4, 6, 9]
     assert slices[1].first(13) == 20
     assert first.part(0, 100, 3) is first
-    assert first.part(5, 100, 3) == EncodedSlice(5, 10, 12, b"bbccc", [6, 9], [2, 5])
-    assert first.part(5, 100, 1) == EncodedSlice(5, 9, 11, b"bb", [6], [2])
-    assert first.part(0, 7, 3) == EncodedSlice(0, 7, 9, b"abb", [4, 6], [1, 3])
-    assert slices[1].part(13, 100, 3) == EncodedSlice(13, 20, 22, b"", [], [])
+    assert first.part(5, 100, 3) == EncodedSlice(5, 10, b"bbccc", [6, 9], [2, 5])
+    assert first.part(5, 100, 1) == EncodedSlice(5, 9, b"bb", [6], [2])
+    assert first.part(0, 7, 3) == EncodedSlice(0, 7, b"abb", [4, 6], [1, 3])
+    assert slices[1].part(13, 100, 3) == EncodedSlice(13, 20, b"", [], [])
 
 
 def test_one_who_stands_within_what_others_are_sent_shares_what_was_read() -> None:
@@ -365,7 +365,7 @@ def test_nothing_is_lost_where_no_thread_can_be_had_to_cut_what_was_read() -> No
 @pytest.mark.parametrize("turns", range(8))
 def test_a_scanner_that_is_closed_at_any_time_holds_nothing_in_the_store(turns: int) -> None:
     class Held:
-        at_tail, cursor, ordinal, holds = False, 0, 0, True
+        at_tail, cursor, holds = False, 0, True
         reads = released = 0
 
         async def read(self, deadline: object) -> list[Batch]:

@@ -43,7 +43,6 @@ class Reader:
     def __init__(self, partition: int) -> None:
         self.partition = partition
         self.cursor = 0
-        self.ordinal = 0
         self.at_tail = True
         self.checks = 0
 

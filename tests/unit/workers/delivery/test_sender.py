@@ -62,7 +62,7 @@ class Calls:
         elif not may_have(place):
             return None
         data = encode_message(message(place))
-        return Call(place, place + 1, place + 1, (data,), ((place,),))
+        return Call(place, place + 1, (data,), ((place,),))
 
     def advance(self, place: int) -> None:
         self.position = place

@@ -256,7 +256,7 @@ class Delivering:
             recent = Cursor(self._queue, RECENT, position, feed, self._runtime)
             call = await recent.take(subscription.tries.end, messages_max=count)
         elif not subscription.looked and not await self._may_have(subscription, until):
-            call = Call(position, until, 0)
+            call = Call(position, until)
         else:
             call = await self._backlogs.take(subscription, count)
         if call is None or subscription.left or subscription.position >= call.end:

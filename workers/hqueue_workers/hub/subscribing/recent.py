@@ -25,7 +25,7 @@ class Kept(Segment):
 
     def __init__(self, publish: Publish, first: int) -> None:
         messages = publish.messages
-        super().__init__(first, first + len(messages), 0)
+        super().__init__(first, first + len(messages))
         self.messages = len(messages)
         topic_bytes = len(messages) * len(publish.owned.name)
         self.size = publish.size + held_bytes(messages) + topic_bytes + KEPT_OVERHEAD_BYTES
