@@ -19,7 +19,7 @@ from hqueue.hbase.native.cells import put_cells
 from hqueue.hbase.native.exchanges import Request
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.regions import Meta, RegionMap
-from hqueue.hbase.native.requests import has_value
+from hqueue.hbase.native.requests import has_value, mutate, put_of
 from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.zookeeper_registry import ZooKeeperRegistry
 from hqueue.hbase.schema import BATCH, LOG, MESSAGE
@@ -59,16 +59,8 @@ class BarePuts:
             )
             values = [(LOG, BATCH, header), *((MESSAGE, t, c) for t, c in bodies.cells.items())]
             cells, size, count = put_cells(key, values)
-            put = pb.MutationProto(
-                row=key, mutate_type=pb.MutationProto.PUT, associated_cell_count=count
-            )
-            message = pb.MutateRequest(
-                region=self._region.specifier,
-                mutation=put,
-                condition=has_value(key, (LOG, BATCH), None),
-            ).SerializeToString()
-            request = Request(self._region.address, b"Mutate", message, cells, size)
-            self._built.append(request)
+            absent = has_value(key, (LOG, BATCH), None)
+            self._built.append(mutate(self._region, put_of(key, count), absent, cells, size))
             self._slot = base + bodies.count
 
     def send(self) -> None:

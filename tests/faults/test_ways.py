@@ -83,7 +83,9 @@ def test_only_conditional_changes_come_late(listening: socket.socket, *, conditi
     request = pb.MutateRequest(
         region=pb.RegionSpecifier(type=pb.RegionSpecifier.REGION_NAME, value=b"r"),
         mutation=pb.MutationProto(row=b"row"),
-        condition=has_value(b"row", (b"f", b"q"), None) if conditional else None,
+        condition=pb.Condition.FromString(has_value(b"row", (b"f", b"q"), None))
+        if conditional
+        else None,
     ).SerializeToString()
     came: list[bytes] = []
 

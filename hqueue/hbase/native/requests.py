@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -14,10 +15,10 @@ from hqueue.hbase.native.regions import Region, RegionMap, TableRegions
 from hqueue.hbase.native.scanning import Range, Scanning
 from hqueue.hbase.native.stretches import read_stretches
 from hqueue.hbase.native.translation import NotServedError, reads_answer, translate_answer
-from hqueue.hbase.native.wire import Answer, RemoteError, varint
+from hqueue.hbase.native.wire import Answer, RemoteError, field, varint
 from hqueue.settings.addresses import Address
 
-__all__ = ["COMPARATOR", "EQUAL", "TableRequests", "deletion", "has_value"]
+__all__ = ["EQUAL", "TableRequests", "deletion", "has_value", "mutate", "put_of"]
 
 Result = TypeVar("Result")
 
@@ -25,12 +26,12 @@ ROWS_MAX = 2**31 - 1
 """More than a request can name."""
 
 EQUAL = 2  # Of CompareType.
-COMPARATOR = "org.apache.hadoop.hbase.filter.BinaryComparator"
+_COMPARATOR = field(b"\x0a", b"org.apache.hadoop.hbase.filter.BinaryComparator")
 _GROUP, _REGION, _ACTION, _INDEX, _MUTATION, _GET, _ROW = (
     bytes((tag,)) for tag in (0x0A, 0x0A, 0x1A, 0x08, 0x12, 0x1A, 0x0A)
 )
-"""Tags of MultiRequest, RegionAction, Action and Get, which are written by hand: 256 messages take
-a millisecond to make."""
+"""Tags of MultiRequest, RegionAction, Action and Get, which are written by hand, as MutateRequest
+and Condition are (see `hqueue.hbase.native.updates`): 256 messages take a millisecond to make."""
 
 
 class TableRequests(Asker[Via]):
@@ -66,19 +67,19 @@ class TableRequests(Asker[Via]):
 
     @reads_answer
     def _put(
-        self, row: bytes, values: Sequence[tuple[bytes, bytes, bytes]], condition: Any = None
+        self,
+        row: bytes,
+        values: Sequence[tuple[bytes, bytes, bytes]],
+        condition: bytes | None = None,
     ) -> Asking[bool]:
         """Write cells (family, qualifier, value), if the condition holds; whether it did."""
         cells, size, count = put_cells(row, values)
-        mutation = pb.MutationProto(
-            row=row, mutate_type=pb.MutationProto.PUT, associated_cell_count=count
-        )
-        return (yield from self._mutate(row, mutation, condition, cells, size))
+        return (yield from self._mutate(row, put_of(row, count), condition, cells, size))
 
     @reads_answer
-    def _delete(self, row: bytes, mutation: Any, condition: Any = None) -> Asking[bool]:
+    def _delete(self, row: bytes, mutation: Any, condition: bytes | None = None) -> Asking[bool]:
         """Delete of a row (`deletion`), if the condition holds; whether it did."""
-        return (yield from self._mutate(row, mutation, condition))
+        return (yield from self._mutate(row, mutation.SerializeToString(), condition))
 
     @reads_answer
     def _get_all(
@@ -146,17 +147,14 @@ class TableRequests(Asker[Via]):
     def _mutate(
         self,
         row: bytes,
-        mutation: Any,
-        condition: Any,
+        mutation: bytes,
+        condition: bytes | None,
         cells: Sequence[bytes] = (),
         size: int = 0,
     ) -> Asking[bool]:
         def ask(known: TableRegions) -> Asking[Answer]:
-            region = known.of(row)
-            request = pb.MutateRequest(
-                region=region.specifier, mutation=mutation, condition=condition
-            )
-            answer: Answer = yield self._to(region, b"Mutate", request, cells, size)
+            request = mutate(known.of(row), mutation, condition, cells, size)
+            answer: Answer = yield Ask(request, self._table)
             return answer
 
         answer = yield from self._located(ask)
@@ -165,17 +163,9 @@ class TableRequests(Asker[Via]):
             raise ValueError("an answer that does not say whether it was done")
         return bool(said.processed)
 
-    def _to(
-        self,
-        region: Region,
-        method: bytes,
-        message: Any,
-        cells: Sequence[bytes] = (),
-        size: int = 0,
-    ) -> Ask:
+    def _to(self, region: Region, method: bytes, message: Any) -> Ask:
         """A request to the server of a region."""
-        written = message.SerializeToString()
-        return Ask(Request(region.address, method, written, cells, size), self._table)
+        return Ask(Request(region.address, method, message.SerializeToString()), self._table)
 
     def _located(self, ask: Callable[[TableRegions], Asking[Result]]) -> Asking[Result]:
         """Ask by the region map; what comes of that says whether the map is good."""
@@ -291,28 +281,43 @@ def deletion(
     )
 
 
-def has_value(row: bytes, column: tuple[bytes, bytes], value: bytes | None) -> Any:
-    """The condition that a cell has a value; None: that it is absent."""
-    comparable = pb.BinaryComparator(comparable=pb.ByteArrayComparable(value=value))
-    return pb.Condition(
-        row=row,
-        family=column[0],
-        qualifier=column[1],
-        compare_type=EQUAL,
-        comparator=pb.Comparator(
-            name=COMPARATOR, serialized_comparator=comparable.SerializeToString()
-        ),
-    )
+def put_of(row: bytes, count: int) -> bytes:
+    """A MutationProto: what puts so many cells of a row, which lie in the cell block."""
+    return field(_ROW, row) + b"\x10%c\x40%b" % (pb.MutationProto.PUT, varint(count))
+
+
+def has_value(row: bytes, column: tuple[bytes, bytes], value: bytes | None) -> bytes:
+    """The Condition that a cell has a value; None: that it is absent."""
+    comparable = field(b"\x0a", b"" if value is None else field(b"\x0a", value))
+    compared = field(b"\x2a", _COMPARATOR + field(b"\x12", comparable))
+    return field(b"\x0a", row) + _equal(column) + compared
+
+
+@functools.lru_cache(256)  # There are few.
+def _equal(column: tuple[bytes, bytes]) -> bytes:
+    family, qualifier = column
+    return field(b"\x12", family) + field(b"\x1a", qualifier) + b"\x20%c" % EQUAL
+
+
+def mutate(
+    region: Region,
+    mutation: bytes,
+    condition: bytes | None,
+    cells: Sequence[bytes] = (),
+    size: int = 0,
+) -> Request:
+    """A request that changes a row of a region, if the condition holds."""
+    message = field(b"\x0a", region.written) + field(b"\x12", mutation)
+    if condition is not None:
+        message += field(b"\x1a", condition)
+    return Request(region.address, b"Mutate", message, cells, size)
 
 
 def _group(region: Region, numbers: Sequence[int], action: Callable[[int], bytes]) -> bytes:
     """The RegionAction of some rows of a region, as a field of MultiRequest."""
-    pieces = [_REGION + varint(len(region.written)) + region.written]
-    for number in numbers:
-        written = _INDEX + varint(number) + action(number)
-        pieces += (_ACTION, varint(len(written)), written)
-    whole = b"".join(pieces)
-    return _GROUP + varint(len(whole)) + whole
+    pieces = [field(_REGION, region.written)]
+    pieces += (field(_ACTION, _INDEX + varint(number) + action(number)) for number in numbers)
+    return field(_GROUP, b"".join(pieces))
 
 
 def _cells_of(row: bytes, reader: CellReader, count: int) -> list[Cell]:

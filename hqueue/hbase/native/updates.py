@@ -29,16 +29,10 @@ from hqueue.hbase.native.exchanges import Ask, AskAll, Asking, Request
 from hqueue.hbase.native.faces import Via, carried_out
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.regions import Region, RegionMap, TableRegions
-from hqueue.hbase.native.requests import (
-    COMPARATOR,
-    EQUAL,
-    TableRequests,
-    deletion,
-    has_value,
-)
+from hqueue.hbase.native.requests import TableRequests, deletion, has_value, mutate, put_of
 from hqueue.hbase.native.translation import NotServedError, reads_answer
 from hqueue.hbase.native.wire import Answer as Reply
-from hqueue.hbase.native.wire import varint
+from hqueue.hbase.native.wire import field
 from hqueue.hbase.record_cells import VERSION, Cells
 from hqueue.hbase.record_rows import Answer, RowUpdate
 from hqueue.metadata.outcomes import own_copy
@@ -60,18 +54,11 @@ and has 30 that work on requests, by default."""
 ROWS_UNDER_WAY_MAX = 64
 """The same, where each request is of one row."""
 
-_PUT, _DELETE = pb.MutationProto.PUT, pb.MutationProto.DELETE
 _FAMILY, _QUALIFIER = VERSION.split(b":", 1)
+_VERSION = _FAMILY, _QUALIFIER
+_DELETE = b"\x10%c" % pb.MutationProto.DELETE
 
 _MULTI = b"Multi"
-
-
-def _field(tag: bytes, whole: bytes) -> bytes:
-    return tag + varint(len(whole)) + whole
-
-
-_CONDITION = b"%b%b\x20%c" % (_field(b"\x12", _FAMILY), _field(b"\x1a", _QUALIFIER), EQUAL)
-_CLASS = _field(b"\x0a", COMPARATOR.encode())
 
 
 class _Portion(NamedTuple):
@@ -126,7 +113,7 @@ class TableUpdates(TableRequests[Via]):
 
     def _update_one(self, update: RowUpdate) -> Asking[Answer]:
         key, version, cells = update
-        condition = has_value(key, (_FAMILY, _QUALIFIER), version)
+        condition = has_value(key, _VERSION, version)
         if cells is None:
             return _answer((yield from self._delete(key, deletion(key), condition)))
         return _answer((yield from self._put(key, _values(cells), condition)))
@@ -257,32 +244,24 @@ def _mutates(
     for number, region in placed:
         key, version, cells = updates[number]
         pieces, size, count = _block(updates[number])
-        mutation = deletion(key)
-        if cells is not None:
-            mutation = pb.MutationProto(
-                row=key, mutate_type=pb.MutationProto.PUT, associated_cell_count=count
-            )
-        message = pb.MutateRequest(
-            region=region.specifier,
-            mutation=mutation,
-            condition=has_value(key, (_FAMILY, _QUALIFIER), version),
-        ).SerializeToString()
-        yield _Portion([number], Request(region.address, b"Mutate", message, pieces, size))
+        condition = has_value(key, _VERSION, version)
+        mutation = _mutation(key, cells, count)
+        yield _Portion([number], mutate(region, mutation, condition, pieces, size))
 
 
 def _region_action(region: Region, update: RowUpdate, count: int) -> bytes:
     """An update as a field of MultiRequest, with so many cells in the block."""
     key, version, cells = update
-    row = _field(b"\x0a", key)
-    kind = b"\x10%c" % _DELETE if cells is None else b"\x10%c\x40%b" % (_PUT, varint(count))
-    value = b"" if version is None else _field(b"\x0a", version)
-    comparator = _field(b"\x2a", _CLASS + _field(b"\x12", _field(b"\x0a", value)))
-    return _field(
+    return field(
         b"\x0a",
-        _field(b"\x0a", region.written)
-        + _field(b"\x1a", b"\x08\0" + _field(b"\x12", row + kind))
-        + _field(b"\x22", row + _CONDITION + comparator),
+        field(b"\x0a", region.written)
+        + field(b"\x1a", b"\x08\0" + field(b"\x12", _mutation(key, cells, count)))
+        + field(b"\x22", has_value(key, _VERSION, version)),
     )
+
+
+def _mutation(key: bytes, cells: Cells | None, count: int) -> bytes:
+    return field(b"\x0a", key) + _DELETE if cells is None else put_of(key, count)
 
 
 def _block(update: RowUpdate) -> tuple[list[bytes], int, int]:

@@ -156,6 +156,11 @@ def varint(number: int) -> bytes:
 _SMALL = [bytes((number,)) for number in range(0x80)]
 
 
+def field(tag: bytes, whole: bytes) -> bytes:
+    """A field that begins with its length, as protobuf has it."""
+    return tag + varint(len(whole)) + whole
+
+
 def _read_varint(view: memoryview, at: int) -> tuple[int, int]:
     value = 0
     for place, byte in enumerate(view[at : at + VARINT_BYTES_MAX]):
