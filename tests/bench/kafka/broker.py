@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import subprocess
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from hqueue.local.java import find_java
 from hqueue.local.logs import last_lines
 from hqueue.local.process import LocalProcess, ProcessPlan, end_all, spawn
 from hqueue.local.starting import await_listening
+from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 
 __all__ = ["KAFKA", "Broker", "running_broker"]
 
@@ -92,7 +92,7 @@ def running_broker(folder: Path, progress: Callable[[str], None] | None = None) 
     )
     process = spawn(plan)
     try:
-        await_listening(process, deadline=time.monotonic() + START_S)
+        await_listening(process, deadline=Deadline(SYSTEM_CLOCK, START_S * 1e3))
         (jar,) = jars.glob(f"{SERVER}-*.jar")
         version = jar.stem.removeprefix(f"{SERVER}-")
         yield Broker(f"{HOST}:{ports['broker']}", version, process)
