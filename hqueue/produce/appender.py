@@ -212,7 +212,7 @@ class LoopAppender:
 def _are_much(messages: object) -> bool:
     """Whether to encode these takes more than a moment."""
     if isinstance(messages, Message):
-        messages = (messages,)
+        return messages.size > HERE_BYTES
     if isinstance(messages, (list, tuple)):
         given = [each for each in messages if isinstance(each, Message)]
         return is_much(len(messages), lambda: sum(each.size for each in given))

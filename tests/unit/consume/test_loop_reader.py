@@ -127,7 +127,7 @@ def test_followers_have_what_comes_until_it_is_silent(queue: hqueue.Queue, face:
     assert sorted(given) == [b"a", b"b", b"c"]
 
 
-LARGE = [Message("t", b"%d" % number * 100) for number in range(2_000)]
+LARGE = [Message("t", b"%d" % number * 1_000) for number in range(1_600)]
 
 
 @pytest.mark.parametrize("how", ["read", "poll", "several"])
