@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
+from hqueue.runtime.clock import SYSTEM_CLOCK, do_step, do_step_in_loop
 from hqueue.runtime.steps import Wait, Work, carry_out, carry_out_in_loop
 
 __all__ = ["BoundWork", "Stepwise", "stepwise"]
@@ -15,15 +16,17 @@ Result = TypeVar("Result")
 
 
 class Stepwise:
-    """An object with such methods. As it is, their work asks for nothing but to wait."""
+    """An object with such methods. As it is, their work asks for nothing but to wait, or to go on
+    after a pause.
+    """
 
     def _do(self, step: Any) -> object:
         """Carry out a step in the caller's thread."""
-        raise AssertionError(step)
+        return do_step(None, SYSTEM_CLOCK, step)
 
     async def _do_in_loop(self, step: Any) -> object:
         """Carry out a step in an event loop."""
-        raise AssertionError(step)
+        return await do_step_in_loop(None, SYSTEM_CLOCK, step)
 
 
 class BoundWork(Generic[Parameters, Result]):

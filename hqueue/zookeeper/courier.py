@@ -20,9 +20,9 @@ from hqueue.errors import ClosedError, Outcome, StoreUnavailableError
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.steps import Work as Waiting
-from hqueue.runtime.stepwise import stepwise
+from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.runtime.threads import start
-from hqueue.zookeeper.waiting import Box, NewBox, OnSession, Take
+from hqueue.zookeeper.waiting import NEW_BOX, Box, take
 
 __all__ = ["Courier"]
 
@@ -33,7 +33,7 @@ SLOW_MS = 15_000.0
 """How long a call may wait for the courier, which itself waits for nobody."""
 
 
-class Courier(OnSession):
+class Courier(Stepwise):
     """Calls what it is given, one after the other. Thread-safe.
 
     It waits for no answer of ZooKeeper: callers wait for theirs beside each other.
@@ -77,9 +77,9 @@ class Courier(OnSession):
         """
         if threading.get_ident() == self._thread_id:
             return work()
-        done: Box = yield NewBox()
+        done: Box = yield NEW_BOX
         self.post(partial(_do, work, done))
-        came: tuple[Result | None, BaseException | None] | None = yield Take(done, bound_ms)
+        came: tuple[Result | None, BaseException | None] | None = yield take(done, bound_ms)
         if came is None:
             raise StoreUnavailableError(
                 "the session with ZooKeeper did not do it in time", outcome=Outcome.UNKNOWN
@@ -102,12 +102,12 @@ class Courier(OnSession):
             For each kazoo's result, or an error where there is none: `KazooTimeoutError` if it took
             too long.
         """
-        came: Box = yield NewBox()
+        came: Box = yield NEW_BOX
         self.post(partial(_send, requests, came))
         results: list[Any] = [KazooTimeoutError()] * len(requests)
         ends = Deadline(SYSTEM_CLOCK, bound_ms)
         for _ in requests:
-            answer = yield Take(came, ends.remaining_ms)
+            answer = yield take(came, ends.remaining_ms)
             if answer is None:
                 break
             index, result = answer

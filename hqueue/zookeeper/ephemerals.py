@@ -32,7 +32,7 @@ from hqueue.metadata.ports import (
 )
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.steps import Work
-from hqueue.runtime.stepwise import stepwise
+from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.zookeeper.member import Member
 from hqueue.zookeeper.records import record_of
 from hqueue.zookeeper.requests import create, delete, ensure, exists, get
@@ -42,7 +42,7 @@ from hqueue.zookeeper.session import (
     Session,
     Transaction,
 )
-from hqueue.zookeeper.waiting import OnSession, insist
+from hqueue.zookeeper.waiting import insist
 from hqueue.zookeeper.writing import Writing
 
 __all__ = ["ZooKeeperEphemerals", "guarded_write", "portions"]
@@ -56,7 +56,7 @@ RULE_BYTES = 12
 _Item = TypeVar("_Item")
 
 
-class ZooKeeperEphemerals(OnSession):
+class ZooKeeperEphemerals(Stepwise):
     """The `Ephemerals` on ZooKeeper. Thread-safe."""
 
     def __init__(self, session: Session) -> None:

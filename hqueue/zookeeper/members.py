@@ -19,14 +19,14 @@ from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.fork import register
 from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.steps import Work
-from hqueue.runtime.stepwise import stepwise
+from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.runtime.threads import try_start
 from hqueue.settings.connection import Settings
 from hqueue.zookeeper.allocation import Allocation
 from hqueue.zookeeper.courier import Courier
 from hqueue.zookeeper.member import Member, end_all
 from hqueue.zookeeper.states import States
-from hqueue.zookeeper.waiting import Box, NewBox, OnSession, Take
+from hqueue.zookeeper.waiting import NEW_BOX, Box, take
 
 __all__ = ["Members", "Request"]
 
@@ -39,7 +39,7 @@ Request = Callable[[KazooClient], Any]
 """Sends one request without waiting, and returns kazoo's asynchronous result."""
 
 
-class Members(OnSession):
+class Members(Stepwise):
     """The members of a session. Thread-safe. The first one is opened when one is first needed.
 
     The first is the *primary*; most sessions have no other. Further ones are opened when there
@@ -270,10 +270,10 @@ class Members(OnSession):
         if self._is(condition):
             return True
         while remaining_ms := deadline.remaining_ms:
-            waiter: Box = yield NewBox()
+            waiter: Box = yield NEW_BOX
             if self._is(condition, waiter):
                 return True
-            yield Take(waiter, remaining_ms)
+            yield take(waiter, remaining_ms)
         return self._is(condition)
 
     def _is(self, condition: Callable[[], bool], waiter: Box | None = None) -> bool:

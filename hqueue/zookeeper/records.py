@@ -19,16 +19,16 @@ from hqueue.metadata.outcomes import PartlyDoneError, partly_done
 from hqueue.metadata.ports import ANY, Change, Guard, Record, Version
 from hqueue.runtime.clock import Deadline
 from hqueue.runtime.steps import Work
-from hqueue.runtime.stepwise import stepwise
+from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.zookeeper.requests import children, create, delete, get, sync
 from hqueue.zookeeper.session import Session
-from hqueue.zookeeper.waiting import OnSession, insist
+from hqueue.zookeeper.waiting import insist
 from hqueue.zookeeper.writing import Writing, expected
 
 __all__ = ["ZooKeeperRecords", "record_of"]
 
 
-class ZooKeeperRecords(OnSession):
+class ZooKeeperRecords(Stepwise):
     """The `Records` on ZooKeeper: a version is the node's. Thread-safe.
 
     Nodes that lead to others are records as well, and empty.

@@ -13,14 +13,13 @@ from hqueue.errors import ClosedError, Outcome, RequestRefusedError, StoreUnavai
 from hqueue.metadata.ports import SessionState
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline, bounded_ms
 from hqueue.runtime.steps import Work
-from hqueue.runtime.stepwise import stepwise
+from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.settings.connection import Settings
 from hqueue.zookeeper.allocation import SESSION_BYTES_MAX
 from hqueue.zookeeper.member import Member
 from hqueue.zookeeper.members import Members, Request
 from hqueue.zookeeper.states import StateListener
 from hqueue.zookeeper.translation import ANSWERS, translate
-from hqueue.zookeeper.waiting import OnSession
 
 __all__ = [
     "PIPELINED_MAX",
@@ -42,7 +41,7 @@ Transaction = Callable[[TransactionRequest], object]
 """Adds operations to a transaction: all of them are done, or none."""
 
 
-class Session(OnSession):
+class Session(Stepwise):
     """A session with ZooKeeper. Thread-safe. Connects when it is first used.
 
     At ZooKeeper it is one session, or several as soon as it has more ephemeral nodes than one may

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hqueue.metadata.ports import Record, Request, SessionState, Watch
+from hqueue.runtime.stepwise import Stepwise
 from hqueue.settings.connection import Settings
 from hqueue.zookeeper.allocation import SESSION_BYTES_MAX
 from hqueue.zookeeper.ephemerals import ZooKeeperEphemerals
 from hqueue.zookeeper.records import ZooKeeperRecords
 from hqueue.zookeeper.session import Session
 from hqueue.zookeeper.tree_cache import TreeCache
-from hqueue.zookeeper.waiting import OnSession
 
 __all__ = ["ZooKeeperStore"]
 
@@ -77,7 +77,7 @@ class ZooKeeperStore:
 class _Awaited:
     """The methods of an object by their face for event loops."""
 
-    def __init__(self, methods: OnSession) -> None:
+    def __init__(self, methods: Stepwise) -> None:
         self._methods = methods
 
     def __getattr__(self, name: str) -> Any:

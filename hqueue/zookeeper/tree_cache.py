@@ -16,11 +16,10 @@ from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.job import Job
 from hqueue.runtime.loop import in_thread
 from hqueue.runtime.steps import Work
-from hqueue.runtime.stepwise import stepwise
+from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.zookeeper.records import record_of
 from hqueue.zookeeper.requests import children, ensure, get
 from hqueue.zookeeper.session import Request, Session
-from hqueue.zookeeper.waiting import OnSession
 
 __all__ = ["TreeCache"]
 
@@ -29,7 +28,7 @@ logger = logging.getLogger(__name__)
 PAUSE_MS = 500.0
 
 
-class TreeCache(OnSession):
+class TreeCache(Stepwise):
     """Keeps the nodes at one depth below a node, and tells a listener when they changed.
 
     Each node above that depth has a watch on its children, and each at it one on its data; so

@@ -11,14 +11,14 @@ import collections
 import queue
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, TypeVar
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
-from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline, do_step, do_step_in_loop
+from hqueue.runtime.clock import Deadline
 from hqueue.runtime.interrupts import is_interruption
-from hqueue.runtime.steps import Work
-from hqueue.runtime.stepwise import Stepwise
+from hqueue.runtime.steps import Wait, Work
 
-__all__ = ["Box", "NewBox", "OnSession", "Take", "insist"]
+__all__ = ["NEW_BOX", "Box", "insist", "take"]
 
 Result = TypeVar("Result")
 
@@ -29,55 +29,20 @@ class Box(Protocol):
     def put(self, item: Any, /) -> None:
         """Put something in. From any thread."""
 
-
-class _Way(Protocol):
-    """A way to wait."""
-
-    def new_box(self) -> Any: ...
-
-    def take(self, box: Any, bound_ms: float) -> Any: ...
+    def take(self, bound_ms: float, /) -> Any:
+        """What comes next; None if nothing does within the bound. In a loop it is awaited."""
 
 
-class NewBox(NamedTuple):
-    """Asks for a box, empty."""
+class _ThreadBox(queue.SimpleQueue[Any]):
+    """A thread takes from it. A handler of a signal that raises there leaves nothing behind."""
 
-    def do(self, way: _Way) -> Any:
-        return way.new_box()
-
-
-class Take(NamedTuple):
-    """Asks for what comes next into a box; the answer is None if nothing does within the bound."""
-
-    box: Box
-    bound_ms: float
-
-    def do(self, way: _Way) -> Any:
-        return way.take(self.box, self.bound_ms)
-
-
-class _Here:
-    """The caller's thread waits. A handler of a signal that raises here leaves nothing behind."""
-
-    def new_box(self) -> queue.SimpleQueue[Any]:
-        return queue.SimpleQueue()
-
-    def take(self, box: queue.SimpleQueue[Any], bound_ms: float) -> Any:
+    def take(self, bound_ms: float, /) -> Any:
         try:
-            return box.get(timeout=max(0.0, bound_ms) / 1e3)
+            return self.get(timeout=max(0.0, bound_ms) / 1e3)
         except queue.Empty as exc:
             if is_interruption(exc):
                 raise
             return None
-
-
-class _InLoop:
-    """A task of an event loop waits."""
-
-    async def new_box(self) -> _LoopBox:
-        return _LoopBox(asyncio.get_running_loop())
-
-    async def take(self, box: _LoopBox, bound_ms: float) -> Any:
-        return await box.take(bound_ms)
 
 
 class _LoopBox:
@@ -97,7 +62,7 @@ class _LoopBox:
             except RuntimeError:  # The loop was closed, and nobody waits any more.
                 pass
 
-    async def take(self, bound_ms: float) -> Any:
+    async def take(self, bound_ms: float, /) -> Any:
         ends_s = time.monotonic() + bound_ms / 1e3
         while not self._items:
             left_s = ends_s - time.monotonic()
@@ -114,17 +79,18 @@ def _wake(woken: asyncio.Future[None]) -> None:
         woken.set_result(None)
 
 
-_HERE, _IN_LOOP = _Here(), _InLoop()
+async def _new_loop_box() -> Box:
+    return _LoopBox(asyncio.get_running_loop())
 
 
-class OnSession(Stepwise):
-    """What is done by a session. Its methods are `hqueue.runtime.stepwise`."""
+NEW_BOX = Wait(_ThreadBox, _new_loop_box)
+"""Asks for a box, empty."""
 
-    def _do(self, step: Any) -> object:
-        return do_step(_HERE, SYSTEM_CLOCK, step)
 
-    async def _do_in_loop(self, step: Any) -> object:
-        return await do_step_in_loop(_IN_LOOP, SYSTEM_CLOCK, step)
+def take(box: Box, bound_ms: float) -> Wait:
+    """Asks for what comes next into a box; the answer is None if nothing does within the bound."""
+    came = partial(box.take, bound_ms)
+    return Wait(came, came)
 
 
 def insist(deadline: Deadline, attempt: Callable[[], Work[Any, Result]]) -> Work[Any, Result]:

@@ -15,16 +15,16 @@ from hqueue.errors import StoreUnavailableError
 from hqueue.metadata.ports import Record, SessionState
 from hqueue.runtime.loop import call_later
 from hqueue.runtime.steps import Work
-from hqueue.runtime.stepwise import stepwise
+from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.zookeeper.session import Request, Session
 from hqueue.zookeeper.tree_cache import TreeCache
-from hqueue.zookeeper.waiting import NewBox, OnSession
+from hqueue.zookeeper.waiting import NEW_BOX
 from tests.support.waiting import wait_for
 
 Watcher = Callable[[WatchedEvent], object]
 
 
-class Tree(OnSession):
+class Tree(Stepwise):
     """A ZooKeeper of one session: nodes, one-time watches, and what happens between requests."""
 
     def __init__(self, *paths: str) -> None:
@@ -62,7 +62,7 @@ class Tree(OnSession):
     def run(
         self, requests: Sequence[tuple[str, Request]], deadline: object
     ) -> Work[Any, list[Any]]:
-        yield NewBox()
+        yield NEW_BOX
         if self.before:
             self.before.pop(0)()
         return [request(cast(Any, self)) for _, request in requests]
