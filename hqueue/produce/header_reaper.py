@@ -26,6 +26,9 @@ COLLECTING_MAX = 4
 """Queues whose headers are collected at a time. Where the store is away each takes as long as an
 operation may: what others wait for has threads of its own."""
 
+WAIT_MS = 60_000.0
+"""How long one waits for such a thread."""
+
 _threads = ThreadPool(COLLECTING_MAX, "hqueue-collector")
 
 
@@ -66,7 +69,7 @@ class HeaderReaper:
         if loop is not None and (self._collecting is None or self._collecting.done()):
             self._due_ms[writer.partition] = now_ms + EVERY_MS
             self._collecting = loop.start(
-                by_threads, _threads, EVERY_MS, partial(self._collect, writer)
+                by_threads, _threads, WAIT_MS, partial(self._collect, writer)
             )
 
     def _collect(self, writer: PartitionWriter) -> None:
