@@ -8,6 +8,7 @@ import dataclasses
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
@@ -365,14 +366,47 @@ def test_addresses_that_hang_leave_room_for_all_others(
     for topic in ("u", "v", "t"):
         client.publish(topic, b"first")
     wait_for(lambda: good.values == [b"first"], "the others had their turn")
-    places: Any = place.part(0).subscriptions.attachments._delivering._places
-    wait_for(lambda: sum(each.silent for each in places.values()) == 6, "all were tried")
+    attachments = place.part(0).subscriptions.attachments
+    hung = [each for each in attachments.every() if each.subscriber != "good"]
+    wait_for(lambda: sum(each.tries.failures > 0 for each in hung) >= 6, "all were tried")
     # From here on a call that hangs would hang for longer than this test.
     set_timeout(10 * int(WAIT_S) * 1_000)
     sent = [b"%d" % number for number in range(100)]
     for value in sent:
         client.publish("t", value)
     wait_for(lambda: good.values[1:] == sent, "who answers gets all")
+
+
+def test_new_addresses_that_hang_hold_up_neither_who_answered_nor_who_comes_new(
+    place: Place,
+) -> None:
+    hub = place.hub(deliveries_max=8)
+    client = place.hub_client()
+    good = place.subscriber(name="good")
+    good.subscribe("t")
+    client.publish("t", b"first")
+    wait_for(lambda: good.values == [b"first"], "it has answered")
+    part = place.part(0)
+    owned = part.region.serving("t")
+    assert owned is not None
+    for number in range(24):
+        address = hqueue.Address("127.0.0.1", Hanging(place.stack).port)
+        stranger = Delivery(address, f"life{number}", explicit=False, host="192.0.2.1")
+        call = part.subscriptions.subscribe(
+            owned, f"hanging{number}", SubscribeMode.CREATE, stranger, None
+        )
+        asyncio.run_coroutine_threadsafe(call, hub._loop).result(WAIT_S)
+    # A call that hangs does so for 30 s, and so long none of these may wait.
+    began_s = time.monotonic()
+    sent = [b"%d" % number for number in range(20)]
+    for value in sent:
+        client.publish("t", value)
+    wait_for(lambda: good.values[1:] == sent, "who answered gets all")
+    new = place.subscriber(name="new")
+    new.subscribe("t")
+    client.publish("t", b"last")
+    wait_for(lambda: new.values == [b"last"], "who comes new has a turn")
+    assert time.monotonic() - began_s < delivering.OPTIONS.timeout_ms / 2e3
 
 
 def test_a_senseless_frame_ends_its_connection_and_nothing_else(place: Place) -> None:

@@ -230,13 +230,13 @@ def _delivery(struct: Any) -> Delivery | None:
     if Address.parse(str(address)) != address:
         raise InvalidInputError("host is no host", host=host[:200])
     session = check_name(text_of(struct.session, "session"))
-    return _shared_delivery(address, session, bool(struct.explicitConsume))
+    return _shared_delivery(address, session, bool(struct.explicitConsume), calling_host())
 
 
 @functools.lru_cache(maxsize=DELIVERIES_MAX)
-def _shared_delivery(address: Address, session: str, explicit: bool) -> Delivery:
+def _shared_delivery(address: Address, session: str, explicit: bool, host: str) -> Delivery:
     """One for all subscriptions of a client, which has many."""
-    return Delivery(address, session, explicit)
+    return Delivery(address, session, explicit, host)
 
 
 def _preferences(struct: Any) -> SubscriptionPreferences | None:

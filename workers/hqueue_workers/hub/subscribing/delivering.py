@@ -9,21 +9,22 @@ import itertools
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-from hqueue import Address, HQueueError, MessageID, Queue
+from hqueue import HQueueError, MessageID, Queue
 from hqueue.engine import LoopReader, TopicPast
 from hqueue.metadata import DeliveryOptions
 from hqueue.metadata.managers import LogRange
 from hqueue.push.listener import Status
 from hqueue.runtime.clock import Deadline
-from hqueue.runtime.seldom import SeldomLog
 from hqueue_workers.delivery.caller import Caller
-from hqueue_workers.delivery.connection_pool import ConnectionPool, NoAnswerError, NotCalledError
+from hqueue_workers.delivery.connection_pool import NoAnswerError
 from hqueue_workers.delivery.cursor import Cursor
 from hqueue_workers.delivery.segment import SubscriptionFilter
 from hqueue_workers.delivery.tries import Decision, Tries
 from hqueue_workers.delivery.wire import Call
 from hqueue_workers.hub.metrics import HubMetrics
 from hqueue_workers.hub.subscribing.backlogs import Backlogs, OpenTopic
+from hqueue_workers.hub.subscribing.places import Place, Places
+from hqueue_workers.hub.subscribing.share import Share
 from hqueue_workers.hub.subscribing.subscription import Subscription
 from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.runtime import Runtime
@@ -35,30 +36,9 @@ logger = logging.getLogger(__name__)
 OPTIONS = DeliveryOptions(batch_bytes_max=256 * 1024)
 RECENT = SubscriptionFilter("", None, OPTIONS.batch_messages_max, OPTIONS.batch_bytes_max)
 """What is wanted of a feed: all that is in memory of its topic."""
-CONNECTIONS = 8
-"""Calls under way to one address."""
-IDLE_POOLS_MAX = 256
 READ_BYTES = 1024 * 1024
 LOOK_MS = 10_000.0
 ERROR_MS = 1_000.0
-
-
-class _Place:
-    """An address that subscribers listen at."""
-
-    def __init__(self, pool: ConnectionPool) -> None:
-        self.pool = pool
-        self.busy = 0
-        self.silent = False
-        """Whether the last call had no answer."""
-        self.uncalled = False
-        """Whether that was because it can't be called, or may not be."""
-        self.waiting: collections.deque[Subscription] = collections.deque()
-
-    @property
-    def room(self) -> int:
-        """So many more calls may be under way to it now."""
-        return (1 if self.silent else CONNECTIONS) - self.busy
 
 
 class Delivering:
@@ -72,8 +52,10 @@ class Delivering:
 
     A call that has no answer, or is answered with *retry*, is made again with the same messages
     after a pause, in which it holds nothing; a rejected one goes to the dead letters.
-    An address that did not answer is called once at a time until it does, and all such addresses
-    together have half of the calls: those that hang do not hold up the others.
+    An address that did not answer, or was not called before, is called once at a time until it
+    does. All such addresses together have half of the calls, and those of one client's host no more
+    than that leaves free; of all calls it has three quarters. So those that hang hold up neither
+    the others nor who comes new.
 
     Args:
         queue: the queue.
@@ -125,17 +107,16 @@ class Delivering:
             patience=patience,
             readings_max=calls_max,
         )
-        self._may_reach = may_reach
         self._store = store
         self._moved = moved
         self._metrics = metrics
         self._calls_max = calls_max
         self._ready: collections.deque[Subscription] = collections.deque()
         self._running = 0
-        self._probing = 0
-        """Calls under way to addresses that did not answer."""
-        self._places: dict[Address, _Place] = {}
-        self._log = SeldomLog(logger)  # Anybody can name any number of addresses.
+        self._all = Share(calls_max, 3)
+        self._probing = Share(max(1, calls_max // 2), 1)
+        """Of that, calls to addresses that did not answer."""
+        self._places = Places(lambda: self._lease.holds, may_reach)
 
     def wake(self, subscription: Subscription) -> None:
         """It may have something to get."""
@@ -166,17 +147,21 @@ class Delivering:
             self._running -= 1
 
     async def _turn(self, subscription: Subscription) -> None:
-        """Let one have its turn, or wait for a connection without holding up others."""
-        place = self._place(subscription.delivery.address)
+        """Let one have its turn, or wait for its share or a connection, and hold up no other."""
+        place = self._places.at(subscription.delivery.address)
         if place.room <= 0:
             place.waiting.append(subscription)
             return
-        probing = place.silent
-        if probing and self._probing >= max(1, self._calls_max // 2):
-            self._pause(subscription, ERROR_MS)
+        host = subscription.delivery.host
+        shares = [self._probing, self._all] if place.silent else [self._all]
+        full = next((share for share in shares if not share.has_room(host)), None)
+        if full is not None:
+            full.wait(subscription)
+            self._let_go_on()  # Others may have waited for the room that it leaves.
             return
         place.busy += 1
-        self._probing += probing
+        for share in shares:
+            share.take(host)
         subscription.running = True
         pause_ms = 0.0
         try:
@@ -190,17 +175,14 @@ class Delivering:
             self._runtime.faults.over(self._fault, text, self._queue.name)
         finally:
             place.busy -= 1
-            self._probing -= probing
+            for share in shares:
+                share.give_back(host)
             subscription.running = subscription.queued = False
             if subscription.ended is not None and not subscription.ended.done():
                 subscription.ended.set_result(None)
         if subscription.dirty:
             self._moved(subscription)
-        room = place.room
-        while place.waiting and room > 0:
-            following = place.waiting.popleft()
-            self._again(following)
-            room -= following.queued
+        self._let_go_on(place)
         if subscription.left:
             return
         if pause_ms:
@@ -208,25 +190,24 @@ class Delivering:
         else:
             self.wake(subscription)
 
+    def _let_go_on(self, place: Place | None = None) -> None:
+        """Let those have their turns that waited for a place, or a share, where there is room."""
+        room = 0 if place is None else place.room
+        while place is not None and place.waiting and room > 0:
+            waited = place.waiting.popleft()
+            self._again(waited)
+            room -= waited.queued
+        for share in (self._all, self._probing):
+            following = share.next()
+            while following is not None:
+                self._again(following)
+                following = None if following.queued else share.next()
+
     def _pause(self, subscription: Subscription, pause_ms: float) -> None:
         subscription.queued = True
         asyncio.get_running_loop().call_later(pause_ms / 1e3, self._again, subscription)
 
-    def _place(self, address: Address) -> _Place:
-        place = self._places.pop(address, None)
-        if place is None:
-            place = _Place(
-                ConnectionPool(address, lambda: self._lease.holds, CONNECTIONS, self._may_reach)
-            )
-        self._places[address] = place  # The last that was used is the last.
-        if len(self._places) > IDLE_POOLS_MAX:
-            for unused, other in list(self._places.items())[: len(self._places) - IDLE_POOLS_MAX]:
-                if not other.busy and not other.waiting and other is not place:
-                    other.pool.close()
-                    del self._places[unused]
-        return place
-
-    async def _deliver(self, subscription: Subscription, place: _Place) -> float:
+    async def _deliver(self, subscription: Subscription, place: Place) -> float:
         """Make one call, and do what its answer says; the pause before the next."""
         if subscription.dirty and subscription.since >= subscription.interval:
             await self._store(subscription)
@@ -234,16 +215,6 @@ class Delivering:
         if subscription.left or subscription.room <= 0:
             return 0.0
         return await self._caller.deliver(place.pool, _Turn(self, subscription, place))
-
-    def _note_uncalled(self, place: _Place, error: NoAnswerError) -> None:
-        """Say once of an address that it is not called, and why: its subscribers hear nothing."""
-        before, place.uncalled = place.uncalled, isinstance(error, NotCalledError)
-        if place.uncalled and not before:
-            self._log.warning(
-                "subscribers at %s get nothing, for the hub can't call it: %s",
-                place.pool.address,
-                error,
-            )
 
     async def _take(self, subscription: Subscription) -> Call | None:
         """The next call: it has all messages that lie below its end. None if it is not wanted."""
@@ -338,7 +309,7 @@ class _Turn:
 
     of: Delivering
     subscription: Subscription
-    place: _Place
+    place: Place
 
     @property
     def name(self) -> str:
@@ -358,12 +329,11 @@ class _Turn:
         """As `Receiver`."""
         subscription, place = self.subscription, self.place
         if error is not None:
-            place.silent = True
-            self.of._note_uncalled(place, error)
+            self.of._places.unanswered(place, error)
             level = logging.INFO if decision.tries.failures == 1 else logging.DEBUG
             logger.log(level, "no answer from %s: %s", self.name, error)
         elif call.count:
-            place.silent = place.uncalled = False
+            self.of._places.answered(place)
         subscription.repeat(decision.tries)
         if decision.status is Status.RETRY and not subscription.over:
             self.of._metrics.retried.inc(call.count)

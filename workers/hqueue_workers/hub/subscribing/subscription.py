@@ -28,11 +28,13 @@ class Delivery(NamedTuple):
         address: of its service.
         session: the client's name for this life of it.
         explicit: whether only `consume` moves the mark.
+        host: the IP address of the client that asked for it.
     """
 
     address: Address
     session: str
     explicit: bool
+    host: str = ""
 
 
 class Feed(Window):

@@ -1,0 +1,96 @@
+"""The addresses that subscribers listen at, and whether they answer."""
+
+from __future__ import annotations
+
+import collections
+import logging
+from collections.abc import Callable
+
+from hqueue import Address
+from hqueue.runtime.seldom import SeldomLog
+from hqueue_workers.delivery.connection_pool import ConnectionPool, NoAnswerError, NotCalledError
+from hqueue_workers.hub.subscribing.subscription import Subscription
+
+__all__ = ["Place", "Places"]
+
+logger = logging.getLogger(__name__)
+
+CONNECTIONS = 8
+"""Calls under way to one address."""
+IDLE_POOLS_MAX = 256
+ANSWERED_MAX = 10_000
+
+
+class Place:
+    """An address that subscribers listen at."""
+
+    def __init__(self, pool: ConnectionPool, *, silent: bool) -> None:
+        self.pool = pool
+        self.busy = 0
+        self.silent = silent
+        """Whether the last call had no answer, or there was none yet."""
+        self.uncalled = False
+        """Whether that was because it can't be called, or may not be."""
+        self.waiting: collections.deque[Subscription] = collections.deque()
+
+    @property
+    def room(self) -> int:
+        """So many more calls may be under way to it now."""
+        return (1 if self.silent else CONNECTIONS) - self.busy
+
+
+class Places:
+    """The addresses that are called, with the connections to those that were called last.
+
+    Args:
+        may_send: asked before each piece that is sent.
+        may_reach: whether an IP address may be called.
+    """
+
+    def __init__(self, may_send: Callable[[], bool], may_reach: Callable[[str], bool]) -> None:
+        self._may_send = may_send
+        self._may_reach = may_reach
+        self._places: dict[Address, Place] = {}
+        """That which was used last is the last."""
+        self._answered: dict[Address, None] = {}
+        """Those that answered last when they were called, kept or not."""
+        self._log = SeldomLog(logger)  # Anybody can name any number of addresses.
+
+    def at(self, address: Address) -> Place:
+        """The place at an address."""
+        place = self._places.pop(address, None)
+        if place is None:
+            place = Place(
+                ConnectionPool(address, self._may_send, CONNECTIONS, self._may_reach),
+                silent=address not in self._answered,
+            )
+        self._places[address] = place
+        if len(self._places) > IDLE_POOLS_MAX:
+            for unused, other in list(self._places.items())[: len(self._places) - IDLE_POOLS_MAX]:
+                if not other.busy and not other.waiting and other is not place:
+                    other.pool.close()
+                    del self._places[unused]
+        return place
+
+    def answered(self, place: Place) -> None:
+        """A call was answered."""
+        place.uncalled = False
+        if place.silent:
+            place.silent = False
+            self._answered[place.pool.address] = None
+            if len(self._answered) > ANSWERED_MAX:
+                del self._answered[next(iter(self._answered))]
+
+    def unanswered(self, place: Place, error: NoAnswerError) -> None:
+        """A call was not. Of an address that is not called it is said once, and why: its
+        subscribers hear nothing.
+        """
+        place.silent = True
+        self._answered.pop(place.pool.address, None)
+        before, place.uncalled = place.uncalled, isinstance(error, NotCalledError)
+        if place.uncalled and not before:
+            self._log.warning(
+                "subscribers at %s get nothing, for the hub can't call it: %s",
+                place.pool.address,
+                error,
+            )
