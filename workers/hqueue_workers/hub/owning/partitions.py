@@ -123,7 +123,10 @@ class HubPartitions:
         keys = {PartitionKey(self._queue, n): hosts.get(n) for n in range(self._count)}
         with self._lock:
             owners = {**claims, **dict.fromkeys(claiming.owned, me)}
-            claiming.want(assigned_to(me, keys, hubs, owners))
+        # While that is planned no lock is held: the event loop takes it when the session is lost.
+        mine = assigned_to(me, keys, hubs, owners)
+        with self._lock:
+            claiming.want(mine)
             claiming.doubt(claimed_by(me, claims) - claiming.held)
             steps = claiming.steps()
         try:

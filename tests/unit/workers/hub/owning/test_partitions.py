@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Mapping
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from hqueue import Address, StoreUnavailableError
 from hqueue.metadata.managers import Hubs
 from hqueue.metadata.ports import ANY, Change
+from hqueue_workers.hub.owning import partitions
 from hqueue_workers.hub.owning.partitions import HubPartitions
 from tests.support.memory.metadata import MemoryServer, MemorySession
 
@@ -103,6 +105,33 @@ def test_what_was_claimed_while_the_session_was_lost_is_not_held(
         lost.setattr(hub.session.ephemerals, "claim", claim_and_lose)
         assert not hub.settle()
     assert hub.settle() == claimed(hub) == set(range(COUNT))
+
+
+def test_a_lost_session_is_noted_at_once_while_a_hub_plans(
+    server: MemoryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = Hub(server, Available(1), 1)
+    plan = partitions.assigned_to
+    plans, go_on = threading.Event(), threading.Event()
+
+    def slow(*given: Any) -> Any:
+        plans.set()
+        assert go_on.wait(30)
+        return plan(*given)
+
+    monkeypatch.setattr(partitions, "assigned_to", slow)
+    settling = threading.Thread(target=hub.settle, daemon=True)
+    settling.start()
+    try:
+        assert plans.wait(30)
+        losing = threading.Thread(target=hub.partitions.lose, daemon=True)
+        losing.start()
+        losing.join(10)
+        assert not losing.is_alive(), "as the event loop would wait"
+    finally:
+        go_on.set()
+        settling.join(30)
+    assert hub.settle() == set(range(COUNT))
 
 
 @pytest.mark.parametrize("request_", ["claim", "release"])
