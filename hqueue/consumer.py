@@ -23,7 +23,7 @@ from hqueue.message import ConsumedMessage, ReceivedMessage
 from hqueue.message_id import MessageID
 from hqueue.metadata import PartitionKey
 from hqueue.moment import Moment, as_message_id, is_time
-from hqueue.runtime.forgotten import Watched
+from hqueue.runtime.forgotten import Watched, weakly
 from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.kinds import check_kind, listed
 from hqueue.settings.numbers import check_whole
@@ -99,7 +99,7 @@ class Consumer(ConsumerStream):
             consumption = Consumption(cluster_of(used), group, self._settings)
             release = functools.partial(_release, consumption.release, self._own_client)
             self._watched = Watched(self, "a consumer", release)
-            super().__init__(consumption, consumption.streams[0], self._check_whole)
+            super().__init__(consumption, consumption.streams[0], weakly(self._check_whole))
             try:
                 if queues is not None:
                     self.subscribe(queues)

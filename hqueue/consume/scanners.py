@@ -6,7 +6,7 @@ import heapq
 import itertools
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from operator import attrgetter
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
@@ -69,18 +69,131 @@ class ScannerOptions(TypedDict, total=False):
 
 
 class _Reading:
-    """Whether a thread reads with a scanner. Made again in a forked child."""
+    """What is behind a scanner: it gives the messages, and refers to no face. One thread reads with
+    it at a time. In a forked child it goes on, unless a thread of the parent was reading, which the
+    child has not: what that read by half can't be gone on with.
+    """
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        reader: QueueReader,
+        readers: Sequence[PartitionReader],
+        request_bytes_max: int,
+        *,
+        follow: bool,
+        idle_ms_max: int | None,
+        by_id: bool,
+    ) -> None:
+        self._reader = reader
+        self.prefetcher = Prefetcher(readers, reader)
+        self.readers = self.prefetcher.readers
+        self._request_bytes_max = request_bytes_max
+        self._follow = follow
+        self._idle_ms_max = idle_ms_max
+        self._by_id = by_id
+        self.closed = False
+        self.failure: HQueueError | None = None
         self.lock = threading.Lock()
         self.interrupted = False
-        """Whether a thread was reading at the fork, which the child has not: what it read by half
-        can't be gone on with."""
+        """Whether a thread was reading at the fork."""
+        self._ends = 0
+        """How many of what it reads by have come to their ends."""
         register(self)
 
     def after_fork_in_child(self) -> None:
         self.interrupted = self.interrupted or self.lock.locked()
         self.lock = threading.Lock()
+
+    def close(self) -> None:
+        self.closed = True
+        self._release()
+
+    def one_by_one(self) -> Generator[Iterator[ReceivedMessage], None, None]:
+        """The messages of each batch."""
+        for batches in self.batches():
+            for batch in batches:
+                yield self.noted(each_message_of, batch)
+
+    def merged(self) -> Generator[ReceivedMessage, None, None]:
+        def messages(reader: PartitionReader) -> Iterator[ReceivedMessage]:
+            for batches in self._drain(reader):
+                for batch in batches:
+                    yield from self.noted(each_message_of, batch)
+
+        yield from heapq.merge(*map(messages, self.readers), key=attrgetter("id"))
+
+    def batches(self) -> Iterator[list[Batch]]:
+        if self._follow:
+            yield from self._noting_failure(
+                self._reader.follow(
+                    self.readers,
+                    self._request_bytes_max,
+                    idle_ms_max=self._idle_ms_max,
+                    closed=lambda: self.closed,
+                )
+            )
+            return
+        yield from self._noting_failure(self.prefetcher)
+
+    def _drain(self, reader: PartitionReader) -> Iterator[list[Batch]]:
+        def batches() -> Iterator[list[Batch]]:
+            while not reader.at_tail and not self.closed:
+                read = reader.read(self._reader.deadline())
+                if read:
+                    yield read
+
+        return self._noting_failure(batches())
+
+    def noted(self, function: Callable[..., Result], *arguments: object) -> Result:
+        """Call, and keep an error: a generator that raised has ended, as if the log had."""
+        try:
+            return function(*arguments)
+        except HQueueError as exc:
+            self.failure = exc
+            raise
+        except BaseException as exc:
+            self.failure = self.failure or _interruption(exc)
+            raise
+
+    def _noting_failure(self, batches: Iterator[list[Batch]]) -> Iterator[list[Batch]]:
+        self.check_failure()
+        read: list[Batch] | None = []
+        while read is not None:
+            try:
+                with self.lock:
+                    read = self.noted(next, batches, None)
+            finally:
+                if self.closed:
+                    self._release()
+            if read:
+                yield read
+        self._ends += 1
+
+    def _release(self) -> None:
+        """Free what the readers hold in HBase. A thread that reads does it itself afterwards."""
+        if_free(self.lock, self.prefetcher.close)
+
+    def check_failure(self, source: Generator[Any, None, None] | None = None) -> None:
+        """Raise what ended the scan before its end.
+
+        Args:
+            source: what gives its messages, if these are asked for.
+        """
+        if self.interrupted:
+            raise ClosedError(
+                "a thread of the parent process was reading at the fork: open another scanner"
+            )
+        ended = self._ends == (len(self.readers) if self._by_id else 1)
+        if (
+            self.failure is None
+            and not ended
+            and isinstance(source, GeneratorType)
+            and source.gi_frame is None
+        ):
+            # A generator that was interrupted has ended: it gives no more, as if the log had ended.
+            self.failure = None if self.closed else _interruption(None)
+        if self.failure is not None:
+            raise self.failure
 
 
 class CombinedPartitionScanner:
@@ -138,34 +251,33 @@ class CombinedPartitionScanner:
             raise InvalidInputError("a scanner can follow, or merge by ID, but not both")
         bytes_max = check_whole(bytes_max, 1, SCAN_BYTES_MAX, option="bytes_max")
         request_bytes_max = max(1, bytes_max // (len(scans) if by_id else 1 + PREFETCH_REQUESTS))
-        self._reader = reader
         readers = [
             reader.open(partition, scan, request_bytes_max)
             for partition, scan in sorted(scans.items())
         ]
-        self._prefetcher = Prefetcher(readers, reader)
-        self._readers = self._prefetcher.readers
-        self._follow = follow
-        self._request_bytes_max = request_bytes_max
-        self._idle_ms_max = idle_ms_max
-        self._closed = False
-        self._failure: HQueueError | None = None
-        self._reading = _Reading()
-        self._by_id = by_id
-        self._ends = 0
-        """How many of what it reads by have come to their ends."""
+        self._reading = reading = _Reading(
+            reader,
+            readers,
+            request_bytes_max,
+            follow=follow,
+            idle_ms_max=idle_ms_max,
+            by_id=by_id,
+        )
         self._source: Generator[Any, None, None]
         self._messages: Iterator[ReceivedMessage]
         if by_id:
-            self._messages = self._source = self._merged()
+            self._messages = self._source = reading.merged()
         else:
-            self._source = self._one_by_one()
+            self._source = reading.one_by_one()
             self._messages = itertools.chain.from_iterable(self._source)
         self._limit = None if limit is None else check_whole(limit, 0, sys.maxsize, option="limit")
         if limit is not None:
             self._messages = itertools.islice(self._messages, self._limit)
-        prefetcher = self._prefetcher
-        self._watched = Watched(self, "a scanner", prefetcher.close, lambda: prefetcher.holds)
+        prefetcher = reading.prefetcher
+        # The source is held by this object, and by what iterates, which may outlive it.
+        self._watched = Watched(
+            self._source, "a scanner", prefetcher.close, lambda: prefetcher.holds
+        )
 
     def __enter__(self) -> CombinedPartitionScanner:
         return self
@@ -174,7 +286,7 @@ class CombinedPartitionScanner:
         self.close()
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
-        self._check_failure()
+        self._reading.check_failure(self._source)
         return self._messages
 
     def next(self) -> ReceivedMessage | None:
@@ -185,19 +297,20 @@ class CombinedPartitionScanner:
             CorruptLogError: the log is broken where it is read.
             ClosedError: the scanner was closed.
         """
-        if self._closed:
+        reading = self._reading
+        if reading.closed:
             raise ClosedError("the scanner was closed")
-        if self._failure is not None or self._reading.interrupted:
-            self._check_failure()
+        if reading.failure is not None or reading.interrupted:
+            self._reading.check_failure(self._source)
         try:
             message = next(self._messages, None)
             if message is None:
-                self._check_failure()
+                self._reading.check_failure(self._source)
             return message
         except HQueueError:
             raise
         except BaseException as exc:
-            self._failure = self._failure or _interruption(exc)
+            reading.failure = reading.failure or _interruption(exc)
             raise
 
     def arrow_batches(self) -> Iterator[pyarrow.RecordBatch]:
@@ -213,8 +326,8 @@ class CombinedPartitionScanner:
         left = self._limit
         if left == 0:
             return
-        for batches in self._batches():
-            for columns in self._noted(record_batches, batches):
+        for batches in self._reading.batches():
+            for columns in self._reading.noted(record_batches, batches):
                 if left is None:
                     yield columns
                     continue
@@ -226,109 +339,26 @@ class CombinedPartitionScanner:
     @property
     def expired(self) -> int:
         """Messages that were in the log's count but had expired before they could be read."""
-        return sum(reader.expired for reader in self._readers)
+        return sum(reader.expired for reader in self._reading.readers)
 
     @property
     def skipped(self) -> int:
         """Messages that could not be read, and were passed by because an operator decided so
         (`Queue.skipped_batches`).
         """
-        return sum(reader.skipped for reader in self._readers)
+        return sum(reader.skipped for reader in self._reading.readers)
 
     def positions(self) -> dict[int, MessageID]:
         """For each partition the ID from which on nothing was fetched yet.
 
         Once the scanner has ended, a scan from there gives what came since.
         """
-        return {r.partition: MessageID.from_int(r.cursor) for r in self._readers}
+        return {r.partition: MessageID.from_int(r.cursor) for r in self._reading.readers}
 
     def close(self) -> None:
         """End the scan and free what it holds in HBase. A follower stops waiting."""
-        self._closed = True
         self._watched.closed()
-        self._release()
-
-    def _one_by_one(self) -> Generator[Iterator[ReceivedMessage], None, None]:
-        """The messages of each batch."""
-        for batches in self._batches():
-            for batch in batches:
-                yield self._noted(each_message_of, batch)
-
-    def _merged(self) -> Generator[ReceivedMessage, None, None]:
-        def messages(reader: PartitionReader) -> Iterator[ReceivedMessage]:
-            for batches in self._drain(reader):
-                for batch in batches:
-                    yield from self._noted(each_message_of, batch)
-
-        yield from heapq.merge(*map(messages, self._readers), key=attrgetter("id"))
-
-    def _batches(self) -> Iterator[list[Batch]]:
-        if self._follow:
-            yield from self._noting_failure(
-                self._reader.follow(
-                    self._readers,
-                    self._request_bytes_max,
-                    idle_ms_max=self._idle_ms_max,
-                    closed=lambda: self._closed,
-                )
-            )
-            return
-        yield from self._noting_failure(self._prefetcher)
-
-    def _drain(self, reader: PartitionReader) -> Iterator[list[Batch]]:
-        def batches() -> Iterator[list[Batch]]:
-            while not reader.at_tail and not self._closed:
-                read = reader.read(self._reader.deadline())
-                if read:
-                    yield read
-
-        return self._noting_failure(batches())
-
-    def _noted(self, function: Callable[..., Result], *arguments: object) -> Result:
-        """Call, and keep an error: a generator that raised has ended, as if the log had."""
-        try:
-            return function(*arguments)
-        except HQueueError as exc:
-            self._failure = exc
-            raise
-        except BaseException as exc:
-            self._failure = self._failure or _interruption(exc)
-            raise
-
-    def _noting_failure(self, batches: Iterator[list[Batch]]) -> Iterator[list[Batch]]:
-        self._check_failure()
-        read: list[Batch] | None = []
-        while read is not None:
-            try:
-                with self._reading.lock:
-                    read = self._noted(next, batches, None)
-            finally:
-                if self._closed:
-                    self._release()
-            if read:
-                yield read
-        self._ends += 1
-
-    def _release(self) -> None:
-        """Free what the readers hold in HBase. A thread that reads does it itself afterwards."""
-        if_free(self._reading.lock, self._prefetcher.close)
-
-    def _check_failure(self) -> None:
-        if self._reading.interrupted:
-            raise ClosedError(
-                "a thread of the parent process was reading at the fork: open another scanner"
-            )
-        ended = self._ends == (len(self._readers) if self._by_id else 1)
-        if (
-            self._failure is None
-            and not ended
-            and isinstance(self._source, GeneratorType)
-            and self._source.gi_frame is None
-        ):
-            # A generator that was interrupted has ended: it gives no more, as if the log had ended.
-            self._failure = None if self._closed else _interruption(None)
-        if self._failure is not None:
-            raise self._failure
+        self._reading.close()
 
 
 def _interruption(error: BaseException | None) -> HQueueError:

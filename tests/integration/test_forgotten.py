@@ -39,6 +39,8 @@ class Maker:
     def __init__(self, connect: Connect, queue: hqueue.Queue) -> None:
         self._connect = connect
         self.queue = queue
+        self.shared = connect()
+        """A client that stays open."""
 
     def client(self, number: int) -> hqueue.Client:
         client = self._connect()
@@ -176,3 +178,74 @@ def test_what_is_made_of_a_client_keeps_it(connect: Connect, maker: Maker) -> No
         assert producer.close()
         found = [*queue.scan()]
     assert {b"x", b"y"} < {m.value for m in found}
+
+
+def _polled(maker: Maker) -> Consumer:
+    consumer = Consumer(maker.queue.name, group=f"{maker.queue.name}-polled", client=maker.shared)
+    assert consumer.poll(30_000)
+    return consumer
+
+
+def _iterated(maker: Maker) -> Consumer:
+    consumer = Consumer(maker.queue.name, group=f"{maker.queue.name}-iter", client=maker.shared)
+    assert next(iter(consumer))
+    return consumer
+
+
+def _scanned(**options: Any) -> Callable[[Maker], object]:
+    def scanned(maker: Maker) -> object:
+        scanner = maker.queue.scan(bytes_max=5, **options)
+        assert next(iter(scanner))
+        return scanner
+
+    return scanned
+
+
+def _in_arrow(maker: Maker) -> object:
+    scanner = maker.queue.scan(bytes_max=5)
+    assert next(scanner.arrow_batches())
+    return scanner
+
+
+DROPPED: dict[str, Callable[[Maker], object]] = {
+    "client": lambda maker: maker.client(0),
+    "producer": lambda maker: maker.producer(0),
+    "consumer that polled": _polled,
+    "consumer that was iterated": _iterated,
+    "subscriber": lambda maker: maker.subscriber(0),
+    "member of a subscriber": lambda maker: maker.subscriber(1),
+    "scan": _scanned(),
+    "scan by ID": _scanned(by_id=True),
+    "scan with a limit": _scanned(limit=3),
+    "follower": _scanned(follow=True),
+    "scan in Arrow": _in_arrow,
+}
+
+
+@pytest.mark.parametrize("kind", DROPPED)
+def test_what_is_dropped_is_released_at_once_without_the_collectors_help(
+    kind: str, maker: Maker
+) -> None:
+    """A group's partitions do not wait for the next time that cycles are collected."""
+    gc.collect()
+    gc.disable()
+    try:
+        made = DROPPED[kind](maker)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", ResourceWarning)
+            gone = weakref.ref(made)
+            del made
+            wait_for(lambda: gone() is None, "nothing refers to it")
+            wait_for(
+                lambda: [each for each in caught if "was never closed" in str(each.message)],
+                "it is let go of",
+            )
+    finally:
+        gc.enable()
+
+
+def test_a_scan_that_only_its_iterator_holds_goes_on(maker: Maker) -> None:
+    messages = iter(maker.queue.scan(bytes_max=5))
+    with warned("scanner") as given:
+        assert sum(1 for _ in messages) == 40
+    assert not given
