@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from hqueue.errors import InvalidInputError
@@ -21,7 +22,7 @@ from hqueue.produce.header_reaper import HeaderReaper
 from hqueue.produce.idempotency import ProducerEpochs, Search, search_for
 from hqueue.produce.owned import OwnedPartition
 from hqueue.produce.writer_pool import WriterPool
-from hqueue.runtime.clock import Deadline, drive
+from hqueue.runtime.clock import Clock, Deadline, drive
 from hqueue.runtime.fork import register
 from hqueue.runtime.loop import computing
 
@@ -71,15 +72,19 @@ class QueueAppending:
         self._port = port
         self._on_append = on_append
         self._codec = CODECS[context.settings.codec]
-        self._skew_ms_max = context.settings.clock_skew_ms_max
-        self._skew = SkewGuard(self._skew_ms_max, context.clock)
+        self._skew = SkewGuard(context.settings.clock_skew_ms_max, context.clock)
         self._epochs = ProducerEpochs(context.clock)
+        # What is kept by this object does not refer to it: it goes when its users go.
+        self.expired_ms = partial(_expired_ms, context, port, self._skew)
+        """As the function of that name."""
         self.after_fork_in_child()
         register(self)
 
     def after_fork_in_child(self) -> None:
-        self._writers = WriterPool(self.partitions, self._open_writer)
-        self._reaper = HeaderReaper(self._port, self.expired_ms, self._context.clock)
+        clock = self._context.clock
+        open_writer = partial(_open_writer, clock, self._context.settings.clock_skew_ms_max)
+        self._writers = WriterPool(self.partitions, open_writer)
+        self._reaper = HeaderReaper(self._port, self.expired_ms, clock)
 
     def given(
         self,
@@ -103,7 +108,10 @@ class QueueAppending:
         search = None
         if idempotency_key is not None or since is not None:
             search = search_for(
-                idempotency_key, since, self._skew_ms_max, anywhere=partition is None
+                idempotency_key,
+                since,
+                self._context.settings.clock_skew_ms_max,
+                anywhere=partition is None,
             )
         return Given(bodies, partition, search, is_one)
 
@@ -221,21 +229,23 @@ class QueueAppending:
         self._context.check_open()
         return self._epochs.current(producer, deadline)
 
-    def expired_ms(self) -> int | None:
-        """Up to when messages were written that have expired, by a clock that was found good; None
-        if they are kept for ever. It blocks.
-
-        Raises:
-            ClockSkewError, StoreUnavailableError, QueueStateError: that is not known now.
-        """
-        ttl_seconds = self._context.describe().ttl_seconds
-        if ttl_seconds is None:
-            return None
-        deadline = self._context.deadline()
-        return drive(self._skew.now_ms(deadline), self._port, deadline) - ttl_seconds * 1_000
-
     def _compressed(self, given: Given) -> Given:
         return given._replace(bodies=compressed(given.bodies, self._codec))
 
-    def _open_writer(self, partition: int) -> PartitionWriter:
-        return PartitionWriter(partition, self._context.clock, self._skew_ms_max)
+
+def _expired_ms(context: QueueContext, port: LogPort, skew: SkewGuard) -> int | None:
+    """Up to when messages were written that have expired, by a clock that was found good; None if
+    they are kept for ever. It blocks.
+
+    Raises:
+        ClockSkewError, StoreUnavailableError, QueueStateError: that is not known now.
+    """
+    ttl_seconds = context.describe().ttl_seconds
+    if ttl_seconds is None:
+        return None
+    deadline = context.deadline()
+    return drive(skew.now_ms(deadline), port, deadline) - ttl_seconds * 1_000
+
+
+def _open_writer(clock: Clock, skew_ms_max: int, partition: int) -> PartitionWriter:
+    return PartitionWriter(partition, clock, skew_ms_max)
