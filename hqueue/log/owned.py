@@ -251,7 +251,7 @@ class OwnedPartitionWriter:
                     return None
                 appended = yield from self._put(end, batch, deadline)
                 if appended is not None:
-                    return dataclasses.replace(appended, contended=contended)
+                    return dataclasses.replace(appended, contended=True) if contended else appended
                 contended = True
                 self._check_deadline(deadline)
         except HQueueError as exc:

@@ -230,7 +230,8 @@ class QueueAppending:
         return self._epochs.current(producer, deadline)
 
     def _compressed(self, given: Given) -> Given:
-        return given._replace(bodies=compressed(given.bodies, self._codec))
+        bodies = compressed(given.bodies, self._codec)
+        return given if bodies is given.bodies else given._replace(bodies=bodies)
 
 
 def _expired_ms(context: QueueContext, port: LogPort, skew: SkewGuard) -> int | None:
