@@ -58,7 +58,8 @@ class TableRequests(Asker[Via]):
         def ask(known: TableRegions) -> Asking[Answer]:
             region = known.of(row)
             get = pb.GetRequest(region=region.specifier, get=pb.Get(row=row, column=columns))
-            said: Answer = yield self._to(region, b"Get", get)
+            request = Request(region.address, b"Get", get.SerializeToString())
+            said: Answer = yield Ask(request, self._table)
             return said
 
         answer = yield from self._located(ask)
@@ -162,10 +163,6 @@ class TableRequests(Asker[Via]):
         if condition is not None and not said.HasField("processed"):
             raise ValueError("an answer that does not say whether it was done")
         return bool(said.processed)
-
-    def _to(self, region: Region, method: bytes, message: Any) -> Ask:
-        """A request to the server of a region."""
-        return Ask(Request(region.address, method, message.SerializeToString()), self._table)
 
     def _located(self, ask: Callable[[TableRegions], Asking[Result]]) -> Asking[Result]:
         """Ask by the region map; what comes of that says whether the map is good."""
