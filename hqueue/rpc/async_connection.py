@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 from hqueue.rpc.calls import REPLIES, CallWalk
 from hqueue.rpc.messages import decode_reply, encode_call
@@ -17,8 +17,6 @@ __all__ = ["AsyncConnection", "UncallableError"]
 CONNECT_TIMEOUT_S = 3.0
 SEND_BYTES = 64 * 1024
 RECEIVE_BYTES = 4_096
-
-Reply = TypeVar("Reply")
 
 
 class UncallableError(OSError):
@@ -32,7 +30,7 @@ class AsyncConnection:
     Args:
         address: where the server listens.
         received_bytes_max: of a reply, until it is read.
-        containers_max: how many structs, lists and maps `call_method` believes in a reply.
+        containers_max: how many structs, lists and maps are believed in a reply.
         connect_timeout_s: the bound on looking up its name, and on opening the connection.
         may_send: asked right before each piece of a call is sent.
         may_reach: whether an IP address of the server may be connected to.
@@ -67,38 +65,28 @@ class AsyncConnection:
         """Call a method of a service, as `hqueue.rpc.services.load` has it; its answer.
 
         Raises:
-            NoCallError: the reply is none.
             Exception: as `exchange`, and as the method declares.
         """
-        walk = CallWalk(self._received_bytes_max, self._containers_max, REPLIES)
-
-        async def read() -> bytes:
-            while (end := walk.end(self._received)) is None:
-                await self._change()
-            return await self.read(end)
-
-        reply = await self.exchange(encode_call(service, method, *arguments), read, timeout_s)
+        reply = await self.exchange(encode_call(service, method, *arguments), timeout_s)
         return decode_reply(service, method, reply)
 
-    async def exchange(
-        self, data: bytes, read: Callable[[], Awaitable[Reply]], timeout_s: float
-    ) -> Reply:
-        """Send a call, and read its reply.
+    async def exchange(self, data: bytes, timeout_s: float) -> bytes:
+        """Send a call; its reply, of which a `CallWalk` has found the end.
 
         Nothing is sent from the moment on at which it may not be: a call that is cut off in its
         middle is none.
 
         Args:
             data: the call.
-            read: reads the reply by `read`.
             timeout_s: the bound, once there is a connection.
 
         Raises:
             UncallableError: its addresses may not be called.
             socket.gaierror: its name is not known.
-            OSError, EOFError: there was no reply in time.
-            Exception: what `read` raises. The connection is closed after any.
+            NoCallError: what came is no reply.
+            OSError, EOFError: there was no reply in time. The connection is closed after any.
         """
+        walk = CallWalk(self._received_bytes_max, self._containers_max, REPLIES)
         try:
             opened = self._socket or await self._open()
             self._calling = True
@@ -106,7 +94,7 @@ class AsyncConnection:
             ends = self._loop.call_later(timeout_s, self._fail, late)
             try:
                 await self._send(opened, data)
-                return await read()
+                return await self._receive(walk)
             finally:
                 ends.cancel()
         except BaseException:
@@ -116,14 +104,6 @@ class AsyncConnection:
             self._calling = False
             if self._failure is not None or self._received:
                 self.close()
-
-    async def read(self, count: int) -> bytes:
-        """So many bytes of a reply."""
-        while len(self._received) < count:
-            await self._change()
-        data = bytes(self._received[:count])
-        del self._received[:count]
-        return data
 
     def close(self) -> None:
         """Close the connection. The next call opens another."""
@@ -163,6 +143,13 @@ class AsyncConnection:
                     await self._change()
                 finally:
                     self._loop.remove_writer(to)
+
+    async def _receive(self, walk: CallWalk) -> bytes:
+        while (end := walk.end(self._received)) is None:
+            await self._change()
+        reply = bytes(self._received[:end])
+        del self._received[:end]
+        return reply
 
     async def _change(self) -> None:
         """Wait until something was received, or can be sent.

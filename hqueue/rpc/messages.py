@@ -10,10 +10,17 @@ from contextlib import contextmanager, nullcontext
 from typing import Any, ClassVar, NamedTuple
 
 from thriftpy2.protocol import TCyBinaryProtocol
-from thriftpy2.thrift import TApplicationException, TClient, TPayload, TProcessor, TType
+from thriftpy2.thrift import (
+    TApplicationException,
+    TClient,
+    TMessageType,
+    TPayload,
+    TProcessor,
+    TType,
+)
 from thriftpy2.transport import TCyMemoryBuffer
 
-from hqueue.rpc.calls import call_head
+from hqueue.rpc.calls import NoCallError, call_head
 from hqueue.runtime.memory import without_collection
 from hqueue.runtime.switch_interval import short_turns
 
@@ -23,6 +30,7 @@ __all__ = [
     "ReadCall",
     "Reasoned",
     "RefusedCallError",
+    "decode_reasoned",
     "decode_reply",
     "encode_call",
     "forget_frames",
@@ -240,6 +248,26 @@ def decode_reply(service: Any, method: str, reply: bytes) -> Any:
     """
     spoken = TCyBinaryProtocol(TCyMemoryBuffer(reply), decode_response=False)  # type: ignore[no-untyped-call]
     return TClient(service, spoken)._recv(method)
+
+
+def decode_reasoned(method: str, seqid: int, reply: bytes) -> tuple[int | None, bytes]:
+    """The number that the reply to a call says, None if it has none, and the text beside it: as a
+    `Reasoned` has them.
+
+    Raises:
+        NoCallError: the reply is none to this call, or says an error: which.
+    """
+    spoken = TCyBinaryProtocol(TCyMemoryBuffer(reply), decode_response=False)  # type: ignore[no-untyped-call]
+    name, kind, number = spoken.read_message_begin()  # type: ignore[no-untyped-call]
+    if (name, number) != (method, seqid):
+        raise NoCallError("it is the reply to another call")
+    said: Any = TApplicationException() if kind == TMessageType.EXCEPTION else Reasoned(0, "")
+    said.number = None
+    said.read(spoken)
+    if kind == TMessageType.EXCEPTION:
+        text = said.message or b""
+        raise NoCallError(text.decode(errors="replace") if isinstance(text, bytes) else text)
+    return said.number, said.reason or b""
 
 
 class _Sender(TClient):

@@ -9,13 +9,14 @@ from collections.abc import Callable
 
 from hqueue.metadata import Address
 from hqueue.rpc.async_connection import AsyncConnection, UncallableError
+from hqueue.rpc.calls import NoCallError
 from hqueue.rpc.pool import AsyncConnectionPool
 from hqueue_workers.delivery.wire import Call, Reply, ReplyError, call_head, call_tail, read_reply
 
 __all__ = ["Connection", "ConnectionPool", "NoAnswerError", "NotCalledError"]
 
 RECEIVED_BYTES_MAX = 128 * 1024
-"""Of a reply, until it is read. No part of one is longer."""
+"""Of a reply, until it is read."""
 SEQID_MAX = 2**31 - 1
 
 _seqids = itertools.count(1)
@@ -70,10 +71,10 @@ class Connection(AsyncConnection):
         seqid = next(_seqids) & SEQID_MAX
         data = b"".join((call_head(seqid, call.count), *call.parts, call_tail))
         try:
-            return await self.exchange(data, lambda: read_reply(self.read, seqid), timeout_s)
+            return read_reply(await self.exchange(data, timeout_s), seqid)
         except UncallableError as exc:
             raise NotCalledError(f"{exc}: see callback_networks") from exc
         except socket.gaierror as exc:
             raise NotCalledError(str(exc)) from exc
-        except (OSError, EOFError, ReplyError) as exc:
+        except (OSError, EOFError, NoCallError, ReplyError) as exc:
             raise NoAnswerError(str(exc) or type(exc).__name__) from exc

@@ -17,11 +17,13 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from hqueue import MessageID, ReceivedMessage
 from hqueue.message import Headers
+from hqueue.rpc.calls import NoCallError
+from hqueue.rpc.messages import decode_reasoned
 from hqueue.settings.limits import REASON_LENGTH_MAX, SEQUENCE_BITS, SEQUENCE_MAX
 
 __all__ = [
@@ -37,21 +39,15 @@ __all__ = [
 
 METHOD = b"consumeMessages"
 
-_CALL, _REPLY, _EXCEPTION = 0x80010001, 0x80010002, 0x80010003
-_STOP, _I16, _I32, _I64, _STRING, _STRUCT, _LIST = 0, 6, 8, 10, 11, 12, 15
-_FIXED_BYTES = {2: 1, 3: 1, 4: 8, _I16: 2, _I32: 4, _I64: 8}
-_TEXT_BYTES_MAX = 64 * 1024
-"""The longest text that is believed in a reply."""
-_FIELDS_MAX = 8
-"""Fields that a reply may have: a status and a reason, or a text with a type, and what later
-releases add."""
-_REASON_NUMBER = 2
+NO_STATUS = "the subscriber's answer has no status"
+
+_CALL = 0x80010001
+_STOP, _I16, _I64, _STRING, _STRUCT, _LIST = 0, 6, 10, 11, 12, 15
 
 _HEAD = struct.Struct(f">Ii{len(METHOD)}siBhBi")
 _MESSAGE = struct.Struct(">BhBhqBhhBBhhBhi")
 _VALUE = struct.Struct(">Bhi")
 _HEADERS = struct.Struct(">BhBi")
-_WORD = struct.Struct(">i")
 
 call_tail = b"\0"
 """What follows the messages of a call."""
@@ -177,57 +173,25 @@ def _text_at(data: bytes, at: int) -> tuple[bytes, int]:
     return data[begin:end], end
 
 
-async def read_reply(read: Callable[[int], Awaitable[bytes]], seqid: int) -> Reply:
-    """Read the answer to a call.
-
-    Reads no more than a megabyte, whatever the subscriber sends.
+def read_reply(reply: bytes, seqid: int) -> Reply:
+    """What the answer to a call says.
 
     Args:
-        read: gives exactly so many bytes.
+        reply: the answer, of which a `CallWalk` has found the end.
         seqid: the call's.
 
     Raises:
         ReplyError: it is something else.
     """
-    kind = (await _word(read)) & 0xFFFFFFFF
-    name = await _text(read)
-    answered = await _word(read)
-    if kind not in (_REPLY, _EXCEPTION) or name != METHOD or answered != seqid:
-        raise ReplyError("the subscriber's answer is none of Thrift's binary protocol to our call")
-    status: int | None = None
-    said = reason = ""
-    fields = 0
-    while (field := (await read(1))[0]) != _STOP:
-        fields += 1
-        if fields > _FIELDS_MAX:
-            raise ReplyError("the subscriber's answer has more fields than it can have")
-        number = int.from_bytes(await read(2), "big", signed=True)
-        if field == _I32:
-            word = await _word(read)
-            status = word if kind == _REPLY and number == 0 else status
-        elif field == _STRING:
-            said = (await _text(read)).decode(errors="replace")
-            reason = _line(said) if number == _REASON_NUMBER else reason
-        elif field in _FIXED_BYTES:
-            await read(_FIXED_BYTES[field])
-        else:
-            raise ReplyError("the subscriber's answer has a field that it can't have")
+    try:
+        status, reason = decode_reasoned(METHOD.decode(), seqid, reply)
+    except NoCallError as exc:
+        raise ReplyError(str(exc) or NO_STATUS) from exc
     if status is None:
-        raise ReplyError(said or "the subscriber's answer has no status")
-    return Reply(status, reason)
+        raise ReplyError(NO_STATUS)
+    return Reply(status, _line(reason.decode(errors="replace")))
 
 
 def _line(text: str) -> str:
     """The beginning of a text, without what a terminal would take for more than that."""
     return "".join([each if each.isprintable() else " " for each in text[:REASON_LENGTH_MAX]])
-
-
-async def _word(read: Callable[[int], Awaitable[bytes]]) -> int:
-    return int(_WORD.unpack(await read(4))[0])
-
-
-async def _text(read: Callable[[int], Awaitable[bytes]]) -> bytes:
-    length = await _word(read)
-    if not 0 <= length <= _TEXT_BYTES_MAX:
-        raise ReplyError("the subscriber's answer has a text of a length that it can't have")
-    return await read(length)
