@@ -86,7 +86,7 @@ class Committer(Stepwise):
         """Whether a task of the loop commits what waits."""
         self._thread: threading.Thread | None = None
         """There for as long as callbacks wait."""
-        self._decisions: weakref.WeakSet[threading.Lock] = weakref.WeakSet()
+        self._decisions: weakref.WeakSet[threading.RLock] = weakref.WeakSet()
         self._ending = False
         self._faults = FaultLog(logger)
         ending.register(self)
@@ -106,7 +106,7 @@ class Committer(Stepwise):
         """Whether the caller is called by this object: in a callback of a commit."""
         return self._thread is threading.current_thread()
 
-    def expect(self, decision: threading.Lock) -> None:
+    def expect(self, decision: threading.RLock) -> None:
         """Let `flush` wait for a decision what to commit: for as long as this lock is held, which
         whoever decides does until that is committed, or will be later.
         """

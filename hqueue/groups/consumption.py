@@ -279,7 +279,7 @@ class Consumption:
 
     def commit(self, decide: Callable[[], Mapping[PartitionKey, Position]]) -> None:
         """Commit what is decided. Until it is done no later claim of these partitions counts."""
-        decision = threading.Lock()
+        decision = threading.RLock()
         with decision:
             with self.lock:
                 self.committer.expect(decision)

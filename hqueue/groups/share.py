@@ -78,7 +78,7 @@ class Share(Stepwise):
 
     def resolve(self, key: PartitionKey) -> Position:
         """The position of a partition that it has, where one can begin."""
-        decision = threading.Lock()
+        decision = threading.RLock()
         with decision:
             self.committer.expect(decision)
             if self.positions.resolve(key) and self.place.in_group:

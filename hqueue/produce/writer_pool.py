@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import random
-import threading
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TypeVar
@@ -54,7 +53,6 @@ class WriterPool:
         self._partitions = partitions
         self._open_writer = open_writer
         self._writers: dict[int, PooledWriter] = {}
-        self._lock = threading.Lock()
         self._any = random.randrange(partitions)
         self._any_left = STAY_APPENDS
 
@@ -71,6 +69,7 @@ class WriterPool:
 
         Raises:
             StoreUnavailableError: others held it until the deadline.
+            InvalidInputError: the caller interrupts the one who holds it, as `Turn.take` says.
         """
         if partition is None:
             for candidate in self._candidates():
@@ -100,8 +99,6 @@ class WriterPool:
     def _pooled(self, partition: int) -> PooledWriter:
         pooled = self._writers.get(partition)
         if pooled is None:
-            with self._lock:
-                pooled = self._writers.get(partition)
-                if pooled is None:
-                    pooled = self._writers[partition] = PooledWriter(self._open_writer(partition))
+            made = PooledWriter(self._open_writer(partition))
+            pooled = self._writers.setdefault(partition, made)
         return pooled

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 from hqueue.errors import (
     ClosedError,
     HQueueError,
+    InvalidInputError,
     Outcome,
     RequestRefusedError,
     StoreUnavailableError,
@@ -179,7 +180,7 @@ class Deadline:
                 if self.expired:
                     tries.conclude(exc)
                     raise
-            except (RequestRefusedError, ClosedError) as exc:
+            except (RequestRefusedError, ClosedError, InvalidInputError) as exc:
                 if tries is not None:
                     tries.conclude(exc)
                 raise

@@ -68,7 +68,7 @@ class Held:
 
     def __init__(
         self,
-        lock: threading.Lock | threading.Semaphore,
+        lock: threading.Lock | threading.RLock | threading.Semaphore,
         timeout_s: float,
         error: Callable[[], BaseException] = NotHeldError,
     ) -> None:

@@ -277,7 +277,7 @@ class _Process:
         if self.loop is not None:
             self._inherited.append(self.loop)
         self.loop = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._begun: Event | None = None
         """Set when the thread that was started last has made the loop, or failed to."""
 

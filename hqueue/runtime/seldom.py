@@ -34,7 +34,7 @@ class SeldomLog:
         register(self)
 
     def after_fork_in_child(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def warning(self, text: str, *given: object) -> None:
         """Write a line, unless another one was written less than a second ago."""
@@ -80,7 +80,7 @@ class FaultLog:
         register(self)
 
     def after_fork_in_child(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def met(self, fault: str, text: str, *given: object) -> None:
         """A fault is there: the line is written if it was not there before."""

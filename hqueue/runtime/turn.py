@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import itertools
+import operator
 import threading
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
+from hqueue.errors import InvalidInputError
 from hqueue.runtime.fork import register
 from hqueue.runtime.held import NotHeldError
 from hqueue.runtime.interrupts import is_interruption
@@ -20,16 +23,22 @@ __all__ = ["Turn"]
 
 StepT = TypeVar("StepT")
 Result = TypeVar("Result")
+_Error = Callable[[], BaseException]
 
 LOOK_EVERY_S = 0.25
 """How often one that waits looks for itself whether it has the turn: those that were interrupted on
 their way out wake nobody."""
 
+OWN_TURN = (
+    "this would wait for the call that it interrupts: a handler of a signal, or a finalizer, hands "
+    "over what is to be done (Producer.send, Consumer.commit_async), or leaves it to its program"
+)
+
 
 class _Place:
     """A place in the queue for a turn. The first one's is the turn."""
 
-    __slots__ = ("lock", "loop", "wake")
+    __slots__ = ("lock", "loop", "thread", "wake")
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self.lock = threading.Lock()
@@ -37,6 +46,8 @@ class _Place:
         leaves it held, so whether it is held says whether the place is still needed."""
         self.loop = loop
         """The coroutine's, which goes on no more when this is closed."""
+        self.thread = threading.get_ident()
+        """The one that carries out what is done in the turn."""
         self.wake: Callable[[], object] | None = None
         """Wakes the one who waits."""
 
@@ -52,7 +63,8 @@ class Turn:
     order in which they come. Usable in a forked child.
 
     Everyone waits no longer than a bound. A thread that waits may be interrupted by a handler of a
-    signal at any step, and a coroutine may be cancelled: the turn goes to the next one.
+    signal at any step, and a coroutine may be cancelled: the turn goes to the next one. A handler
+    or a finalizer that wants the turn of what it interrupts is refused, for that goes on behind it.
     """
 
     def __init__(self) -> None:
@@ -74,7 +86,7 @@ class Turn:
         self,
         work: Work[StepT, Result],
         wait_s: float,
-        error: Callable[[], BaseException] = NotHeldError,
+        error: _Error = NotHeldError,
     ) -> Work[StepT | Wait, Result]:
         """The same work, in a turn.
 
@@ -82,6 +94,10 @@ class Turn:
             work: what is done.
             wait_s: how long to wait for the turn.
             error: makes what is raised if it does not come. Nothing was begun.
+
+        Raises:
+            InvalidInputError: the caller's own thread is in the middle of a turn, or waits for one,
+                and would wait for itself. Those who give no ``error`` get a `NotHeldError`.
         """
         queue, place = self._queue, _Place(asyncio._get_running_loop())
         try:
@@ -95,21 +111,33 @@ class Turn:
             _leave(queue, place)
 
 
-def _wait(queue: _Queue, place: _Place, ends_s: float, error: Callable[[], BaseException]) -> None:
+def _wait(queue: _Queue, place: _Place, ends_s: float, error: _Error) -> None:
+    _check_own(queue, place, error, loops=True)
     woken = Event()
     place.wake = woken.set
     while _first(queue) is not place:
         woken.wait(_look_s(ends_s, error))
 
 
-async def _wait_in_loop(
-    queue: _Queue, place: _Place, ends_s: float, error: Callable[[], BaseException]
-) -> None:
+async def _wait_in_loop(queue: _Queue, place: _Place, ends_s: float, error: _Error) -> None:
+    _check_own(queue, place, error, loops=False)
     loop = asyncio.get_running_loop()
     woken = loop.create_future()
     place.wake = lambda: loop.call_soon_threadsafe(_set, woken)
     while _first(queue) is not place:
         await asyncio.wait([woken], timeout=_look_s(ends_s, error))
+
+
+def _check_own(queue: _Queue, place: _Place, error: _Error, *, loops: bool) -> None:
+    """Wait for nothing that this thread has interrupted: it goes on when the wait is over.
+
+    Args:
+        loops: whether this thread's loop is kept from going on, too.
+    """
+    for before in itertools.takewhile(partial(operator.is_not, place), list(queue)):
+        is_own = before.thread == place.thread and not before.is_left()
+        if is_own and (loops or before.loop is None):
+            raise error() if error is NotHeldError else InvalidInputError(OWN_TURN)
 
 
 def _leave(queue: _Queue, place: _Place) -> None:
@@ -153,7 +181,7 @@ def _set(woken: asyncio.Future[None]) -> None:
         woken.set_result(None)
 
 
-def _look_s(ends_s: float, error: Callable[[], BaseException]) -> float:
+def _look_s(ends_s: float, error: _Error) -> float:
     """Until when to wait now.
 
     Raises:

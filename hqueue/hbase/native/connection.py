@@ -69,6 +69,9 @@ class Connection:
         self._room = Condition(self._lock)
         self._calls = Calls[BlockingCall]()
         """Under the lock."""
+        self._within: list[int] = []
+        """The threads that send, or wait for answers. What interrupts one of them, a handler of a
+        signal or a finalizer, can't wait for it, and opens another connection."""
 
     def begin(
         self, method: bytes, message: bytes, cells: Sequence[bytes], cell_bytes: int, ends_s: float
@@ -86,6 +89,7 @@ class Connection:
             UnsentError: it was not sent.
         """
         call = BlockingCall(ends_s)
+        self._within.append(threading.get_ident())
         try:
             with self._lock:
                 self._await_room(call)
@@ -95,6 +99,8 @@ class Connection:
         except BaseException:
             self._leave(call)
             raise
+        finally:
+            self._within.remove(threading.get_ident())
         return call
 
     def finish(self, call: BlockingCall) -> Answer | RemoteError:
@@ -103,12 +109,14 @@ class Connection:
         Raises:
             NoAnswerError: none came in time, or the connection ended.
         """
+        self._within.append(threading.get_ident())
         try:
             call.awaited = True
             self._await_answer(call)
             return call.answer()
         finally:
             self._leave(call)
+            self._within.remove(threading.get_ident())
 
     @property
     def usable(self) -> bool:
@@ -116,7 +124,7 @@ class Connection:
         and what is sent then would be in doubt.
         """
         with self._lock:
-            if not self._calls.usable:
+            if not self._calls.usable or threading.get_ident() in self._within:
                 return False
             self._calls.bury()
             # Late answers may lie there: they are read with the next request's.

@@ -68,9 +68,11 @@ class Link(Generic[Connected]):
         return max(0.001, left_s)
 
     def opened(self, connection: Connected) -> None:
-        """It was opened."""
+        """It was opened. So may another have been meanwhile, by what interrupted the caller."""
         self._failure = None
-        self.connection = connection
+        before, self.connection = self.connection, connection
+        if before is not None:
+            before.retire()
 
     def failed(self, failure: OSError) -> None:
         """It could not be opened."""

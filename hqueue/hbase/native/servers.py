@@ -39,7 +39,7 @@ class _Server(Link[Connection]):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self.opening = threading.Lock()
+        self.opening = threading.RLock()
 
 
 class Servers:
@@ -55,12 +55,12 @@ class Servers:
         self._opener = opener
         self._closed = False
         self._servers: dict[tuple[Address, str], _Server] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         register(self)
 
     def after_fork_in_child(self) -> None:
         servers, self._servers = self._servers, {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         for server in servers.values():
             if server.connection is not None:
                 server.connection.abandon()

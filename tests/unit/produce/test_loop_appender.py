@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -158,8 +159,9 @@ def test_one_that_waits_for_its_turn_does_so_until_its_bound() -> None:
                 await queue._log.loop_appender.put(Message("t", b"b"))
             assert caught.value.outcome is hqueue.Outcome.NOT_APPLIED
 
-        inside = Wait(lambda: asyncio.run(put()), put)
-        carry_out(turn.take(ask(inside), 1), print)
+        with ThreadPoolExecutor(1) as another:
+            inside = Wait(lambda: another.submit(asyncio.run, put()).result(), put)
+            carry_out(turn.take(ask(inside), 1), print)
         assert values(queue) == [b"a"]
 
 

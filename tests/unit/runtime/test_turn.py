@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, TypeVar
 
 import pytest
 
+from hqueue.errors import InvalidInputError
 from hqueue.runtime.held import NotHeldError
 from hqueue.runtime.steps import Wait, Work, carry_out, carry_out_in_loop
 from hqueue.runtime.turn import Turn
@@ -325,3 +328,71 @@ def test_a_handler_of_a_signal_takes_the_turn_that_the_main_thread_enters_or_lea
         assert not turn._queue
     assert inside[0] >= places > 5
     assert taken[0] > places
+
+
+def test_a_handler_and_a_finalizer_that_want_the_turn_of_what_they_interrupt_are_refused_at_once(
+    looped: LoopThread,
+) -> None:
+    turn = Turn()
+
+    def within(error: Callable[[], BaseException], refusal: type[BaseException]) -> int:
+        with pytest.raises(refusal):
+            take(turn, int, LONG_S, error)
+        with pytest.raises(refusal):
+            carry_out_new_loop(turn.take(once(Wait(print, nothing)), LONG_S, error))
+        return 7
+
+    async def nothing() -> None:
+        raise AssertionError("it had no turn")
+
+    async def within_a_loop() -> None:
+        within_it = asyncio.ensure_future(take_in_loop(turn, pause, LONG_S))
+        await asyncio.sleep(0)
+        with pytest.raises(InvalidInputError, match="that it interrupts"):  # It would block it.
+            take(turn, int, LONG_S, LateError)
+        await within_it
+
+    async def pause() -> None:
+        await asyncio.sleep(0.01)
+
+    begun_s = time.monotonic()
+    assert take(turn, lambda: within(LateError, InvalidInputError), LONG_S) == 7
+    assert take(turn, lambda: within(NotHeldError, NotHeldError), LONG_S) == 7
+    looped.run(within_a_loop())
+    assert time.monotonic() - begun_s < LONG_S / 2
+    assert not turn._queue
+
+
+class LateError(Exception):
+    pass
+
+
+def carry_out_new_loop(work: Work[Wait, Any]) -> None:
+    asyncio.run(carry_out_in_loop(work, awaited))
+
+
+def test_a_handler_that_interrupts_a_wait_for_the_turn_does_not_wait_behind_it() -> None:
+    turn, entered, going_on = Turn(), threading.Event(), threading.Event()
+    refused: list[BaseException] = []
+
+    def hold() -> None:
+        entered.set()
+        going_on.wait(LONG_S)
+
+    def handle(number: int, frame: object) -> None:
+        try:
+            take(turn, int, LONG_S, LateError)
+        except InvalidInputError as exc:
+            refused.append(exc)
+        going_on.set()
+
+    before = signal.signal(signal.SIGALRM, handle)
+    try:
+        holder = in_a_thread(lambda: take(turn, hold, LONG_S))
+        assert entered.wait(LONG_S)
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        assert take(turn, lambda: 7, LONG_S) == 7
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    holder.join(LONG_S)
+    assert len(refused) == 1
