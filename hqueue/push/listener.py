@@ -9,11 +9,13 @@ import enum
 import inspect
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
 from typing import NamedTuple
 
 from hqueue.errors import InvalidInputError
 from hqueue.message import ReceivedMessage
 from hqueue.runtime.foreign import call_foreign
+from hqueue.runtime.loop import background, in_thread
 from hqueue.runtime.threads import start
 from hqueue.settings.limits import REASON_LENGTH_MAX
 
@@ -63,6 +65,9 @@ _Consume = Callable[[Sequence[ReceivedMessage]], ListenerAnswer]
 Listener = MessageListener | _Consume
 """A `MessageListener`, or a plain or async function that does what its `consume` does."""
 
+_call: ContextVar[object] = ContextVar("_call", default=None)
+"""The call of listeners in which this runs: also in tasks and threads that asyncio makes in it."""
+
 
 class Listeners:
     """A subscriber's listeners, called in turn. Thread-safe if they are.
@@ -92,7 +97,10 @@ class Listeners:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         """The event loop's. It enters itself, too: an interrupted `start` leaves none unknown."""
-        self._stopping = False
+        self._stopping = self._closing = False
+        self._lock = threading.Lock()
+        self._behind: dict[object, list[Callable[[], object]]] = {}
+        """What is left to be done behind each call that is under way."""
 
     def start(self) -> None:
         """Get ready to be called."""
@@ -100,26 +108,46 @@ class Listeners:
             self._loop = asyncio.new_event_loop()
             self._thread = start(self._run, self._loop, name="hqueue-listeners")
 
-    def is_own_thread(self) -> bool:
-        """Whether the caller is called by the event loop."""
-        return threading.current_thread() is self._thread
+    def is_caller(self) -> bool:
+        """Whether these call the caller, who would wait for itself if it waited for them."""
+        return _call.get() in self._behind or threading.current_thread() is self._thread
+
+    def leave_behind(self, work: Callable[[], object]) -> bool:
+        """If these call the caller, have something done that waits for their calls, soon after this
+        one has ended: True at once. Else it is not done: False.
+        """
+        with self._lock:
+            behind = self._behind.get(_call.get())
+            if behind is not None:
+                behind.append(work)
+                return True
+        if self.is_caller():  # In a task that outlived its call.
+            _do(work)
+            return True
+        return False
 
     def close(self) -> None:
-        """End the event loop; whatever still runs in it is cancelled."""
-        if self._loop is None:
-            return
-        if self._thread is not None:
-            with contextlib.suppress(TimeoutError, concurrent.futures.TimeoutError):
-                asyncio.run_coroutine_threadsafe(_cancel_all(), self._loop).result(
-                    self._timeout_ms / 1e3
-                )
-        self._stopping = True
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        if self._thread is not None:
-            self._thread.join(self._timeout_ms / 1e3)
-        if not self._loop.is_running():
-            self._loop.close()
-        self._loop = None
+        """End the event loop; whatever still runs in it is cancelled. Not while others do."""
+        with self._lock:
+            loop = self._loop
+            if loop is None or self._closing:
+                return
+            self._closing = True
+        try:
+            if self._thread is not None:
+                with contextlib.suppress(TimeoutError, concurrent.futures.TimeoutError):
+                    asyncio.run_coroutine_threadsafe(_cancel_all(), loop).result(
+                        self._timeout_ms / 1e3
+                    )
+            self._stopping = True
+            loop.call_soon_threadsafe(loop.stop)
+            if self._thread is not None:
+                self._thread.join(self._timeout_ms / 1e3)
+            if not loop.is_running():
+                loop.close()
+            self._loop = None
+        finally:
+            self._closing = False  # Where it was interrupted it can be closed again.
 
     def consume(self, messages: Sequence[ReceivedMessage]) -> Answer:
         """Call the listeners in turn, until one answers anything but done; that is the answer.
@@ -127,13 +155,23 @@ class Listeners:
         Never raises: a listener that does is logged, and the messages come again. So do the
         listeners before it get them again.
         """
-        for consume in self._consume:
-            status, error = call_foreign("a listener", self._call, consume, messages)
-            if error is not None:
-                return Answer(Status.RETRY, _reason(error))
-            if status:  # `Status.DONE` is 0.
-                return Answer(status)
-        return Answer(Status.DONE)
+        call = object()
+        self._behind[call] = []
+        within = _call.set(call)
+        try:
+            for consume in self._consume:
+                status, error = call_foreign("a listener", self._call, consume, messages)
+                if error is not None:
+                    return Answer(Status.RETRY, _reason(error))
+                if status:  # `Status.DONE` is 0.
+                    return Answer(status)
+            return Answer(Status.DONE)
+        finally:
+            _call.reset(within)
+            with self._lock:
+                behind = self._behind.pop(call)
+            for work in behind:
+                _do(work)
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
         """Run the event loop, and run it again when a task that a listener left in it stops it:
@@ -160,6 +198,15 @@ class Listeners:
         if isinstance(answer, bool):  # As numbers, True would mean retry.
             raise InvalidInputError("a listener answers with a Status or None", answer=answer)
         return Status(answer)
+
+
+def _do(work: Callable[[], object]) -> None:
+    """Have something done that blocks, or do it where the program ends."""
+    loop = background()
+    if loop is not None:
+        loop.start(in_thread, work)
+    else:
+        call_foreign("what a listener left to be done", work)
 
 
 def _reason(error: BaseException) -> str:

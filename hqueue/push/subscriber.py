@@ -270,9 +270,7 @@ class Subscriber:
         """
         if os.getpid() != self._pid:
             return True
-        if self._reception.listeners.is_own_thread() or (
-            self._reception.server and self._reception.server.is_own_thread()
-        ):
+        if self._reception.listeners.is_caller():
             raise InvalidInputError("a listener can't stop its own subscriber; see request_stop")
         with self._lock:
             if self._reception.ended or not self._begun:

@@ -192,10 +192,6 @@ class ThriftServer:
             self._threads.append(start(self._serve_calls, name=f"hqueue-server-{number}"))
         self._port.start()
 
-    def is_own_thread(self) -> bool:
-        """Whether the caller is called by this server."""
-        return threading.current_thread() in self._threads
-
     def close(self, drain_ms: float) -> bool:
         """Accept no more calls, answer those under way, and hang up; whether all were answered. In
         the event loop that serves it, none is waited for.

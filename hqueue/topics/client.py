@@ -65,10 +65,12 @@ class HubClient:
 
     def close(self) -> None:
         """Close all subscriptions, which stay with the hubs, and all connections. Calls under way
-        are answered; further ones are refused.
+        are answered; further ones are refused. In a call of a listener this returns at once, and is
+        done when that call has ended: see `TopicSubscription.close`.
         """
         self._watched.closed()
-        self._release()
+        if not self._subscriptions.leave_behind(self._release):
+            self._release()
 
     def publish(
         self,
@@ -369,6 +371,9 @@ class HubClient:
 
     def unsubscribe(self, topic: str, subscriber: str, *, queue: str | None = None) -> None:
         """End a subscription, whoever is attached to it: its mark and preferences are gone.
+
+        In a call of that subscription's listener this returns at once, as
+        `TopicSubscription.unsubscribe` does.
 
         Raises:
             SubscriberNotFoundError: there is none.

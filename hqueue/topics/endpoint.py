@@ -91,7 +91,7 @@ class Endpoint(SubscriberHandler):
             raise RefusedCallError("a call has messages of a topic")
         with self._lock:
             subscription = self._topics.get(messages[0].topic)
-        if subscription is None:
+        if subscription is None or subscription.ended:
             raise RefusedCallError("nobody here has subscribed to the topic")
         return subscription.consumption.consume(messages)
 

@@ -37,10 +37,7 @@ class Subscribing(Protocol):
         """Move the mark."""
 
     def leave(self, subscription: TopicSubscription) -> None:
-        """Detach, and forget it."""
-
-    def forget(self, subscription: TopicSubscription) -> None:
-        """Free what it has here; also once more, if that was interrupted."""
+        """Detach, and forget it; also once more, if that was interrupted."""
 
     def unsubscribe(self, queue: str, topic: str, subscriber: str) -> None:
         """End it at the hubs."""
@@ -82,6 +79,8 @@ class TopicSubscription:
         """Held while it is attached: what is closed meanwhile is closed after that."""
         self.failure: HQueueError | None = None
         """Why it ended, if that was not asked for."""
+        self.leaving: Event | None = None
+        """Set when what its own listener left to be done is done."""
         self.kept: object | None = None
         """What lives for as long as this does."""
         self._client = client
@@ -128,14 +127,17 @@ class TopicSubscription:
     def close(self) -> None:
         """Have nothing more delivered. A call of the listener that is under way has some time to
         end, and the mark is stored, if the hub can be reached. The subscription stays.
+
+        In a call of its own listener this returns at once. What the listener answers to that call
+        becomes of its messages, as ever; the hub learns of the end behind it.
         """
-        if not self._ended.is_set():
-            self._client.leave(self)
-        else:
-            self._client.forget(self)  # What a close that was interrupted left.
+        self._client.leave(self)
 
     def unsubscribe(self) -> None:
         """End the subscription: its mark and preferences are gone.
+
+        In a call of its own listener this returns at once, and nothing more is delivered. It is
+        done when that call has ended, whatever the listener answers; that it was not is logged.
 
         Raises:
             SubscriberNotFoundError: it was gone already.

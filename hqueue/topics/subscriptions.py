@@ -36,6 +36,7 @@ from hqueue.runtime.held import Held, NotHeldError
 from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.loop import background, by_threads, in_thread
 from hqueue.runtime.thread_pool import ThreadPool
+from hqueue.runtime.waiting import Event
 from hqueue.settings.addresses import PORT_MAX, Address, is_host
 from hqueue.settings.kinds import check_flag
 from hqueue.settings.numbers import check_whole
@@ -164,21 +165,22 @@ class Subscriptions:
                 self._free((queue, subscriber), None)
             else:
                 self.forget(subscription)
-            _close(listeners)
+            listeners.close()
             raise
 
     def unsubscribe(self, queue: str, topic: str, subscriber: str) -> None:
         """As `HubClient.unsubscribe`."""
-        subscription = self._all.get((queue, topic, subscriber))
-        if subscription is not None:
-            subscription.end(None)  # What the hub tells of it is known.
-        try:
+
+        def call() -> None:
             self._calls.call(
                 queue, topic, lambda hub, to: hub.unsubscribe(queue, subscriber, topic, to)
             )
-        finally:
-            if subscription is not None:
-                self.forget(subscription)
+
+        subscription = self._all.get((queue, topic, subscriber))
+        if subscription is None:
+            call()
+        else:  # What the hub tells of it is known.
+            self._end(subscription, call)
 
     def consume(self, subscription: TopicSubscription, message_id: MessageID) -> None:
         """Move a subscription's mark."""
@@ -193,17 +195,60 @@ class Subscriptions:
         )
 
     def leave(self, subscription: TopicSubscription) -> None:
-        """Detach a subscription."""
-        subscription.end(None)
-        try:
-            with Held(subscription.attaching, ATTACH_MS / 1e3):
-                self._detach(subscription)
-        except NotHeldError:  # The hub may have it, though the answer has not come.
-            self._detach(subscription)
-        finally:
+        """Detach a subscription, and forget it; or, where that was begun, see that it is done."""
+        leaving = subscription.leaving
+        if leaving is None:
+            tell = _nothing if subscription.ended else self._detach
+            self._end(subscription, functools.partial(tell, subscription))
+        elif not self._is_called_by(subscription):
+            leaving.wait(self._calls.settings.operation_timeout_ms / 1e3)
             self.forget(subscription)
 
+    def _is_called_by(self, subscription: TopicSubscription) -> bool:
+        listeners = self._listeners.get(subscription)
+        return listeners is not None and listeners.is_caller()
+
+    def _end(self, subscription: TopicSubscription, tell: Callable[[], None]) -> None:
+        """End a subscription, tell its hub, and forget it. A hub waits for the listener's call that
+        is under way: in that one, the hub is told behind it.
+        """
+        before, done = subscription.leaving, Event()
+
+        def end() -> None:
+            try:
+                tell()
+            finally:
+                self.forget(subscription)
+                done.set()
+
+        def end_behind() -> None:
+            if before is not None:
+                before.wait(self._calls.settings.operation_timeout_ms / 1e3)
+            try:
+                end()
+            except HQueueError as exc:
+                text = "a subscription to %r was not ended as its listener asked: %s"
+                logger.warning(text, subscription.topic, exc)
+
+        if self._is_called_by(subscription):
+            subscription.leaving = done  # Before anybody sees that it ended.
+        subscription.end(None)
+        listeners = self._listeners.get(subscription)
+        if listeners is None or not listeners.leave_behind(end_behind):
+            end()
+
+    def leave_behind(self, work: Callable[[], object]) -> bool:
+        """As `Listeners.leave_behind`, of any of these."""
+        return any(each.leave_behind(work) for each in list(self._listeners.values()))
+
     def _detach(self, subscription: TopicSubscription) -> None:
+        try:
+            with Held(subscription.attaching, ATTACH_MS / 1e3):
+                self._detach_now(subscription)
+        except NotHeldError:  # The hub may have it, though the answer has not come.
+            self._detach_now(subscription)
+
+    def _detach_now(self, subscription: TopicSubscription) -> None:
         """Have the hub detach a subscription, if one is known to have it."""
         hub = subscription.hub
         if hub is None:
@@ -262,8 +307,10 @@ class Subscriptions:
     def forget(self, subscription: TopicSubscription) -> None:
         """Free what it has here; also once more, if that was interrupted."""
         self._free((subscription.queue, subscription.subscriber), subscription)
-        _close(self._listeners.get(subscription))
-        self._listeners.pop(subscription, None)
+        listeners = self._listeners.get(subscription)
+        if listeners is not None:
+            listeners.close()
+            self._listeners.pop(subscription, None)
 
     def _free(self, name: tuple[str, str], subscription: TopicSubscription | None) -> None:
         """Let a subscription be made again, and its port be taken, if that has no other topic. A
@@ -439,9 +486,8 @@ class Subscriptions:
         self.forget(subscription)
 
 
-def _close(listeners: Listeners | None) -> None:
-    if listeners is not None and not listeners.is_own_thread():
-        listeners.close()
+def _nothing(subscription: TopicSubscription) -> None:
+    """There is nothing to tell the hub."""
 
 
 def _host_towards(hubs: tuple[Address, ...]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -28,6 +28,7 @@ from hqueue.errors import (
     SubscriberNotFoundError,
 )
 from hqueue.metadata.managers import SubscriptionPreferences
+from hqueue.topics import subscriptions
 from hqueue_workers.hub.subscribing import attachments
 from hqueue_workers.hub.subscribing.subscription import Subscription
 from tests.support.backends import MemoryBackend
@@ -319,22 +320,101 @@ def test_a_name_listens_for_as_long_as_it_has_topics(place: Place) -> None:
     assert not again.ended
 
 
-def test_a_listener_may_close_its_own_subscription(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+def within(kind: str, work: Callable[[], object]) -> Callable[[], Any]:
+    """A listener's work: in a plain one, in a coroutine, or in a thread that a coroutine awaits."""
+
+    async def in_coroutine() -> None:
+        work()
+
+    async def in_its_thread() -> None:
+        await asyncio.to_thread(work)
+
+    return {"plain": work, "coroutine": in_coroutine, "thread": in_its_thread}[kind]
+
+
+ENDINGS: dict[str, Callable[[HubClient, TopicSubscription], object]] = {
+    "close": lambda client, subscription: subscription.close(),
+    "unsubscribe": lambda client, subscription: subscription.unsubscribe(),
+    "unsubscribe of the client": lambda client, subscription: client.unsubscribe("t", "sub"),
+    "close and unsubscribe": lambda client, subscription: (
+        subscription.close(),
+        subscription.unsubscribe(),
+        subscription.close(),
+    ),
+    "close of the client": lambda client, subscription: (
+        client.close(),
+        subscription.close(),
+        client.close(),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", ["plain", "coroutine", "thread"])
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_listener_that_ends_its_own_subscription_goes_on_at_once_and_its_answer_counts(
+    place: Place, monkeypatch: pytest.MonkeyPatch, ending: str, kind: str
 ) -> None:
-    monkeypatch.setattr(attachments, "GRACE_S", 0.1)  # The call under way ends after that.
-    client = place.client()
+    monkeypatch.setattr(attachments, "GRACE_S", WAIT_S)  # A call that waits for itself waits long.
+    monkeypatch.setattr(subscriptions, "WAIT_MS", 500)  # What the hub's end waits for.
+    client, got = place.client(), Taking()
     before = servers()
-    closed = threading.Event()
+    begun, ended, go_on = threading.Event(), threading.Event(), threading.Event()
+
+    def end() -> None:
+        assert begun.wait(WAIT_S)
+        ENDINGS[ending](client, subscription)
+        ended.set()
+        assert go_on.wait(WAIT_S)
+
+    work = within(kind, end)
+
+    def listener(messages: Sequence[ReceivedMessage]) -> Any:
+        got(messages)
+        return work()
+
+    async def async_listener(messages: Sequence[ReceivedMessage]) -> None:
+        await listener(messages)
+
+    given = listener if kind == "plain" else async_listener
+    subscription = client.subscribe("t", "sub", given)
+    begun.set()
+    first = place.publisher.publish("t", b"a")
+    assert ended.wait(WAIT_S / 4), "it does not wait for itself"
+    place.publisher.publish("t", b"b")
+    ends = threading.Thread(target=subscription.close)  # As a program does that saw that it ended.
+    ends.start()
+    ends.join(0.2)
+    go_on.set()
+    ends.join(WAIT_S / 4)
+    assert not ends.is_alive()
+    assert subscription.ended
+    assert got.values == [b"a"], "nothing more comes"
+    if "unsubscribe" in ending:
+        wait_for(lambda: place.mark() is None, "it is gone")
+    else:
+        wait_for(lambda: place.mark() == first, "what was answered counts")
+        again = Taking()
+        with place.client().subscribe("t", "sub", again):
+            wait_for(lambda: again.values == [b"b"], "the others come when it is attached again")
+    wait_for(lambda: servers() <= before, "it leaves no thread")
+
+
+def test_that_a_listener_could_not_unsubscribe_is_logged(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = place.client()
+    begun = threading.Event()
 
     def listener(messages: Sequence[ReceivedMessage]) -> None:
-        subscription.close()
-        closed.set()
+        assert begun.wait(WAIT_S)
+        subscription.unsubscribe()
+        place.publisher.unsubscribe("t", "sub")  # Another client is before it.
 
     subscription = client.subscribe("t", "sub", listener)
+    begun.set()
     place.publisher.publish("t", b"a")
-    assert closed.wait(5), "it does not wait for itself"
-    wait_for(lambda: servers() <= before, "it leaves no thread")
+    text = "a subscription to 't' was not ended as its listener asked"
+    wait_for(lambda: text in caplog.text, "it is said")
 
 
 def test_a_client_that_is_closed_stores_marks_and_leaves_no_thread(place: Place) -> None:
