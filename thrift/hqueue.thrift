@@ -142,8 +142,9 @@ service HQueueService {
   /**
    * The next messages, as many as there are at once, at most so many (1 or more). An answer is also
    * bounded by its bytes (the process's setting `scanner_bytes_max`, 1 MiB if not set otherwise; one
-   * message always fits), and no call searches for longer than the process's bound on an operation.
-   * So fewer may come than there are. Only an EMPTY list is the end, as above.
+   * message always fits) and by their number, a thousand, and no call searches for longer than the
+   * process's bound on an operation. So fewer may come than there are. Only an EMPTY list is the end,
+   * as above.
    */
   list<subscriber.TMessage> messageScannerGetList(1: ScannerID id, 2: i32 nbMessages)
     throws (1: TIllegalArgument illegalArgument, 2: TQueueStateError queueState,

@@ -33,7 +33,7 @@ from hqueue.message_id import MessageID
 from hqueue.metadata.managers import LogRange
 from hqueue.moment import Moment
 from hqueue.runtime.clock import Deadline, drive, drive_each, drive_each_in_loop, drive_in_loop
-from hqueue.runtime.loop import in_thread, is_much
+from hqueue.runtime.loop import computed, in_thread, is_much
 from hqueue.settings.kinds import check_mapping, listed
 
 __all__ = ["LoopReader", "QueueReader"]
@@ -321,15 +321,18 @@ class LoopReader:
         return self._each(work)
 
     async def decoded(self, batch: Batch, decode: Callable[[Batch], Result]) -> Result:
-        """What comes of decoding a batch that was read. A thread does it where it is large, and
-        where it can't be decoded: it asks whether an operator decided that it is passed by.
+        """What comes of decoding a batch that was read: beside the loop, in turn with others, where
+        it is large. Where it can't be decoded a thread asks whether an operator decided that it is
+        passed by.
 
         Raises:
             As `decode`, which may be called twice.
         """
-        if not is_much(batch.header.count, lambda: sum(len(cell) for _, cell in batch.cells)):
-            with contextlib.suppress(CorruptLogError):
-                return decode(dataclasses.replace(batch, skips=Skips()))
+        unskipped = dataclasses.replace(batch, skips=Skips())
+        with contextlib.suppress(CorruptLogError):
+            if is_much(batch.header.count, lambda: sum(len(cell) for _, cell in batch.cells)):
+                return await computed(decode, unskipped)
+            return decode(unskipped)
         return await in_thread(decode, batch)
 
     async def offsets(self, partitions: Sequence[int] | None = None) -> list[PartitionOffsets]:

@@ -8,6 +8,7 @@ log.put(hqueue.Message("clicks", b"hello"))
 owned = log.own(partition=0, on_fence=lambda topic, epoch: None)
 """
 
+from hqueue.consume.decode import each_message_of
 from hqueue.consume.queue_reader import LoopReader
 from hqueue.consume.topic_cursor import TopicCursor
 from hqueue.consume.topic_past import TopicPast
@@ -34,4 +35,5 @@ __all__ = [
     "TopicCursor",
     "TopicPast",
     "TopicReader",
+    "each_message_of",
 ]

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Collection, Coroutine
 from contextlib import nullcontext
 from contextvars import ContextVar, copy_context
+from functools import partial
 from typing import Any, NamedTuple
 
 from hqueue.errors import HQueueError
@@ -21,8 +22,8 @@ from hqueue.rpc.gathering import CallGatherer, QuickCall, Request
 from hqueue.rpc.messages import Awaited, Processor, RefusedCallError, forget_frames
 from hqueue.rpc.port import Port
 from hqueue.rpc.served_connection import ServedConnection
+from hqueue.runtime.loop import compute
 from hqueue.runtime.switch_interval import short_turns
-from hqueue.runtime.thread_pool import ThreadPool
 from hqueue.runtime.threads import end, start
 from hqueue.settings.limits import BATCH_MESSAGES_MAX, CALL_HEADERS_MAX
 
@@ -85,9 +86,9 @@ class ThriftServer:
     free, so that calls in quick succession are not handed from thread to thread.
 
     Or it is called **in an event loop**, in which it must not wait. Large calls it is called with
-    by a few threads beside that: so a method checks its arguments and makes of them what it needs,
-    and returns a coroutine for what it then does in the loop. So many coroutines are under way at a
-    time.
+    beside that, as `compute` does: so a method checks its arguments and makes of them what it
+    needs, and returns a coroutine for what it then does in the loop. So many coroutines are under
+    way at a time.
 
     A handler may return a future: the caller is answered when that is done, and waits for it
     without a thread. So many may wait as there may be connections.
@@ -175,7 +176,6 @@ class ThriftServer:
         self._threads: list[threading.Thread] = []
         self._under_way = asyncio.Semaphore(threads)
         """Of coroutines."""
-        self._apart = ThreadPool(max(1, threads // 2), "hqueue-server-large")
 
     def start(self) -> None:
         """Serve: in the event loop that runs, or else in the background.
@@ -201,7 +201,6 @@ class ThriftServer:
                 after that.
         """
         drained = self._port.close(drain_ms)
-        self._apart.shutdown(wait=False, cancel_futures=True)
         for _ in range(self._thread_count):
             self._ready.put(None)
         if drained:
@@ -290,7 +289,7 @@ class ThriftServer:
         if request.answer is not None:
             return request.answer()
         if self._in_loop and request.weight > HERE_BYTES and len(request.data) > HERE_BYTES // 4:
-            apart = self._apart.submit(copy_context().run, self._begin, request)
+            apart = compute(partial(copy_context().run, self._begin, request))
             return self._await(connection, apart, lambda: self._then(connection, apart.result()))
         return self._then(connection, self._begin(request))
 
@@ -327,7 +326,7 @@ class ThriftServer:
         """Write an answer that may be large."""
         if not self._in_loop or awaited.exception() is not None or not _is_long(awaited.result()):
             return finish()
-        written = self._apart.submit(finish)
+        written = compute(finish)
         return self._await(connection, written, written.result)
 
     def _await(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import concurrent.futures
 import contextlib
 import contextvars
 import itertools
@@ -21,6 +22,7 @@ from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.fork import register
 from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.steps import Wait
+from hqueue.runtime.switch_interval import short_turns
 from hqueue.runtime.thread_pool import ThreadPool
 from hqueue.runtime.threads import START_S, try_start
 from hqueue.runtime.waiting import Event, InterruptibleFuture
@@ -32,6 +34,8 @@ __all__ = [
     "blocking",
     "by_threads",
     "call_later",
+    "compute",
+    "computed",
     "computing",
     "in_thread",
     "is_much",
@@ -207,10 +211,10 @@ def computing(function: Callable[[], object]) -> Wait:
     of the process's few threads makes it, or the loop where none is free soon. Cancelled, it is not
     made, or nobody learns what came of it.
     """
-    return Wait(function, partial(_computed, function))
+    return Wait(function, partial(_beside, function))
 
 
-async def _computed(function: Callable[[], object]) -> object:
+async def _beside(function: Callable[[], object]) -> object:
     is_begun = False
 
     def call() -> object:
@@ -223,6 +227,34 @@ async def _computed(function: Callable[[], object]) -> object:
     except HQueueError:
         if is_begun:
             raise
+        return function()
+
+
+def compute(function: Callable[[], Result]) -> concurrent.futures.Future[Result]:
+    """Have something computed that takes more than a moment, and waits for nothing, beside a loop:
+    one at a time in a process, for more would keep Python's lock from the loop, and be no faster.
+    What takes long in one call of Python's is to be cut into pieces: others have turns between.
+
+    Raises:
+        HQueueError: no thread runs, and the system starts none.
+    """
+    return _computing.submit(partial(_in_short_turns, function))
+
+
+async def computed(
+    function: Callable[Parameters, Result], *args: Parameters.args, **named: Parameters.kwargs
+) -> Result:
+    """What comes of computing something as `compute` does, with the caller's context variables.
+
+    Raises:
+        As `in_thread`.
+    """
+    call = partial(function, *args, **named)
+    return await by_threads(_computing, BLOCKING_WAIT_MS, partial(_in_short_turns, call))
+
+
+def _in_short_turns(function: Callable[[], Result]) -> Result:
+    with short_turns():
         return function()
 
 
@@ -257,6 +289,7 @@ async def by_threads(
 
 
 _blocking = ThreadPool(BLOCKING_MAX, "hqueue-loop-call", kept=1)
+_computing = ThreadPool(1, "hqueue-loop-compute")
 _timely = ThreadPool(TIMELY_MAX, "hqueue-loop-timer")
 """What is due waits for nothing that blocks."""
 

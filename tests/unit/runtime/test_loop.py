@@ -25,6 +25,7 @@ from hqueue.runtime.loop import (
     background,
     by_threads,
     call_later,
+    computed,
     in_thread,
 )
 from hqueue.runtime.thread_pool import ThreadPool
@@ -172,6 +173,35 @@ def test_what_blocks_is_called_in_a_few_threads_while_the_loop_goes_on(loop: Loo
     going_on.set()
     assert {each.result(SOON_S) for each in blocked} == {"hqueue-loop"}
     assert isinstance(loop.start(in_thread, fail).exception(SOON_S), SystemExit)
+
+
+def test_of_all_that_is_computed_one_thing_is_at_a_time_while_the_loop_goes_on(
+    loop: LoopThread,
+) -> None:
+    usual_s, under_way, most, turns_s = sys.getswitchinterval(), 0, 0, set()
+
+    def work() -> str:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        turns_s.add(sys.getswitchinterval())
+        time.sleep(0.01)  # Others run.
+        under_way -= 1
+        return threading.current_thread().name
+
+    async def together() -> tuple[list[str], int]:
+        begun = asyncio.gather(*(computed(work) for _ in range(10)))
+        turns = 0
+        while not begun.done():
+            turns += 1
+            await asyncio.sleep(0.001)
+        return await begun, turns
+
+    threads, turns = loop.start(together).result(SOON_S)
+    assert len(set(threads)) == most == 1
+    assert threads[0] != loop_module.NAME
+    assert turns > 10
+    assert max(turns_s) < usual_s == sys.getswitchinterval()
 
 
 def test_a_later_call_comes_in_its_time_in_a_thread_and_not_when_it_is_cancelled() -> None:

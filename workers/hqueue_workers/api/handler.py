@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 from hqueue import Client, HQueueError, InvalidInputError, Message, Outcome, QueueStateError, Scan
 from hqueue.engine import Engine, OpenLog
 from hqueue.runtime.clock import Clock
-from hqueue.runtime.loop import in_thread
+from hqueue.runtime.loop import computed, in_thread
 from hqueue_workers.api.failures import exception_of
 from hqueue_workers.api.queues import QueueCache
 from hqueue_workers.api.scanner import ApiScanner
@@ -200,7 +200,7 @@ class Handler:
             messages = await scanner.take(count_max)
         if len(messages) <= HERE_MESSAGES:
             return [struct_of(message) for message in messages]
-        return await in_thread(lambda: [struct_of(message) for message in messages])
+        return await computed(lambda: [struct_of(message) for message in messages])
 
     async def _put(
         self, name: object, partition: int | None, messages: Message | Sequence[Message]

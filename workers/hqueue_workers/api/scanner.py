@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 from collections import deque
+from collections.abc import Iterator
 
-from hqueue import (
-    Batch,
-    HQueueError,
-    MessageID,
-    ReceivedMessage,
-    Scan,
-    StoreUnavailableError,
-    messages_of,
-)
-from hqueue.engine import LoopReader, PartitionCursor
+from hqueue import Batch, HQueueError, MessageID, ReceivedMessage, Scan, StoreUnavailableError
+from hqueue.engine import LoopReader, PartitionCursor, each_message_of
 from hqueue.runtime.clock import Clock, Deadline
+from hqueue.runtime.loop import computed
 from hqueue.settings.limits import MESSAGE_ID_MAX
 from hqueue_workers.api.structs import answer_size
 
@@ -23,6 +19,9 @@ __all__ = ["ApiScanner"]
 BATCH_OVERHEAD_BYTES = 1_000
 MESSAGE_OVERHEAD_BYTES = 400
 """What a batch that was read takes in memory beside its bodies, and a message of it, about."""
+
+ANSWER_MESSAGES_MAX = 1_000
+"""Of an answer, and of what is decoded at a time: a few milliseconds, between which others run."""
 
 END_CHECK_MS = 5_000.0
 """How often a scanner at the end looks whether the log goes on elsewhere, as after a truncation."""
@@ -70,13 +69,16 @@ class ApiScanner:
         self._cursor: PartitionCursor | None = reader.cursor(partition, scan, bytes_max)
         self._batches: deque[Batch] = deque()
         self._messages: deque[ReceivedMessage] = deque()
+        self._rest: Iterator[ReceivedMessage] | None = None
+        """Of the first batch, where some of its messages were decoded."""
         self._end_checked_ms = clock.monotonic_ms()
 
     async def take(self, count_max: int) -> list[ReceivedMessage]:
         """The next messages: at least one, unless the end was reached.
 
         Args:
-            count_max: how many at most. Fewer come at the end, or where an answer is full.
+            count_max: how many at most. Fewer come at the end, or where an answer is full, of bytes
+                or with a thousand messages.
 
         Raises:
             StoreUnavailableError: HBase stayed away for ``operation_timeout_ms``, or in that time
@@ -88,7 +90,7 @@ class ApiScanner:
         taken: list[ReceivedMessage] = []
         room = self._bytes_max
         try:
-            while len(taken) < count_max:
+            while len(taken) < min(count_max, ANSWER_MESSAGES_MAX):
                 more = bool(taken)
                 if not self._messages and not await self._read_on(deadline, more=more):
                     break
@@ -108,6 +110,7 @@ class ApiScanner:
     async def drop(self) -> None:
         """Hold nothing: the next call reads on from the ID that comes next."""
         cursor, self._cursor = self._cursor, None
+        self._rest = None
         self._batches.clear()
         self._messages.clear()
         self.held_bytes = 0
@@ -147,12 +150,22 @@ class ApiScanner:
         return True
 
     async def _decode(self) -> bool:
-        """Have the messages of the next batch that has any; whether there is one."""
+        """Have the next messages of what was read; whether there are any."""
         while self._batches and not self._messages:
-            messages = await self._reader.decoded(self._batches[0], _decoded)
-            self.held_bytes -= _held_by_batch(self._batches.popleft())
+            # Cancelled here, it goes on from the batch and the ID that comes next.
+            rest, self._rest = self._rest, None
+            if rest is not None:
+                messages = await computed(_some, rest)
+            else:
+                batch = self._batches[0]
+                left = dataclasses.replace(batch, start=max(batch.start, self._next))
+                messages, rest = await self._reader.decoded(left, _begun)
+            if len(messages) == ANSWER_MESSAGES_MAX:
+                self._rest = rest
+            else:
+                self.held_bytes -= _held_by_batch(self._batches.popleft())
             self._messages.extend(messages)
-            self.held_bytes += sum(map(_held, self._messages))
+            self.held_bytes += sum(map(_held, messages))
         return bool(self._messages)
 
     async def _goes_on(self, cursor: PartitionCursor, deadline: Deadline) -> bool:
@@ -170,8 +183,14 @@ class ApiScanner:
         return self._reader.cursor(self._partition, scan, self._bytes_max)
 
 
-def _decoded(batch: Batch) -> list[ReceivedMessage]:
-    return list(messages_of(batch))
+def _begun(batch: Batch) -> tuple[list[ReceivedMessage], Iterator[ReceivedMessage]]:
+    """The first messages of a batch, and what gives the others."""
+    messages = iter(each_message_of(batch))
+    return _some(messages), messages
+
+
+def _some(messages: Iterator[ReceivedMessage]) -> list[ReceivedMessage]:
+    return list(itertools.islice(messages, ANSWER_MESSAGES_MAX))
 
 
 def _held(message: ReceivedMessage) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ import hqueue
 from hqueue import Message, MessageID, Scan, StoreUnavailableError
 from hqueue.engine import Engine, OpenLog
 from hqueue_workers.api.failures import ScannerBusyError, ScannerNotFoundError
-from hqueue_workers.api.scanner import END_CHECK_MS, ApiScanner
+from hqueue_workers.api.scanner import ANSWER_MESSAGES_MAX, END_CHECK_MS, ApiScanner
 from hqueue_workers.api.scanners import REST_MS, ScannerTable
 from tests.support.awaited import Awaited
 from tests.support.backends import LossyWay, MemoryBackend
@@ -119,6 +120,45 @@ def test_an_answer_is_filled_from_as_many_batches_as_it_takes(
     assert [m.value for m in scanner.take(30)] == [b"%d" % n for n in range(30)]
     assert [m.value for m in scanner.take(30)] == [b"%d" % n for n in range(30, 40)]
     assert scanner.take(1) == []
+
+
+def test_a_large_batch_is_answered_in_pieces_and_held_as_it_was_read(
+    queue: hqueue.Queue, scanner_of: Make
+) -> None:
+    count = 5_500
+    queue.put([Message("t", b"%d" % n) for n in range(count)], partition=0)
+    queue.put(Message("t", b"last"), partition=0)
+    scanner, came, sizes = scanner_of(bytes_max=1_024 * KIB), [], []
+    while taken := scanner.take(100_000):
+        came += [message.value for message in taken]
+        sizes.append(len(taken))
+        assert scanner.held_bytes < 100 * count, "what is decoded takes some 400 bytes each"
+    assert came == [*(b"%d" % n for n in range(count)), b"last"]
+    assert max(sizes) == ANSWER_MESSAGES_MAX
+    assert scanner.held_bytes == 0
+
+
+def test_a_call_that_is_cancelled_while_it_decodes_passes_nothing_by(
+    queue: OpenLog, clock: SteppedClock, thread: LoopThread
+) -> None:
+    values = [b"%d" % n for n in range(5_500)]
+    queue.put([Message("t", value) for value in values], partition=0)
+
+    async def read() -> list[bytes]:
+        scanner = ApiScanner(queue.in_loop().reader, 0, Scan(), 1_024 * KIB, clock)
+        came = [message.value for message in await scanner.take(10)]
+        for looks in range(1, 40):
+            call = asyncio.ensure_future(scanner.take(990 if looks == 1 else 1))
+            for _ in range(looks % 4):
+                await asyncio.sleep(0)
+            call.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                came += [message.value for message in await call]
+        while taken := await scanner.take(100_000):
+            came += [message.value for message in taken]
+        return came
+
+    assert thread.run(read()) == values
 
 
 @pytest.mark.parametrize("drops_every", [1, 3, 7])
