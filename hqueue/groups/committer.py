@@ -86,6 +86,8 @@ class Committer(Stepwise):
         """Whether a task of the loop commits what waits."""
         self._thread: threading.Thread | None = None
         """There for as long as callbacks wait."""
+        self._refused = False
+        """Whether callbacks wait for a thread that the system refuses for now."""
         self._decisions: weakref.WeakSet[threading.RLock] = weakref.WeakSet()
         self._ending = False
         self._faults = FaultLog(logger)
@@ -194,14 +196,15 @@ class Committer(Stepwise):
             if self._to_call and self._thread is None:
                 # It begins when the lock is free.
                 self._thread = try_start(self._call, name="hqueue-commit")
-            self._running = bool(self._later or (self._to_call and self._thread is None))
+            self._refused = bool(self._to_call) and self._thread is None
+            self._running = bool(self._later) or self._refused
             return self._running
 
     def call_back(self) -> None:
-        """Call what is to be called, if no thread does. Not called by who holds a decision, or what
+        """Call what is to be called, if no thread will. Not called by who holds a decision, or what
         a callback needs.
         """
-        if self._thread is None and not (self._running and self._later):
+        if self._thread is None and (self._refused or not self._running):
             self._call_back()
 
     def _call(self) -> None:

@@ -238,6 +238,33 @@ def test_without_threads_whoever_commits_later_commits_now(monkeypatch: pytest.M
     assert called == [1, 2, 3]
 
 
+def test_a_callback_that_will_have_a_thread_is_not_called_by_who_commits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who commits may hold what a callback needs."""
+    goes_on = Committer._goes_on
+    is_committed, going_on = threading.Event(), threading.Event()
+    called: list[str] = []
+
+    def go_on_late(committer: Committer) -> bool:
+        if committer._to_call:
+            is_committed.set()
+            assert going_on.wait(30)
+        return goes_on(committer)
+
+    monkeypatch.setattr(Committer, "_goes_on", go_on_late)
+    committer = Committer(Offsets().commit)
+    committer.commit_later(_to(1), lambda *_: called.append(threading.current_thread().name))
+    try:
+        assert is_committed.wait(30)
+        committer.await_room()
+        committer.call_back()
+        assert not called
+    finally:
+        going_on.set()
+    wait_for(lambda: called == ["hqueue-commit"], "it is called by its thread")
+
+
 def test_room_for_one_more_commit_is_waited_for_with_a_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
