@@ -74,7 +74,8 @@ class Planning:
 
     def acted_on(self, seen: Planning) -> None:
         """It is done now what a copy of this, made before, has found out."""
-        self._stands |= seen._stands and self._plan is seen._plan and self._is_group_of(seen)
+        is_read = self._plan is seen._plan and self._readable is seen._readable
+        self._stands |= seen._stands and is_read and self._is_group_of(seen)
         self.regrouped &= not self._is_group_of(seen)
 
     def _is_group_of(self, seen: Planning) -> bool:

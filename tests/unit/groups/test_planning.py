@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+
+import pytest
+
 from hqueue.groups.assignors import assign_range, assign_sticky
 from hqueue.groups.planning import Planning
 from hqueue.metadata import PartitionKey
@@ -104,3 +108,20 @@ def test_it_notices_that_the_group_changed_and_not_that_a_region_moved() -> None
     assert not planning.regrouped
     planning.see_members({"a": {"q": 1}})
     assert planning.regrouped
+
+
+@pytest.mark.parametrize("heard", ["members", "partitions", "plan", "unreadable plan"])
+def test_what_is_heard_while_a_copy_plans_is_planned_next(heard: str) -> None:
+    planning = _seen("a")
+    plan = dict.fromkeys(KEYS[:2], "a") | dict.fromkeys(KEYS[2:], "b")
+    planning.see_plan(plan)
+    seen = copy.copy(planning)
+    assert seen.replan() is None
+    if heard == "members":
+        planning.see_members({"a": {"q": 1}})
+    elif heard == "partitions":
+        planning.see_partitions(dict.fromkeys(KEYS[:3]))
+    else:
+        planning.see_plan(None if heard == "unreadable plan" else dict.fromkeys(KEYS, "b"))
+    planning.acted_on(seen)
+    assert planning.replan() is not None
