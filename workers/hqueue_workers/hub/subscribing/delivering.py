@@ -141,14 +141,16 @@ class Delivering:
         try:
             while self._ready:
                 subscription = self._ready.popleft()
-                if not subscription.left:
-                    await self._turn(subscription)
+                place = self._places.at(subscription.delivery.address)
+                if subscription.left:
+                    self._let_go_on(place)
+                else:
+                    await self._turn(subscription, place)
         finally:
             self._running -= 1
 
-    async def _turn(self, subscription: Subscription) -> None:
+    async def _turn(self, subscription: Subscription, place: Place) -> None:
         """Let one have its turn, or wait for its share or a connection, and hold up no other."""
-        place = self._places.at(subscription.delivery.address)
         if place.room <= 0:
             place.waiting.append(subscription)
             return
@@ -157,7 +159,7 @@ class Delivering:
         full = next((share for share in shares if not share.has_room(host)), None)
         if full is not None:
             full.wait(subscription)
-            self._let_go_on()  # Others may have waited for the room that it leaves.
+            self._let_go_on(place)  # Others may have waited for the room that it leaves.
             return
         place.busy += 1
         for share in shares:
@@ -190,10 +192,10 @@ class Delivering:
         else:
             self.wake(subscription)
 
-    def _let_go_on(self, place: Place | None = None) -> None:
+    def _let_go_on(self, place: Place) -> None:
         """Let those have their turns that waited for a place, or a share, where there is room."""
-        room = 0 if place is None else place.room
-        while place is not None and place.waiting and room > 0:
+        room = place.room
+        while place.waiting and room > 0:
             waited = place.waiting.popleft()
             self._again(waited)
             room -= waited.queued
