@@ -31,8 +31,8 @@ MESSAGES_MAX = 1_000
 class HubQueue:
     """A queue that is put to and scanned by way of hubs. Made by `HubClient.queue`. Thread-safe.
 
-    Hubs serve this by their Thrift API, which their setting ``api_port`` has them do. It is for
-    who has no HBase in reach: a `Queue` does more, and returns IDs.
+    Hubs serve this by their Thrift API, where their setting ``api_port`` is given. It is for
+    programs that can't reach HBase: a `Queue` does more, and returns IDs.
 
     Args:
         name: the queue.
