@@ -168,12 +168,13 @@ class BatchWriter(Generic[Target]):
     def _put_right(self, batch: PendingBatch[Target]) -> None:
         """What is left to do of it, if its taker was interrupted, is another's."""
         with self.lock:
-            if batch.outcome is None:
-                self._gathered.give_back(batch)
-                self._under_way.discard(batch)
-            elif batch in self._under_way and batch not in self._chores:
-                self._chores.appendleft(batch)
-                self._refused = True
+            if batch not in self._chores:  # Else it was not taken.
+                if batch.outcome is None:
+                    self._gathered.give_back(batch)
+                    self._under_way.discard(batch)
+                elif batch in self._under_way:
+                    self._chores.appendleft(batch)
+                    self._refused = True
             self.look()
             self.changed.notify_all()
 

@@ -232,3 +232,32 @@ def test_one_that_waits_when_the_process_ends_and_is_interrupted_anywhere_leaves
     if in_callback:
         assert set(called.values()) == {1}
         assert len(called) > len(sent) * 3 // 4, "all but the one that was interrupted itself"
+
+
+@pytest.mark.parametrize("each_place", [each_interruption, each_line])
+def test_what_waits_for_a_thread_is_one_s_to_write_where_its_taker_was_interrupted(
+    each_place: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = Log()
+    buffers: list[BatchingBuffer[int]] = []
+
+    def begin() -> None:
+        """Have two batches wait for a thread when the process ends."""
+        buffer: BatchingBuffer[int] = BatchingBuffer(log.write, 4, linger_ms=0)
+        buffers.append(buffer)
+        monkeypatch.setattr(buffer._writer, "_hire", lambda: None)
+        for target in range(2):
+            buffer.take("t", b"%d" % (2 * len(buffers) + target), None, target, None)
+        wait_for(lambda: len(buffer._writer._chores) == 2, "they wait for a thread")
+        buffer._writer.leave_to_waiters()
+
+    begin()
+    for place in each_place(lambda: buffers[-1].flush(SOON_S)):
+        buffer = buffers[-1]
+        assert not set(buffer._writer._chores) & set(buffer._sealed), place
+        assert buffer.flush(SOON_S), place
+        assert not buffer._sealed, place
+        assert buffer.close(SOON_S)
+        begin()
+    assert buffers[-1].close(SOON_S)
+    assert max(Counter(log.values).values()) == 1
