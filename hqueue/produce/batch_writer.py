@@ -187,6 +187,9 @@ class BatchWriter(Generic[Target]):
             due: list[PendingBatch[Target]] = []
             collections.deque(iter(lambda: self._take_one_more(due), False), maxlen=0)
             due_s = self._gathered.due_s() if len(self._under_way) < self._at_a_time else None
+            is_put_back = self._refused and bool(self._chores) and self._retry is None
+        if is_put_back:  # By one that waited, and was interrupted.
+            self._hire()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -226,6 +229,7 @@ class BatchWriter(Generic[Target]):
         main thread has ended: others may go on long after that, and wait for what they sent.
         """
         try:
+            self._refused = False
             self._pool.submit(self._work_off)
         except HQueueError:
             with self.lock:
@@ -235,8 +239,6 @@ class BatchWriter(Generic[Target]):
                 self._borrowed = self._loop.start(in_thread, self._work_off)
             if self._retry is None:
                 self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._hire_again)
-        else:
-            self._refused = False
 
     def _hire_again(self) -> None:
         self._retry = None

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from hqueue.errors import InvalidInputError, StoreUnavailableError
+from hqueue.errors import HQueueError, InvalidInputError, StoreUnavailableError
 from hqueue.message_id import MessageIDs
+from hqueue.produce import batch_writer
 from hqueue.produce.buffer import BatchingBuffer
 from hqueue.produce.delivery import PendingBatch
 from tests.support.interrupting import each_interruption, each_line
@@ -261,3 +262,32 @@ def test_what_waits_for_a_thread_is_one_s_to_write_where_its_taker_was_interrupt
         begin()
     assert buffers[-1].close(SOON_S)
     assert max(Counter(log.values).values()) == 1
+
+
+def test_what_is_left_of_a_batch_by_a_thread_that_was_interrupted_is_done_though_nobody_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log, called = Log(), list[object]()
+    buffer = log.buffer(1, linger_ms=0)
+    writer = buffer._writer
+
+    def refuse(*_: object) -> None:
+        raise HQueueError("no more threads")
+
+    async def no_thread(*_: object) -> None: ...
+
+    def interrupted(_: object) -> None:
+        wait_for(lambda: writer._retry is None, "no thread is asked for, as nothing is to be done")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writer._pool, "submit", refuse)
+        patch.setattr(batch_writer, "in_thread", no_thread)
+        patch.setattr(writer, "_do", interrupted)
+        first = buffer.take("t", b"1", None, 0, lambda *answer: called.append(answer))
+        wait_for(lambda: writer._refused, "no thread is there for the callback")
+        with pytest.raises(KeyboardInterrupt):
+            buffer.flush(SOON_S)
+    assert buffer.take("t", b"2", None, 0, None).result(SOON_S)
+    assert called == [(first.result(SOON_S), None)]
+    assert buffer.close(SOON_S)
