@@ -163,7 +163,8 @@ class Deadline:
                 _ends_ms.set(ends_ms)
             return (yield from work)
         finally:
-            _ends_ms.set(outer)
+            if _ends_ms.get() == ends_ms:  # Else it is let go of elsewhere, as with its loop.
+                _ends_ms.set(outer)
 
     def insist(self, attempt: Callable[[], Work[StepT, Result]]) -> Work[StepT | Pause, Result]:
         """`run` for an operation that is work: in as many attempts as it takes, with a pause

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextvars
+
 import pytest
 
 from hqueue.errors import (
@@ -13,6 +15,7 @@ from hqueue.errors import (
     StoreUnavailableError,
 )
 from hqueue.runtime.clock import LAST_TRY_MS, SYSTEM_CLOCK, Deadline, bounded_ms
+from hqueue.runtime.steps import Pause, Work
 from tests.support.doubles import SteppedClock
 
 BOUND_MS = 10_000
@@ -78,4 +81,28 @@ def test_a_request_is_bounded_by_what_is_left_of_the_operation_but_for_a_last_tr
     assert Deadline(SYSTEM_CLOCK, 0).run(lambda: bounded_ms(15_000)) == 15_000, "one whole try"
     within = deadline.run(lambda: Deadline(SYSTEM_CLOCK, 60_000).run(lambda: bounded_ms(15_000)))
     assert within <= 5_000
+    assert bounded_ms(15_000) == 15_000
+
+
+def test_work_that_is_let_go_of_elsewhere_changes_no_bound_there() -> None:
+    def work() -> Work[Pause, None]:
+        yield Pause(1)
+
+    def left() -> Work[Pause, None]:
+        """Work that a task was in the middle of, when its loop was closed."""
+        bound = Deadline(SYSTEM_CLOCK, 2_000).bound(work())
+        next(bound)
+        return bound
+
+    deadline = Deadline(SYSTEM_CLOCK, 5_000)
+    elsewhere = contextvars.Context()
+    before = elsewhere.run(left)
+    within = elsewhere.run(Deadline(SYSTEM_CLOCK, 3_000).run, left)
+
+    def let_go() -> float:
+        before.close()
+        return bounded_ms(15_000)
+
+    assert 4_000 < deadline.run(let_go) <= 5_000
+    within.close()
     assert bounded_ms(15_000) == 15_000
