@@ -183,7 +183,7 @@ class _Reading:
             raise ClosedError(
                 "a thread of the parent process was reading at the fork: open another scanner"
             )
-        ended = self._ends == (len(self.readers) if self._by_id else 1)
+        ended = self._ends >= (len(self.readers) if self._by_id else 1)
         if (
             self.failure is None
             and not ended
@@ -326,6 +326,7 @@ class CombinedPartitionScanner:
         left = self._limit
         if left == 0:
             return
+        self._reading.check_failure(self._source)
         for batches in self._reading.batches():
             for columns in self._reading.noted(record_batches, batches):
                 if left is None:
