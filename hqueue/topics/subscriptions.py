@@ -404,7 +404,9 @@ class Subscriptions:
                     await in_thread(self._calls.silent.check, hub, share_ms(bound_ms))
                 silence_ms *= 2
             told: list[Any] = telling.result()
-        except Exception as exc:  # Whatever it is, they are attached again.
+        except asyncio.CancelledError:
+            raise
+        except BaseException as exc:  # Whatever it is, they are attached again.
             if isinstance(exc, TimeoutError):
                 self._calls.silent.note(hub)
             return None
@@ -459,7 +461,9 @@ class Subscriptions:
                     again = functools.partial(self._attach_again, subscription)
                     await by_threads(self._attaching, TURN_MS, again)
                 return
-            except Exception as exc:
+            except asyncio.CancelledError:
+                raise
+            except BaseException as exc:
                 logger.info("can't subscribe to %r again now: %s", subscription.topic, exc)
             await asyncio.sleep(pause_ms / 1e3)
             if self._closed:
