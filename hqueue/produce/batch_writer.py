@@ -140,13 +140,16 @@ class BatchWriter(Generic[Target]):
             taken: list[PendingBatch[Target]] = []
             try:
                 with self.lock:
-                    self._await(taken, is_done, until_ms)
+                    try:
+                        self._await(taken, is_done, until_ms)
+                    except BaseException:  # Before another sees what is taken by half.
+                        self._put_all_right(taken)
+                        raise
                     if not taken:
                         return is_done()
                 self._do(taken[0])
             finally:
-                for batch in taken:
-                    self._put_right(batch)
+                self._put_all_right(taken)
 
     def close(self) -> None:
         """All is written, and nothing will come. The threads end."""
@@ -164,6 +167,11 @@ class BatchWriter(Generic[Target]):
                 self._take_one_more(taken)
             if taken or not self.changed.wait(left_s):
                 return
+
+    def _put_all_right(self, taken: list[PendingBatch[Target]]) -> None:
+        for batch in taken:
+            self._put_right(batch)
+        taken.clear()
 
     def _put_right(self, batch: PendingBatch[Target]) -> None:
         """What is left to do of it, if its taker was interrupted, is another's."""

@@ -236,30 +236,45 @@ def test_one_that_waits_when_the_process_ends_and_is_interrupted_anywhere_leaves
 
 
 @pytest.mark.parametrize("each_place", [each_interruption, each_line])
-def test_what_waits_for_a_thread_is_one_s_to_write_where_its_taker_was_interrupted(
-    each_place: Any, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("waits_for_a_thread", [False, True])
+def test_a_batch_is_one_s_to_write_where_its_taker_was_interrupted(
+    each_place: Any, waits_for_a_thread: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = Log()
     buffers: list[BatchingBuffer[int]] = []
+    seen: list[bool] = []
 
     def begin() -> None:
-        """Have two batches wait for a thread when the process ends."""
-        buffer: BatchingBuffer[int] = BatchingBuffer(log.write, 4, linger_ms=0)
+        """Have two batches wait to be written when the process ends."""
+        linger_ms = 0 if waits_for_a_thread else LONG_MS
+        buffer: BatchingBuffer[int] = BatchingBuffer(log.write, 4, linger_ms=linger_ms)
         buffers.append(buffer)
-        monkeypatch.setattr(buffer._writer, "_hire", lambda: None)
+        writer = buffer._writer
+        put_right = writer._put_right
+
+        def put(batch: PendingBatch[Any]) -> None:
+            lists = (*buffer._open.values(), *buffer._sealed, *writer._chores)
+            seen.append(batch in lists and not writer.lock._is_owned())  # type: ignore[attr-defined]
+            put_right(batch)
+
+        monkeypatch.setattr(writer, "_hire", lambda: None)
+        monkeypatch.setattr(writer, "_put_right", put)
         for target in range(2):
             buffer.take("t", b"%d" % (2 * len(buffers) + target), None, target, None)
-        wait_for(lambda: len(buffer._writer._chores) == 2, "they wait for a thread")
-        buffer._writer.leave_to_waiters()
+        if waits_for_a_thread:
+            wait_for(lambda: len(writer._chores) == 2, "they wait for a thread")
+        writer.leave_to_waiters()
 
     begin()
     for place in each_place(lambda: buffers[-1].flush(SOON_S)):
         buffer = buffers[-1]
+        assert not any(seen), f"{place}: others could take a batch that is taken by half"
         assert not set(buffer._writer._chores) & set(buffer._sealed), place
         assert buffer.flush(SOON_S), place
         assert not buffer._sealed, place
         assert buffer.close(SOON_S)
         begin()
+    assert seen
     assert buffers[-1].close(SOON_S)
     assert max(Counter(log.values).values()) == 1
 
