@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from typing import NamedTuple
 
-from hqueue.errors import InvalidInputError
+from hqueue.errors import HQueueError, InvalidInputError
 from hqueue.message import ReceivedMessage
 from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.loop import background, in_thread
@@ -20,6 +20,10 @@ from hqueue.runtime.threads import start
 from hqueue.settings.limits import REASON_LENGTH_MAX
 
 __all__ = ["Answer", "Listener", "ListenerAnswer", "Listeners", "MessageListener", "Status"]
+
+LEFT = "what a listener left to be done"
+RETRY_S = 1.0
+"""When that is tried again for which no thread was free."""
 
 
 class Status(enum.IntEnum):
@@ -204,9 +208,19 @@ def _do(work: Callable[[], object]) -> None:
     """Have something done that blocks, or do it where the program ends."""
     loop = background()
     if loop is not None:
-        loop.start(in_thread, work)
+        loop.start(_done, work)
     else:
-        call_foreign("what a listener left to be done", work)
+        call_foreign(LEFT, work)
+
+
+async def _done(work: Callable[[], object]) -> None:
+    """Have a thread do something, as soon as one is free: nobody else would."""
+    while True:
+        try:
+            await in_thread(call_foreign, LEFT, work)
+            return
+        except HQueueError:  # It was not begun.
+            await asyncio.sleep(RETRY_S)
 
 
 def _reason(error: BaseException) -> str:
