@@ -6,18 +6,29 @@ import asyncio
 import collections
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Sequence
+from functools import partial
+from typing import TypeVar
 
 from hqueue.errors import HQueueError
 from hqueue.message import ReceivedMessage
 from hqueue.message_id import MessageID
 from hqueue.push.listener import Status
-from hqueue.runtime.loop import in_thread
+from hqueue.runtime.loop import by_threads
+from hqueue.runtime.thread_pool import ThreadPool
 from hqueue.topics.subscription import TopicSubscription
 
 __all__ = ["messages_of"]
 
+Result = TypeVar("Result")
+
 WINDOW, WINDOW_MAX = 1_000, 10_000
 """A hub's, where there is no such preference, and at most."""
+
+WAIT_MS = 600_000.0
+"""How long a call of hubs waits for a thread: longer than several take that get no answer."""
+
+_threads = ThreadPool(16, "hqueue-messages")
+"""A call of hubs may take a minute and more: what others wait for has threads of its own."""
 
 
 class _Buffer:
@@ -32,6 +43,18 @@ class _Buffer:
         self.changed = asyncio.Event()
         self.again = False
         """Whether something came again: its hub may not know what was said to be consumed."""
+        self.subscription: TopicSubscription | None = None
+        self.is_left = False
+        """Whether nobody takes any more."""
+
+    def subscribe(self, subscribe: Callable[..., TopicSubscription]) -> TopicSubscription:
+        """Subscribe. Where it was left meanwhile the subscription is closed at once."""
+        subscription = self.subscription = subscribe(
+            self.receive, explicit_consume=True, on_end=self.wake
+        )
+        if self.is_left:
+            subscription.close()
+        return subscription
 
     def receive(self, messages: Sequence[ReceivedMessage]) -> Status:
         """Take what is new; a hub that subscribes anew sends what it does not know as consumed."""
@@ -65,20 +88,18 @@ async def messages_of(
         client: the client, which is kept until then.
     """
     buffer = _Buffer(asyncio.get_running_loop())
-    subscription = await in_thread(
-        subscribe, buffer.receive, explicit_consume=True, on_end=buffer.wake
-    )
-    window = min(subscription.preferences.delivery_window or WINDOW, WINDOW_MAX)
     consumed: MessageID | None = None
     unsaid = 0
     try:
+        subscription = await _by_thread(partial(buffer.subscribe, subscribe))
+        window = min(subscription.preferences.delivery_window or WINDOW, WINDOW_MAX)
         while True:
             buffer.changed.clear()
             message = buffer.take()
             due = message is None or 2 * unsaid >= window
             if due and consumed is not None and (unsaid or buffer.again):
                 unsaid, buffer.again = 0, False
-                await in_thread(subscription.consume, consumed)
+                await _by_thread(partial(subscription.consume, consumed))
             if message is not None:
                 yield message
                 consumed = message.id
@@ -89,7 +110,15 @@ async def messages_of(
             else:
                 await buffer.changed.wait()
     finally:
-        await in_thread(_leave, subscription, consumed if unsaid or buffer.again else None)
+        buffer.is_left = True
+        if buffer.subscription is not None:
+            unknown = consumed if unsaid or buffer.again else None
+            # Cancelled once more, it is left all the same.
+            await asyncio.shield(_by_thread(partial(_leave, buffer.subscription, unknown)))
+
+
+async def _by_thread(call: Callable[[], Result]) -> Result:
+    return await by_threads(_threads, WAIT_MS, call)
 
 
 def _leave(subscription: TopicSubscription, consumed: MessageID | None) -> None:

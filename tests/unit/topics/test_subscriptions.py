@@ -28,6 +28,7 @@ from hqueue.errors import (
     SubscriberNotFoundError,
 )
 from hqueue.metadata.managers import SubscriptionPreferences
+from hqueue.runtime import loop
 from hqueue.topics import subscriptions
 from hqueue_workers.hub.subscribing import attachments
 from hqueue_workers.hub.subscribing.subscription import Subscription
@@ -564,3 +565,65 @@ def test_an_iterator_that_is_left_says_again_what_is_consumed_when_a_hub_lost_th
 
     asyncio.run(take())
     assert place.mark() == ids[0]
+
+
+class SlowAttaching:
+    """Hubs that take their time over a `subscribe`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun = threading.Semaphore(0)
+        self.going_on = threading.Event()
+        attach = subscriptions.Subscriptions._attach
+
+        def slow(*args: Any, **named: Any) -> None:
+            self.begun.release()
+            assert self.going_on.wait(WAIT_S)
+            attach(*args, **named)
+
+        monkeypatch.setattr(subscriptions.Subscriptions, "_attach", slow)
+
+    async def begin(self, client: HubClient, topics: int) -> list[asyncio.Future[Any]]:
+        """Iterators that subscribe to so many topics."""
+        streams = [client.messages(f"t{number}", "sub") for number in range(topics)]
+        following = [asyncio.ensure_future(anext(stream)) for stream in streams]
+        for _ in following:
+            assert await asyncio.to_thread(self.begun.acquire, timeout=WAIT_S)
+        return following
+
+
+def test_an_iterator_that_is_cancelled_while_it_subscribes_leaves_no_subscription(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, hubs = place.client(), SlowAttaching(monkeypatch)
+
+    async def give_up() -> None:
+        (following,) = await hubs.begin(client, 1)
+        following.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await following
+
+    asyncio.run(give_up())
+    hubs.going_on.set()
+    wait_for(lambda: place.mark("t0") is not None, "it has subscribed, late")
+    wait_for(lambda: not place.attached("t0"), "it is detached")
+    wait_for(lambda: not client._subscriptions._all, "its name is free")
+    client.subscribe("t0", "sub", Taking()).close()
+
+
+def test_iterators_that_wait_for_hubs_leave_others_the_threads_of_the_process(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, hubs = place.client(), SlowAttaching(monkeypatch)
+
+    async def ask_beside() -> None:
+        following = await hubs.begin(client, loop.BLOCKING_MAX)
+        try:
+            assert await asyncio.wait_for(loop.in_thread(lambda: 1), WAIT_S / 10) == 1
+        finally:
+            hubs.going_on.set()
+            for each in following:
+                each.cancel()
+            await asyncio.wait(following)
+
+    asyncio.run(ask_beside())
+    wait_for(lambda: not client._subscriptions._all, "all are left")
