@@ -326,16 +326,23 @@ class CombinedPartitionScanner:
         left = self._limit
         if left == 0:
             return
-        self._reading.check_failure(self._source)
-        for batches in self._reading.batches():
-            for columns in self._reading.noted(record_batches, batches):
-                if left is None:
-                    yield columns
-                    continue
-                yield columns.slice(0, left)
-                left -= min(left, columns.num_rows)
-                if left == 0:
-                    return
+        reading = self._reading
+        reading.check_failure(self._source)
+        try:
+            for batches in reading.batches():
+                for columns in reading.noted(record_batches, batches):
+                    if left is None:
+                        yield columns
+                        continue
+                    yield columns.slice(0, left)
+                    left -= min(left, columns.num_rows)
+                    if left == 0:
+                        return
+        except (HQueueError, GeneratorExit):
+            raise
+        except BaseException as exc:
+            reading.failure = reading.failure or _interruption(exc)
+            raise
 
     @property
     def expired(self) -> int:

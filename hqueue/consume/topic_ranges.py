@@ -69,13 +69,18 @@ class TopicRanges:
         """The partition and what is read of it next; None behind the last range."""
         return self._scans[0] if self._scans else None
 
+    def reach(self, position: int) -> None:
+        """All of the range below this ID was read."""
+        _, scan = self._scans[0]
+        if position > scan.start:
+            scan.start, self._deadline = position, None
+
     def advance(self, position: int) -> Work[None]:
         """All below this ID was read, and the range or its log has ended there: go on with the next
         range; or, after a pause, with what the log has to have from there on.
         """
+        self.reach(position)
         partition, scan = self._scans[0]
-        if position > scan.start:
-            scan.start, self._deadline = position, None
         if (yield from self._is_short(partition, scan)):
             yield Pause(PAUSE_MS)
         else:

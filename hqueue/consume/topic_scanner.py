@@ -114,9 +114,11 @@ class TopicScanner:
         return self._scanner
 
     def _advance(self, scanner: PartitionScanner) -> None:
-        """The log ended, or that range: go on with the next one, or where the log is to go on."""
-        self._scanner = None
-        self._expired += scanner.expired
-        scanner.close()
+        """The log ended, or that range: go on with the next one, or where the log is to go on. What
+        is left to do where this is interrupted, the next call does.
+        """
         (position,) = scanner.positions().values()
+        self._ranges.reach(int(position))
+        self._scanner, self._expired = None, self._expired + scanner.expired
+        scanner.close()
         self._reader.do_long(self._ranges.advance(int(position)))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
 
-from hqueue import InvalidInputError, Message, MessageID, messages_of
+from hqueue import HQueueError, InvalidInputError, Message, MessageID, messages_of
 from hqueue.consume.queue_reader import LoopReader
 from hqueue.consume.topic_ranges import scans_of
 from hqueue.consume.topic_reader import TopicReader
@@ -23,6 +23,7 @@ from hqueue.runtime.clock import Deadline, drive
 from tests.support.backends import MemoryBackend
 from tests.support.cut_off import CuttingPort, each_cut
 from tests.support.doubles import SteppedClock
+from tests.support.interrupting import each_interruption
 from tests.support.lagging import Lagging
 
 BOUND_MS = 10_000
@@ -232,3 +233,42 @@ def test_a_cursor_in_a_loop_gives_each_once_wherever_it_is_cancelled(
     assert values == ALL
     assert not cursor.holds
     assert port.was_cut or number > 8
+
+
+def by_next(scanner: TopicScanner) -> Iterator[bytes]:
+    return (message.value for message in iter(scanner.next, None))
+
+
+def as_arrow(scanner: TopicScanner) -> Iterator[bytes]:
+    for batch in scanner.arrow_batches():
+        yield from batch.column("value").to_pylist()
+
+
+@pytest.mark.parametrize("way", [by_next, as_arrow])
+def test_one_that_was_interrupted_anywhere_gives_each_once_in_order_or_an_error(
+    place: Place, way: Callable[[TopicScanner], Iterator[bytes]]
+) -> None:
+    scanners: list[TopicScanner] = []
+    values: list[bytes] = []
+
+    def begin() -> None:
+        scans = scans_of("t", place.ranges, None, place.stop)
+        scanners.append(TopicScanner(place.reader, scans, whole=True))
+        values.clear()
+
+    def read() -> None:
+        values.extend(way(scanners[-1]))
+
+    begin()
+    places = 0
+    for where in each_interruption(read, every=3):
+        places += 1
+        try:
+            read()
+        except HQueueError:
+            assert values == ALL[: len(values)], where
+        else:
+            assert values == ALL, where
+        scanners[-1].close()
+        begin()
+    assert places > 50
