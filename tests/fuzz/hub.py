@@ -23,7 +23,7 @@ from hqueue.rpc.services import load
 from hqueue_workers.hub.authorizer import Action
 from hqueue_workers.hub.metrics import HubMetrics
 from hqueue_workers.hub.serving.service import HubService, hub_service
-from hqueue_workers.hub.serving.subscription_service import Subscribing, SubscriptionService
+from hqueue_workers.hub.serving.subscription_service import ServedQueue
 from hqueue_workers.hub.subscribing.sessions import Detached, DetachedReason
 from hqueue_workers.hub.subscribing.subscription import Delivery
 from hqueue_workers.hub.subscribing.subscriptions import Subscribed, SubscribeMode
@@ -126,6 +126,8 @@ class _Subscriptions:
         mode: SubscribeMode,
         delivery: Delivery | None,
         preferences: SubscriptionPreferences | None,
+        *,
+        host: str,
     ) -> Subscribed:
         assert isinstance(mode, SubscribeMode)
         assert delivery is None or 1 <= delivery.address.port <= 65_535
@@ -143,6 +145,16 @@ class _Subscriptions:
     async def detached(self, session: str, wait_ms: int) -> list[Detached]:
         assert 0 <= wait_ms <= 30_000
         return [Detached("t", "s", DetachedReason.REPLACED)]
+
+
+class _Queue:
+    """What the hub has of its queue."""
+
+    def __init__(self) -> None:
+        self.region: Any = _Region()
+        self.publishing: Any = self.region
+        self.managing: Any = _Managing()
+        self.subscriptions: Any = _Subscriptions()
 
 
 @functools.cache
@@ -220,17 +232,14 @@ class _Hub:
     def __init__(self) -> None:
         listener = socket.create_server(("127.0.0.1", 0))
         self.address = listener.getsockname()
-        region: Any = _Region()
-        managing: Any = _Managing()
-        subscriptions: Any = _Subscriptions()
+        queue: ServedQueue = _Queue()
         self.service = HubService(
-            {"q": region},
-            {"q": managing},
+            {"q": queue},
             HubMetrics(dict, lambda: 0),
             PENDING_BYTES_MAX,
-            SubscriptionService(
-                {"q": Subscribing(region, subscriptions)}, _loop(), 60_000, Networks("any")
-            ),
+            runtime=_loop(),
+            session_ms=60_000,
+            callbacks=Networks("any"),
         )
         ThriftServer(
             hub_service(),
