@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -565,6 +566,18 @@ def test_an_iterator_that_is_left_says_again_what_is_consumed_when_a_hub_lost_th
 
     asyncio.run(take())
     assert place.mark() == ids[0]
+
+
+def test_a_hub_that_ends_does_not_wait_for_what_a_client_asked_that_has_left(place: Place) -> None:
+    client = place.client()
+    client.subscribe("t", "sub", Taking())
+    owner = place.owner()
+    waits = owner.hub._parts[QUEUE].subscriptions._sessions._waits
+    wait_for(lambda: waits.total() > 0, "it waits to be told what is detached")
+    client.close()
+    began_s = time.monotonic()
+    owner.terminate()
+    assert time.monotonic() - began_s < 5
 
 
 class SlowAttaching:

@@ -297,6 +297,7 @@ class Hub:
                 await self._runtime.coordinate(part.registration.close)
         for part in self._parts.values():
             await part.region.close(drain_ms / 1e3)
+            part.subscriptions.end_waits()
         server, self._server = self._server, None
         if server is not None:
             await self._runtime.read(functools.partial(server.close, drain_ms))

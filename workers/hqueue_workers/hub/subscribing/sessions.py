@@ -69,6 +69,7 @@ class Sessions:
         """Those from each address, likewise."""
         self._waits: Counter[str] = Counter()
         """Calls that wait, by the address of their session."""
+        self._ending = False
 
     def heard(self, name: str, host: str = "") -> None:
         """A client at an address attaches something."""
@@ -112,7 +113,7 @@ class Sessions:
         self._hear(name, session)
         if session.waiting is not None and not session.waiting.done():
             session.waiting.set_result(None)
-        if not session.notes and wait_ms:
+        if not session.notes and wait_ms and not self._ending:
             waiting = session.waiting = asyncio.get_running_loop().create_future()
             self._waits[session.host] += 1
             if self._waits[session.host] > HOST_WAITS_MAX:
@@ -130,6 +131,15 @@ class Sessions:
             self._hear(name, session)
         told, session.notes = session.notes, {}
         return [Detached(*key, reason) for key, reason in told.items()]
+
+    def end_waits(self) -> None:
+        """Answer each call that waits, and let none wait from now on: the hub ends, and its clients
+        may have left.
+        """
+        self._ending = True
+        for session in self._sessions.values():
+            if session.waiting is not None and not session.waiting.done():
+                session.waiting.set_result(None)
 
     def _hear(self, name: str, session: _Session) -> None:
         session.heard_ms = self._clock.monotonic_ms()

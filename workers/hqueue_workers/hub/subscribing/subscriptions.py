@@ -224,6 +224,10 @@ class Subscriptions:
         """As `Sessions.wait`."""
         return await self._sessions.wait(session, wait_ms)
 
+    def end_waits(self) -> None:
+        """As `Sessions.end_waits`."""
+        self._sessions.end_waits()
+
 
 def _kept_bytes(preferences: SubscriptionPreferences) -> int:
     """What the application's preferences take."""
