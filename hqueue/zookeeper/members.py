@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,10 +12,17 @@ from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.hosts import collect_hosts
 
-from hqueue.errors import ClosedError, Outcome, RequestRefusedError, StoreUnavailableError
+from hqueue.errors import (
+    ClosedError,
+    HQueueError,
+    Outcome,
+    RequestRefusedError,
+    StoreUnavailableError,
+)
 from hqueue.metadata.ports import SessionState
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.fork import register
+from hqueue.runtime.loop import call_later
 from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.steps import Work
 from hqueue.runtime.stepwise import Stepwise, stepwise
@@ -31,6 +37,9 @@ from hqueue.zookeeper.waiting import NEW_BOX, Box, take
 __all__ = ["Members", "Request"]
 
 logger = logging.getLogger(__name__)
+
+REOPEN_MS = 1_000.0
+"""When a session is opened again for which the system started no thread."""
 
 _faults = FaultLog(logger)
 """Of all sessions of the process with the same ensemble."""
@@ -390,6 +399,18 @@ class Members(Stepwise):
         # lost: where no thread can be started any more they end with the process.
         try_start(end_all, lost, name="hqueue-session-end")
         if not any(member.refused for member in lost):
-            with contextlib.suppress(ClosedError):  # Likewise.
-                self._members.append(self._open())
+            self._open_again()
         self.states.set(SessionState.LOST)
+
+    def _open_again(self) -> None:
+        """Open a primary, if there is none; a little later, if the system starts no thread now."""
+        with self.lock:
+            if self._members or self._closed:
+                return
+            try:
+                self._members.append(self._open())
+            except ClosedError:
+                pass  # The program ends.
+            except HQueueError as exc:
+                logger.debug("a session with ZooKeeper is opened a little later: %s", exc)
+                call_later(REOPEN_MS, self._open_again)
