@@ -396,13 +396,9 @@ class Subscriptions:
         call = by.call_method(
             service, "detached", queue, self._session, WAIT_MS, timeout_s=bound_ms / 1e3
         )
-        silence_ms = share_ms(bound_ms)
         telling = asyncio.ensure_future(call)
         try:
-            while not (await asyncio.wait([telling], timeout=silence_ms / 1e3))[0]:
-                with contextlib.suppress(HQueueError):  # There is no thread to ask it by.
-                    await in_thread(self._calls.silent.check, hub, share_ms(bound_ms))
-                silence_ms *= 2
+            await self._await(telling, hub, share_ms(bound_ms))
             told: list[Any] = telling.result()
         except asyncio.CancelledError:
             raise
@@ -414,6 +410,14 @@ class Subscriptions:
             telling.cancel()
             await asyncio.wait([telling])  # The connection is free for the next call.
         return told
+
+    async def _await(self, telling: asyncio.Future[Any], hub: Address, silence_ms: float) -> None:
+        """Wait for what a hub tells, and see now and then whether it answers at all."""
+        bound_ms = silence_ms
+        while not (await asyncio.wait([telling], timeout=silence_ms / 1e3))[0]:
+            with contextlib.suppress(HQueueError):  # There is no thread to ask it by.
+                await in_thread(self._calls.silent.check, hub, bound_ms)
+            silence_ms *= 2
 
     def _heard(
         self, hub: Address, queue: str, told: list[Any] | None
