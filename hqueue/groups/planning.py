@@ -73,7 +73,7 @@ class Planning:
         self._stands = False
 
     def acted_on(self, seen: Planning) -> None:
-        """It is done now what a copy of this, made before, has found out."""
+        """What a copy of this, made before, has found out is done now."""
         is_read = self._plan is seen._plan and self._readable is seen._readable
         self._stands |= seen._stands and is_read and self._is_group_of(seen)
         self.regrouped &= not self._is_group_of(seen)

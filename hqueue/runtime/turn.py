@@ -30,8 +30,8 @@ LOOK_EVERY_S = 0.25
 their way out wake nobody."""
 
 OWN_TURN = (
-    "this would wait for the call that it interrupts: a handler of a signal, or a finalizer, hands "
-    "over what is to be done (Producer.send, Consumer.commit_async), or leaves it to its program"
+    "this would wait for the call that it interrupts, which goes on only afterwards: in a signal's "
+    "handler or a finalizer call Producer.send or Consumer.commit_async, or leave it to the program"
 )
 
 

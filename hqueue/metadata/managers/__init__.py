@@ -3,10 +3,10 @@
 Each kind has a manager. A manager stands on `hqueue.metadata.fields` alone, which is what a store
 must do: compare-and-set of records of a few fields. Where records lie is a `Layout`.
 
-What is below a manager (blobs, generations, the stage, the gate) calls its store and waits; it is
-not in steps, for no loop ever calls it. The threads of a `Pipeline` do, which send what many ask
-for as one request, and give futures for a loop to await. The rest is seldom, and done by threads:
-to open it, to register a hub, to move it, and what commands do.
+The modules below a manager (blobs, generations, the stage, the gate) call their store and wait;
+they are not written in steps, for no loop calls them. The threads of a `Pipeline` do: they send
+what many callers ask for as one request, and give futures for a loop to await. Threads also do what
+is seldom: opening the metadata, registering a hub, moving to another store, and what commands ask.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class Delivering:
     An address that did not answer, or was not called before, is called once at a time until it
     does. All such addresses together have half of the calls, and those of one client's host no more
     than that leaves free; of all calls it has three quarters. So those that hang hold up neither
-    the others nor who comes new.
+    the others nor new clients.
 
     Args:
         queue: the queue.

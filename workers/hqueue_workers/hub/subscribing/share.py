@@ -1,4 +1,4 @@
-"""Shares of the calls to subscribers: none is all of one client's host."""
+"""How many of the calls to subscribers one client's host may have: never all of them."""
 
 from __future__ import annotations
 
