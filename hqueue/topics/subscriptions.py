@@ -272,19 +272,18 @@ class Subscriptions:
             logger.info("a subscription to %r was not closed: %s", subscription.topic, exc)
 
     def close(self) -> None:
-        """Close all subscriptions."""
+        """Close all subscriptions; also once more, if that was interrupted."""
         with self._opening:
             self._closed = True
         for each in list(self._all.values()):
             each.close()
-        with self._opening:
-            endpoints, self._endpoints = list(self._endpoints.values()), {}
         loop = background()
         if loop is not None:
             loop.call(self._attend_no_more)
         self._attaching.shutdown(wait=False)
-        for endpoint in endpoints:
+        for name, endpoint in list(self._endpoints.items()):
             endpoint.close(TIMEOUT_MS)
+            self._endpoints.pop(name, None)
 
     def _attend_no_more(self) -> None:
         for task in self._attending.values():

@@ -31,6 +31,7 @@ from hqueue.errors import (
 from hqueue.metadata.managers import SubscriptionPreferences
 from hqueue.runtime import loop
 from hqueue.topics import subscriptions
+from hqueue.topics.endpoint import Endpoint
 from hqueue_workers.hub.subscribing import attachments
 from hqueue_workers.hub.subscribing.subscription import Subscription
 from tests.support.backends import MemoryBackend
@@ -357,7 +358,6 @@ def test_a_listener_that_ends_its_own_subscription_goes_on_at_once_and_its_answe
     place: Place, monkeypatch: pytest.MonkeyPatch, ending: str, kind: str
 ) -> None:
     monkeypatch.setattr(attachments, "GRACE_S", WAIT_S)  # A call that waits for itself waits long.
-    monkeypatch.setattr(subscriptions, "WAIT_MS", 500)  # What the hub's end waits for.
     client, got = place.client(), Taking()
     before = servers()
     begun, ended, go_on = threading.Event(), threading.Event(), threading.Event()
@@ -440,6 +440,26 @@ def test_a_client_that_is_closed_stores_marks_and_leaves_no_thread(place: Place)
     )
     with pytest.raises(ClosedError):
         client.subscribe("t", "sub", taking)
+
+
+def test_a_close_that_is_interrupted_closes_the_other_ports_when_it_is_called_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, client = servers(), place.client()
+    for name in ("sub", "other", "third"):
+        client.subscribe("t", name, Taking())
+    close, interrupted = Endpoint.close, iter([True])
+
+    def close_or_not(endpoint: Endpoint, drain_ms: float) -> None:
+        if next(interrupted, False):
+            raise KeyboardInterrupt
+        close(endpoint, drain_ms)
+
+    monkeypatch.setattr(Endpoint, "close", close_or_not)
+    with pytest.raises(KeyboardInterrupt):
+        client.close()
+    client.close()
+    wait_for(lambda: servers() <= before, "it leaves no thread")
 
 
 def test_bad_input_is_refused_before_anything_is_called() -> None:
