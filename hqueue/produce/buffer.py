@@ -12,7 +12,7 @@ from hqueue.format.header import Bodies
 from hqueue.message import Headers, Message, headers_size
 from hqueue.message_id import MessageID, MessageIDs
 from hqueue.produce.batch_writer import BatchWriter, WriteInLoop, ends_ms
-from hqueue.produce.delivery import Delivery, DeliveryCallback, PendingBatch, Target
+from hqueue.produce.delivery import Delivery, DeliveryCallback, PendingBatch, Taken, Target
 from hqueue.runtime import ending
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.runtime.fork import register
@@ -140,18 +140,22 @@ class BatchingBuffer(Generic[Target]):
                 batch is None
                 or size > batch.room
                 or topic not in batch.kinds
-                or len(batch.taken) >= self._batch_messages_max
+                or batch.left <= 0
                 or self._buffered >= self._buffer_bytes_max
             ):
                 batch = self._batch_with_room(target, topic, value, size)
-            index = len(batch.taken)
             # The sender may be interrupted after each call, and nowhere else: so this is one step.
             batch.calls_back = batch.calls_back or callback is not None
             batch.room -= size
+            batch.left -= 1
             batch.buffered += size + MESSAGE_OVERHEAD_BYTES
             self._buffered += size + MESSAGE_OVERHEAD_BYTES
-            batch.taken.append((topic, value, extra, callback))
-            if index + 1 >= self._batch_messages_max:
+            message = topic, value, extra, callback
+            batch.taken.append(message)
+            index = len(batch.taken) - 1
+            if batch.taken[index] is not message:  # A handler of a signal has sent one, too.
+                index = _last_place(batch.taken, message)
+            if batch.left <= 0:
                 self._seal(batch)
         if self._ending:
             self.flush()
@@ -160,27 +164,36 @@ class BatchingBuffer(Generic[Target]):
     def _batch_with_room(
         self, target: Target | None, topic: str, value: bytes, size: int
     ) -> PendingBatch[Target]:
-        """The open batch that takes a message, which is looked at first. The lock is held."""
+        """The open batch that takes a message, which is looked at first. The lock is held.
+
+        A handler of a signal may send between any two calls here, so the batch is looked at once
+        more after each.
+        """
         Message(topic, value)
         check_topic(topic)
         self._check_sender()
         if self._closed or self._buffered >= self._buffer_bytes_max:
             self._wait_for_room()
-        batch = self._open.get(target)
-        if batch is not None and (
-            size > batch.room
-            or len(batch.kinds) - (topic in batch.kinds) >= TOPICS_PER_BATCH_MAX
-            or len(batch.taken) >= self._batch_messages_max
-        ):
-            self._seal(batch)
-            batch = None
-        if batch is None:
-            batch = PendingBatch(target, SYSTEM_CLOCK.monotonic_ms(), self._batch_bytes_max)
-            self._writer.look()
-            self._open[target] = batch
-            self._unfinished.add(batch)
-        batch.kinds.add(topic)
-        return batch
+        while True:
+            batch = self._open.get(target)
+            if batch is None:
+                self._begin(target)
+            elif batch.taken and (size > batch.room or batch.left <= 0):
+                self._seal(batch)
+            elif topic in batch.kinds:
+                return batch
+            elif len(batch.kinds) >= TOPICS_PER_BATCH_MAX:
+                self._seal(batch)
+            else:
+                self._unfinished.add(batch)
+                batch.kinds.add(topic)
+
+    def _begin(self, target: Target | None) -> None:
+        """Open a batch for a target, if there is none. The lock is held."""
+        batch = PendingBatch(target, SYSTEM_CLOCK.monotonic_ms(), self._batch_bytes_max)
+        batch.left = self._batch_messages_max
+        self._writer.look()
+        self._open.setdefault(target, batch)
 
     def take_batch(self, bodies: Bodies, target: Target | None) -> Delivery[Sequence[MessageID]]:
         """Take messages that are encoded already as one batch. Beside `take` it keeps their order.
@@ -196,8 +209,8 @@ class BatchingBuffer(Generic[Target]):
             self._check_sender()
             if self._closed or self._buffered >= self._buffer_bytes_max:
                 self._wait_for_room()
-            if target in self._open:
-                self._seal(self._open[target])
+            if (before := self._open.get(target)) is not None:
+                self._seal(before)
             self._writer.look()
             batch.buffered = bodies.size
             self._buffered += bodies.size
@@ -295,8 +308,9 @@ class BatchingBuffer(Generic[Target]):
     def _seal(self, batch: PendingBatch[Target]) -> None:
         """Let a batch take no more messages. The lock is held."""
         self._writer.look()
-        del self._open[batch.target]
-        self._sealed.append(batch)
+        if batch.target in self._open and self._open[batch.target] is batch:  # Else a handler did.
+            del self._open[batch.target]
+            self._sealed.append(batch)
 
     # What its writer asks, with the lock held: see `Gathered`.
 
@@ -342,3 +356,8 @@ class BatchingBuffer(Generic[Target]):
     def _free(self, batch: PendingBatch[Target]) -> None:
         if batch.target is not None and self._busy.get(batch.target) is batch:
             del self._busy[batch.target]
+
+
+def _last_place(taken: Sequence[Taken], message: Taken) -> int:
+    """Where a message lies that was taken just now."""
+    return next(place for place in reversed(range(len(taken))) if taken[place] is message)

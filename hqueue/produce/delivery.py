@@ -15,7 +15,7 @@ from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.waiting import InterruptibleFuture
 from hqueue.settings.kinds import check_timeout_s
 
-__all__ = ["BatchFuture", "Delivery", "DeliveryCallback", "PendingBatch", "Target"]
+__all__ = ["BatchFuture", "Delivery", "DeliveryCallback", "PendingBatch", "Taken", "Target"]
 
 DeliveryCallback = Callable[[MessageID | None, BaseException | None], object]
 """What a producer calls with (ID, None) or (None, error)."""
@@ -48,8 +48,8 @@ class PendingBatch(Generic[Target]):
     """
 
     __slots__ = (
-        "bodies", "buffered", "calls_back", "future", "kinds", "opened_ms", "outcome", "room",
-        "taken", "target", "to_call",
+        "bodies", "buffered", "calls_back", "future", "kinds", "left", "opened_ms", "outcome",
+        "room", "taken", "target", "to_call",
     )  # fmt: skip
 
     def __init__(self, target: Target | None, opened_ms: float, room: int) -> None:
@@ -57,6 +57,8 @@ class PendingBatch(Generic[Target]):
         self.opened_ms = opened_ms
         self.room = room
         """How many bytes of messages it may still take, about."""
+        self.left = 0
+        """How many messages it may still take."""
         self.buffered = 0
         """How many of the buffer's bytes are its own, about."""
         self.taken: list[Taken] = []

@@ -5,6 +5,7 @@ those that wait where nothing else does.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from collections import Counter
 from typing import Any
@@ -12,10 +13,10 @@ from typing import Any
 import pytest
 
 from hqueue.errors import HQueueError, InvalidInputError, StoreUnavailableError
-from hqueue.message_id import MessageIDs
+from hqueue.message_id import MessageID, MessageIDs
 from hqueue.produce import batch_writer
 from hqueue.produce.buffer import BatchingBuffer
-from hqueue.produce.delivery import PendingBatch
+from hqueue.produce.delivery import Delivery, PendingBatch
 from tests.support.interrupting import each_interruption, each_line
 from tests.support.waiting import wait_for
 
@@ -306,3 +307,30 @@ def test_what_is_left_of_a_batch_by_a_thread_that_was_interrupted_is_done_though
     assert buffer.take("t", b"2", None, 0, None).result(SOON_S)
     assert called == [(first.result(SOON_S), None)]
     assert buffer.close(SOON_S)
+
+
+@pytest.mark.parametrize("messages_max", [2, 100])
+def test_what_a_handler_sends_within_another_send_is_written_and_each_learns_its_own_id(
+    messages_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, numbers = Log(), itertools.count()
+    buffer = log.buffer(linger_ms=LONG_MS, batch_messages_max=messages_max)
+    sent: list[tuple[bytes, Delivery[MessageID]]] = []
+
+    def send(*_: object) -> None:
+        value = b"%d" % next(numbers)
+        sent.append((value, buffer.take("t", value, None, 0, None)))
+
+    def send_some() -> None:
+        for _ in range(4):
+            send()
+
+    monkeypatch.setattr("tests.support.interrupting._handle", send)
+    for place in each_interruption(send_some):
+        assert buffer.flush(SOON_S), place
+        assert len(sent) == 5
+        for value, delivery in sent:
+            assert log.values[int(delivery.result(0)) - 1] == value, place
+        sent.clear()
+    assert buffer.close(SOON_S)
+    assert max(Counter(log.values).values()) == 1
