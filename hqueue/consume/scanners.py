@@ -6,7 +6,7 @@ import heapq
 import itertools
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
@@ -323,26 +323,31 @@ class CombinedPartitionScanner:
         with needing_arrow():
             from hqueue.consume.arrow import record_batches  # noqa: PLC0415  (pyarrow is an extra)
 
-        left = self._limit
-        if left == 0:
+        if self._limit == 0:
             return
         reading = self._reading
         reading.check_failure(self._source)
         try:
-            for batches in reading.batches():
-                for columns in reading.noted(record_batches, batches):
-                    if left is None:
-                        yield columns
-                        continue
-                    yield columns.slice(0, left)
-                    left -= min(left, columns.num_rows)
-                    if left == 0:
-                        return
+            yield from self._columns(record_batches)
         except (HQueueError, GeneratorExit):
             raise
         except BaseException as exc:
             reading.failure = reading.failure or _interruption(exc)
             raise
+
+    def _columns(
+        self, record_batches: Callable[[list[Batch]], Iterable[pyarrow.RecordBatch]]
+    ) -> Iterator[pyarrow.RecordBatch]:
+        left = self._limit
+        for batches in self._reading.batches():
+            for columns in self._reading.noted(record_batches, batches):
+                if left is None:
+                    yield columns
+                    continue
+                yield columns.slice(0, left)
+                left -= min(left, columns.num_rows)
+                if left == 0:
+                    return
 
     @property
     def expired(self) -> int:
