@@ -101,8 +101,7 @@ def test_a_consumer_and_its_streams_have_nothing_in_a_forked_child(client: hqueu
         next(messages)
         consumption = consumer._consumption
         locks = (
-            consumption.lock, consumption.committer._lock, consumption.committer._committing._lock,
-            consumption.streams[0]._intake._work,
+            consumption.lock, consumption.committer._lock, consumption.streams[0]._intake._work,
         )  # fmt: skip
         arguments: dict[str, tuple[object, ...]] = {
             "assign": ([key],),

@@ -172,7 +172,10 @@ def _is_resumed(frame: FrameType) -> bool:
     """
     if not frame.f_code.co_flags & inspect.CO_GENERATOR or frame.f_lasti < 0:
         return False
-    return dis.opname[frame.f_code.co_code[frame.f_lasti]].startswith(("YIELD", "SEND"))
+    last = frame.f_lasti
+    at = [dis.opname[each] for each in frame.f_code.co_code[last : last + 3 : 2]]
+    # CPython 3.10 stands before a `yield from`, and runs no handler there when it goes on.
+    return at[0].startswith(("YIELD", "SEND")) or at[-1] == "YIELD_FROM"
 
 
 _asking: dict[tuple[int, int], bool] = {}
