@@ -138,8 +138,9 @@ def hub_client() -> Iterator[tuple[Ports, Taken]]:
     """A hub's client that has subscribed."""
     endpoint = Endpoint("127.0.0.1", 0)
     consumption = Consumption(Listeners(lambda messages: Status.DONE, 5_000), 4, 5_000)
-    subscribed: Any = SimpleNamespace(topic="t", subscriber="s", consumption=consumption)
-    subscribed.consume = consumption.consume
+    subscribed: Any = SimpleNamespace(
+        topic="t", subscriber="s", consumption=consumption, ended=False
+    )
     endpoint.add(subscribed)
     endpoint.start()
     yield {"hub's client": endpoint.address.port}, _none
