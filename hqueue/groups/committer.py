@@ -201,8 +201,8 @@ class Committer(Stepwise):
             return self._running
 
     def call_back(self) -> None:
-        """Call what is to be called, if no thread will. Not called by who holds a decision, or what
-        a callback needs.
+        """Call the callbacks that wait, if no thread will. The caller holds no decision, and no
+        lock that a callback may need.
         """
         if self._thread is None and (self._refused or not self._running):
             self._call_back()

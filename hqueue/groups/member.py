@@ -392,8 +392,8 @@ class GroupMember(OnStore):
         return self._decide()
 
     def _decide(self) -> tuple[int | None, Assignment | None, Steps]:
-        """The session, the plan to write, and what is to be done now. While that is reckoned no
-        lock is held: what is heard meanwhile is for the next time.
+        """The session, the plan to write, and the steps to take now. No lock is held while they
+        are worked out: what is heard meanwhile counts the next time.
         """
         nothing = None, None, Steps()
         with self._lock:

@@ -96,7 +96,7 @@ class BatchWriter(Generic[Target]):
         self.changed = Condition(self.lock)
         """Notified when a batch was written, and by the owner."""
         self._chores: collections.deque[PendingBatch[Target]] = collections.deque()
-        """Those about which something is to be done that may block, and waits for a thread."""
+        """Batches that wait for a thread: what comes next with them may block."""
         self._under_way: set[PendingBatch[Target]] = set()
         self._is_asked = False
         """Whether the loop is about to look."""

@@ -48,7 +48,7 @@ class SubscriberHandler:
         """Give messages of one partition to those that they are for.
 
         Raises:
-            RefusedCallError: that is nobody here.
+            RefusedCallError: nobody here takes them.
         """
         raise NotImplementedError
 

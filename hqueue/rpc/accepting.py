@@ -118,7 +118,7 @@ def listen(host: str, port: int) -> list[socket.socket]:
 
 
 def listen_at(host: str, port: int) -> socket.socket:
-    """Listen where others are told to call: at a host's first address.
+    """Listen at a host's first address, which is where others call it.
 
     Raises:
         InvalidInputError: nothing can listen there.
@@ -184,7 +184,7 @@ class Entrance:
         """Whether the process may open no file: others have to go first, or a moment to pass."""
         self._listens = False
         self.due_ms = 0.0
-        """When it is to be seen who wants to be accepted; infinite while the selector says so."""
+        """When to look next for new connections; infinite while the selector reports them."""
         for listener in listeners:
             listener.setblocking(False)
 

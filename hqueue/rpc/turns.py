@@ -1,4 +1,4 @@
-"""Turns in an event loop: what is to be done now, and for a while."""
+"""Turns in an event loop: each does what there is to do, for a short while."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Turns:
     something to do.
 
     Args:
-        take: takes one; how long nothing is to be done from then on, unless something comes: in
-            seconds, below 0 if all is over.
+        take: takes one, and says in how many seconds the next is due if nothing comes before;
+            below 0 if all is over.
     """
 
     def __init__(self, take: Callable[[], float]) -> None:

@@ -233,7 +233,7 @@ async def _beside(function: Callable[[], object]) -> object:
 def compute(function: Callable[[], Result]) -> concurrent.futures.Future[Result]:
     """Have something computed that takes more than a moment, and waits for nothing, beside a loop:
     one at a time in a process, for more would keep Python's lock from the loop, and be no faster.
-    What takes long in one call of Python's is to be cut into pieces: others have turns between.
+    The caller cuts what takes long in one call of Python's into pieces: others have turns between.
 
     Raises:
         HQueueError: no thread runs, and the system starts none.

@@ -147,8 +147,8 @@ def _leave(queue: _Queue, place: _Place) -> None:
 
 
 def _first(queue: _Queue) -> _Place | None:
-    """Whose turn it is. What is left goes: so it stays, for whoever sees that first. Nothing is
-    locked here, and each step finds what the one before may have left to others: a handler of a
+    """Whose turn it is. Places that were left go: the first that looks drops them. Nothing is
+    locked here, and each step allows for what others did since the one before: a handler of a
     signal may take the same turn between any two.
     """
     for first in list(queue):

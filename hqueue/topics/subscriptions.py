@@ -69,7 +69,7 @@ RETRIES = Backoff(100.0, 5_000.0)
 class Subscriptions:
     """Subscribes, keeps all subscriptions attached, and ends them. Thread-safe.
 
-    The process's loop waits to be told by each hub that delivers what was detached there; a few
+    Each hub that delivers says what it has detached, and the process's loop waits for that; a few
     threads subscribe again. A forked child has none of the parent's subscriptions, and may make its
     own.
 
