@@ -154,15 +154,35 @@ class TableProcedures(abc.ABC, Generic[Table]):
         attributes: Mapping[str, int | str],
     ) -> None:
         """Change the TTL (unless ``"keep"``) and attributes; the others stay."""
+        begun: Step | None = None
 
         def modify(deadline: Deadline) -> None:
-            table = self._queue(name, deadline)
-            if ttl_seconds != "keep":
-                self._set_ttl(table, ttl_seconds)
-            self._set_attributes(table, attributes)
-            self._modification(name, table)(deadline)
+            nonlocal begun
+            # A try whose answer was lost is asked for again: another one would wait for it.
+            step = begun or self._altered(name, ttl_seconds, attributes, deadline)
+            begun = None
+            try:
+                step(deadline)
+            except StoreUnavailableError as exc:
+                if self.TRIES_ARE_KNOWN and exc.outcome is Outcome.UNKNOWN:
+                    begun = step
+                raise
 
         self._run(modify)
+
+    def _altered(
+        self,
+        name: str,
+        ttl_seconds: int | Literal["keep"] | None,
+        attributes: Mapping[str, int | str],
+        deadline: Deadline,
+    ) -> Step:
+        """Changes a queue from what it is now."""
+        table = self._queue(name, deadline)
+        if ttl_seconds != "keep":
+            self._set_ttl(table, ttl_seconds)
+        self._set_attributes(table, attributes)
+        return self._modification(name, table)
 
     def enable(self, name: str) -> None:
         """Enable a queue; one that is enabled stays so."""

@@ -98,21 +98,29 @@ def test_what_the_master_says_to_have_failed_is_not_applied(begin: Begin, method
     assert caught.value.outcome is Outcome.NOT_APPLIED
 
 
-@pytest.mark.parametrize(
-    "lost", [{"CreateTable": [LOST, None]}, {"getProcedureResult": [HOLD, None]}]
-)
-def test_what_is_asked_for_again_is_done_once(
-    begin: Begin, lost: dict[str, list[str | None]]
-) -> None:
-    master = ScriptedMaster("q", lost)
-    begin(master).create("q", 1, None, {})
-    creations = [
-        pb.CreateTableRequest.FromString(each.message)
-        for each in master.asked
-        if each.method == "CreateTable"
+REQUESTS = {"CreateTable": pb.CreateTableRequest, "ModifyTable": pb.ModifyTableRequest}
+
+
+@pytest.mark.parametrize("lost", ["the first answer", "what came of it"])
+@pytest.mark.parametrize("method", REQUESTS)
+def test_what_is_asked_for_again_is_done_once(begin: Begin, method: str, lost: str) -> None:
+    fate: dict[str, list[str | None]] = (
+        {method: [LOST, None]} if lost == "the first answer" else {"getProcedureResult": [HOLD, None]}
+    )
+    master = ScriptedMaster("q", fate)
+    CHANGES[method](begin(master))
+    requests = [
+        REQUESTS[method].FromString(each.message) for each in master.asked if each.method == method
     ]
-    assert len(creations) == 2
-    assert len({(each.nonce_group, each.nonce) for each in creations}) == 1
+    assert len(requests) == 2
+    assert len({(each.nonce_group, each.nonce) for each in requests}) == 1
+
+
+def test_an_alteration_that_failed_is_made_of_what_the_queue_is_by_then(begin: Begin) -> None:
+    master = ScriptedMaster("q", {"ModifyTable": [HOLD, None]})
+    CHANGES["ModifyTable"](begin(master))
+    assert master.methods.count("ModifyTable") == 2
+    assert master.methods.count("GetTableDescriptors") == 2
 
 
 @pytest.mark.parametrize("said", ["at once", "in the end"])
