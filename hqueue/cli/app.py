@@ -14,7 +14,14 @@ import typer
 from typer.core import TyperGroup
 
 from hqueue import __version__
-from hqueue.cli.exits import EXIT_CODES_TEXT, ExitCode, OutputError, exit_code_of, show_error
+from hqueue.cli.exits import (
+    EXIT_CODES_TEXT,
+    ExitCode,
+    OutputError,
+    exit_code_of,
+    is_interruption,
+    show_error,
+)
 from hqueue.cli.loading import InstalledCommands, installed_packages
 from hqueue.cli.output import flush_stdout
 from hqueue.cli.registering import commands, unwrapped
@@ -136,6 +143,10 @@ def run(arguments: Sequence[str], session: Session) -> int:
         except SystemExit as exc:
             code = exc.code if isinstance(exc.code, int) else ExitCode.FAILED
         flush_stdout()
+    except RuntimeError as exc:
+        if not is_interruption(exc):
+            raise
+        return ExitCode.INTERRUPTED
     except BrokenPipeError:
         _forget_stdout()
         return ExitCode.PIPE_CLOSED

@@ -17,7 +17,15 @@ from hqueue.errors import (
     StoreUnavailableError,
 )
 
-__all__ = ["EXIT_CODES_TEXT", "ExitCode", "OutputError", "exit_code_of", "say", "show_error"]
+__all__ = [
+    "EXIT_CODES_TEXT",
+    "ExitCode",
+    "OutputError",
+    "exit_code_of",
+    "is_interruption",
+    "say",
+    "show_error",
+]
 
 
 class ExitCode(enum.IntEnum):
@@ -56,6 +64,20 @@ def exit_code_of(error: HQueueError) -> ExitCode:
     if isinstance(error, CorruptLogError):
         return ExitCode.CORRUPT
     return ExitCode.FAILED
+
+
+def is_interruption(error: BaseException) -> bool:
+    """Whether an interruption caused it: up to Python 3.11 one that comes while a class is made is
+    raised as an error of the class.
+    """
+    seen: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        if isinstance(cause, KeyboardInterrupt):
+            return True
+        seen.add(id(cause))
+        cause = cause.__cause__
+    return False
 
 
 def say(text: str) -> None:

@@ -85,18 +85,46 @@ def test_while_it_waits_for_zookeeper(
     assert b"Traceback" not in errors, errors
 
 
-def test_ctrl_c_while_modules_are_loaded_ends_with_130_and_no_traceback() -> None:
-    interrupted = (
-        "import sys\n"
-        "class Interrupting:\n"
-        "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name == 'typer':\n"
-        "            raise KeyboardInterrupt\n"
-        "sys.meta_path.insert(0, Interrupting())\n"
-        "from hqueue.cli import main\n"
-        "sys.exit(main())\n"
-    )
+INTERRUPTED = """
+import sys
+
+_, module, moment = sys.argv
+sys.argv[1:] = ["--hbase=native", "list"]
+
+class Field:
+    def __set_name__(self, owner, name):
+        raise KeyboardInterrupt
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == module:
+            if moment == "a class is made":
+                class Owner:
+                    field = Field()
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupting())
+from hqueue.cli import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "moment"),
+    [
+        ("typer", "between two modules"),
+        ("hqueue.hbase.native.store", "between two modules"),
+        ("hqueue.hbase.native.store", "a class is made"),
+    ],
+)
+def test_ctrl_c_while_modules_are_loaded_ends_with_130_and_no_traceback(
+    module: str, moment: str
+) -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", interrupted], capture_output=True, timeout=60, check=False
+        [sys.executable, "-c", INTERRUPTED, module, moment],
+        env=ENVIRONMENT,
+        capture_output=True,
+        timeout=60,
+        check=False,
     )
     assert (ended.returncode, ended.stderr) == (130, b"")
