@@ -105,7 +105,9 @@ REQUESTS = {"CreateTable": pb.CreateTableRequest, "ModifyTable": pb.ModifyTableR
 @pytest.mark.parametrize("method", REQUESTS)
 def test_what_is_asked_for_again_is_done_once(begin: Begin, method: str, lost: str) -> None:
     fate: dict[str, list[str | None]] = (
-        {method: [LOST, None]} if lost == "the first answer" else {"getProcedureResult": [HOLD, None]}
+        {method: [LOST, None]}
+        if lost == "the first answer"
+        else {"getProcedureResult": [HOLD, None]}
     )
     master = ScriptedMaster("q", fate)
     CHANGES[method](begin(master))
