@@ -77,7 +77,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 def open_sockets() -> set[str]:
-    """The sockets of this process, those of other tests' threads too: each has a number of its own."""
+    """The sockets of this process, also those of other tests. Each has a number of its own."""
     found = set()
     for each in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):  # It was closed in between.
