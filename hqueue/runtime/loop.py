@@ -51,8 +51,6 @@ BLOCKING_WAIT_MS = 60_000.0
 TIMELY_MAX = 4
 HERE_ITEMS, HERE_BYTES = 100, 64 * 1024
 """What is encoded or decoded in a loop, at most: in a millisecond."""
-COMPUTING_WAIT_MS = 200.0
-"""How long what is computed waits for a thread; then it is computed in the loop: others need it."""
 RETRY_S = 0.25
 """When what is due is tried again that no thread could be had for."""
 BROKEN_S = 1.0
@@ -207,27 +205,10 @@ def is_much(items: int, size: Callable[[], int], bytes_max: int = HERE_BYTES) ->
 
 
 def computing(function: Callable[[], object]) -> Wait:
-    """Asks for a call that takes a processor, waits for nothing and changes nothing. In a loop one
-    of the process's few threads makes it, or the loop where none is free soon. Cancelled, it is not
-    made, or nobody learns what came of it.
+    """Asks for a call that takes a processor, waits for nothing and changes nothing: in a loop it
+    is made as `computed` makes it.
     """
-    return Wait(function, partial(_beside, function))
-
-
-async def _beside(function: Callable[[], object]) -> object:
-    is_begun = False
-
-    def call() -> object:
-        nonlocal is_begun
-        is_begun = True
-        return function()
-
-    try:
-        return await by_threads(_blocking, COMPUTING_WAIT_MS, call)
-    except HQueueError:
-        if is_begun:
-            raise
-        return function()
+    return Wait(function, partial(computed, function))
 
 
 def compute(function: Callable[[], Result]) -> concurrent.futures.Future[Result]:
@@ -244,13 +225,26 @@ def compute(function: Callable[[], Result]) -> concurrent.futures.Future[Result]
 async def computed(
     function: Callable[Parameters, Result], *args: Parameters.args, **named: Parameters.kwargs
 ) -> Result:
-    """What comes of computing something as `compute` does, with the caller's context variables.
+    """What comes of computing something as `compute` does, with the caller's context variables; in
+    the loop itself where no thread can be had for it. Cancelled, it is not begun, or nobody learns
+    what came of it.
 
     Raises:
-        As `in_thread`.
+        As the function.
     """
-    call = partial(function, *args, **named)
-    return await by_threads(_computing, BLOCKING_WAIT_MS, partial(_in_short_turns, call))
+    is_begun = False
+
+    def call() -> Result:
+        nonlocal is_begun
+        is_begun = True
+        return _in_short_turns(partial(function, *args, **named))
+
+    try:
+        return await by_threads(_computing, BLOCKING_WAIT_MS, call)
+    except HQueueError:
+        if is_begun:
+            raise
+        return function(*args, **named)
 
 
 def _in_short_turns(function: Callable[[], Result]) -> Result:

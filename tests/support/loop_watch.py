@@ -7,10 +7,6 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-import pytest
-
-from hqueue.runtime import loop
-
 __all__ = ["LoopWatch"]
 
 Result = TypeVar("Result")
@@ -25,8 +21,7 @@ class LoopWatch:
         function: what computes. It gets a thread, however late.
     """
 
-    def __init__(self, function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(loop, "COMPUTING_WAIT_MS", 60_000.0)
+    def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
         self._went_on = threading.Event()
         self.calls: list[bool] = []

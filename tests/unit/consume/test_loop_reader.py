@@ -134,7 +134,7 @@ LARGE = [Message("t", b"%d" % number * 1_000) for number in range(1_600)]
 def test_a_loop_goes_on_while_a_large_answer_is_decompressed_and_decoded(
     queue: hqueue.Queue, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    plain, decode = LoopWatch(skipping.plain_cell, monkeypatch), LoopWatch(messages_of, monkeypatch)
+    plain, decode = LoopWatch(skipping.plain_cell), LoopWatch(messages_of)
     monkeypatch.setattr(skipping, "plain_cell", plain)
     reader = queue._log.loop_reader
     cursor = reader.cursor(0, Scan(), BATCH_BYTES_MAX)

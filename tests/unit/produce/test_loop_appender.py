@@ -271,7 +271,7 @@ LARGE = [Message("t", bytes(1_000_000))] * 8
 def test_a_loop_goes_on_while_what_is_put_is_encoded_and_compressed(
     queue: hqueue.Queue, monkeypatch: pytest.MonkeyPatch, given: Any
 ) -> None:
-    watch = LoopWatch(appending.compressed, monkeypatch)
+    watch = LoopWatch(appending.compressed)
     monkeypatch.setattr(appending, "compressed", watch)
     put = queue._log.loop_appender.put
     asyncio.run(watch.watched(put(given, partition=0)))
@@ -284,7 +284,7 @@ def test_a_loop_goes_on_while_what_is_put_is_encoded_and_compressed(
 def test_a_loop_goes_on_while_an_owners_batch_is_encoded_and_compressed(
     queue: hqueue.Queue, monkeypatch: pytest.MonkeyPatch, given: list[Message]
 ) -> None:
-    watch = LoopWatch(owned_module.encode_bodies, monkeypatch)
+    watch = LoopWatch(owned_module.encode_bodies)
     monkeypatch.setattr(owned_module, "encode_bodies", watch)
     owned = queue._log.loop_appender.open_owned(0, lambda topic, epoch: None)
 
