@@ -22,7 +22,7 @@ from hqueue.format.header import RAW, SCATTERED, TopicEntry
 from hqueue.log import Batch
 from hqueue.settings.limits import BATCH_MESSAGES_MAX, SEQUENCE_BITS
 
-__all__ = ["SCHEMA", "record_batch", "record_batches", "with_queue"]
+__all__ = ["SCHEMA", "first_of", "record_batch", "with_queue"]
 
 SCHEMA = pa.schema(
     [
@@ -72,17 +72,16 @@ def record_batch(batches: Sequence[Batch]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([partitions, timestamps, ids, *fields], schema=SCHEMA)
 
 
-def record_batches(batches: Sequence[Batch]) -> list[pa.RecordBatch]:
-    """As `record_batch`, in several: a large batch is not copied to be put together with others."""
-    found: list[pa.RecordBatch] = []
-    for large, run in groupby(batches, lambda batch: _bytes_of(batch) >= LARGE_BYTES):
-        together = list(run)
-        found += map(record_batch, ([batch] for batch in together) if large else [together])
-    return [batch for batch in found if batch.num_rows]
+def first_of(batches: Iterable[Batch]) -> list[Batch]:
+    """The first of some batches, for a record batch: a large one is not copied to be put together
+    with others.
+    """
+    large, run = next(groupby(batches, _is_large))
+    return [next(run)] if large else list(run)
 
 
-def _bytes_of(batch: Batch) -> int:
-    return sum(len(cell) for _, cell in batch.cells)
+def _is_large(batch: Batch) -> bool:
+    return sum(len(cell) for _, cell in batch.cells) >= LARGE_BYTES
 
 
 def with_queue(batches: Sequence[Batch], queue: str) -> pa.RecordBatch:

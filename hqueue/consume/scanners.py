@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import collections
+import dataclasses
 import heapq
 import itertools
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from operator import attrgetter
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from operator import attrgetter, itemgetter, length_hint
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
@@ -98,6 +100,10 @@ class _Reading:
         """Whether a thread was reading at the fork."""
         self._ends = 0
         """How many of what it reads by have come to their ends."""
+        self._left: collections.deque[Batch] = collections.deque()
+        """What came, and was not given."""
+        self._begun: tuple[Batch, Iterator[ReceivedMessage]] | None = None
+        """The batch that is given message by message, and what is left of it."""
         register(self)
 
     def after_fork_in_child(self) -> None:
@@ -108,11 +114,57 @@ class _Reading:
         self.closed = True
         self._release()
 
-    def one_by_one(self) -> Generator[Iterator[ReceivedMessage], None, None]:
-        """The messages of each batch."""
-        for batches in self.batches():
-            for batch in batches:
-                yield self.noted(each_message_of, batch)
+    def one_by_one(
+        self, answers: Iterator[list[Batch]]
+    ) -> Generator[Iterator[ReceivedMessage], None, None]:
+        """The messages of each batch.
+
+        Args:
+            answers: the `batches`.
+        """
+        for left in self._each_left(answers):
+            messages = self.noted(each_message_of, left[0])
+            self._begun = left.popleft(), messages
+            yield messages
+
+    def columns(
+        self,
+        answers: Iterator[list[Batch]],
+        first_of: Callable[[Sequence[Batch]], Sequence[Batch]],
+        record_batch: Callable[[Sequence[Batch]], pyarrow.RecordBatch],
+    ) -> Iterator[pyarrow.RecordBatch]:
+        """What `one_by_one` has not given, as Arrow record batches. What is not taken of them comes
+        when more is asked for, in whichever way.
+
+        Args:
+            answers: those that `one_by_one` has.
+            first_of, record_batch: as in `hqueue.consume.arrow`.
+        """
+        for left in self._each_left(answers):
+            batches = first_of(left)
+            columns = self.noted(record_batch, batches)
+            for _ in batches:
+                left.popleft()
+            if columns.num_rows:
+                yield columns
+
+    def _each_left(self, answers: Iterator[list[Batch]]) -> Iterator[collections.deque[Batch]]:
+        """What is left to give, as long as there is something: it takes from that each time."""
+        for batches in itertools.chain([()], answers):
+            self._left.extend(batches)
+            while self._put_back():
+                yield self._left
+
+    def _put_back(self) -> bool:
+        """Let what is left of a begun batch be given in whichever way; whether anything is left."""
+        if self._begun is not None:
+            batch, messages = self._begun
+            following = next(messages, None)
+            if following is not None:
+                self._left.appendleft(dataclasses.replace(batch, start=int(following.id)))
+                collections.deque(messages, maxlen=0)  # They are not given by what has them.
+            self._begun = None
+        return bool(self._left)
 
     def merged(self) -> Generator[ReceivedMessage, None, None]:
         def messages(reader: PartitionReader) -> Iterator[ReceivedMessage]:
@@ -263,16 +315,19 @@ class CombinedPartitionScanner:
             idle_ms_max=idle_ms_max,
             by_id=by_id,
         )
+        self._answers = reading.batches()
         self._source: Generator[Any, None, None]
         self._messages: Iterator[ReceivedMessage]
         if by_id:
             self._messages = self._source = reading.merged()
         else:
-            self._source = reading.one_by_one()
+            self._source = reading.one_by_one(self._answers)
             self._messages = itertools.chain.from_iterable(self._source)
-        self._limit = None if limit is None else check_whole(limit, 0, sys.maxsize, option="limit")
+        self._places: Iterator[int] | None = None
+        """As many as messages may still be given, if that is limited."""
         if limit is not None:
-            self._messages = itertools.islice(self._messages, self._limit)
+            self._places = iter(range(check_whole(limit, 0, sys.maxsize, option="limit")))
+            self._messages = map(itemgetter(1), zip(self._places, self._messages, strict=False))
         prefetcher = reading.prefetcher
         # The source is held by this object, and by what iterates, which may outlive it.
         self._watched = Watched(
@@ -317,37 +372,25 @@ class CombinedPartitionScanner:
         """The messages as Arrow record batches of `hqueue.consume.arrow.SCHEMA`, of up to
         some megabytes.
 
-        The bodies are not touched one by one: HBase's cells become the column as they are. Needs
-        the extra ``hqueue[arrow]``. Raises as `next`.
+        The bodies are not touched one by one: HBase's cells become the column as they are. What an
+        iteration that is left did not give comes with the next one, or by `next`. Needs the extra
+        ``hqueue[arrow]``. Raises as `next`.
         """
         with needing_arrow():
-            from hqueue.consume.arrow import record_batches  # noqa: PLC0415  (pyarrow is an extra)
+            from hqueue.consume import arrow  # noqa: PLC0415  (pyarrow is an extra)
 
-        if self._limit == 0:
-            return
         reading = self._reading
+        if reading.closed or (self._places is not None and not length_hint(self._places)):
+            return
         reading.check_failure(self._source)
         try:
-            yield from self._columns(record_batches)
+            columns = reading.columns(self._answers, arrow.first_of, arrow.record_batch)
+            yield from columns if self._places is None else _limited(columns, self._places)
         except (HQueueError, GeneratorExit):
             raise
         except BaseException as exc:
             reading.failure = reading.failure or _interruption(exc)
             raise
-
-    def _columns(
-        self, record_batches: Callable[[list[Batch]], Iterable[pyarrow.RecordBatch]]
-    ) -> Iterator[pyarrow.RecordBatch]:
-        left = self._limit
-        for batches in self._reading.batches():
-            for columns in self._reading.noted(record_batches, batches):
-                if left is None:
-                    yield columns
-                    continue
-                yield columns.slice(0, left)
-                left -= min(left, columns.num_rows)
-                if left == 0:
-                    return
 
     @property
     def expired(self) -> int:
@@ -372,6 +415,18 @@ class CombinedPartitionScanner:
         """End the scan and free what it holds in HBase. A follower stops waiting."""
         self._watched.closed()
         self._reading.close()
+
+
+def _limited(
+    columns: Iterator[pyarrow.RecordBatch], places: Iterator[int]
+) -> Iterator[pyarrow.RecordBatch]:
+    """Up to so many rows, each of which takes a place."""
+    for each in columns:
+        given = each.slice(0, length_hint(places))
+        collections.deque(itertools.islice(places, given.num_rows), maxlen=0)
+        yield given
+        if not length_hint(places):
+            return
 
 
 def _interruption(error: BaseException | None) -> HQueueError:

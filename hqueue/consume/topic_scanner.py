@@ -89,7 +89,8 @@ class TopicScanner:
             yield from scanner.arrow_batches()
             if self._closed:
                 return
-            self._advance(scanner)
+            if scanner is self._scanner:  # Else `next` went on meanwhile.
+                self._advance(scanner)
 
     @property
     def expired(self) -> int:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from hqueue import HQueueError, Message
+from hqueue.consume.topic_ranges import scans_of
+from hqueue.consume.topic_scanner import TopicScanner
+from hqueue.message_id import MessageID
+from hqueue.metadata.managers import LogRange
 from hqueue.queue import Queue
 from tests.support.backends import MemoryBackend
 
@@ -43,3 +49,105 @@ def test_one_that_came_to_its_end_stays_there_in_whichever_way_it_is_asked_again
         assert not list(scanner.arrow_batches())
         assert scanner.next() is None
         assert not list(scanner)
+
+
+LARGE = 600 * 1024
+"""Batches of so many bytes are record batches by themselves, several in one answer."""
+
+
+class Places:
+    """A queue whose answers hold several record batches: in each of its two partitions batches of
+    two messages, large and small in turns.
+    """
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+        self.expected: dict[int, list[bytes]] = {0: [], 1: []}
+        for number in range(20):
+            partition, size = number % 2, LARGE if number // 2 % 2 else 1
+            values = [b"%d.%d" % (number, each) for each in range(2)]
+            self.expected[partition] += values
+            queue.put([Message("t", value.ljust(size)) for value in values], partition=partition)
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.expected.values()))
+
+    def check(self, taken: list[tuple[int, bytes]]) -> None:
+        """Each came once, and those of a partition in order."""
+        for partition, expected in self.expected.items():
+            assert [value for number, value in taken if number == partition] == expected
+
+
+@pytest.fixture
+def places() -> Iterator[Places]:
+    with MemoryBackend().connect() as client:
+        yield Places(client.create_queue("broken-off", partitions=2))
+
+
+Take = Callable[[Any], list[tuple[int, bytes]]]
+
+
+def one_record_batch(scanner: Any) -> list[tuple[int, bytes]]:
+    for columns in scanner.arrow_batches():
+        return [(row["partition"], row["value"].rstrip()) for row in columns.to_pylist()]
+    return []
+
+
+def one_message(scanner: Any) -> list[tuple[int, bytes]]:
+    message = scanner.next()
+    return [] if message is None else [(message.partition, message.value.rstrip())]
+
+
+def one_of_an_iteration(scanner: Any) -> list[tuple[int, bytes]]:
+    return [(each.partition, each.value.rstrip()) for each in itertools.islice(scanner, 1)]
+
+
+WAYS: dict[str, list[Take]] = {
+    "record batches": [one_record_batch],
+    "a message, a record batch": [one_message, one_record_batch],
+    "three messages, a record batch": [one_of_an_iteration] * 3 + [one_record_batch],
+    "a record batch, a message": [one_record_batch, one_of_an_iteration],
+}
+
+
+def all_by(scanner: Any, ways: list[Take]) -> list[tuple[int, bytes]]:
+    taken: list[tuple[int, bytes]] = []
+    for take in itertools.cycle(ways):
+        came = take(scanner)
+        if not came:
+            return taken
+        taken += came
+    raise AssertionError
+
+
+@pytest.mark.parametrize("ways", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize(
+    "options", [{}, {"follow": True, "idle_ms_max": 1}, {"partition": 1}], ids=str
+)
+def test_what_an_iteration_that_was_left_did_not_give_comes_with_the_next_one(
+    places: Places, options: dict[str, Any], ways: list[Take]
+) -> None:
+    if "partition" in options:
+        places.expected[0] = []
+    with places.queue.scan(**options) as scanner:
+        places.check(all_by(scanner, ways))
+
+
+@pytest.mark.parametrize("ways", WAYS.values(), ids=WAYS)
+def test_what_an_iteration_over_a_topic_that_was_left_did_not_give_comes_with_the_next_one(
+    places: Places, ways: list[Take]
+) -> None:
+    ranges = scans_of("t", [LogRange(0, MessageID(0, 0), None, 0)], None, None)
+    places.expected[1] = []
+    with TopicScanner(places.queue._log.reader, ranges) as scanner:
+        places.check(all_by(scanner, ways))
+
+
+@pytest.mark.parametrize("ways", WAYS.values(), ids=WAYS)
+def test_a_limit_holds_over_all_ways_in_which_messages_are_taken(
+    places: Places, ways: list[Take]
+) -> None:
+    for limit in range(places.count + 2):
+        with places.queue.scan(limit=limit) as scanner:
+            assert len(all_by(scanner, ways)) == min(limit, places.count)

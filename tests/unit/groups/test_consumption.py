@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -378,3 +380,51 @@ def test_a_callback_that_closes_its_consumer_is_refused_whatever_called_it(
     consumer.close()
     assert len(errors) == 1
     assert "can't close its consumer" in errors[0]
+
+
+Row = tuple[bytes, int]
+
+
+def _one_record_batch(consumer: hqueue.Consumer) -> list[Row]:
+    for columns in consumer.arrow_batches(idle_ms_max=200):
+        return [(row["value"], row["id"]) for row in columns.to_pylist()]
+    return []
+
+
+def _one_message(consumer: hqueue.Consumer) -> list[Row]:
+    for message in consumer.messages(idle_ms_max=200):
+        return [(message.value, int(message.id))]
+    return []
+
+
+def _some_polled(consumer: hqueue.Consumer) -> list[Row]:
+    return [(each.value, int(each.id)) for each in consumer.poll(200, messages_max=3)]
+
+
+@pytest.mark.parametrize("options", [{}, {"bytes_max": 64}], ids=str)
+@pytest.mark.parametrize(
+    "takes",
+    [
+        [_one_record_batch],
+        [_one_message, _one_record_batch],
+        [_one_message, _some_polled, _one_message, _one_record_batch],
+    ],
+)
+def test_what_an_iteration_that_was_left_did_not_give_comes_with_the_next_one(
+    client: hqueue.Client,
+    options: dict[str, Any],
+    takes: list[Callable[[hqueue.Consumer], list[Row]]],
+) -> None:
+    queue = client.queue("q")
+    for number in range(20):
+        queue.put([Message("t", b"%d" % (2 * number + each)) for each in range(2)], partition=0)
+    came: list[Row] = []
+    with hqueue.Consumer(client=client, group="left", **options) as consumer:
+        consumer.assign([("q", 0)])
+        for take in itertools.cycle(takes):
+            rows = take(consumer)
+            if not rows:
+                break
+            came += rows
+    assert [value for value, _ in came] == [b"%d" % number for number in range(40)]
+    assert came == sorted(came, key=lambda row: row[1])
