@@ -100,8 +100,8 @@ class Client:
 
     def close(self) -> None:
         """Close all connections. What was made from this client can't be used any more."""
-        self._watched.closed()
         self._release()
+        self._watched.closed()
 
     @property
     def coordination(self) -> Coordination:

@@ -104,8 +104,8 @@ class Consumer(ConsumerStream):
                 if queues is not None:
                     self.subscribe(queues)
             except BaseException:
-                self._watched.closed()
                 consumption.close(commit=False)
+                self._watched.closed()
                 raise
         except BaseException:
             if self._own_client is not None:

@@ -413,8 +413,8 @@ class CombinedPartitionScanner:
 
     def close(self) -> None:
         """End the scan and free what it holds in HBase. A follower stops waiting."""
-        self._watched.closed()
         self._reading.close()
+        self._watched.closed()
 
 
 def _limited(

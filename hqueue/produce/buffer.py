@@ -263,9 +263,9 @@ class BatchingBuffer(Generic[Target]):
         timeout_s = check_timeout_s(timeout_s)
         self._close()
         drained = self.flush(timeout_s)
-        if drained:
+        if drained:  # Else the rest is written before the process ends.
             self._writer.close()
-        ending.discard(self)
+            ending.discard(self)
         return drained
 
     def release(self) -> None:

@@ -160,8 +160,9 @@ class Producer:
 
         Each append is bounded by ``operation_timeout_ms``, so this ends without a time-out, too.
         """
+        drained = self._buffer.close(timeout_s)
         self._watched.closed()
-        return self._buffer.close(timeout_s)
+        return drained
 
 
 def _append(appender: Appender, batch: PendingBatch[int]) -> MessageIDs:

@@ -248,8 +248,8 @@ class Subscriber:
             try:
                 self._start()
             except BaseException:
-                self._watched.closed()
                 self._reception.end()
+                self._watched.closed()
                 raise
         logger.info("subscriber %s of %s listens at %s", self.name, self._log.name, self._address)
 
@@ -277,8 +277,9 @@ class Subscriber:
                 return True
             logger.info("subscriber %s of %s stops: %s", self.name, self._log.name, reason)
             assert self._watched is not None
+            in_time = self._reception.end()
             self._watched.closed()
-            return self._reception.end()
+            return in_time
 
     def run(self) -> None:
         """Start, receive until SIGTERM or Ctrl-C comes, or until `request_stop`, and stop in order:

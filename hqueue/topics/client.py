@@ -68,9 +68,9 @@ class HubClient:
         are answered; further ones are refused. In a call of a listener this returns at once, and is
         done when that call has ended: see `TopicSubscription.close`.
         """
-        self._watched.closed()
         if not self._subscriptions.leave_behind(self._release):
             self._release()
+        self._watched.closed()
 
     def publish(
         self,

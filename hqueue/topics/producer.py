@@ -90,8 +90,9 @@ class HubProducer:
 
         Each publish is bounded by ``operation_timeout_ms``, so this ends without a time-out, too.
         """
+        drained = self._buffer.close(timeout_s)
         self._watched.closed()
-        return self._buffer.close(timeout_s)
+        return drained
 
 
 def _write(

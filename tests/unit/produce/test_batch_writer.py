@@ -17,6 +17,8 @@ from hqueue.message_id import MessageID, MessageIDs
 from hqueue.produce import batch_writer
 from hqueue.produce.buffer import BatchingBuffer
 from hqueue.produce.delivery import Delivery, PendingBatch
+from hqueue.runtime import ending
+from hqueue.runtime.alarm import needed_loop
 from tests.support.interrupting import each_interruption, each_line
 from tests.support.waiting import wait_for
 
@@ -307,6 +309,19 @@ def test_what_is_left_of_a_batch_by_a_thread_that_was_interrupted_is_done_though
     assert buffer.take("t", b"2", None, 0, None).result(SOON_S)
     assert called == [(first.result(SOON_S), None)]
     assert buffer.close(SOON_S)
+
+
+def test_what_a_close_does_not_see_written_in_time_is_written_before_the_process_ends() -> None:
+    log = Log()
+    log.going_on = asyncio.Event()
+    buffer = log.buffer(linger_ms=LONG_MS)
+    sent = buffer.take("t", b"1", None, 0, None)
+    assert not buffer.close(0.05)
+    assert buffer in ending._here().items
+    needed_loop().call(log.going_on.set)
+    assert sent.result(SOON_S)
+    assert buffer.close(SOON_S)
+    assert buffer not in ending._here().items
 
 
 @pytest.mark.parametrize("messages_max", [2, 100])
