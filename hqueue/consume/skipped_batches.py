@@ -8,7 +8,6 @@ read: it costs nothing else, and no reader has to be started again.
 from __future__ import annotations
 
 import collections
-import logging
 import threading
 from collections.abc import Callable, Mapping
 from typing import TypeVar
@@ -23,10 +22,11 @@ from hqueue.log.steps import Get, ReadRecord, ReplaceRecord, Work, ask
 from hqueue.log.store import LogPort
 from hqueue.metadata import PartitionKey, encoding
 from hqueue.runtime.clock import drive
+from hqueue.runtime.logs import Log
 
 __all__ = ["SKIPPED_MAX", "SkipCounts", "SkipRecord", "SkippedBatches"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 Result = TypeVar("Result")
 

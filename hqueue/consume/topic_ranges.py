@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
 from hqueue.consume.reading import QueueReading
@@ -11,11 +10,12 @@ from hqueue.log.steps import Work
 from hqueue.metadata.managers import LogRange
 from hqueue.moment import Moment
 from hqueue.runtime.clock import Deadline
+from hqueue.runtime.logs import Log
 from hqueue.runtime.steps import Pause
 
 __all__ = ["TopicRanges", "scans_of"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 PAUSE_MS = 200
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -13,13 +12,14 @@ from hqueue.handle import Cluster
 from hqueue.metadata import PartitionKey
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.runtime.job import Job
+from hqueue.runtime.logs import Log
 from hqueue.runtime.seldom import FaultLog
 from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.kinds import listed
 
 __all__ = ["Catalog", "QueueCatalog", "Selection"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 RETRY_MS = 1_000
 

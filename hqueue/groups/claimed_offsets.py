@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
@@ -12,10 +11,11 @@ from hqueue.groups.offsets import UNSET, GroupOffsets, Offset, Position
 from hqueue.metadata import PartitionKey
 from hqueue.metadata.ports import NEW
 from hqueue.metadata.steps import Work
+from hqueue.runtime.logs import Log
 
 __all__ = ["ClaimedOffsets"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 
 class ClaimedOffsets:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import logging
 import threading
 import weakref
 from collections.abc import Callable, Collection, Mapping
@@ -23,6 +22,7 @@ from hqueue.metadata import PartitionKey
 from hqueue.runtime import ending
 from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.held import NotHeldError
+from hqueue.runtime.logs import Log
 from hqueue.runtime.loop import background
 from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.steps import Work
@@ -33,7 +33,7 @@ from hqueue.runtime.waiting import Condition
 
 __all__ = ["Committer", "OnCommit"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 OnCommit = Callable[[Mapping[PartitionKey, Position], "HQueueError | None"], None]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import logging
 import os
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -23,10 +22,11 @@ from hqueue.handle import Cluster, QueueLog
 from hqueue.metadata import PartitionKey
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline, monotonic_s_of
 from hqueue.runtime.fork import register
+from hqueue.runtime.logs import Log
 
 __all__ = ["Consumption"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 SERVE_EVERY_MS = 1_000.0
 """How long it waits for messages at most, before it looks after its group again."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
 from collections.abc import Set as AbstractSet
@@ -33,13 +32,14 @@ from hqueue.metadata.registration import Registration
 from hqueue.metadata.steps import OnStore, Work
 from hqueue.runtime.alarm import Alarm, needed_loop
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue.runtime.logs import Log
 from hqueue.runtime.loop import in_thread
 from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.stepwise import stepwise
 
 __all__ = ["GroupMember"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 
 class GroupMember(OnStore):

@@ -4,7 +4,6 @@ are.
 
 from __future__ import annotations
 
-import logging
 import socket
 import uuid
 from collections.abc import Callable, Collection
@@ -19,11 +18,12 @@ from hqueue.groups.options import ConsumerSettings
 from hqueue.groups.paths import GroupPaths
 from hqueue.handle import Cluster
 from hqueue.metadata import Coordination, PartitionKey, Watch
+from hqueue.runtime.logs import Log
 from hqueue.runtime.loop import call_later
 
 __all__ = ["GroupPlace"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 
 class GroupPlace:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 
 from hqueue.errors import InvalidInputError, StoreUnavailableError, UnsupportedFormatError
@@ -12,11 +11,12 @@ from hqueue.metadata import MetadataStore, PartitionKey, Watch
 from hqueue.metadata.encoding import decode_plan, encode_plan
 from hqueue.metadata.ports import ANY, NEW, VALUE_BYTES_MAX, Change, Record
 from hqueue.metadata.steps import OnStore, Work, Write
+from hqueue.runtime.logs import Log
 from hqueue.runtime.stepwise import stepwise
 
 __all__ = ["GroupPlan"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 
 class GroupPlan(OnStore):

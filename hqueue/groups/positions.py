@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
@@ -15,10 +14,11 @@ from hqueue.handle.start import LATEST
 from hqueue.log.offsets import PartitionOffsets
 from hqueue.message_id import MessageID
 from hqueue.metadata import PartitionKey
+from hqueue.runtime.logs import Log
 
 __all__ = ["BEGINNING", "Positions", "end_of", "is_to_come", "place_since", "unreadable_offset"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 BEGINNING = Position(MessageID(0, 1))
 """Before every message, and not `UNSET`."""

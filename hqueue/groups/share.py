@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -22,12 +21,13 @@ from hqueue.handle import Cluster, QueueLog
 from hqueue.metadata import PartitionKey
 from hqueue.runtime.clock import Clock
 from hqueue.runtime.forgotten import weakly
+from hqueue.runtime.logs import Log
 from hqueue.runtime.steps import Work
 from hqueue.runtime.stepwise import Stepwise, stepwise
 
 __all__ = ["Share"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 
 class Share(Stepwise):

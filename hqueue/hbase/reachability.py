@@ -4,14 +4,13 @@ for a process, however many of its clients and threads meet it.
 
 from __future__ import annotations
 
-import logging
-
+from hqueue.runtime.logs import Log
 from hqueue.runtime.seldom import FaultLog
 from hqueue.settings.addresses import Address, GatewayAddress
 
 __all__ = ["answered", "unanswered"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 QUIET_MS = 1_000.0
 """It answers again when nobody was without an answer for so long: of several requests to a server

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from hqueue.errors import InvalidInputError, NotAQueueError, UnsupportedFormatError
+from hqueue.runtime.logs import Log
 from hqueue.settings.attributes import ATTRIBUTES, QueueDescription
 from hqueue.settings.limits import PARTITIONS_MAX, TTL_SECONDS_MAX
 
@@ -24,7 +24,7 @@ __all__ = [
     "text",
 ]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 _Table = TypeVar("_Table")
 

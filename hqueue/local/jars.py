@@ -13,7 +13,6 @@ import dataclasses
 import hashlib
 import importlib.resources
 import json
-import logging
 import os
 import shutil
 import tempfile
@@ -26,10 +25,11 @@ import platformdirs
 
 from hqueue.errors import LocalServerError
 from hqueue.local.resolvers import Resolver, default_resolver
+from hqueue.runtime.logs import Log
 
 __all__ = ["HBASE", "JarSet", "cache_folder", "ensure_jars"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 LOCK_TIMEOUT_S = 1_800.0
 MANIFEST = "manifest.json"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 import os
 from collections.abc import Iterator, Mapping
 
@@ -23,10 +22,11 @@ from hqueue.local.starting import PortTakenError, Progress, bring_up
 from hqueue.local.stopping import end_left_overs
 from hqueue.local.versions import hbase_jars
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
+from hqueue.runtime.logs import Log
 
 __all__ = ["PROFILES", "attach", "logs", "start", "status"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 PROFILES: Mapping[str, Profile] = {p.name: p for p in (STANDALONE, CLUSTER)}
 

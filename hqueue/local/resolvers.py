@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import logging
 import os
 import shutil
 import subprocess
@@ -12,10 +11,11 @@ from pathlib import Path
 
 from hqueue.errors import LocalServerError
 from hqueue.local.java import find_java
+from hqueue.runtime.logs import Log
 
 __all__ = ["Resolver", "default_resolver", "resolve_with_ivy", "resolve_with_maven"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 RESOLVE_TIMEOUT_S = 1_800.0
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import logging
 import re
 import time
 from collections.abc import Callable, Iterable
@@ -17,11 +16,12 @@ from hqueue.local.logs import last_lines
 from hqueue.local.process import LocalProcess, ProcessPlan, spawn
 from hqueue.local.readiness import check_native, check_thrift1, check_thrift2
 from hqueue.runtime.clock import Deadline
+from hqueue.runtime.logs import Log
 from hqueue.runtime.thread_pool import ThreadPool
 
 __all__ = ["PortTakenError", "Progress", "await_listening", "await_serving", "bring_up"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 Progress = Callable[[str], None]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import signal
@@ -12,10 +11,11 @@ from collections.abc import Iterable
 from hqueue.local.home import Home, State
 from hqueue.local.process import LocalProcess, end_all, marked_processes, wait_ended
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
+from hqueue.runtime.logs import Log
 
 __all__ = ["end_left_overs", "reset", "stop"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 ORDERLY_S = 30.0
 TERM_S = 10.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
 from hqueue.errors import CorruptLogError, HQueueError
@@ -12,12 +11,13 @@ from hqueue.log.skipping import HeldUpError, UnreadableError
 from hqueue.log.standing import Batch, GapError, Standing, accept_ahead
 from hqueue.log.steps import Close, Headers, Newest, Open, Read, Work
 from hqueue.runtime.clock import Deadline
+from hqueue.runtime.logs import Log
 from hqueue.runtime.steps import Pause
 from hqueue.settings.limits import BATCH_BYTES_MAX, MESSAGE_ID_MAX
 
 __all__ = ["PartitionCursor"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 LOOKAHEAD_HEADERS = 1_000
 MENDING_MS = 10_000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -27,12 +26,13 @@ from hqueue.log.tail import LogPosition, TailCache
 from hqueue.log.walk import WALKED_HEADERS, BrokenOffError, HeaderWalk
 from hqueue.message_id import MessageID
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.runtime.logs import Log
 from hqueue.settings.limits import MESSAGE_ID_MAX
 from hqueue.settings.numbers import check_whole
 
 __all__ = ["OwnedBatch", "OwnedPartitionWriter", "made"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 
 from hqueue.errors import ClockSkewError, Outcome, RequestRefusedError, StoreUnavailableError
 from hqueue.log.steps import MeasureClock, Work, ask
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.runtime.logs import Log
 from hqueue.runtime.turn import Turn
 
 __all__ = ["SkewGuard", "StoreClock"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 MEASURED_EVERY_MS = 600_000
 JUMP_MS = 250

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 import os
 from itertools import pairwise
 
@@ -16,11 +15,12 @@ from hqueue.log.steps import DeleteHeaders, HeaderAt, Headers, Work
 from hqueue.log.tail import LogPosition, TailCache
 from hqueue.message_id import timestamp_of
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.runtime.logs import Log
 from hqueue.settings.limits import HEADER_GRACE_MS
 
 __all__ = ["PartitionWriter"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 COLLECTED_HEADERS_MAX = 1_000
 

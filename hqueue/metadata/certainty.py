@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from contextlib import AbstractContextManager
 
 from hqueue.errors import HQueueError
 from hqueue.metadata.ports import MetadataStore
 from hqueue.metadata.steps import Confirm, OnStore, Work
 from hqueue.runtime.clock import Clock
+from hqueue.runtime.logs import Log
 from hqueue.runtime.stepwise import stepwise
 
 __all__ = ["Certainty"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 
 class Certainty(OnStore):

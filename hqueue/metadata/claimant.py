@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from typing import TypeVar
@@ -12,12 +11,13 @@ from hqueue.metadata.claiming import Claiming, Steps
 from hqueue.metadata.owners import Owners
 from hqueue.metadata.records import PartitionKey
 from hqueue.metadata.steps import OnStore, Work
+from hqueue.runtime.logs import Log
 from hqueue.runtime.stepwise import stepwise
 from hqueue.runtime.turn import Turn
 
 __all__ = ["Claimant"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 Result = TypeVar("Result")
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Hashable, Mapping
 from typing import Generic, TypeVar
 
 from hqueue.errors import UnsupportedFormatError
 from hqueue.metadata.ports import MetadataStore, Record, Watch
 from hqueue.metadata.steps import List, Work
+from hqueue.runtime.logs import Log
 
 __all__ = ["Directory"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 Name = TypeVar("Name", bound=Hashable)
 Value = TypeVar("Value")

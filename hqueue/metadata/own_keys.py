@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
 
 from hqueue.metadata.ports import Change, MetadataStore, Record, SessionState
 from hqueue.metadata.steps import Own, Work, Write
+from hqueue.runtime.logs import Log
 
 __all__ = ["OwnKeys"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 
 class OwnKeys:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from hqueue.errors import ClosedError, HQueueError, Outcome, StoreUnavailableError
@@ -15,6 +14,7 @@ from hqueue.runtime.alarm import Alarm, needed_loop
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.held import NotHeldError
+from hqueue.runtime.logs import Log
 from hqueue.runtime.loop import in_thread
 from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.stepwise import stepwise
@@ -22,7 +22,7 @@ from hqueue.runtime.turn import Turn
 
 __all__ = ["Registration"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 PAUSE_MS = 50.0
 """Less than the members of a group wait before they plan without one that is gone: so a successor

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import logging
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, Protocol
@@ -14,6 +13,7 @@ from hqueue.message_id import MessageIDs
 from hqueue.produce.delivery import PendingBatch, Target
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.runtime.foreign import call_foreign
+from hqueue.runtime.logs import Log
 from hqueue.runtime.loop import background, in_thread
 from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.thread_pool import ThreadPool
@@ -21,7 +21,7 @@ from hqueue.runtime.waiting import Condition, InterruptibleFuture
 
 __all__ = ["BatchWriter", "Gathered", "WriteInLoop", "ends_ms"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 FAULT_QUIET_MS = 5_000.0
 """Batches to some targets may be written while those to others are not."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 import threading
 from collections.abc import Callable
@@ -14,12 +13,13 @@ from hqueue.log import PartitionWriter
 from hqueue.log.ports import AppendPort
 from hqueue.runtime.clock import Clock, Deadline, drive
 from hqueue.runtime.held import if_free
+from hqueue.runtime.logs import Log
 from hqueue.runtime.loop import background, by_threads
 from hqueue.runtime.thread_pool import ThreadPool
 
 __all__ = ["HeaderReaper"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 EVERY_MS = 60_000
 COLLECTING_MAX = 4

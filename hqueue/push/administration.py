@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 from collections.abc import Collection, Mapping
 
 from hqueue.errors import (
@@ -20,6 +19,7 @@ from hqueue.metadata import Coordination, Presence, SubscriptionKey
 from hqueue.moment import as_message_id
 from hqueue.push.members import connected_members, forget_members
 from hqueue.push.subscription import Subscription
+from hqueue.runtime.logs import Log
 from hqueue.settings.kinds import listed
 from hqueue.settings.limits import PARTITIONS_MAX
 from hqueue.settings.numbers import check_whole
@@ -33,7 +33,7 @@ __all__ = [
     "seek_subscriber",
 ]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ worker need not read from HBase what was written a millisecond ago.
 from __future__ import annotations
 
 import contextlib
-import logging
 import socket
 import threading
 from collections.abc import Callable, Mapping
@@ -27,11 +26,12 @@ from hqueue.runtime.fork import register
 from hqueue.runtime.held import if_free
 from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.job import Job
+from hqueue.runtime.logs import Log
 from hqueue.settings.addresses import zookeeper_servers
 
 __all__ = ["BATCH", "WORKER_SERVICE", "AppendNotifier", "row_of"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 CONNECT_TIMEOUT_S = 0.5
 AVOIDED_MS = 2_000.0

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -41,6 +40,7 @@ from hqueue.message import Message, ReceivedMessage, topic_bytes
 from hqueue.message_id import MessageID
 from hqueue.metadata import check_name
 from hqueue.metadata.encoding import decode_fields, text_of
+from hqueue.runtime.logs import Log
 from hqueue.runtime.seldom import SeldomLog
 from hqueue.settings.kinds import check_kind
 from hqueue.settings.limits import BATCH_BYTES_MAX, HEADER_ROOM_BYTES, REASON_LENGTH_MAX
@@ -56,7 +56,7 @@ __all__ = [
     "wrapped_redrive",
 ]
 
-_log = SeldomLog(logging.getLogger(__name__))
+_log = SeldomLog(Log(__name__))
 
 VERSION = 1
 LINE_BYTES_MAX = 64 * 1024

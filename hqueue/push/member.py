@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import socket
 import threading
 import uuid
@@ -26,6 +25,7 @@ from hqueue.push.handover import Handover
 from hqueue.push.members import MemberPaths, connected_members
 from hqueue.runtime.alarm import Alarm, needed_loop
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.runtime.logs import Log
 from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.steps import Work
 from hqueue.runtime.stepwise import Stepwise, stepwise
@@ -33,7 +33,7 @@ from hqueue.runtime.waiting import InterruptibleFuture
 
 __all__ = ["SubscriberMember"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 END_S = 60.0
 """How long its task may take to end: without a session what it waits for fails."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -23,6 +22,7 @@ from hqueue.rpc.server import ThriftServer
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.forgotten import Watched
 from hqueue.runtime.interrupts import is_interruption
+from hqueue.runtime.logs import Log
 from hqueue.runtime.stopping import stopping
 from hqueue.runtime.waiting import Event
 from hqueue.settings.addresses import PORT_MAX, is_host, zookeeper_servers
@@ -32,7 +32,7 @@ from hqueue.settings.numbers import check_whole
 
 __all__ = ["Subscriber", "SubscriberOptions"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 CALL_IDLE_MS_MAX = 10_000
 MESSAGE_OVERHEAD_BYTES = TOPIC_BYTES_MAX + 64

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import logging
 import math
 import os
 import resource
@@ -19,6 +18,7 @@ from hqueue.rpc.callers import Bounds, Callers
 from hqueue.rpc.served_connection import ServedConnection
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.runtime.interrupts import is_interruption
+from hqueue.runtime.logs import Log
 from hqueue.runtime.seldom import SeldomLog
 
 __all__ = [
@@ -32,7 +32,7 @@ __all__ = [
     "raise_file_limit",
 ]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 BACKLOG = 4_096
 """Connections that wait to be accepted, as far as the system allows. For one more a client waits a

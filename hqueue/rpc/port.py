@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import logging
 import math
 import selectors
 import socket
@@ -20,12 +19,13 @@ from hqueue.rpc.turns import Turns
 from hqueue.runtime.alarm import needed_loop
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.fork import register
+from hqueue.runtime.logs import Log
 from hqueue.runtime.seldom import SeldomLog
 from hqueue.runtime.waiting import Condition
 
 __all__ = ["Port"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 END_S = 10.0
 """How long the last turn may take to come."""

@@ -15,16 +15,17 @@ before it returns.
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import sys
 import threading
 import weakref
 from typing import Protocol
 
+from hqueue.runtime.logs import Log
+
 __all__ = ["EndAware", "discard", "register"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 
 class EndAware(Protocol):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+from hqueue.runtime.logs import Log
+
 __all__ = ["call_foreign"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 Result = TypeVar("Result")
 Parameters = ParamSpec("Parameters")

@@ -10,7 +10,6 @@ thread that may hold any lock: so the release itself is left to a thread of this
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import queue
 import sys
@@ -24,10 +23,11 @@ from hqueue.errors import HQueueError
 from hqueue.runtime import ending
 from hqueue.runtime.fork import register
 from hqueue.runtime.job import Job
+from hqueue.runtime.logs import Log
 
 __all__ = ["Watched", "weakly"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 Parameters = ParamSpec("Parameters")
 

@@ -9,11 +9,12 @@ from typing import Any
 
 from hqueue.errors import ClosedError, HQueueError
 from hqueue.runtime.alarm import Alarm, needed_loop
+from hqueue.runtime.logs import Log
 from hqueue.runtime.loop import in_thread
 
 __all__ = ["Job"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 RETRY_MS = 1_000.0
 """When work is tried again that no thread could be had for, or that failed unexpectedly."""

@@ -8,7 +8,6 @@ import concurrent.futures
 import contextlib
 import contextvars
 import itertools
-import logging
 import socket
 import threading
 import time
@@ -21,6 +20,7 @@ from hqueue.runtime.clock import bounded_ms
 from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.fork import register
 from hqueue.runtime.interrupts import is_interruption
+from hqueue.runtime.logs import Log
 from hqueue.runtime.steps import Wait
 from hqueue.runtime.switch_interval import short_turns
 from hqueue.runtime.thread_pool import ThreadPool
@@ -41,7 +41,7 @@ __all__ = [
     "is_much",
 ]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 NAME = "hqueue-loop"
 BLOCKING_MAX = 16

@@ -10,6 +10,7 @@ import threading
 
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.runtime.fork import register
+from hqueue.runtime.logs import Log
 
 __all__ = ["FaultLog", "SeldomLog"]
 
@@ -25,7 +26,7 @@ class SeldomLog:
         clock: where time comes from.
     """
 
-    def __init__(self, logger: logging.Logger, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, logger: Log, clock: Clock = SYSTEM_CLOCK) -> None:
         self._logger = logger
         self._clock = clock
         self._next_ms = -EVERY_MS
@@ -65,7 +66,7 @@ class FaultLog:
 
     def __init__(
         self,
-        logger: logging.Logger,
+        logger: Log,
         clock: Clock = SYSTEM_CLOCK,
         quiet_ms: float = 0.0,
         patience_ms: float = 0.0,

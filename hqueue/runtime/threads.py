@@ -12,7 +12,6 @@ an error of `threading`. Handlers run in the main thread, so another one starts 
 from __future__ import annotations
 
 import _thread
-import logging
 import queue
 import sys
 import threading
@@ -20,10 +19,11 @@ from collections.abc import Callable
 
 from hqueue.errors import ClosedError, HQueueError
 from hqueue.runtime.interrupts import is_interruption
+from hqueue.runtime.logs import Log
 
 __all__ = ["REFUSAL", "end", "refused", "start", "try_start"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 REFUSAL = "interpreter shutdown"
 """What the error says by which the interpreter refuses a thread, or an executor a task, at its end.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import logging
 import secrets
 import threading
 from collections.abc import Callable
@@ -34,6 +33,7 @@ from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.fork import register
 from hqueue.runtime.held import Held, NotHeldError
 from hqueue.runtime.interrupts import is_interruption
+from hqueue.runtime.logs import Log
 from hqueue.runtime.loop import background, by_threads, in_thread
 from hqueue.runtime.thread_pool import ThreadPool
 from hqueue.runtime.waiting import Event
@@ -48,7 +48,7 @@ from hqueue.topics.subscription import SubscribeMode, TopicSubscription
 
 __all__ = ["Subscriptions"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 WAIT_MS = 10_000
 """A hub answers a `detached` after so long, whether or not something was detached."""

@@ -16,13 +16,14 @@ from kazoo.security import ACL, Id, Permissions
 from hqueue.metadata.ports import SessionState
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.runtime.interrupts import is_interruption
+from hqueue.runtime.logs import Log
 from hqueue.runtime.loop import call_later
 from hqueue.runtime.threads import refused, try_start
 from hqueue.settings.connection import Settings
 
 __all__ = ["Member", "end_all"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 
 class _OnlyErrors(logging.Filter):
@@ -31,7 +32,7 @@ class _OnlyErrors(logging.Filter):
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        return record.levelno >= logging.ERROR or logger.isEnabledFor(logging.DEBUG)
+        return record.levelno >= logging.ERROR or logger.is_enabled_for(logging.DEBUG)
 
 
 kazoo_logger = logging.getLogger(f"{__name__}.kazoo")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -22,6 +21,7 @@ from hqueue.errors import (
 from hqueue.metadata.ports import SessionState
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.fork import register
+from hqueue.runtime.logs import Log
 from hqueue.runtime.loop import call_later
 from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.steps import Work
@@ -36,7 +36,7 @@ from hqueue.zookeeper.waiting import NEW_BOX, Box, take
 
 __all__ = ["Members", "Request"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 REOPEN_MS = 1_000.0
 """When a session is opened again for which the system started no thread."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,6 +13,7 @@ from hqueue.errors import ClosedError, HQueueError
 from hqueue.metadata.ports import Record, SessionState
 from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.job import Job
+from hqueue.runtime.logs import Log
 from hqueue.runtime.loop import in_thread
 from hqueue.runtime.steps import Work
 from hqueue.runtime.stepwise import Stepwise, stepwise
@@ -23,7 +23,7 @@ from hqueue.zookeeper.session import Request, Session
 
 __all__ = ["TreeCache"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 PAUSE_MS = 500.0
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-import logging
 import secrets
 from collections.abc import Collection
 
@@ -14,6 +13,7 @@ from hqueue.engine import Engine
 from hqueue.metadata import Address, BrokerRecord, PartitionKey, Registration, WorkerRecord
 from hqueue.rpc.accepting import listen
 from hqueue.rpc.port import Port
+from hqueue.runtime.logs import Log
 from hqueue_workers.api.server import ApiServer
 from hqueue_workers.delivery.append_keys import AppendKeyring
 from hqueue_workers.delivery.group_lag_meter import GroupLagMeter
@@ -32,7 +32,7 @@ from hqueue_workers.node.skipped import SkippedMessages
 
 __all__ = ["Worker"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 SHARE_BYTES_MIN, SHARE_BYTES_MAX = 64 * 1024, 8 * 1024 * 1024
 LOAD_EVERY_MS = 10_000.0

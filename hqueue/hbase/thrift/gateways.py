@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import logging
 import socket
 from typing import Any
 
@@ -17,11 +16,12 @@ from hqueue.rpc.pool import NotConnectedError
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, bounded_ms
 from hqueue.runtime.fork import register
 from hqueue.runtime.interrupts import is_interruption
+from hqueue.runtime.logs import Log
 from hqueue.settings.connection import Settings
 
 __all__ = ["Gateways"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 
 class Gateways:

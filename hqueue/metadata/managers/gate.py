@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import logging
 import secrets
 import threading
 from collections.abc import Callable, Mapping
@@ -38,12 +37,13 @@ from hqueue.runtime.clock import Clock, Deadline
 from hqueue.runtime.fork import register
 from hqueue.runtime.held import Held, NotHeldError
 from hqueue.runtime.job import Job
+from hqueue.runtime.logs import Log
 from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.waiting import Condition
 
 __all__ = ["Gate"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 NAME_BYTES = 8
 PAUSE_MS = 100.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Mapping
 
@@ -13,10 +12,11 @@ from hqueue.metadata.managers.layout import owners_generation
 from hqueue.metadata.outcomes import PartlyDoneError, answers_of, partly_done, unknown_if_made
 from hqueue.metadata.ports import ANY, NEW, Change, MetadataStore, Version
 from hqueue.runtime.fork import register
+from hqueue.runtime.logs import Log
 
 __all__ = ["PresentRecords"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 
 class PresentRecords(BlobRecords):

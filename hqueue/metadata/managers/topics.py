@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from concurrent.futures import Future
 
@@ -32,10 +31,11 @@ from hqueue.metadata.managers.layout import Layout, segment_name
 from hqueue.metadata.managers.manager import Kind
 from hqueue.metadata.managers.pipeline import Pipeline
 from hqueue.metadata.ports import NEW, Version
+from hqueue.runtime.logs import Log
 
 __all__ = ["SubscriptionDataManager", "TopicOwnershipManager", "TopicPersistenceManager"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 
 class TopicOwnershipManager:

@@ -18,7 +18,6 @@ they lay in: they are left out, and so are the system's own headers.
 from __future__ import annotations
 
 import dataclasses
-import logging
 from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame, Observation
@@ -26,13 +25,14 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, BinaryType, StructType
 
 from hqueue import InvalidInputError
+from hqueue.runtime.logs import Log
 from hqueue.settings.reserved import PREFIX
 from pyspark_hqueue.jobs.failures import refusing, translated
 from pyspark_hqueue.writing.options import check_headers
 
 __all__ = ["Target"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 TASKS_MAX = 32
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import collections
 import functools
-import logging
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -19,6 +18,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from hqueue import InvalidInputError, Queue
+from hqueue.runtime.logs import Log
 from pyspark_hqueue.reading.decode import client_of, read_ranges
 from pyspark_hqueue.reading.hosts import names_of
 from pyspark_hqueue.reading.options import ReadOptions
@@ -27,7 +27,7 @@ from pyspark_hqueue.reading.topic_ranges import planned
 
 __all__ = ["foreach_batch", "frame_of", "read"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 _TASKS = StructType([StructField("ranges", BinaryType(), nullable=False)])
 

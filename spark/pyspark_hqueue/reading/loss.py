@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-
 from hqueue import HQueueError
+from hqueue.runtime.logs import Log
 
 __all__ = ["DataLossError", "report_loss"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 
 class DataLossError(HQueueError):

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import logging
 import uuid
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,13 +27,14 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from hqueue import IdempotencyKeyReusedError, MessageID, Queue, Settings
+from hqueue.runtime.logs import Log
 from pyspark_hqueue.reading.decode import client_of
 from pyspark_hqueue.writing.chunks import ANY, Chunk, Chunks
 from pyspark_hqueue.writing.options import WriteOptions, check_columns
 
 __all__ = ["batch_writer", "stream_writer"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 TAKES_ARROW = hasattr(spark, "DataSourceStreamArrowWriter")
 """From PySpark 4.1 on; before that a stream is written row by row."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import threading
 from collections import Counter
 from typing import Any
@@ -309,6 +310,34 @@ def test_what_is_left_of_a_batch_by_a_thread_that_was_interrupted_is_done_though
     assert buffer.take("t", b"2", None, 0, None).result(SOON_S)
     assert called == [(first.result(SOON_S), None)]
     assert buffer.close(SOON_S)
+
+
+class FaultyHandler(logging.Handler):
+    """A handler of log lines that fails."""
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        raise SystemExit("faulty")
+
+
+@pytest.mark.parametrize("calls_back", [False, True])
+def test_a_handler_of_log_lines_that_raises_keeps_no_sender_and_no_batch_waiting(
+    calls_back: bool,
+) -> None:
+    log, called = Log(), list[object]()
+    logger, handler = logging.getLogger(batch_writer.__name__), FaultyHandler()
+    callback = (lambda *answer: called.append(answer)) if calls_back else None
+    logger.addHandler(handler)
+    try:
+        buffer = log.buffer(linger_ms=0)
+        log.failure = StoreUnavailableError("away")
+        with pytest.raises(StoreUnavailableError):
+            buffer.take("t", b"1", None, 0, callback).result(SOON_S)
+        log.failure = None
+        assert buffer.take("t", b"2", None, 0, callback).result(SOON_S)
+        assert buffer.close(SOON_S)
+    finally:
+        logger.removeHandler(handler)
+    assert len(called) == 2 * calls_back
 
 
 def test_what_a_close_does_not_see_written_in_time_is_written_before_the_process_ends() -> None:

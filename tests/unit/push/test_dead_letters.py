@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import logging
 import time
 from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
@@ -26,10 +25,11 @@ from hqueue import (
 from hqueue.handle import QueueLog
 from hqueue.push import dead_letters
 from hqueue.push.dead_letters import dead_letter_topic, redrive_topic
+from hqueue.runtime.logs import Log
 from hqueue.runtime.seldom import SeldomLog
 from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_HEADERS_MAX
 
-LOGGER = logging.getLogger("dead letters")
+LOGGER = Log("dead letters")
 
 
 @pytest.fixture(autouse=True)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
-
 import pytest
 
+from hqueue.runtime.logs import Log
 from hqueue.runtime.seldom import FAULTS_MAX, FaultLog, SeldomLog
 
 
@@ -27,7 +26,7 @@ def test_one_line_a_second_is_written_and_says_how_many_were_left_out(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = Clock()
-    log = SeldomLog(logging.getLogger("strangers"), clock)
+    log = SeldomLog(Log("strangers"), clock)
     for now_ms in (0, 1, 999, 1_000, 1_001, 3_000):
         clock.now_ms = now_ms
         log.warning("at %d", now_ms)
@@ -42,7 +41,7 @@ def test_a_fault_that_lasts_is_said_when_it_begins_and_when_it_is_over(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = Clock()
-    log = FaultLog(logging.getLogger("faults"), clock, quiet_ms=1_000)
+    log = FaultLog(Log("faults"), clock, quiet_ms=1_000)
     log.over("q", "%s is back", "q")
     for now_ms in range(0, 5_000, 10):
         clock.now_ms = now_ms
@@ -65,7 +64,7 @@ def test_a_fault_that_passes_within_the_patience_with_it_is_not_said(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = Clock()
-    log = FaultLog(logging.getLogger("faults"), clock, patience_ms=2_000)
+    log = FaultLog(Log("faults"), clock, patience_ms=2_000)
     for lasts_ms in (1_990, 2_010):
         for _ in range(0, lasts_ms, 10):
             log.met("q", "%s is away", "q")
@@ -78,7 +77,7 @@ def test_a_fault_that_passes_within_the_patience_with_it_is_not_said(
 
 
 def test_faults_without_number_are_not_kept() -> None:
-    log = FaultLog(logging.getLogger("faults"), Clock())
+    log = FaultLog(Log("faults"), Clock())
     for number in range(2 * FAULTS_MAX):
         log.met(str(number), "it is there")
     assert len(log._faults) == FAULTS_MAX

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from hqueue import Client, HQueueError, InvalidInputError, Message, Outcome, QueueStateError, Scan
 from hqueue.engine import Engine, OpenLog
 from hqueue.runtime.clock import Clock
+from hqueue.runtime.logs import Log
 from hqueue.runtime.loop import computed, in_thread
 from hqueue_workers.api.failures import exception_of
 from hqueue_workers.api.queues import QueueCache
@@ -28,7 +28,7 @@ from hqueue_workers.api.structs import (
 
 __all__ = ["Handler"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 _Result = TypeVar("_Result")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 from typing import NoReturn
 
@@ -12,6 +11,7 @@ from hqueue import Client, SettingsError
 from hqueue.metadata import Address
 from hqueue.rpc.accepting import BACKLOG
 from hqueue.rpc.server import ThriftServer
+from hqueue.runtime.logs import Log
 from hqueue.settings.limits import (
     BATCH_BYTES_MAX,
     BATCH_MESSAGES_MAX,
@@ -28,7 +28,7 @@ from hqueue_workers.node.runtime import Runtime, ready
 
 __all__ = ["ApiServer"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 CALL_BYTES_MAX = (
     BATCH_BYTES_MAX + BATCH_MESSAGES_MAX * (TOPIC_BYTES_MAX + 64) + CALL_HEADERS_MAX * 8

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-
 from hqueue import CheckpointMovedError, HQueueError, MessageID
 from hqueue.metadata import Checkpoint, Checkpoints, SubscriptionKey
+from hqueue.runtime.logs import Log
 from hqueue_workers.node.runtime import Runtime
 
 __all__ = ["CheckpointUpdater"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 
 class CheckpointUpdater:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Collection, Sequence
 from functools import partial
 
 from hqueue import Client, GroupDescription, GroupNotFoundError, HQueueError
 from hqueue.engine import Engine
+from hqueue.runtime.logs import Log
 from hqueue_workers.node.measuring import measure_again_and_again
 from hqueue_workers.node.runtime import Runtime
 
 __all__ = ["GroupLagMeter"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 EVERY_MS = 10_000.0
 

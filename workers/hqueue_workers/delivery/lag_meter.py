@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
 from hqueue import HQueueError, MessageID, PartitionLag, Queue
 from hqueue.metadata import SubscriptionKey
+from hqueue.runtime.logs import Log
 from hqueue_workers.delivery.partition import ServedPartition
 from hqueue_workers.node.measuring import measure_again_and_again
 from hqueue_workers.node.metrics import Lag
@@ -15,7 +15,7 @@ from hqueue_workers.node.runtime import Runtime
 
 __all__ = ["LagMeter"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 EVERY_MS = 5_000.0
 

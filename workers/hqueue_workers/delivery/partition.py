@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import logging
 from collections.abc import Callable, Iterator, Mapping
 
 from hqueue import HQueueError
 from hqueue.engine import OpenLog
 from hqueue.metadata import Address, Checkpoints, PartitionKey, Presence, SubscriptionKey
+from hqueue.runtime.logs import Log
 from hqueue_workers.delivery.checkpoint import CheckpointUpdater
 from hqueue_workers.delivery.connection_pool import ConnectionPool
 from hqueue_workers.delivery.cursor import SubscriberCursor
@@ -24,7 +24,7 @@ from hqueue_workers.node.settings import WorkerSettings
 
 __all__ = ["ConnectionPools", "Deliveries", "ServedPartition"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 PAUSE_MS = 2_000.0
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import logging
 import math
 from collections import OrderedDict, defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -23,6 +22,7 @@ from hqueue import (
 from hqueue.engine import PartitionCursor
 from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.clock import Deadline
+from hqueue.runtime.logs import Log
 from hqueue_workers.delivery.segment import (
     OVERHEAD_BYTES,
     Segment,
@@ -35,7 +35,7 @@ from hqueue_workers.node.runtime import RETRIES, Runtime
 
 __all__ = ["Poller", "TailWaiter"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 PAUSE_MS_MIN = 5.0
 PAUSE_MS_NOTIFIED = 100.0

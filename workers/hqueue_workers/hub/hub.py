@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
-import logging
 import secrets
 import socket
 from collections.abc import Callable, Sequence
@@ -20,6 +19,7 @@ from hqueue import (
 from hqueue.metadata.managers import HubInfo, HubRegistration
 from hqueue.rpc.accepting import BACKLOG
 from hqueue.rpc.server import ThriftServer
+from hqueue.runtime.logs import Log
 from hqueue.runtime.thread_pool import ThreadPool
 from hqueue.settings.limits import BATCH_BYTES_MAX
 from hqueue_workers.api.server import ApiServer
@@ -38,7 +38,7 @@ from hqueue_workers.node.skipped import SkippedMessages
 
 __all__ = ["Hub"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 CALL_BYTES_MAX = 2 * BATCH_BYTES_MAX
 IDLE_MS_MAX = 10_000

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping
 
 from hqueue import HQueueError, SettingsError
 from hqueue.metadata import BrokerRecord, Watch
 from hqueue.metadata.brokers import BrokerGuard, Brokers
+from hqueue.runtime.logs import Log
 from hqueue_workers.node.runtime import Runtime
 
 __all__ = ["BrokerRegistration"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 LOOK_EVERY_MS = 1_000.0
 REST_SHARE = 20

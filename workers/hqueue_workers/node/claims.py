@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
@@ -20,13 +19,14 @@ from hqueue.metadata import (
 )
 from hqueue.metadata.claimant import Claimant
 from hqueue.metadata.claiming import Steps
+from hqueue.runtime.logs import Log
 from hqueue_workers.node.assignment import assigned_to, claimed_by
 from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.runtime import Runtime
 
 __all__ = ["Claims", "Served"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 SETTLE_MS = 20.0
 """Changes that come within this time are looked at together."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import http
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
@@ -14,11 +13,12 @@ from hqueue.rpc.callers import Bounds
 from hqueue.rpc.gathering import HeadGatherer
 from hqueue.rpc.port import Port
 from hqueue.rpc.served_connection import ServedConnection
+from hqueue.runtime.logs import Log
 from hqueue.runtime.seldom import SeldomLog
 
 __all__ = ["Answer", "HealthServer", "Page"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 HEAD_BYTES_MAX = 8 * 1024
 CONNECTIONS_MAX = 128

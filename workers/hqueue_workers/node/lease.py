@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 from collections.abc import Callable
 
 from hqueue import HQueueError
 from hqueue.metadata import Coordination, SessionState
+from hqueue.runtime.logs import Log
 from hqueue_workers.node.runtime import Runtime
 
 __all__ = ["Lease"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 RETRY_MS = 200.0
 CONFIRMATIONS = 4

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import logging
 import math
 import threading
 from collections.abc import Callable, Coroutine
@@ -15,13 +14,14 @@ from hqueue import ClosedError, HQueueError
 from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.runtime.interrupts import is_interruption
+from hqueue.runtime.logs import Log
 from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.thread_pool import ThreadPool
 
 __all__ = ["RETRIES", "Runtime", "ready"]
 
-logger = logging.getLogger(__name__)
-ready = logging.getLogger("hqueue_workers.ready")
+logger = Log(__name__)
+ready = Log("hqueue_workers.ready")
 """Where a worker and a hub say that they are ready, and where. The command line always shows it."""
 
 FAULT_QUIET_MS = 1_000.0

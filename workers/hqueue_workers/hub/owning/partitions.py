@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import zlib
 from collections.abc import Callable, Mapping
@@ -11,6 +10,7 @@ from hqueue import Address, HQueueError
 from hqueue.metadata import MetadataStore, Owners, PartitionKey
 from hqueue.metadata.claimant import Claimant
 from hqueue.metadata.managers import Hubs
+from hqueue.runtime.logs import Log
 from hqueue.runtime.seldom import FaultLog
 from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.limits import PARTITIONS_MAX
@@ -19,7 +19,7 @@ from hqueue_workers.node.assignment import assigned_to, claimed_by
 
 __all__ = ["HubPartitions"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 
 class _ClaimPaths:

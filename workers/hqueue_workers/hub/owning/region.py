@@ -27,6 +27,7 @@ from hqueue.errors import (
 from hqueue.metadata.managers import AvailableHub, HubInfo, TopicMetadata, Verdict
 from hqueue.rpc.server import calling_host
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
+from hqueue.runtime.logs import Log
 from hqueue.runtime.thread_pool import ThreadPool
 from hqueue_workers.hub.authorizer import Action, Authorizer
 from hqueue_workers.hub.metrics import HubMetrics
@@ -40,7 +41,7 @@ from hqueue_workers.hub.writing.owned import OwnedListener, OwnedTopic, Redirect
 
 __all__ = ["Region"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 STEPS_MAX = 10
 LOCKS = 64

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 from hqueue import Address
 from hqueue.metadata.managers import Hubs
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue.runtime.logs import Log
 from hqueue_workers.hub.owning.balance import OwnedTopic, load_of, topics_to_release
 from hqueue_workers.hub.owning.region import Region
 
 __all__ = ["Shedding"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 
 class Shedding:

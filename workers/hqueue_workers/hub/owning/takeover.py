@@ -14,7 +14,6 @@ that do it at once one wins the compare-and-set; the other begins anew with a hi
 from __future__ import annotations
 
 import dataclasses
-import logging
 from collections.abc import Callable, Sequence
 
 from hqueue import HQueueError, MessageID, Outcome, StoreUnavailableError
@@ -28,12 +27,13 @@ from hqueue.metadata.managers import (
     Versioned,
 )
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.runtime.logs import Log
 from hqueue_workers.hub.writing.committers import Committers
 from hqueue_workers.hub.writing.owned import OwnedTopic
 
 __all__ = ["TakeOver", "ranges_after"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 
 def ranges_after(

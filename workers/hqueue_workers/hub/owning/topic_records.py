@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 import threading
 from collections.abc import Callable, Mapping
@@ -19,6 +18,7 @@ from hqueue.metadata.managers import (
     Versioned,
 )
 from hqueue.metadata.ports import NEW, Version
+from hqueue.runtime.logs import Log
 from hqueue_workers.hub.owning.flow import Known
 
 __all__ = ["Choose", "Looked", "TopicRecords"]
@@ -26,7 +26,7 @@ __all__ = ["Choose", "Looked", "TopicRecords"]
 Choose = Callable[[Mapping[Address, float], random.Random], Address]
 """Chooses a hub, given the loads of those that are available."""
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 
 class Looked(NamedTuple):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
 from hqueue import HQueueError
 from hqueue.errors import BadVersionError, NoSubscriptionStateError, NotAllowedError
+from hqueue.runtime.logs import Log
 from hqueue_workers.hub.authorizer import Action
 from hqueue_workers.hub.keyed_locks import KeyedLocks
 from hqueue_workers.hub.subscribing.delivering import Delivering
@@ -23,7 +23,7 @@ from hqueue_workers.node.runtime import Runtime
 
 __all__ = ["Attachments", "Deliver"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 RECENT_BYTES_MAX = 32 * 1024 * 1024
 LOOK_MS = 1_000.0

@@ -15,6 +15,7 @@ from hqueue.metadata import DeliveryOptions
 from hqueue.metadata.managers import LogRange
 from hqueue.push.listener import Status
 from hqueue.runtime.clock import Deadline
+from hqueue.runtime.logs import Log
 from hqueue_workers.delivery.caller import Caller
 from hqueue_workers.delivery.connection_pool import NoAnswerError
 from hqueue_workers.delivery.cursor import Cursor
@@ -31,7 +32,7 @@ from hqueue_workers.node.runtime import Runtime
 
 __all__ = ["Delivering"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 OPTIONS = DeliveryOptions(batch_bytes_max=256 * 1024)
 RECENT = SubscriptionFilter("", None, OPTIONS.batch_messages_max, OPTIONS.batch_bytes_max)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-import logging
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
 
 from hqueue import HQueueError, MessageID, Queue
+from hqueue.runtime.logs import Log
 from hqueue_workers.hub.metrics import SubscriptionLag
 from hqueue_workers.hub.subscribing.attachments import Attachments
 from hqueue_workers.hub.subscribing.subscription import Subscription
@@ -18,7 +18,7 @@ from hqueue_workers.node.runtime import Runtime
 
 __all__ = ["SubscriptionLagMeter"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 EVERY_MS = 10_000.0
 MEASURED_MAX = 1_000

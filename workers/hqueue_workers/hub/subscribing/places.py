@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import collections
-import logging
 from collections.abc import Callable
 
 from hqueue import Address
+from hqueue.runtime.logs import Log
 from hqueue.runtime.seldom import SeldomLog
 from hqueue_workers.delivery.connection_pool import ConnectionPool, NoAnswerError, NotCalledError
 from hqueue_workers.hub.subscribing.subscription import Subscription
 
 __all__ = ["Place", "Places"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 CONNECTIONS = 8
 """Calls under way to one address."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import collections
 import itertools
-import logging
 import threading
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
@@ -24,6 +23,7 @@ from hqueue.engine import LoopOwnedLog
 from hqueue.metadata.outcomes import own_copy
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.runtime.foreign import call_foreign
+from hqueue.runtime.logs import Log
 from hqueue.runtime.waiting import Condition
 from hqueue_workers.hub.writing.gathering import fenced, gather
 from hqueue_workers.hub.writing.numbers import Numbers
@@ -37,7 +37,7 @@ from hqueue_workers.node.runtime import Runtime
 
 __all__ = ["Committer"]
 
-logger = logging.getLogger(__name__)
+logger = Log(__name__)
 
 IDLE_MS = 60_000.0
 CALLBACK = "a callback of what a partition's writer did"
