@@ -72,7 +72,7 @@ class Members(Stepwise):
     def _begin(self) -> None:
         self.lock = threading.RLock()
         self._courier = Courier()
-        self._waiters: list[Box] = []
+        self._waiters: set[Box] = set()
         self.states = States(self.lock)
         self._members: list[Member] = []
         self._allocation = self._new_allocation()
@@ -280,9 +280,12 @@ class Members(Stepwise):
             return True
         while remaining_ms := deadline.remaining_ms:
             waiter: Box = yield NEW_BOX
-            if self._is(condition, waiter):
-                return True
-            yield take(waiter, remaining_ms)
+            try:
+                if self._is(condition, waiter):
+                    return True
+                yield take(waiter, remaining_ms)
+            finally:
+                self._waiters.discard(waiter)  # ZooKeeper may stay away for days.
         return self._is(condition)
 
     def _is(self, condition: Callable[[], bool], waiter: Box | None = None) -> bool:
@@ -291,12 +294,12 @@ class Members(Stepwise):
             if condition():
                 return True
             if waiter is not None:
-                self._waiters.append(waiter)
+                self._waiters.add(waiter)
             return False
 
     def _wake(self) -> None:
         """Let all who wait look again. Called under the lock."""
-        waiters, self._waiters = self._waiters, []
+        waiters, self._waiters = self._waiters, set()
         for waiter in waiters:
             waiter.put(True)
 

@@ -173,3 +173,6 @@ def test_one_that_waits_for_a_connection_waits_no_longer_than_its_bound_and_may_
             await task
 
     asyncio.run(play())
+    with pytest.raises(StoreUnavailableError):
+        store.records.read(["/top"])
+    assert not store.session.members._waiters, "nobody waits"
