@@ -128,12 +128,12 @@ class Committer(Stepwise):
         a callback needs.
 
         Raises:
-            BufferFullError: a callback of a commit asks, which others wait for; or none went on
-                for a long time.
+            BufferFullError: a callback of a commit asks, which others wait for, or what interrupts
+                a commit; or none went on for a long time.
         """
         self.call_back()
         with self._lock:
-            if self.calls_back and not self._has_room():
+            if (self.calls_back or self._committing.is_own) and not self._has_room():
                 raise BufferFullError("too many commits wait", waiting=LATER_MAX)
             if not self._less.wait_for(self._has_room, ROOM_S):
                 raise BufferFullError(

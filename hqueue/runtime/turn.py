@@ -82,6 +82,11 @@ class Turn:
         except IndexError:
             return True
 
+    @property
+    def is_own(self) -> bool:
+        """Whether the caller's thread is in the middle of a turn, or waits for one."""
+        return any(_is_own(each, threading.get_ident()) for each in list(self._queue))
+
     def take(
         self,
         work: Work[StepT, Result],
@@ -135,9 +140,12 @@ def _check_own(queue: _Queue, place: _Place, error: _Error, *, loops: bool) -> N
         loops: whether this thread's loop is kept from going on, too.
     """
     for before in itertools.takewhile(partial(operator.is_not, place), list(queue)):
-        is_own = before.thread == place.thread and not before.is_left()
-        if is_own and (loops or before.loop is None):
+        if _is_own(before, place.thread) and (loops or before.loop is None):
             raise error() if error is NotHeldError else InvalidInputError(OWN_TURN)
+
+
+def _is_own(place: _Place, thread: int) -> bool:
+    return place.thread == thread and not place.is_left()
 
 
 def _leave(queue: _Queue, place: _Place) -> None:

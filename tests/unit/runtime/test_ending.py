@@ -287,6 +287,32 @@ def test_room_for_one_more_commit_is_waited_for_with_a_bound(
     committer.await_room()
 
 
+def test_what_interrupts_a_commit_does_not_wait_for_room_that_this_makes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(committer_module, "LATER_MAX", 1)
+    refused: list[str] = []
+
+    class Interrupted(Offsets):
+        @stepwise
+        def commit(
+            self, positions: Mapping[PartitionKey, Position]
+        ) -> Work[Any, Collection[PartitionKey]]:
+            with pytest.raises(BufferFullError) as caught:
+                committer.await_room()
+            refused.append(str(caught.value))
+            return (yield from super().commit.steps(positions))
+
+    offsets = Interrupted()
+    committer = Committer(offsets.commit)
+    committer._later.append((_to(1), lambda *_: None))
+    began_s = time.monotonic()
+    committer.commit({})
+    assert time.monotonic() - began_s < 30
+    assert offsets.committed == [1]
+    assert len(refused) == 1
+
+
 def test_requests_side_by_side_are_made_one_after_the_other_without_threads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
