@@ -16,6 +16,7 @@ from hqueue.produce.delivery import Delivery, DeliveryCallback, PendingBatch, Ta
 from hqueue.runtime import ending
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.runtime.fork import register
+from hqueue.runtime.turn import OWN_TURN
 from hqueue.settings.kinds import check_timeout_s
 from hqueue.settings.limits import (
     BATCH_BYTES_MAX,
@@ -134,31 +135,39 @@ class BatchingBuffer(Generic[Target]):
         if extra is not None:
             key, headers = extra
             size += len(key or b"") + headers_size(headers) + HEADER_ROOM_BYTES * len(headers)
-        with self._lock:
-            batch = self._open.get(target)
-            if (
-                batch is None
-                or size > batch.room
-                or topic not in batch.kinds
-                or batch.left <= 0
-                or self._buffered >= self._buffer_bytes_max
-            ):
-                batch = self._batch_with_room(target, topic, value, size)
-            # The sender may be interrupted after each call, and nowhere else: so this is one step.
-            batch.calls_back = batch.calls_back or callback is not None
-            batch.room -= size
-            batch.left -= 1
-            batch.buffered += size + MESSAGE_OVERHEAD_BYTES
-            self._buffered += size + MESSAGE_OVERHEAD_BYTES
-            message = topic, value, extra, callback
-            batch.taken.append(message)
-            index = len(batch.taken) - 1
-            if batch.taken[index] is not message:  # A handler of a signal has sent one, too.
-                index = _last_place(batch.taken, message)
-            if batch.left <= 0:
-                self._seal(batch)
+        until_ms: float | None = None
+        while True:
+            try:
+                with self._lock:
+                    batch = self._open.get(target)
+                    if (
+                        batch is None
+                        or size > batch.room
+                        or topic not in batch.kinds
+                        or batch.left <= 0
+                        or self._buffered >= self._buffer_bytes_max
+                    ):
+                        batch = self._batch_with_room(target, topic, value, size)
+                    # The sender may be interrupted after each call, and nowhere else: so this is
+                    # one step.
+                    batch.calls_back = batch.calls_back or callback is not None
+                    batch.room -= size
+                    batch.left -= 1
+                    batch.buffered += size + MESSAGE_OVERHEAD_BYTES
+                    self._buffered += size + MESSAGE_OVERHEAD_BYTES
+                    message = topic, value, extra, callback
+                    batch.taken.append(message)
+                    index = len(batch.taken) - 1
+                    if batch.taken[index] is not message:  # A signal's handler has sent one, too.
+                        index = _last_place(batch.taken, message)
+                    if batch.left <= 0:
+                        self._seal(batch)
+                break
+            except _NoRoomError:
+                pass
+            until_ms = self._wait_for_room(until_ms)
         if self._ending:
-            self.flush()
+            self._finish_at_end()
         return Delivery(batch.future, index)
 
     def _batch_with_room(
@@ -171,9 +180,7 @@ class BatchingBuffer(Generic[Target]):
         """
         Message(topic, value)
         check_topic(topic)
-        self._check_sender()
-        if self._closed or self._buffered >= self._buffer_bytes_max:
-            self._wait_for_room()
+        self._check_room()
         while True:
             batch = self._open.get(target)
             if batch is None:
@@ -191,6 +198,7 @@ class BatchingBuffer(Generic[Target]):
     def _begin(self, target: Target | None) -> None:
         """Open a batch for a target, if there is none. The lock is held."""
         batch = PendingBatch(target, SYSTEM_CLOCK.monotonic_ms(), self._batch_bytes_max)
+        batch.future.changed = self._writer.changed
         batch.left = self._batch_messages_max
         self._writer.look()
         self._open.setdefault(target, batch)
@@ -205,26 +213,33 @@ class BatchingBuffer(Generic[Target]):
         room = self._batch_bytes_max - bodies.size
         batch = PendingBatch(target, SYSTEM_CLOCK.monotonic_ms(), room)
         batch.bodies = bodies
-        with self._lock:
-            self._check_sender()
-            if self._closed or self._buffered >= self._buffer_bytes_max:
-                self._wait_for_room()
-            if (before := self._open.get(target)) is not None:
-                self._seal(before)
-            self._writer.look()
-            batch.buffered = bodies.size
-            self._buffered += bodies.size
-            self._sealed.append(batch)
-            self._unfinished.add(batch)
+        batch.future.changed = self._writer.changed
+        until_ms: float | None = None
+        while True:
+            try:
+                with self._lock:
+                    self._check_room()
+                    if (before := self._open.get(target)) is not None:
+                        self._seal(before)
+                    self._writer.look()
+                    batch.buffered = bodies.size
+                    self._buffered += bodies.size
+                    self._sealed.append(batch)
+                    self._unfinished.add(batch)
+                break
+            except _NoRoomError:
+                pass
+            until_ms = self._wait_for_room(until_ms)
         if self._ending:
-            self.flush()
+            self._finish_at_end()
         return Delivery(batch.future)
 
     def flush(self, timeout_s: float | None = None) -> bool:
         """Wait until everything taken in so far is in the log or failed; whether that was in time.
 
         Raises:
-            InvalidInputError: it was called by a delivery callback, which it would wait for.
+            InvalidInputError: it was called by a delivery callback, or by a handler of a signal in
+                the middle of another call, which it would wait for.
             ClosedError: it belongs to the parent process, which alone learns that.
         """
         if os.getpid() != self._pid:
@@ -286,24 +301,50 @@ class BatchingBuffer(Generic[Target]):
     def _check_waiter(self) -> None:
         if self._writer.is_working():  # The caller is a delivery callback.
             raise InvalidInputError("a delivery callback can't wait for its own producer")
+        if self._writer.changed.is_held():
+            raise InvalidInputError(OWN_TURN)
 
-    def _check_sender(self) -> None:
+    def _finish_at_end(self) -> None:
+        """Write what was taken before the call returns. What a call takes that interrupts another
+        of its thread, that other one writes.
+        """
+        if not self._writer.changed.is_held():
+            self.flush()
+
+    def _check_room(self) -> None:
+        """See that something may be taken. The lock is held, and nothing is changed yet.
+
+        Raises:
+            ClosedError: nothing may, any more.
+            _NoRoomError: there is no room now.
+        """
         if self._ending and self._writer.is_working():
             raise ClosedError("the program is ending: a delivery callback can't send any more")
-
-    def _wait_for_room(self) -> None:
-        if not self._closed:
-            self._writer.changed.wait_for(
-                lambda: self._closed or self._buffered < self._buffer_bytes_max,
-                self._block_ms_max / 1e3,
-            )
         if self._closed:
             raise ClosedError("the producer was closed, or belongs to the parent process")
         if self._buffered >= self._buffer_bytes_max:
-            raise BufferFullError(
-                "the producer's buffer is full; less is taken than is sent",
-                buffer_bytes_max=self._buffer_bytes_max,
-            )
+            raise _NoRoomError
+
+    def _wait_for_room(self, until_ms: float | None) -> float:
+        """Wait until there is room; until when that may last, which holds for the next try, too.
+
+        The lock is not held: a wait would let others change what is to be changed as one. For the
+        same reason a call that interrupts another of its thread does not wait.
+        """
+        if until_ms is None:
+            until_ms = SYSTEM_CLOCK.monotonic_ms() + self._block_ms_max
+        if not self._writer.changed.is_held():
+            left_s = max(0.0, until_ms - SYSTEM_CLOCK.monotonic_ms()) / 1e3
+            with self._lock:
+                if self._writer.changed.wait_for(self._may_take, left_s):
+                    return until_ms
+        raise BufferFullError(
+            "the producer's buffer is full; less is taken than is sent",
+            buffer_bytes_max=self._buffer_bytes_max,
+        )
+
+    def _may_take(self) -> bool:
+        return self._closed or self._buffered < self._buffer_bytes_max
 
     def _seal(self, batch: PendingBatch[Target]) -> None:
         """Let a batch take no more messages. The lock is held."""
@@ -356,6 +397,10 @@ class BatchingBuffer(Generic[Target]):
     def _free(self, batch: PendingBatch[Target]) -> None:
         if batch.target is not None and self._busy.get(batch.target) is batch:
             del self._busy[batch.target]
+
+
+class _NoRoomError(Exception):
+    """There is no room in a buffer now."""
 
 
 def _last_place(taken: Sequence[Taken], message: Taken) -> int:

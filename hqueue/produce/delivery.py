@@ -6,13 +6,14 @@ import concurrent.futures
 from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, TypeVar, cast
 
-from hqueue.errors import ClosedError, Outcome
+from hqueue.errors import ClosedError, InvalidInputError, Outcome
 from hqueue.format.cells import encode_values
 from hqueue.format.header import Bodies
 from hqueue.message import Headers
 from hqueue.message_id import MessageID, MessageIDs
 from hqueue.runtime.interrupts import is_interruption
-from hqueue.runtime.waiting import InterruptibleFuture
+from hqueue.runtime.turn import OWN_TURN
+from hqueue.runtime.waiting import Condition, InterruptibleFuture
 from hqueue.settings.kinds import check_timeout_s
 
 __all__ = ["BatchFuture", "Delivery", "DeliveryCallback", "PendingBatch", "Taken", "Target"]
@@ -36,6 +37,8 @@ class BatchFuture(InterruptibleFuture[MessageIDs]):
 
     inherited = False
     """Whether it was not known yet when this process was forked: its parent alone learns it."""
+    changed: Condition | None = None
+    """What its writer needs the lock of."""
 
 
 class PendingBatch(Generic[Target]):
@@ -112,10 +115,11 @@ class Delivery(Generic[_IDs]):
 
         Raises:
             HQueueError: it could not be written; the outcome says whether it may be in the log.
+            InvalidInputError: a handler of a signal called it in the middle of a `send`.
             TimeoutError: it was not known in time; nothing is decided.
         """
         try:
-            ids = self._known().result(check_timeout_s(timeout_s))
+            ids = self._awaited().result(check_timeout_s(timeout_s))
         except concurrent.futures.TimeoutError as exc:  # A class of its own before Python 3.11.
             if is_interruption(exc):
                 raise
@@ -126,14 +130,23 @@ class Delivery(Generic[_IDs]):
         """Wait likewise, and return the error; None if it is durable.
 
         Raises:
-            TimeoutError: it was not known in time; nothing is decided.
+            InvalidInputError, TimeoutError: as `result`.
         """
         try:
-            return self._known().exception(check_timeout_s(timeout_s))
+            return self._awaited().exception(check_timeout_s(timeout_s))
         except concurrent.futures.TimeoutError as exc:
             if is_interruption(exc):
                 raise
             raise TimeoutError("it is not known yet whether it is written") from exc
+
+    def _awaited(self) -> BatchFuture:
+        """What becomes of it, if that may be waited for: not in the middle of a call of its
+        producer, which goes on when the wait is over.
+        """
+        future = self._known()
+        if future.changed is not None and future.changed.is_held() and not future.done():
+            raise InvalidInputError(OWN_TURN)
+        return future
 
     def _known(self) -> BatchFuture:
         """What becomes of it, if that is learned in this process."""

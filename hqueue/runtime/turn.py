@@ -19,7 +19,7 @@ from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.steps import Wait, Work
 from hqueue.runtime.waiting import Event
 
-__all__ = ["Turn"]
+__all__ = ["OWN_TURN", "Turn"]
 
 StepT = TypeVar("StepT")
 Result = TypeVar("Result")

@@ -43,11 +43,18 @@ class Condition(threading.Condition):
         self.__enter__ = lock.__enter__  # type: ignore[method-assign]
         self.__exit__ = lock.__exit__  # type: ignore[method-assign]
 
+    def is_held(self) -> bool:
+        """Whether the caller's thread holds its lock: in a handler of a signal, that which the
+        handler interrupts.
+        """
+        held: bool = self._is_owned()  # type: ignore[attr-defined]
+        return held
+
     def wait(self, timeout: float | None = None) -> bool:
         """As `threading.Condition.wait`; what a handler raises passes through, with the lock held
         as before.
         """
-        if not self._is_owned():  # type: ignore[attr-defined]
+        if not self.is_held():
             raise RuntimeError("the lock of a condition is held when it is waited for")
         waiter = _thread.allocate_lock()
         waiter.acquire()

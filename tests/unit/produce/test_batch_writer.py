@@ -8,12 +8,19 @@ import asyncio
 import itertools
 import logging
 import threading
+import time
 from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from hqueue.errors import HQueueError, InvalidInputError, StoreUnavailableError
+from hqueue.errors import (
+    BufferFullError,
+    HQueueError,
+    InvalidInputError,
+    StoreUnavailableError,
+)
 from hqueue.message_id import MessageID, MessageIDs
 from hqueue.produce import batch_writer
 from hqueue.produce.buffer import BatchingBuffer
@@ -310,6 +317,60 @@ def test_what_is_left_of_a_batch_by_a_thread_that_was_interrupted_is_done_though
     assert buffer.take("t", b"2", None, 0, None).result(SOON_S)
     assert called == [(first.result(SOON_S), None)]
     assert buffer.close(SOON_S)
+
+
+@pytest.mark.parametrize("each_place", [each_interruption, each_line])
+@pytest.mark.parametrize(
+    "options", [{"linger_ms": LONG_MS}, {"linger_ms": 0, "buffer_bytes_max": 450}], ids=str
+)
+def test_a_handler_that_waits_within_a_send_is_served_or_refused_at_once_and_nothing_is_lost(
+    options: dict[str, Any],
+    each_place: Callable[[Callable[[], object]], Iterator[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log, numbers, came = Log(), itertools.count(), Counter[str]()
+    buffer = log.buffer(**options)
+    sent: list[tuple[bytes, Delivery[MessageID]]] = []
+
+    def send() -> Delivery[MessageID]:
+        value = b"%d" % next(numbers)
+        delivery = buffer.take("t", value, None, 0, None)
+        sent.append((value, delivery))
+        return delivery
+
+    def result() -> MessageID:
+        return sent[-1][1].result()
+
+    def wait(*_: object) -> None:
+        began_s = time.monotonic()
+        for call in (buffer.flush, send, buffer.flush, result):
+            try:
+                call()
+                came["served"] += 1
+            except InvalidInputError as exc:
+                came["refused" if "the call that it interrupts" in str(exc) else str(exc)] += 1
+            except BufferFullError:
+                came["no room"] += 1
+        assert time.monotonic() - began_s < SOON_S / 3
+
+    def send_some() -> None:
+        for _ in range(4):
+            send()
+
+    monkeypatch.setattr("tests.support.interrupting._handle", wait)
+    sent_first = send()
+    for place in each_place(send_some):
+        assert buffer.flush(SOON_S), place
+        for value, delivery in sent:
+            assert log.values[int(delivery.result(0)) - 1] == value, place
+        del sent[:-1]
+    assert sent_first.done()
+    assert buffer.close(SOON_S)
+    assert max(Counter(log.values).values()) == 1
+    assert came["served"] > 20
+    assert came["refused"] > 20
+    assert came.keys() <= {"served", "refused", "no room"}
+    assert ("buffer_bytes_max" in options) == bool(came["no room"])
 
 
 class FaultyHandler(logging.Handler):
