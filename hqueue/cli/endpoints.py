@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import enum
-import socket
 
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
+from hqueue.runtime.sockets import open_connection
 from hqueue.settings.addresses import Address
 
 __all__ = ["Met", "meet"]
@@ -100,7 +100,7 @@ def _ask(address: Address, question: bytes, timeout_s: float) -> bytes | None:
         OSError: nobody listens there.
     """
     deadline = Deadline(SYSTEM_CLOCK, timeout_s * 1e3)
-    with socket.create_connection(address, timeout_s) as opened:
+    with open_connection(address, timeout_s) as opened:
         answer = b""
         with contextlib.suppress(ConnectionError):
             opened.sendall(question)

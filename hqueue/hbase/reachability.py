@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from hqueue.runtime.logs import Log
 from hqueue.runtime.seldom import FaultLog
+from hqueue.runtime.sockets import NO_DESCRIPTORS, lacks_descriptors
 from hqueue.settings.addresses import Address, GatewayAddress
 
-__all__ = ["answered", "unanswered"]
+__all__ = ["answered", "silence_text", "unanswered"]
 
 logger = Log(__name__)
 
@@ -26,6 +27,19 @@ def unanswered(address: Address | GatewayAddress, error: BaseException) -> None:
     """A request had no answer, or could not be sent."""
     reason = f"{type(error).__name__}: {error}"
     _faults.met(str(address), "HBase does not answer at %s: %s", address, reason)
+
+
+def silence_text(error: BaseException, whose: str, *, sent: bool) -> str:
+    """What an error says of a request that had no answer.
+
+    Args:
+        error: why.
+        whose: what was asked: ``server``.
+        sent: whether it was sent.
+    """
+    if sent:
+        return f"the {whose} gave no answer"
+    return NO_DESCRIPTORS if lacks_descriptors(error) else f"the {whose} can't be reached"
 
 
 def answered(address: Address | GatewayAddress) -> None:

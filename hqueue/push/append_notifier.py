@@ -27,6 +27,7 @@ from hqueue.runtime.held import if_free
 from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.job import Job
 from hqueue.runtime.logs import Log
+from hqueue.runtime.sockets import open_connection
 from hqueue.settings.addresses import zookeeper_servers
 
 __all__ = ["BATCH", "WORKER_SERVICE", "AppendNotifier", "row_of"]
@@ -300,7 +301,7 @@ def _listens(hosts: str) -> bool:
     """Whether anything listens at one of ZooKeeper's hosts."""
     for server in zookeeper_servers(hosts):
         try:
-            socket.create_connection(server, CONNECT_TIMEOUT_S).close()
+            open_connection(server, CONNECT_TIMEOUT_S).close()
         except OSError as exc:
             if is_interruption(exc):
                 raise

@@ -13,6 +13,7 @@ from thriftpy2.thrift import TClient, TException
 
 from hqueue.rpc.protocols import BulkProtocol, CompactProtocol
 from hqueue.rpc.transports import BoundedSocket, BulkTransport, FramedBulkTransport
+from hqueue.runtime.sockets import open_connection
 
 __all__ = ["Connection", "ThriftError", "open_socket"]
 
@@ -42,7 +43,7 @@ def open_socket(host: str, port: int, timeout_s: float) -> socket.socket:
     Raises:
         OSError: it can't be opened within `timeout_s`.
     """
-    connected = socket.create_connection((host, port), timeout_s)
+    connected = open_connection((host, port), timeout_s)
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connected
 

@@ -1,21 +1,93 @@
-"""Opening sockets from an event loop, without waiting in it."""
+"""Opening sockets: by a thread that waits, or from an event loop without waiting in it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import socket
 from collections.abc import Iterable
 from typing import Any
 
 from hqueue.errors import HQueueError
+from hqueue.runtime.interrupts import is_interruption
+from hqueue.runtime.logs import Log
 from hqueue.runtime.loop import in_thread
+from hqueue.runtime.seldom import FaultLog
 from hqueue.settings.addresses import Address
 
-__all__ = ["Place", "connect", "resolve"]
+__all__ = [
+    "NO_DESCRIPTORS",
+    "Place",
+    "are_descriptors_left",
+    "connect",
+    "lacks_descriptors",
+    "open_connection",
+    "resolve",
+]
+
+logger = Log(__name__)
+
+NO_DESCRIPTORS = (
+    "this process, or its machine, has no file descriptors left: close files and connections, or "
+    "let it have more (ulimit -n)"
+)
+_FAULT = "descriptors"
+_NONE_LEFT = (errno.EMFILE, errno.ENFILE)
+
+_faults = FaultLog(logger)
 
 Place = tuple[Any, ...]
 """An address of a server, as `socket.getaddrinfo` has it."""
+
+
+class NoDescriptorsError(OSError):
+    """There are no file descriptors left for a socket."""
+
+
+def open_connection(address: Address | tuple[str, int], timeout_s: float) -> socket.socket:
+    """A socket that is connected, opened in the caller's thread.
+
+    Raises:
+        OSError: it can't be opened within the bound.
+    """
+    try:
+        opened = socket.create_connection(address, timeout_s)
+    except OSError as exc:
+        if not is_interruption(exc):
+            _check(exc)
+        raise
+    _faults.over(_FAULT, "there are file descriptors for connections again")
+    return opened
+
+
+def lacks_descriptors(error: BaseException | None) -> bool:
+    """Whether an error, or what it comes from, means that no descriptors are left."""
+    return error is not None and (
+        isinstance(error, NoDescriptorsError) or lacks_descriptors(error.__cause__)
+    )
+
+
+def are_descriptors_left() -> bool:
+    """Whether a further socket can be opened now."""
+    try:
+        socket.socket().close()
+    except OSError as exc:
+        return exc.errno not in _NONE_LEFT
+    return True
+
+
+def _check(error: OSError) -> None:
+    """See why a socket could not be opened. A look-up of a name has other words for it that there
+    are no descriptors for its own files.
+
+    Raises:
+        NoDescriptorsError: there are none left.
+    """
+    hidden = isinstance(error, socket.gaierror) and not are_descriptors_left()
+    if hidden or error.errno in _NONE_LEFT:
+        _faults.met(_FAULT, "connections can't be opened: %s", NO_DESCRIPTORS)
+        raise NoDescriptorsError(errno.EMFILE, NO_DESCRIPTORS) from error
 
 
 async def resolve(address: Address) -> list[Place]:
@@ -30,6 +102,9 @@ async def resolve(address: Address) -> list[Place]:
         return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags))
     try:
         return await in_thread(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+    except OSError as exc:
+        _check(exc)
+        raise
     except HQueueError as exc:
         raise ConnectionError(f"its name is not looked up: {exc}") from exc
 
@@ -51,6 +126,7 @@ async def connect(places: Iterable[Place], timeout_s: float | None = None) -> so
         try:
             opened = socket.socket(family, kind, protocol)
         except OSError as exc:  # This machine may not know the family.
+            _check(exc)
             failure = exc
             continue
         try:
@@ -65,6 +141,7 @@ async def connect(places: Iterable[Place], timeout_s: float | None = None) -> so
             opened.close()
             raise
         else:
+            _faults.over(_FAULT, "there are file descriptors for connections again")
             return opened
         opened.close()
     raise failure

@@ -111,6 +111,9 @@ class Member:
             if is_interruption(exc):
                 raise
             raise refused(exc, "kazoo") from exc
+        except OSError:  # It has its threads, but no sockets to wake them by.
+            self.client.handler.stop()
+            raise
         # kazoo ends its threads when the interpreter begins to end, though others go on: a consumer
         # that is closed then needs them. They are daemons, and end with the process.
         atexit.unregister(self.client.handler.stop)

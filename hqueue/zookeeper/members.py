@@ -24,6 +24,7 @@ from hqueue.runtime.fork import register
 from hqueue.runtime.logs import Log
 from hqueue.runtime.loop import call_later
 from hqueue.runtime.seldom import FaultLog
+from hqueue.runtime.sockets import NO_DESCRIPTORS, are_descriptors_left
 from hqueue.runtime.steps import Work
 from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.runtime.threads import try_start
@@ -310,17 +311,21 @@ class Members(Stepwise):
 
     def _unreachable(self) -> StoreUnavailableError:
         return StoreUnavailableError(
-            "ZooKeeper can't be reached", zookeeper=self._settings.zookeeper
+            "ZooKeeper can't be reached" if are_descriptors_left() else NO_DESCRIPTORS,
+            zookeeper=self._settings.zookeeper,
         )
 
     def _open(self) -> Member:
-        return Member(
-            self._settings,
-            self._first_timeout_ms,
-            changed=self._changed,
-            granted=self._granted,
-            outlived=self._outlived,
-        )
+        try:
+            return Member(
+                self._settings,
+                self._first_timeout_ms,
+                changed=self._changed,
+                granted=self._granted,
+                outlived=self._outlived,
+            )
+        except OSError as exc:  # kazoo has sockets of its own.
+            raise self._unreachable() from exc
 
     def _granted(self, member: Member, timeout_ms: int) -> None:
         asked_ms = self._settings.zookeeper_session_timeout_ms

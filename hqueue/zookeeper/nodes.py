@@ -10,6 +10,7 @@ from kazoo.exceptions import EXCEPTIONS, KazooException, NoNodeError
 
 from hqueue.errors import StoreUnavailableError
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline, bounded_ms
+from hqueue.runtime.sockets import open_connection
 from hqueue.settings.addresses import Address, zookeeper_servers
 from hqueue.settings.connection import Settings
 from hqueue.zookeeper.translation import is_refusal, refused
@@ -89,7 +90,7 @@ class ZooKeeperNodes:
 
     def _read(self, server: Address, path: str, deadline: Deadline) -> bytes:
         settings = self._settings
-        with socket.create_connection(server, _seconds(deadline)) as opened:
+        with open_connection(server, _seconds(deadline)) as opened:
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection = _Connection(opened, deadline)
             connection.send(

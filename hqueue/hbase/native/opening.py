@@ -12,7 +12,7 @@ import socket
 from collections.abc import Awaitable, Callable
 
 from hqueue.hbase.native.wire import connection_header, preamble
-from hqueue.runtime.sockets import connect, resolve
+from hqueue.runtime.sockets import connect, open_connection, resolve
 from hqueue.settings.addresses import Address
 
 __all__ = ["AsyncOpenSocket", "OpenSocket", "Route", "direct", "open_socket", "open_socket_async"]
@@ -40,7 +40,7 @@ def open_socket(address: Address, service: str, timeout_s: float) -> socket.sock
     Raises:
         OSError: not within the bound.
     """
-    opened = socket.create_connection(address, timeout=timeout_s)
+    opened = open_connection(address, timeout_s)
     try:
         _set_options(opened)
         opened.sendall(_greeting(service))

@@ -20,6 +20,7 @@ from hqueue.errors import (
     StoreUnavailableError,
 )
 from hqueue.hbase.native.wire import RemoteError
+from hqueue.hbase.reachability import silence_text
 from hqueue.runtime.interrupts import is_interruption
 
 __all__ = [
@@ -131,7 +132,7 @@ def translate_silence(
 ) -> StoreUnavailableError:
     """A connection that failed, before or after the request was sent."""
     return StoreUnavailableError(
-        "the server gave no answer" if sent else "the server can't be reached",
+        silence_text(error, "server", sent=sent),
         outcome=Outcome.UNKNOWN if sent else Outcome.NOT_APPLIED,
         queue=table,
         request=method,

@@ -16,6 +16,7 @@ from hqueue.errors import (
     RequestRefusedError,
     StoreUnavailableError,
 )
+from hqueue.hbase.reachability import silence_text
 from hqueue.hbase.thrift.idl import IllegalArgument, IOError, hbase2
 from hqueue.runtime.interrupts import is_interruption
 
@@ -95,7 +96,7 @@ def translate_silence(
 ) -> StoreUnavailableError:
     """A connection that failed, before or after the request was sent."""
     return StoreUnavailableError(
-        "the gateway gave no answer" if sent else "the gateway can't be reached",
+        silence_text(error, "gateway", sent=sent),
         outcome=Outcome.UNKNOWN if sent else Outcome.NOT_APPLIED,
         queue=table,
         request=method,
