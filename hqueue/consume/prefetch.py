@@ -64,13 +64,13 @@ class Prefetcher:
         self._fetcher = Fetcher(Fetch(reader, Pace(), 0.0) for reader in self.readers)
         self._asked: collections.deque[_Request] = collections.deque()
         self._busy: set[PartitionReader] = set()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._begun = self._forked = False
         self._closed = False
         register(self)
 
     def after_fork_in_child(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._busy.clear()
         self._begun, self._forked = False, True
 

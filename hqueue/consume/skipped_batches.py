@@ -44,7 +44,7 @@ class SkipCounts:
     """What a process has passed by in all queues, each counted and logged once. Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._noted: set[tuple[str, bytes, bytes, str]] = set()
         self._messages: collections.Counter[PartitionKey] = collections.Counter()
 

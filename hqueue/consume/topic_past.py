@@ -45,7 +45,7 @@ class TopicPast:
     def __init__(self, reader: QueueReader, clock: Clock) -> None:
         self._reader = reader
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._parts: dict[int, _Part] = {}
         """By partition; the one that was used last is the last."""
 

@@ -104,7 +104,7 @@ class OwnedPartitionWriter:
         self._tail = TailCache(partition, clock)
         self._walk: HeaderWalk | None = None
         self._epochs: dict[str, int] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         """Guards the epochs."""
         self._unsettled: tuple[Attempt, LogPosition, OwnedBatch] | None = None
         self._in_doubt = False

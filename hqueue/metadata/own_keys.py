@@ -38,7 +38,7 @@ class OwnKeys:
         self.store = store
         """The session."""
         self._on_change = on_change
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._watched: set[str] = set()
         """Those that are this session's, and whose next change is reported."""
         self._listening = store.on_state(self._on_state, on_close)

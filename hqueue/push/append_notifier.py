@@ -200,21 +200,22 @@ class _Connection:
 
     def __init__(self, address: Address) -> None:
         self._address = address
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._socket: socket.socket | None = None
         self._avoided_until_ms = 0.0
 
     def send(self, frame: bytes) -> bool:
         """Send a notification without waiting; whether that needs no connection first."""
         with self._lock:
-            if self._socket is None:
+            opened = self._socket  # A handler of a signal may send one here, too.
+            if opened is None:
                 return SYSTEM_CLOCK.monotonic_ms() < self._avoided_until_ms
             try:
-                if _is_ended(self._socket):  # The worker needed its place for others.
-                    self._socket.close()
+                if _is_ended(opened):  # The worker needed its place for others.
+                    opened.close()
                     self._socket = None
                     return False
-                if self._socket.send(frame) == len(frame):
+                if opened.send(frame) == len(frame):
                     return True
                 reason = "it takes no more"
             except OSError as exc:

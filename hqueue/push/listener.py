@@ -102,7 +102,7 @@ class Listeners:
         self._thread: threading.Thread | None = None
         """The event loop's. It enters itself, too: an interrupted `start` leaves none unknown."""
         self._stopping = self._closing = False
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._behind: dict[object, list[Callable[[], object]]] = {}
         """What is left to be done behind each call that is under way."""
 

@@ -86,7 +86,7 @@ class SubscriberMember(Stepwise):
         self._clock = clock
         self._handover = Handover()
         self._present: frozenset[int] = frozenset()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._calls: Counter[int] = Counter()
         """The calls under way, by their partition."""
         self._awaited: frozenset[int] = frozenset()

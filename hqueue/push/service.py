@@ -79,7 +79,7 @@ class Consumption(SubscriberHandler):
         self._timeout_ms = timeout_ms
         self._turn = threading.BoundedSemaphore(calls_max)
         self._partitions: dict[int, threading.Lock] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def consume(self, messages: Sequence[ReceivedMessage]) -> Answer:
         """Give messages of one partition to the listeners, when it is their turn.

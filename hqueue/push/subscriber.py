@@ -178,7 +178,7 @@ class Subscriber:
         self._calls_max = calls_max
         self._connections_max = connections_max
         self._pid = os.getpid()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._begun = False
         self._watched: Watched | None = None
         if shared:
@@ -237,7 +237,7 @@ class Subscriber:
                 session lasts.
             InvalidInputError: the host or port can't be listened on.
             StoreUnavailableError: HBase or ZooKeeper stayed away.
-            ClosedError: it was started before.
+            ClosedError: it was started before, or stopped meanwhile.
         """
         self._check_process()
         with self._lock:
@@ -247,6 +247,8 @@ class Subscriber:
             self._watched = Watched(self, "a subscriber", self._reception.end)
             try:
                 self._start()
+                if self._reception.ended:  # By a handler of a signal, in the middle of it.
+                    raise ClosedError("the subscriber was stopped while it started")
             except BaseException:
                 self._reception.end()
                 self._watched.closed()

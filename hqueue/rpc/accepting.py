@@ -54,7 +54,7 @@ class FileRoom:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._taken = 0
 
     def take(self, wanted: int, whose: str) -> int:

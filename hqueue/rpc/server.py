@@ -169,7 +169,7 @@ class ThriftServer:
         self._in_loop = in_loop
         self._loop: asyncio.AbstractEventLoop | None = None
         self._loop_thread = 0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._free = 0
         """Threads that have no connection."""
         self._thread_count = 0 if in_loop else threads

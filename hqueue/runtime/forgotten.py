@@ -83,7 +83,7 @@ class _Releases:
 
     def after_fork_in_child(self) -> None:
         self._waiting: queue.SimpleQueue[Release] = queue.SimpleQueue()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._job: Job | None = None
 
     def begin(self) -> None:

@@ -42,8 +42,8 @@ class NotHeldError(Exception):
     """A lock was not to be had in time."""
 
 
-def if_free(lock: threading.Lock, work: Callable[[], object]) -> bool:
-    """Do something with a lock held, if that is free now; whether it was."""
+def if_free(lock: threading.Lock | threading.RLock, work: Callable[[], object]) -> bool:
+    """Do something with a lock held, if that is free now, or the caller's; whether it was."""
     held: list[bool] = []
     try:
         held.extend(map(lock.acquire, _AT_ONCE))  # One step: it is taken, and noted.

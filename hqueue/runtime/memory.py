@@ -70,13 +70,13 @@ class _Collection:
     """Whether Python looks for cycles now."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._pauses = 0
         self._was_on = False
         register(self)
 
     def after_fork_in_child(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         if self._pauses and self._was_on:
             gc.enable()
         self._pauses = 0  # The threads that paused it are the parent's.
@@ -85,8 +85,8 @@ class _Collection:
         with self._lock:
             if not self._pauses:
                 self._was_on = gc.isenabled()
-                gc.disable()
-            self._pauses += 1
+            self._pauses += 1  # Before anything else: a handler of a signal may pause it, too.
+            gc.disable()
 
     def go_on(self) -> None:
         with self._lock:

@@ -18,33 +18,33 @@ class _Turns:
     """How long turns are now."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._users = 0
         self._usual_s = 0.0
         self._short_s = 0.0
         register(self)
 
     def after_fork_in_child(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         if self._users:
             self._lengthen()
         self._users = 0  # They are the parent's.
 
     def begin(self) -> None:
         with self._lock:
-            if not self._users:
+            self._users += 1  # Before anything else: a handler of a signal may use it, too.
+            if self._users == 1:
                 self._usual_s = sys.getswitchinterval()
                 _set(min(self._usual_s, TURN_S))
                 self._short_s = sys.getswitchinterval()
-            self._users += 1
 
     def end(self) -> None:
         with self._lock:
             if not self._users:
                 return
-            self._users -= 1
-            if not self._users:
+            if self._users == 1:
                 self._lengthen()
+            self._users -= 1
 
     def _lengthen(self) -> None:
         if sys.getswitchinterval() == self._short_s:  # Else the process has set it meanwhile.

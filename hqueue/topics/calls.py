@@ -73,7 +73,7 @@ class HubCalls:
         register(self)
 
     def after_fork_in_child(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._random = random.Random()
 
     @property

@@ -40,7 +40,7 @@ class Endpoint(SubscriberHandler):
     """
 
     def __init__(self, host: str, port: int) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._topics: dict[str, TopicSubscription] = {}
         listener = listen_at(host, port)
         self.address = Address(host, listener.getsockname()[1])

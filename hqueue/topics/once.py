@@ -52,7 +52,7 @@ class PublishingOnce:
         register(self)
 
     def after_fork_in_child(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def publish(
         self, queue: str, topic: str, sent: list[Any], number: int, since: MessageID | None

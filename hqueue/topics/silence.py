@@ -44,7 +44,7 @@ class SilentHubs:
         register(self)
 
     def after_fork_in_child(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def note(self, hub: Address) -> None:
         """A hub was silent."""

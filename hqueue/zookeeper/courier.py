@@ -42,7 +42,7 @@ class Courier(Stepwise):
     def __init__(self) -> None:
         self._work: queue.SimpleQueue[Work] = queue.SimpleQueue()
         self._serving = threading.Lock()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._thread_id: int | None = None
         self._ended = False
 

@@ -99,7 +99,7 @@ class Locations:
         register(self)
 
     def after_fork_in_child(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         """Held by the one that asks. Others wait while nothing is known, and else use that."""
 
     def host_of(self, row: bytes) -> str | None:

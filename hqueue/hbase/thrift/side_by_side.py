@@ -32,7 +32,7 @@ class SideBySide:
         register(self)
 
     def after_fork_in_child(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._pool: ThreadPool | None = None
 
     def close(self) -> None:

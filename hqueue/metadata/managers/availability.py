@@ -38,7 +38,7 @@ class Availability:
         register(self)
 
     def after_fork_in_child(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._waiting: dict[HubInfo, list[Future[bool]]] = {}
         """Those that wait for the next question about a hub; there is a key while it is asked
         about."""

@@ -85,7 +85,7 @@ class Gate:
     def _begin(self) -> None:
         self._lock = threading.RLock()
         self._changed = Condition(self._lock)
-        self._asking = threading.Lock()
+        self._asking = threading.RLock()
         self._faults = FaultLog(logger, self._clock)
         self._certainty = Certainty(self._session, self._lock, self._clock)
         self._key = self._record.writer(secrets.token_hex(NAME_BYTES))

@@ -57,7 +57,7 @@ class Homes:
         register(self)
 
     def after_fork_in_child(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def open(self, home: Home) -> HomeRecords:
         """Those in a home: always the same object.

@@ -24,7 +24,7 @@ class MemoryFields:
         self._below: dict[str, set[str]] = {}
         """The records one segment below each prefix."""
         self._versions = itertools.count()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def check_version(self, version: Version) -> None:
         """As `FieldRecords.check_version`."""
@@ -93,7 +93,7 @@ class MemoryFields:
 
 
 _memory: dict[str, MemoryFields] = {}
-_memory_lock = threading.Lock()
+_memory_lock = threading.RLock()
 
 
 def memory_of(root: str) -> MemoryFields:

@@ -37,11 +37,11 @@ class PresentRecords(BlobRecords):
         super().__init__(self._generations)
         self._node_version_max = version_max
         self._store = store
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         register(self)
 
     def after_fork_in_child(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def check_version(self, version: Version) -> None:
         """As `FieldRecords.check_version`."""

@@ -28,6 +28,19 @@ OTHERWISE = {
     "hqueue_workers/hub/owning/region.py": "a topic's record, no lock",
     "hqueue_workers/hub/owning/topic_records.py": "an election, no lock",
 }
+PLAIN = {
+    "hqueue/runtime/turn.py": "a place's, which the one holds whose place it is",
+    "hqueue/consume/scanners.py": "a generator that runs is refused before its lock is taken",
+    "hqueue/runtime/waiting.py": "a waiter's own, which another releases",
+    "hqueue/consume/topic_past.py": "waited for within the bound of an operation",
+    "hqueue/zookeeper/courier.py": "its thread holds it for as long as it lives",
+    "hqueue/hbase/native/connection.py": "waited for within the bound of a request, or not at all",
+    "hqueue/produce/header_reaper.py": "nobody waits for it",
+    "hqueue/push/append_notifier.py": "nobody waits for it",
+    "hqueue/topics/subscription.py": "a program's threads wait for it within a bound",
+    "hqueue/push/service.py": "a server's threads wait for it within a bound",
+}
+"""Locks that the thread which holds them can't take again."""
 SERVED = {"hqueue/rpc/messages.py": "what a server answers; its threads run no handlers"}
 MADE = {"Semaphore", "BoundedSemaphore"}
 """Their `__enter__` is a function in Python."""
@@ -83,6 +96,15 @@ def standard(tree: ast.AST) -> Iterator[int]:
             yield node.lineno
 
 
+def plain(tree: ast.AST) -> Iterator[int]:
+    """The lines where a lock is made that its holder can't take again."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            values = [node.func, *node.args, *(each.value for each in node.keywords)]
+            if {"threading.Lock", "_thread.allocate_lock"} & set(map(ast.unparse, values)):
+                yield node.lineno
+
+
 def _name(node: ast.expr) -> str:
     """The last part of a dotted name; empty for what is none."""
     return (
@@ -102,6 +124,13 @@ def test_a_lock_is_held_by_with_or_by_what_the_library_has_for_it(name: str) -> 
 )
 def test_what_a_program_waits_for_may_be_interrupted(name: str) -> None:
     assert not list(standard(ast.parse(FILES[name].read_text())))
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in FILES if name.startswith("hqueue/") and "/cli/" not in name]
+)
+def test_a_handler_or_a_finalizer_does_not_wait_for_a_lock_of_what_it_interrupts(name: str) -> None:
+    assert bool(list(plain(ast.parse(FILES[name].read_text())))) == (name in PLAIN)
 
 
 @pytest.mark.parametrize("name", SERVED)
@@ -131,5 +160,7 @@ def test_what_is_looked_for_is_found() -> None:
     assert list(standard(ast.parse("from concurrent.futures import Future as F\nF()"))) == [2]
     assert list(standard(ast.parse("from concurrent.futures import wait\nwait([])"))) == [2]
     assert list(standard(ast.parse("threading.Event()"))) == [1]
+    assert list(plain(tree)) == [3]
+    assert list(plain(ast.parse("field(default_factory=threading.Lock)"))) == [1]
     assert list(entered(tree)) == [6]
     assert sorted(acquisitions(tree)) == [9, 10]

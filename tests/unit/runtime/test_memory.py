@@ -6,6 +6,8 @@ import gc
 import subprocess
 import sys
 
+import pytest
+
 from hqueue.runtime.memory import without_collection
 
 FAULTS = """
@@ -76,3 +78,27 @@ def test_what_the_process_has_frozen_stays_so() -> None:
         assert gc.get_freeze_count() >= frozen // 2
     finally:
         gc.unfreeze()
+
+
+@pytest.mark.parametrize("where", ["isenabled", "disable", "enable", "get_freeze_count"])
+def test_what_interrupts_a_pause_of_collection_may_pause_it_too_and_it_goes_on_behind_both(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_on, called = gc.isenabled, getattr(gc, where)
+    handled: list[bool] = []
+
+    def interrupted() -> object:
+        result = called()
+        if not handled:
+            handled.append(True)
+            with without_collection():
+                assert not is_on()
+        return result
+
+    monkeypatch.setattr(gc, where, interrupted)
+    assert is_on()
+    for _ in range(2):
+        with without_collection():
+            assert not is_on()
+        assert is_on()
+    assert handled

@@ -58,3 +58,27 @@ def test_a_child_that_is_forked_meanwhile_has_the_usual_interval() -> None:
     may_end.set()
     holder.join()
     assert os.waitstatus_to_exitcode(status) == 0
+
+
+@pytest.mark.parametrize("where", ["getswitchinterval", "setswitchinterval"])
+@pytest.mark.parametrize("when", range(1, 4))
+def test_what_interrupts_one_that_shortens_turns_may_do_so_too_and_they_are_long_behind_both(
+    where: str, when: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn_s, called, calls = sys.getswitchinterval, getattr(sys, where), 0
+
+    def interrupted(*given: float) -> object:
+        nonlocal calls
+        calls += 1
+        result = called(*given)
+        if calls == when:
+            with short_turns():
+                assert turn_s() <= 0.005
+        return result
+
+    monkeypatch.setattr(sys, where, interrupted)
+    for _ in range(2):
+        with short_turns():
+            assert turn_s() == pytest.approx(TURN_S)
+        assert turn_s() == pytest.approx(0.005)
+    assert calls >= when
