@@ -20,9 +20,10 @@ from hqueue.format.cells import offsets_at, positions
 from hqueue.format.columns import HeadersColumn, KeysColumn
 from hqueue.format.header import RAW, SCATTERED, TopicEntry
 from hqueue.log import Batch
+from hqueue.message import ReceivedMessage
 from hqueue.settings.limits import BATCH_MESSAGES_MAX, SEQUENCE_BITS
 
-__all__ = ["SCHEMA", "first_of", "record_batch", "with_queue"]
+__all__ = ["SCHEMA", "first_of", "record_batch", "record_batch_of", "with_queue"]
 
 SCHEMA = pa.schema(
     [
@@ -66,7 +67,15 @@ def record_batch(batches: Sequence[Batch]) -> pa.RecordBatch:
             pieces.append(_by_message(run))
         else:
             pieces.extend(map(_by_cell, run))
-    partitions, ids, *fields = map(_together, zip(*pieces, strict=True))
+    return _with_timestamps(*map(_together, zip(*pieces, strict=True)))
+
+
+def record_batch_of(messages: Sequence[ReceivedMessage]) -> pa.RecordBatch:
+    """Messages as a record batch."""
+    return _with_timestamps(*_columns_of(messages))
+
+
+def _with_timestamps(partitions: pa.Array, ids: pa.Array, *fields: pa.Array) -> pa.RecordBatch:
     stamps = pc.shift_right(ids, pa.scalar(SEQUENCE_BITS, pa.int64()))
     timestamps = stamps.cast(SCHEMA.field("timestamp").type)
     return pa.RecordBatch.from_arrays([partitions, timestamps, ids, *fields], schema=SCHEMA)
@@ -99,7 +108,10 @@ def _together(arrays: Sequence[pa.Array]) -> pa.Array:
 
 
 def _by_message(batches: Iterable[Batch]) -> _Columns:
-    messages = [message for batch in batches for message in messages_of(batch)]
+    return _columns_of([message for batch in batches for message in messages_of(batch)])
+
+
+def _columns_of(messages: Sequence[ReceivedMessage]) -> _Columns:
     return (
         pa.array([message.partition for message in messages], pa.int16()),
         pa.array([int(message.id) for message in messages], pa.int64()),

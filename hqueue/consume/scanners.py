@@ -44,6 +44,10 @@ __all__ = [
 
 BYTES_MAX = 16 * 1024 * 1024
 
+MERGED_BYTES_MAX = 1024 * 1024
+MESSAGE_OVERHEAD_BYTES = 200
+"""Merged messages are in record batches of so many bytes, about."""
+
 Result = TypeVar("Result")
 
 
@@ -315,10 +319,10 @@ class CombinedPartitionScanner:
             idle_ms_max=idle_ms_max,
             by_id=by_id,
         )
-        self._answers = reading.batches()
+        self._answers = None if by_id else reading.batches()
         self._source: Generator[Any, None, None]
         self._messages: Iterator[ReceivedMessage]
-        if by_id:
+        if self._answers is None:
             self._messages = self._source = reading.merged()
         else:
             self._source = reading.one_by_one(self._answers)
@@ -372,9 +376,10 @@ class CombinedPartitionScanner:
         """The messages as Arrow record batches of `hqueue.consume.arrow.SCHEMA`, of up to
         some megabytes.
 
-        The bodies are not touched one by one: HBase's cells become the column as they are. What an
-        iteration that is left did not give comes with the next one, or by `next`. Needs the extra
-        ``hqueue[arrow]``. Raises as `next`.
+        The bodies are not touched one by one: HBase's cells become the column as they are; but for
+        a scanner ``by_id``, which merges message by message. What an iteration that is left did not
+        give comes with the next one, or by `next`. Needs the extra ``hqueue[arrow]``. Raises as
+        `next`.
         """
         with needing_arrow():
             from hqueue.consume import arrow  # noqa: PLC0415  (pyarrow is an extra)
@@ -384,6 +389,9 @@ class CombinedPartitionScanner:
             return
         reading.check_failure(self._source)
         try:
+            if self._answers is None:
+                yield from self._merged_columns(arrow.record_batch_of)
+                return
             columns = reading.columns(self._answers, arrow.first_of, arrow.record_batch)
             yield from columns if self._places is None else _limited(columns, self._places)
         except (HQueueError, GeneratorExit):
@@ -391,6 +399,13 @@ class CombinedPartitionScanner:
         except BaseException as exc:
             reading.failure = reading.failure or _interruption(exc)
             raise
+
+    def _merged_columns(
+        self, record_batch_of: Callable[[Sequence[ReceivedMessage]], pyarrow.RecordBatch]
+    ) -> Iterator[pyarrow.RecordBatch]:
+        while messages := _some(self._messages):
+            yield record_batch_of(messages)
+        self._reading.check_failure(self._source)
 
     @property
     def expired(self) -> int:
@@ -415,6 +430,18 @@ class CombinedPartitionScanner:
         """End the scan and free what it holds in HBase. A follower stops waiting."""
         self._reading.close()
         self._watched.closed()
+
+
+def _some(messages: Iterator[ReceivedMessage]) -> list[ReceivedMessage]:
+    """The next messages, of some megabytes; none at the end."""
+    taken: list[ReceivedMessage] = []
+    left = MERGED_BYTES_MAX
+    for message in messages:
+        taken.append(message)
+        left -= len(message.value) + MESSAGE_OVERHEAD_BYTES
+        if left <= 0:
+            break
+    return taken
 
 
 def _limited(

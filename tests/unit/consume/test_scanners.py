@@ -145,6 +145,18 @@ def test_what_an_iteration_over_a_topic_that_was_left_did_not_give_comes_with_th
 
 
 @pytest.mark.parametrize("ways", WAYS.values(), ids=WAYS)
+def test_a_merge_by_id_is_in_the_order_of_ids_in_whichever_way_messages_are_taken(
+    places: Places, ways: list[Take]
+) -> None:
+    with places.queue.scan(by_id=True) as scanner:
+        merged = [(each.partition, each.value.rstrip()) for each in scanner]
+    with places.queue.scan(by_id=True) as scanner:
+        assert all_by(scanner, ways) == merged
+    with places.queue.scan(by_id=True, limit=7) as scanner:
+        assert all_by(scanner, ways) == merged[:7]
+
+
+@pytest.mark.parametrize("ways", WAYS.values(), ids=WAYS)
 def test_a_limit_holds_over_all_ways_in_which_messages_are_taken(
     places: Places, ways: list[Take]
 ) -> None:
