@@ -263,7 +263,7 @@ class NotAllowedError(HubError):
 
 
 class MetadataError(HQueueError):
-    """A topic's metadata is not what the operation needs (seed 003)."""
+    """A topic's metadata is not what the operation needs."""
 
 
 class BadVersionError(MetadataError):

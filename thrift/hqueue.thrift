@@ -1,8 +1,8 @@
 /*
- * HQueue's API for every language: seed 001, section 4.5. A worker or a hub serves it, if its setting
- * `api_port` is set: docs/thrift-api.md. Over a plain socket, with Thrift's binary protocol and no
- * frames (TSocket, TBufferedTransport, TBinaryProtocol, strict). A client needs this file, the one
- * that it includes, and nothing else of HQueue; no HBase and no ZooKeeper in reach.
+ * HQueue's API for every language, with the calls of Alibaba's HQueue. A worker or a hub serves it,
+ * if its setting `api_port` is set: docs/thrift-api.md. Over a plain socket, with Thrift's binary
+ * protocol and no frames (TSocket, TBufferedTransport, TBinaryProtocol, strict). A client needs this
+ * file, the one that it includes, and nothing else of HQueue; no HBase and no ZooKeeper in reach.
  *
  * A connection answers one call at a time, in their order. Whatever process serves a call, the same
  * queues are there: only scanners belong to the process that opened them. What is no call of the

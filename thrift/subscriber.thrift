@@ -1,5 +1,5 @@
 /*
- * What a subscriber of HQueue serves: seed 001, section 3.5.5. A worker calls it with the messages
+ * What a subscriber of HQueue serves, as in Alibaba's HQueue. A worker calls it with the messages
  * of one partition, in their order, over Thrift's binary protocol, unframed. So a subscriber in
  * any language is a server of this service that says in ZooKeeper where it listens: docs/push.md.
  */

@@ -1,4 +1,4 @@
-"""The three scanners of seed 001."""
+"""The three scanners of Alibaba's HQueue: of a queue, of a partition and of several partitions."""
 
 from __future__ import annotations
 

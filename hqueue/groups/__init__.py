@@ -1,4 +1,4 @@
-"""Consumer groups (seed 004): members that share the partitions of queues among them.
+"""Consumer groups: members that share the partitions of queues among them.
 
 It stands on the complete handle and on `hqueue.metadata`, as push does; the log knows nothing of
 groups. `hqueue.consumer` is its public face.

@@ -55,7 +55,7 @@ Assignor = Callable[[GroupView], Assignment]
 
 
 def assign_range(view: GroupView) -> Assignment:
-    """As seed 004 says it: partitions and streams are sorted, and each stream gets its slice.
+    """As in Kafka's first consumers: partitions and streams are sorted, each stream gets its slice.
 
     For each queue T, PT are its partitions, those of one host side by side, and CG the streams of
     the members that consume it, both sorted; stream i gets those from ``i N`` to ``(i + 1) N - 1``

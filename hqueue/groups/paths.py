@@ -5,9 +5,9 @@
     <root>/consumers/<group>/offsets/<queue>/<broker>-<partition>   the next ID, and who wrote it
     <root>/consumers/<group>/plan/<broker>                          who is to have what
 
-The first three are seed 004's; its topic is a queue, and its broker an HQueue cluster by its
-logical ID. What the names of groups and consumers have that no segment may is escaped as in URLs.
-`hqueue.metadata.encoding` says what is in them.
+The first three are those of Kafka's first consumers, whose topic is a queue here, and whose broker
+is an HQueue cluster by its logical ID. What the names of groups and consumers have that no segment
+may is escaped as in URLs. `hqueue.metadata.encoding` says what is in them.
 """
 
 from __future__ import annotations

@@ -21,7 +21,8 @@ class Planning:
     needs to read from the claims. A leader that ends has a successor as soon as that is seen. What
     two write that both think they lead is planned again by the one that does.
 
-    Or each member reckons for itself, from members and partitions alone, as seed 004 has it.
+    Or each member reckons for itself, from members and partitions alone, as Kafka's first consumers
+    did.
 
     Args:
         member: its name in the group.

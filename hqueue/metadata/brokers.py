@@ -1,4 +1,4 @@
-"""Which HQueue clusters there are, with which queues: seed 004's brokers and their topics."""
+"""Which HQueue clusters there are, with which queues: what brokers and topics were for Kafka."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Brokers(OnStore):
     Both are registered by a worker's session, and gone with it. Any worker of a cluster may
     register it, one at a time does; nothing is made again by itself after a session was lost.
 
-    Where seed 004 has a bare ``host:port`` and a bare number, these are JSON with a version, as
+    Where Kafka had a bare ``host:port`` and a bare number, these are JSON with a version, as
     every record of hqueue: so what must not be ignored can be added, and is refused by a release
     that does not know it. That a record names its cluster is such an addition: of two clusters
     with one ID each would read, and overwrite, how far the other's groups are.

@@ -51,8 +51,8 @@ class Claiming:
     comes when that is over is in doubt.
 
     Args:
-        eager: when the group changes, give up everything before anything is claimed, as seed 004
-            has it; else what stays is not touched.
+        eager: when the group changes, give up everything before anything is claimed, as Kafka's
+            first consumers did; else what stays is not touched.
     """
 
     def __init__(self, *, eager: bool = False) -> None:

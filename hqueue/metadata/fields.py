@@ -1,5 +1,5 @@
 """What the managers of topics' metadata need of a store: records of a few fields each, changed by
-compare-and-set (seed 003). HBase has them as rows; any store of versioned records has them as
+compare-and-set, as in Hedwig. HBase has them as rows; any store of versioned records has them as
 blobs.
 """
 

@@ -11,8 +11,8 @@
     <root>/subscribers/<queue>/consumers/<subscriber>         its members, if it has several: as
                                                               those of a consumer group
 
-The first three are seed 001's (section 3.5.4), the brokers' seed 004's. `hqueue.metadata.encoding`
-says what is in them.
+The first three are those of Alibaba's HQueue, the brokers' those of Kafka's first consumers.
+`hqueue.metadata.encoding` says what is in them.
 """
 
 from __future__ import annotations

@@ -185,7 +185,7 @@ class WorkerRecord:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BrokerRecord:
-    """An HQueue cluster that is there: seed 004's broker."""
+    """An HQueue cluster that is there: what was a broker for Kafka's first consumers."""
 
     address: Address
     """Where the worker that registered it takes notifications."""

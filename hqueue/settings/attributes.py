@@ -1,4 +1,4 @@
-"""What can be set of a queue: its attributes, and the names that HBase and seed 001 give them."""
+"""A queue's attributes: what can be set, and its names in HBase and in Alibaba's HQueue."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Attribute:
 
     Args:
         name: its name in Python and on the command line.
-        toolkit_name: its name in seed 001's toolkit shell.
+        toolkit_name: its name in the toolkit shell of Alibaba's HQueue.
         table_key: the key in HBase's table description.
         parse: reads and checks a value.
         fixed: whether it can only be set when the queue is created.

@@ -7,7 +7,7 @@ PARTITIONS_MAX = 32_767
 
 SEQUENCE_BITS = 15
 SEQUENCE_MAX = (1 << SEQUENCE_BITS) - 1
-"""Messages under one timestamp have the sequences 0 to 32,767 (seed 001's Short.MAX_VALUE)."""
+"""Messages under one timestamp have the sequences 0 to 32,767, as in Alibaba's HQueue."""
 
 TIMESTAMP_MS_MAX = (1 << 48) - 1
 """A timestamp fits 48 bits (the year 10889), so that a MessageID fits a signed 64-bit integer."""

@@ -1,4 +1,4 @@
-"""The toolkit shell: seed 001's syntax, scripts from a pipe, and a person at a terminal."""
+"""The shell: the syntax of Alibaba's HQueue, scripts from a pipe, and a person at a terminal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.in_memory_first
 WAIT_S = 60.0
 
 
-def test_the_seeds_commands_work_from_a_pipe(run: Run, name: str) -> None:
+def test_the_commands_of_alibabas_hqueue_work_from_a_pipe(run: Run, name: str) -> None:
     script = f"""
     hqueue> create ‘{name}-a′, 32, 86400
     hqueue> create ‘{name}-b′, 8, 86400, {{‘hbase.hqueue.partitionsPerRegion’ => ’4′, \

@@ -37,7 +37,7 @@ def address_of(running: Running) -> Address:
     return Address.parse(said[1])
 
 
-def test_the_seeds_lines_add_and_delete_a_subscriber(run: Run, queue: hqueue.Queue) -> None:
+def test_alibabas_lines_add_and_delete_a_subscriber(run: Run, queue: hqueue.Queue) -> None:
     script = f"""
     add_subscriber '{queue.name}', 'subscriber_1'
     subscribers '{queue.name}'

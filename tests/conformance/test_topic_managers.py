@@ -1,4 +1,4 @@
-"""What the managers of topics' metadata must do on every store (seed 003)."""
+"""What the managers of topics' metadata must do on every store."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_a_subscription_is_created_and_replaced_as_a_whole(managers: TopicManage
     assert face.read_subscriptions("t").result() == {}
 
 
-def test_a_subscription_is_updated_by_the_seed_s_rules(managers: TopicManagers) -> None:
+def test_a_subscription_is_updated_by_hedwigs_rules(managers: TopicManagers) -> None:
     face = managers.subscriptions
     with pytest.raises(NoSubscriptionStateError):
         face.update_subscription_data("t", "s", subscription(0), ANY).result()

@@ -40,7 +40,7 @@ def plain_table(raw: RawTables, queue_name: str) -> Iterator[str]:
     raw.drop(name)
 
 
-def test_every_attribute_of_the_seed_is_set_in_hbase(
+def test_every_attribute_of_alibabas_hqueue_is_set_in_hbase(
     make_queue: MakeQueue, hbase: RawHBase
 ) -> None:
     queue = make_queue(10, ttl=86_400, **ALL_ATTRIBUTES)

@@ -228,7 +228,7 @@ def test_puts_without_a_partition_reach_every_partition_in_time(make_queue: Make
     assert {m.partition for m in read} == {0, 1, 2}
 
 
-def test_the_three_scanners_of_the_seed(make_queue: MakeQueue) -> None:
+def test_the_three_scanners_of_alibabas_hqueue(make_queue: MakeQueue) -> None:
     queue = make_queue(3)
     for partition in range(3):
         for topic in ("topic1", "topic2", "topic3"):

@@ -84,7 +84,7 @@ def present(coordination: Coordination, queue: hqueue.Queue, name: str) -> list[
 
 
 class BlackHoleMessageListener(MessageListener):
-    """Seed 001's."""
+    """That of the example of Alibaba's HQueue."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -95,7 +95,7 @@ class BlackHoleMessageListener(MessageListener):
         return Status.DONE
 
 
-def test_the_seeds_example_writes_what_the_seed_says_and_takes_it_away(
+def test_the_example_of_alibabas_hqueue_writes_what_is_described_there_and_takes_it_away(
     make_queue: MakeQueue, zookeeper: KazooClient
 ) -> None:
     queue = make_queue(4)

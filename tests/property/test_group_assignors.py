@@ -221,7 +221,7 @@ def test_no_stream_has_more_than_it_has_to_whoever_had_what_before(
     assert count == 0 or places < count
 
 
-def test_range_gives_slices_as_the_seed_does() -> None:
+def test_range_gives_slices_as_kafkas_first_consumers_had_them() -> None:
     partitions = {PartitionKey("q", number): "ba"[number % 2] for number in range(5)}
     plan = assign_range(GroupView({"v": {"q": 1}, "u": {"q": 1}}, partitions))
     assert [plan[PartitionKey("q", number)] for number in (1, 3, 0, 2, 4)] == list("uuuvv")

@@ -136,6 +136,19 @@ def test_the_bounds_of_waits_that_the_page_gives_are_the_defaults() -> None:
     assert tuple(int(given) * 1_000 for given in re.findall(r"(\d+) s\b", page)) == defaults
 
 
+def test_described_systems_are_cited_by_their_names() -> None:
+    folders = ("hqueue", "workers", "spark", "docs", "examples", "tests", "thrift")
+    files = [
+        path
+        for folder in folders
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (".py", ".md", ".thrift")
+    ]
+    assert len(files) > 500
+    by_number = re.compile(r"\bseeds?\s+0\d\d\b", re.I)
+    assert not [path for path in files if by_number.search(path.read_text(encoding="utf-8"))]
+
+
 def test_nothing_says_to_install_the_other_project_of_this_name_from_the_index() -> None:
     folders = ("hqueue", "workers", "spark", "docs", "examples")
     files = [path for folder in folders for path in (ROOT / folder).rglob("*.[mp][dy]")]

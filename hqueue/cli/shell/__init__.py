@@ -1,1 +1,1 @@
-"""The interactive shell: seed 001's toolkit."""
+"""The interactive shell: the toolkit shell of Alibaba's HQueue."""

@@ -1,4 +1,5 @@
-"""``hqueue shell``: seed 001's toolkit shell, with all commands of the command line.
+"""``hqueue shell``: the toolkit shell of Alibaba's HQueue, with all commands of the
+command line.
 
 A line is executed by the same application that the command line is, in one session: the
 connection stays open between commands. Only how a line is written is the shell's own, see

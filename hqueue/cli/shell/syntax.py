@@ -4,7 +4,7 @@ The plain one is the command line's own, with a POSIX shell's quotes:
 
     create q1 --partitions 3 --ttl 1d
 
-The other is that of seed 001's toolkit, whose arguments have commas between them:
+The other is that of Alibaba's HQueue toolkit, whose arguments have commas between them:
 
     create 'q1', 32, 86400, {'hbase.hstore.compaction.min' => '16'}
 

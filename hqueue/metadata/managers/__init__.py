@@ -1,7 +1,7 @@
-"""Topics' metadata: who owns a topic, where its messages lie, who subscribed to it (seed 003).
+"""Topics' metadata: who owns a topic, where its messages lie, who subscribed to it.
 
-Each kind has a manager. A manager stands on `hqueue.metadata.fields` alone, which is what a store
-must do: compare-and-set of records of a few fields. Where records lie is a `Layout`.
+Each kind has a manager, as in Hedwig. A manager stands on `hqueue.metadata.fields` alone, which is
+what a store must do: compare-and-set of records of a few fields. Where records lie is a `Layout`.
 
 The modules below a manager (blobs, generations, the stage, the gate) call their store and wait;
 they are not written in steps, for no loop calls them. The threads of a `Pipeline` do: they send

@@ -1,4 +1,4 @@
-"""Which hub owns a topic: elected by compare-and-set (seed 003).
+"""Which hub owns a topic: elected by compare-and-set, as in Hedwig.
 
 A record of an owner counts only while that very incarnation is available; where records end with
 the session of their hub, it counts for as long as it is there. The rules:

@@ -1,6 +1,6 @@
 """The list of available hubs: always in ZooKeeper, wherever topics' metadata lies.
 
-It is seed 000's tree; a queue is a Hedwig region:
+It is Hedwig's tree; a queue is a Hedwig region:
 
     <root>/regions/<queue>/hosts/<host:port>         a hub that was there once
     <root>/regions/<queue>/hosts/<host:port>/alive   ephemeral: it is there now

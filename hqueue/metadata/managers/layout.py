@@ -1,6 +1,6 @@
 """Where topics' metadata lies, in each kind of store.
 
-On ZooKeeper it is seed 000's tree; a queue is a Hedwig region:
+On ZooKeeper it is Hedwig's tree; a queue is a Hedwig region:
 
     <root>/regions/<queue>/topics/<topic>                           where its messages lie
     <root>/regions/<queue>/topics/<topic>/hub                       ephemeral: who owns it

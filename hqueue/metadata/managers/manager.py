@@ -23,8 +23,8 @@ BESIDES_BYTES = 1_024
 
 
 class Kind(Generic[Value]):
-    """Records of one kind, by the seed's rules: what is missing, and what is not of the version
-    that is known, are errors of their own.
+    """Records of one kind, by the rules of Hedwig's managers: what is missing, and what is not of
+    the version that is known, are errors of their own.
 
     Args:
         pipeline: to the store.

@@ -1,4 +1,4 @@
-"""Who owns a topic, where its messages lie, and who subscribed to it (seed 003)."""
+"""Who owns a topic, where its messages lie, and who subscribed to it: Hedwig's managers."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from hqueue.metadata.encoding import (
 KEY = PartitionKey("ns:clicks", 7)
 
 
-def test_the_directories_are_those_of_the_seed() -> None:
+def test_the_directories_are_those_of_kafkas_first_consumers() -> None:
     paths = GroupPaths("/hqueue", "g")
     assert paths.member("host:1f") == "/hqueue/consumers/g/ids/host:1f"
     assert paths.owner(KEY) == "/hqueue/consumers/g/owners/ns:clicks/0-7"

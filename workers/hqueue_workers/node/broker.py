@@ -1,4 +1,4 @@
-"""The HQueue cluster and its queues, registered for consumers: seed 004's broker."""
+"""The HQueue cluster and its queues, registered for consumers."""
 
 from __future__ import annotations
 

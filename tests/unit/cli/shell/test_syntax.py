@@ -1,4 +1,4 @@
-"""The shell reads seed 001's lines as they stand there, and the command line's own as well."""
+"""The shell reads the lines of Alibaba's HQueue as they stand there, and the command line's own."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import pytest
 from hqueue.cli.shell.syntax import parse_line
 from hqueue.errors import InvalidInputError
 
-# Verbatim from section 4.1 of seed 001, prompts and typographic quotes included.
-SEED_EXAMPLES = [
+# Verbatim from the description of Alibaba's HQueue, prompts and typographic quotes included.
+ALIBABAS_EXAMPLES = [
     (
         "hqueue> create ‘q1′, 32, 86400",
         ["create", "--partitions=32", "--ttl=86400", "--", "q1"],
@@ -42,8 +42,8 @@ SEED_EXAMPLES = [
 ]
 
 
-@pytest.mark.parametrize(("line", "expected"), SEED_EXAMPLES)
-def test_the_seeds_examples_are_read_as_they_stand_there(line: str, expected: list[str]) -> None:
+@pytest.mark.parametrize(("line", "expected"), ALIBABAS_EXAMPLES)
+def test_alibabas_examples_are_read_as_they_stand_there(line: str, expected: list[str]) -> None:
     assert parse_line(line) == expected
 
 

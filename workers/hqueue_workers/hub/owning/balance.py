@@ -1,4 +1,4 @@
-"""How hubs share their topics: which hub a topic goes to, and which ones a hub gives up (seed 000).
+"""How hubs share their topics: which hub a topic goes to, and which ones a hub gives up.
 
 Each hub decides for itself, by the loads that all report every so often; nobody plans for all.
 A load is in units of one topic at rest. Three things let loads converge, and nothing swing:

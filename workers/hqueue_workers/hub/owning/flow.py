@@ -1,4 +1,4 @@
-"""What a hub does with a call for a topic that it does not serve yet: the flow of seed 000.
+"""What a hub does with a call for a topic that it does not serve yet: Hedwig's flow.
 
 Nothing is asked or changed here. `next_step` is given what is known and says what is done next;
 what comes of that is known then, and it is asked again, until the step is `Serve` or `Redirect`.

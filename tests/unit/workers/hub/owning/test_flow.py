@@ -1,4 +1,4 @@
-"""Each branch of seed 000's flow, walked through."""
+"""Each branch of Hedwig's flow, walked through."""
 
 from __future__ import annotations
 
