@@ -42,7 +42,7 @@ PENDING_BYTES_MAX = 1024 * 1024
 VERDICT = Verdict(HubInfo(Address("hub", 1), "a"), 0, won=True)
 
 
-class _Region:
+class _QueueTopics:
     """Publishes to nowhere, and sees that what comes is what may be published."""
 
     queue = "q"
@@ -151,8 +151,8 @@ class _Queue:
     """What the hub has of its queue."""
 
     def __init__(self) -> None:
-        self.region: Any = _Region()
-        self.publishing: Any = self.region
+        self.topics: Any = _QueueTopics()
+        self.publishing: Any = self.topics
         self.managing: Any = _Managing()
         self.subscriptions: Any = _Subscriptions()
 

@@ -25,7 +25,7 @@ OTHERWISE = {
     "hqueue/runtime/waiting.py": "a waiter's own, which nobody else waits for",
     "hqueue/zookeeper/courier.py": "its thread holds it for as long as it lives",
     "hqueue/hbase/native/connection.py": "a call's signal: what waits for it releases nothing",
-    "hqueue_workers/hub/owning/region.py": "a topic's record, no lock",
+    "hqueue_workers/hub/owning/queue_topics.py": "a topic's record, no lock",
     "hqueue_workers/hub/owning/topic_records.py": "an election, no lock",
 }
 PLAIN = {

@@ -24,7 +24,7 @@ from hqueue.runtime.thread_pool import ThreadPool
 from hqueue.settings.limits import BATCH_BYTES_MAX
 from hqueue_workers.api.server import ApiServer
 from hqueue_workers.hub.authorizer import Authorizer
-from hqueue_workers.hub.metrics import HubMetrics, RegionFigures
+from hqueue_workers.hub.metrics import HubMetrics, QueueFigures
 from hqueue_workers.hub.opening import Parts
 from hqueue_workers.hub.part import Part
 from hqueue_workers.hub.serving.answers import as_thrift
@@ -250,10 +250,10 @@ class Hub:
         body = await self._runtime.read(self._metrics.page)
         return Answer(200, "text/plain; version=0.0.4; charset=utf-8", body)
 
-    def _figures(self) -> dict[str, RegionFigures]:
+    def _figures(self) -> dict[str, QueueFigures]:
         return {
-            queue: RegionFigures(
-                len(part.region.owned()),
+            queue: QueueFigures(
+                len(part.topics.owned()),
                 len(part.partitions.held),
                 part.subscriptions.attachments.attached,
                 part.lags.measured,
@@ -274,7 +274,7 @@ class Hub:
                 await self._runtime.coordinate(functools.partial(self._settle, queue, part))
 
     def _settle(self, queue: str, part: Part) -> None:
-        part.region.committers.look_after()
+        part.topics.committers.look_after()
         part.partitions.settle()
         try:
             if part.registration is not None:
@@ -296,7 +296,7 @@ class Hub:
             if part.registration is not None:
                 await self._runtime.coordinate(part.registration.close)
         for part in self._parts.values():
-            await part.region.close(drain_ms / 1e3)
+            await part.topics.close(drain_ms / 1e3)
             part.subscriptions.end_waits()
         server, self._server = self._server, None
         if server is not None:
@@ -308,5 +308,5 @@ class Hub:
 
     def _lost(self) -> None:
         for part in self._parts.values():
-            part.region.lose()
+            part.topics.lose()
             part.partitions.lose()

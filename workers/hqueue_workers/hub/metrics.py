@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-__all__ = ["HubMetrics", "RegionFigures", "SubscriptionLag"]
+__all__ = ["HubMetrics", "QueueFigures", "SubscriptionLag"]
 
 LATENCY_BUCKETS_S = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60,
@@ -31,8 +31,8 @@ class SubscriptionLag(NamedTuple):
     age_ms: int
 
 
-class RegionFigures:
-    """How a hub's part in a queue is now.
+class QueueFigures:
+    """What a hub serves of one queue now.
 
     Args:
         topics: topics owned.
@@ -58,12 +58,12 @@ class HubMetrics:
     """All metrics of a hub, in a registry of their own. Thread-safe.
 
     Args:
-        regions: gives each queue's figures, now.
+        figures: gives each queue's figures, now.
         pending: gives the bytes that wait to be appended, now.
     """
 
     def __init__(
-        self, regions: Callable[[], Mapping[str, RegionFigures]], pending: Callable[[], int]
+        self, figures: Callable[[], Mapping[str, QueueFigures]], pending: Callable[[], int]
     ) -> None:
         self.registry = CollectorRegistry()
         self.take_overs = self._counter("take_overs", "Topics that became this hub's.")
@@ -82,7 +82,7 @@ class HubMetrics:
             buckets=LATENCY_BUCKETS_S,
             registry=self.registry,
         )
-        self.registry.register(_Gauges(regions, pending))
+        self.registry.register(_Gauges(figures, pending))
 
     def page(self) -> bytes:
         """All metrics as text."""
@@ -96,9 +96,9 @@ class _Gauges(Collector):
     """What is as it is now, and is not counted."""
 
     def __init__(
-        self, regions: Callable[[], Mapping[str, RegionFigures]], pending: Callable[[], int]
+        self, figures: Callable[[], Mapping[str, QueueFigures]], pending: Callable[[], int]
     ) -> None:
-        self._regions = regions
+        self._figures = figures
         self._pending = pending
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
@@ -120,7 +120,7 @@ class _Gauges(Collector):
             "Age of the oldest message that a subscription was not given yet.",
             labels=labels,
         )
-        for queue, figures in self._regions().items():
+        for queue, figures in self._figures().items():
             for lag in figures.lags:
                 messages.add_metric([queue, lag.topic, lag.subscriber], lag.messages)
                 age.add_metric([queue, lag.topic, lag.subscriber], lag.age_ms / 1e3)

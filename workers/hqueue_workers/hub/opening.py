@@ -17,7 +17,7 @@ from hqueue_workers.hub.owning.available import AvailableHubs
 from hqueue_workers.hub.owning.balance import choose_any, choose_hub
 from hqueue_workers.hub.owning.creations import Creations
 from hqueue_workers.hub.owning.partitions import HubPartitions
-from hqueue_workers.hub.owning.region import Region
+from hqueue_workers.hub.owning.queue_topics import QueueTopics
 from hqueue_workers.hub.owning.shedding import Shedding
 from hqueue_workers.hub.owning.takeover import TakeOver
 from hqueue_workers.hub.part import Part
@@ -90,7 +90,7 @@ class Parts:
         description = log.describe()
         metadata = client.topic_metadata(queue)
         bound_ms = client.settings.operation_timeout_ms
-        found: list[Region] = []
+        found: list[QueueTopics] = []
         subscriptions = self._subscriptions(
             metadata,
             lambda store, moved: Delivering(
@@ -134,7 +134,7 @@ class Parts:
             hosts=log.hosts,
         )
         ttl_s = description.ttl_seconds
-        region = Region(
+        topics = QueueTopics(
             queue,
             info,
             metadata,
@@ -158,25 +158,25 @@ class Parts:
             choose=choose_any if self._settings.choice == UNIFORM else choose_hub,
             hubs=available.list,
         )
-        found.append(region)
-        shedding = Shedding(region, metadata.hubs, info.address)
-        publishing = Publishing(region, self._searches(log))
+        found.append(topics)
+        shedding = Shedding(topics, metadata.hubs, info.address)
+        publishing = Publishing(topics, self._searches(log))
         access = AccessChanges(
-            region,
+            topics,
             metadata.persistence,
             subscriptions.attachments,
             runtime=self._runtime,
             bound_s=bound_ms / 1e3,
         )
         managing = Managing(
-            region,
+            topics,
             info.address,
             metadata.hubs.list,
             access=access,
             runtime=self._runtime,
         )
         return Part(
-            region=region,
+            topics=topics,
             publishing=publishing,
             managing=managing,
             metadata=metadata,

@@ -7,7 +7,7 @@ import dataclasses
 from hqueue.metadata.managers import HubRegistration, TopicMetadata
 from hqueue_workers.hub.owning.available import AvailableHubs
 from hqueue_workers.hub.owning.partitions import HubPartitions
-from hqueue_workers.hub.owning.region import Region
+from hqueue_workers.hub.owning.queue_topics import QueueTopics
 from hqueue_workers.hub.owning.shedding import Shedding
 from hqueue_workers.hub.serving.managing import Managing
 from hqueue_workers.hub.serving.publishing import Publishing
@@ -24,7 +24,7 @@ CLOSE_S = 1.0
 class Part:
     """What a hub has of one queue."""
 
-    region: Region
+    topics: QueueTopics
     publishing: Publishing
     managing: Managing
     metadata: TopicMetadata
@@ -38,7 +38,7 @@ class Part:
 
     def start(self) -> None:
         """Let subscriptions be delivered. For the event loop."""
-        self.subscriptions.attachments.start(self.region)
+        self.subscriptions.attachments.start(self.topics)
         self.runtime.start(self.lags.run())
 
     def close(self) -> None:
@@ -46,7 +46,7 @@ class Part:
         if self.registration is not None:
             self.registration.close()
         self.publishing.close()
-        self.region.committers.close(CLOSE_S)
+        self.topics.committers.close(CLOSE_S)
         self.partitions.close()
         self.available.close()
         self.metadata.close()

@@ -194,7 +194,7 @@ def test_a_hub_that_stood_still_in_an_append_while_its_topic_was_taken_over_is_f
 def lag(reader: QueueReader, place: Place, end: MessageID) -> Lagging:
     """Let some scans be answered by a server that does not know what was appended lately."""
     lagging = Lagging(reader)
-    for each in place.part(0).region.owned():
+    for each in place.part(0).topics.owned():
         lagging.ends[each.partition] = int(end) + 1
     lagging.scans_left = 2
     return lagging
@@ -225,7 +225,7 @@ def test_numbers_that_a_server_that_stood_still_does_not_know_are_known_to_the_n
     client.publish_once("t", [b"2"], number=2)
     own = place.part(0).subscriptions.attachments._delivering._queue
     lagging = lag(own._log.reader, place, known)
-    place.part(0).region.abandon("t").result(WAIT_S)
+    place.part(0).topics.abandon("t").result(WAIT_S)
     again = place.hub_client(publisher="me")
     assert again.publish_once("t", [b"2"], number=2).dropped == 1
     assert hub.owns(QUEUE) == {"t"}
@@ -321,14 +321,14 @@ def test_of_a_subscription_that_was_made_when_its_topic_was_left_it_is_not_said_
 ) -> None:
     hub, part = place.hub(), place.part(0)
     assert place.publish(b"v").result(WAIT_S)
-    owned = part.region.serving("t")
+    owned = part.topics.serving("t")
     assert owned is not None
     delivery = Delivery(hqueue.Address("127.0.0.1", 1), "life", explicit=False)
     with made_later(part.metadata.subscriptions, "create_subscription_data") as (reached, go_on):
         call = part.subscriptions.subscribe(owned, "sub", SubscribeMode.CREATE, delivery, None)
         subscribing = asyncio.run_coroutine_threadsafe(call, hub._loop)
         assert reached.wait(WAIT_S)
-        part.region.abandon("t").result(WAIT_S)
+        part.topics.abandon("t").result(WAIT_S)
         go_on.set()
         error = subscribing.exception(WAIT_S)
     assert isinstance(error, StoreUnavailableError)
@@ -387,7 +387,7 @@ def test_new_addresses_that_hang_hold_up_neither_who_answered_nor_who_comes_new(
     client.publish("t", b"first")
     wait_for(lambda: good.values == [b"first"], "it has answered")
     part = place.part(0)
-    owned = part.region.serving("t")
+    owned = part.topics.serving("t")
     assert owned is not None
     for number in range(24):
         address = hqueue.Address("127.0.0.1", Hanging(place.stack).port)
@@ -493,15 +493,15 @@ def test_a_topic_that_no_thread_is_there_to_leave_is_owned_and_served_as_before(
 ) -> None:
     place.hub()
     place.publish(b"1").result(WAIT_S)
-    region = place.part(0).region
+    topics = place.part(0).topics
     none = ThreadPool(1, "none")
     none.shutdown()
     with monkeypatch.context() as patched:
-        patched.setattr(region, "_pool", none)
+        patched.setattr(topics, "_pool", none)
         with pytest.raises(hqueue.HQueueError):
-            getattr(region, what)("t")
+            getattr(topics, what)("t")
     place.publish(b"2").result(WAIT_S)
-    getattr(region, what)("t").result(WAIT_S)
+    getattr(topics, what)("t").result(WAIT_S)
     assert not place.hubs[0].owns(QUEUE)
 
 
@@ -510,13 +510,13 @@ def test_a_deletion_that_ended_by_a_fault_of_the_hub_is_not_reported_as_done(
 ) -> None:
     place.hub()
     place.publish(b"1").result(WAIT_S)
-    region = place.part(0).region
+    topics = place.part(0).topics
 
     def fail(*_: object, **__: object) -> None:
         raise SystemExit("a fault")
 
     with monkeypatch.context() as patched:
-        patched.setattr(region._listener, "leave", fail)
+        patched.setattr(topics._listener, "leave", fail)
         with pytest.raises(StoreUnavailableError, match="not deleted"):
-            region.delete("t").result(WAIT_S)
+            topics.delete("t").result(WAIT_S)
     assert place.values() == [b"1"]

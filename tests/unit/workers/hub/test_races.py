@@ -14,7 +14,7 @@ import hqueue
 from hqueue import Message, Outcome, StoreUnavailableError
 from hqueue.errors import NoSubscriptionStateError
 from hqueue.metadata.managers import LogRange
-from hqueue_workers.hub.owning.region import Region
+from hqueue_workers.hub.owning.queue_topics import QueueTopics
 from hqueue_workers.hub.writing.owned import Published, RedirectedError
 from tests.support.backends import MemoryBackend
 from tests.support.hubs import HubThread
@@ -44,8 +44,8 @@ class Place:
         ]
         self.metadata = stack.enter_context(self.client.topic_metadata(QUEUE))
 
-    def region(self, number: int) -> Region:
-        return self.hubs[number].hub._parts[QUEUE].region
+    def topics(self, number: int) -> QueueTopics:
+        return self.hubs[number].hub._parts[QUEUE].topics
 
     def publish(self, number: int, value: bytes) -> Future[Published]:
         """Call a hub that was chosen: it is to own the topic."""
@@ -88,7 +88,7 @@ STEPS = ["look", "create", "acquire"]
 def test_a_hub_that_stands_still_at_a_step_meets_the_other_as_the_owner(
     place: Place, step: str, *, after: bool
 ) -> None:
-    with stopped_at(place.region(0)._records, step, after=after) as (reached, go_on):
+    with stopped_at(place.topics(0)._records, step, after=after) as (reached, go_on):
         slow = place.publish(0, b"slow")
         assert reached.wait(WAIT_S)
         quick = place.publish(1, b"quick")
@@ -117,8 +117,8 @@ def test_a_hub_that_stands_still_in_a_take_over_while_it_is_deposed_writes_to_no
     place: Place, step: str, *, after: bool
 ) -> None:
     assert place.publish(1, b"first").result(WAIT_S)
-    place.region(1).abandon("t").result(WAIT_S)
-    persistence = place.region(0)._take_over._persistence
+    place.topics(1).abandon("t").result(WAIT_S)
+    persistence = place.topics(0)._take_over._persistence
     with stopped_at(persistence, step, after=after) as (reached, go_on):
         slow = place.publish(0, b"slow")
         assert reached.wait(WAIT_S)
@@ -169,7 +169,7 @@ def test_a_topic_that_is_abandoned_under_load_loses_nothing_and_keeps_its_order(
             ids.append(client.publish("t", b"%d" % number))
             if number % 10 == 5:
                 for n in range(2):
-                    place.region(n).abandon("t")
+                    place.topics(n).abandon("t")
     assert ids == sorted(ids)
     assert place.values() == [b"%d" % number for number in range(60)]
     assert len(place.ranges()) > 1
@@ -178,13 +178,13 @@ def test_a_topic_that_is_abandoned_under_load_loses_nothing_and_keeps_its_order(
 def test_a_hub_that_ends_while_a_topic_becomes_its_own_releases_that_one_too(
     place: Place,
 ) -> None:
-    region = place.region(0)
-    with stopped_at(region._records, "acquire", after=True) as (reached, go_on):
+    topics = place.topics(0)
+    with stopped_at(topics._records, "acquire", after=True) as (reached, go_on):
         place.publish(0, b"slow")
         assert reached.wait(WAIT_S)
         ending = threading.Thread(target=place.hubs[0].terminate)
         ending.start()
-        wait_for(lambda: region._closing, "it ends")
+        wait_for(lambda: topics._closing, "it ends")
         go_on.set()
         ending.join(WAIT_S)
         assert not ending.is_alive()
@@ -196,10 +196,10 @@ def test_a_hub_that_stands_still_while_its_topic_is_deleted_does_not_bring_it_ba
     place: Place,
 ) -> None:
     assert place.publish(1, b"old").result(WAIT_S)
-    place.region(1).abandon("t").result(WAIT_S)
+    place.topics(1).abandon("t").result(WAIT_S)
     managing = place.hubs[1].hub._parts[QUEUE].managing
-    with stopped_at(place.region(0)._records, "look", after=True) as (reached, go_on):
-        slow = place.region(0).serve("me", "t", redirected=True, create=False)
+    with stopped_at(place.topics(0)._records, "look", after=True) as (reached, go_on):
+        slow = place.topics(0).serve("me", "t", redirected=True, create=False)
         assert reached.wait(WAIT_S)
         assert managing.delete("me", "t", redirected=True).result(WAIT_S)
         go_on.set()

@@ -9,7 +9,7 @@ from hqueue.metadata.managers import Hubs
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.runtime.logs import Log
 from hqueue_workers.hub.owning.balance import OwnedTopic, load_of, topics_to_release
-from hqueue_workers.hub.owning.region import Region
+from hqueue_workers.hub.owning.queue_topics import QueueTopics
 
 __all__ = ["Shedding"]
 
@@ -21,7 +21,7 @@ class Shedding:
     one thread.
 
     Args:
-        region: this hub's part in the queue.
+        topics: the queue's topics that this hub owns.
         hubs: which hubs are available, with their loads.
         me: this hub.
         release: gives up a topic.
@@ -30,16 +30,16 @@ class Shedding:
 
     def __init__(
         self,
-        region: Region,
+        topics: QueueTopics,
         hubs: Hubs,
         me: Address,
         release: Callable[[str], object] | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self._region = region
+        self._topics = topics
         self._hubs = hubs
         self._me = me
-        self._release = release or region.abandon
+        self._release = release or topics.abandon
         self._clock = clock
         self._topics: list[OwnedTopic] = []
 
@@ -47,7 +47,7 @@ class Shedding:
         """How much there is to do, by what was published since the last time."""
         now_ms = self._clock.monotonic_ms()
         measured = []
-        for owned in self._region.owned():
+        for owned in self._topics.owned():
             before_ms, before = owned.rated
             seconds = max(now_ms - max(before_ms, owned.since_ms), 1.0) / 1e3
             load = load_of((owned.published - before) / seconds)

@@ -10,7 +10,7 @@ from hqueue import HQueueError, Outcome, StoreUnavailableError, TopicAccess
 from hqueue.errors import BadVersionError, NoTopicPersistenceInfoError
 from hqueue.metadata.managers import TopicPersistenceManager
 from hqueue_workers.hub.keyed_locks import KeyedLocks
-from hqueue_workers.hub.owning.region import Region
+from hqueue_workers.hub.owning.queue_topics import QueueTopics
 from hqueue_workers.hub.subscribing.attachments import Attachments
 from hqueue_workers.hub.writing.owned import OwnedTopic
 from hqueue_workers.node.runtime import Runtime
@@ -26,7 +26,7 @@ class AccessChanges:
     was changed last.
 
     Args:
-        region: the topics.
+        topics: the queue's topics that this hub owns.
         persistence: where rules are kept.
         attachments: the subscriptions that are attached.
         runtime: what the hub delivers on.
@@ -35,14 +35,14 @@ class AccessChanges:
 
     def __init__(
         self,
-        region: Region,
+        topics: QueueTopics,
         persistence: TopicPersistenceManager,
         attachments: Attachments,
         *,
         runtime: Runtime,
         bound_s: float,
     ) -> None:
-        self._region = region
+        self._topics = topics
         self._persistence = persistence
         self._attachments = attachments
         self._runtime = runtime
@@ -65,7 +65,7 @@ class AccessChanges:
                 await self._runtime.coordinate(lambda: self._write(owned, access))
             except (HQueueError, FutureTimeoutError) as exc:
                 if not isinstance(exc, HQueueError) or exc.outcome is not Outcome.NOT_APPLIED:
-                    self._region.abandon(owned.name)
+                    self._topics.abandon(owned.name)
                 if isinstance(exc, HQueueError):
                     raise
                 raise StoreUnavailableError(

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from hqueue import Address, InvalidInputError, TopicAccess
 from hqueue.errors import NoSubscriptionStateError
 from hqueue_workers.hub.authorizer import Action
-from hqueue_workers.hub.owning.region import Region
+from hqueue_workers.hub.owning.queue_topics import QueueTopics
 from hqueue_workers.hub.serving.access import AccessChanges
 from hqueue_workers.hub.writing.owned import OwnedTopic, RedirectedError
 from hqueue_workers.node.runtime import Runtime
@@ -24,7 +24,7 @@ class Managing:
     hub that was named, which makes it its own. Any other hub sends its caller to the owner.
 
     Args:
-        region: the topics.
+        topics: the queue's topics that this hub owns.
         me: this hub.
         hubs: those that are available; it may ask ZooKeeper.
         access: changes rules.
@@ -33,14 +33,14 @@ class Managing:
 
     def __init__(
         self,
-        region: Region,
+        topics: QueueTopics,
         me: Address,
         hubs: Callable[[], Mapping[Address, object]],
         *,
         access: AccessChanges,
         runtime: Runtime,
     ) -> None:
-        self._region = region
+        self._topics = topics
         self._me = me
         self._hubs = hubs
         self._access = access
@@ -49,19 +49,20 @@ class Managing:
     def move(self, caller: str, topic: str, to: Address, *, redirected: bool) -> Future[None]:
         """Done when this hub is the one that was named, and owns the topic.
 
-        The future's errors are those of `Region.serve`, `NotAllowedError`, and `InvalidInputError`
-        where no such hub is available, or there is no such topic: then nothing was done.
+        The future's errors are those of `QueueTopics.serve`, `NotAllowedError`, and
+        `InvalidInputError` where no such hub is available, or there is no such topic: then nothing
+        was done.
         """
 
         async def move() -> None:
             if to not in await self._runtime.coordinate(self._hubs):
                 raise InvalidInputError("that hub is not available", hub=str(to))
-            serving = self._region.serve(
+            serving = self._topics.serve(
                 caller, topic, redirected=redirected or to == self._me, create=False
             )
             owned = await self._owned(caller, topic, serving)
             if to != self._me:
-                await asyncio.wrap_future(self._region.abandon(owned.name))
+                await asyncio.wrap_future(self._topics.abandon(owned.name))
                 raise RedirectedError(to)
 
         return self._runtime.submit(move())
@@ -69,16 +70,17 @@ class Managing:
     def delete(self, caller: str, topic: str, *, redirected: bool) -> Future[bool]:
         """Delete a topic once this hub owns it; whether there was one.
 
-        The future's errors are those of `Region.serve` and `Region.delete`, and `NotAllowedError`.
+        The future's errors are those of `QueueTopics.serve` and `QueueTopics.delete`, and
+        `NotAllowedError`.
         """
-        serving = self._region.serve(caller, topic, redirected=redirected, create=False)
+        serving = self._topics.serve(caller, topic, redirected=redirected, create=False)
 
         async def delete() -> bool:
             try:
                 owned = await self._owned(caller, topic, serving)
             except _NoTopicError:
                 return False
-            await asyncio.wrap_future(self._region.delete(owned.name))
+            await asyncio.wrap_future(self._topics.delete(owned.name))
             return True
 
         return self._runtime.submit(delete())
@@ -89,11 +91,11 @@ class Managing:
         """Change those of a topic's rules that are given; all as they are then. A topic that is not
         there is created, if something is given.
 
-        The future's errors are those of `Region.serve` and `AccessChanges.change`,
+        The future's errors are those of `QueueTopics.serve` and `AccessChanges.change`,
         `NotAllowedError`, and `InvalidInputError` where nothing is given, and there is no such
         topic.
         """
-        serving = self._region.serve(caller, topic, redirected=redirected, create=bool(given))
+        serving = self._topics.serve(caller, topic, redirected=redirected, create=bool(given))
 
         async def change() -> TopicAccess:
             return await self._access.change(await self._owned(caller, topic, serving), given)
@@ -104,7 +106,7 @@ class Managing:
         """The topic once this hub owns it, if the caller may manage it."""
         try:
             owned = await asyncio.wrap_future(serving)
-            self._region.check_allowed(caller, Action.MANAGE, owned)
+            self._topics.check_allowed(caller, Action.MANAGE, owned)
         except NoSubscriptionStateError as exc:
             raise _NoTopicError("there is no such topic", topic=topic) from exc
         return owned

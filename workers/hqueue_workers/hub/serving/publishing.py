@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from hqueue import Message, StoreUnavailableError
 from hqueue_workers.hub.authorizer import Action
-from hqueue_workers.hub.owning.region import Region
+from hqueue_workers.hub.owning.queue_topics import QueueTopics
 from hqueue_workers.hub.writing.gathering import fenced
 from hqueue_workers.hub.writing.numbers import Newest
 from hqueue_workers.hub.writing.owned import (
@@ -45,12 +45,12 @@ class Publishing:
     their publishers have numbered already.
 
     Args:
-        region: the topics.
+        topics: the queue's topics that this hub owns.
         searches: learn what was numbered.
     """
 
-    def __init__(self, region: Region, searches: Searches) -> None:
-        self._region = region
+    def __init__(self, topics: QueueTopics, searches: Searches) -> None:
+        self._topics = topics
         self._searches = searches
 
     def publish(
@@ -66,11 +66,11 @@ class Publishing:
         """Append messages of a topic, all together, once this hub owns it; of numbered ones those
         that the topic does not have.
 
-        The future's errors are those of `Region.serve`, `NotAllowedError`, and the log's.
+        The future's errors are those of `QueueTopics.serve`, `NotAllowedError`, and the log's.
         """
 
         def submit(owned: OwnedTopic) -> Future[Published]:
-            committer = self._region.committers.of(owned.partition)
+            committer = self._topics.committers.of(owned.partition)
             return committer.submit(owned, messages, size, numbered)
 
         since = None if numbered is None else numbered.since
@@ -81,12 +81,12 @@ class Publishing:
     ) -> Future[Newest | None]:
         """The caller's newest numbered message from an ID on; it may be an older one.
 
-        The future's errors are those of `Region.serve`, `NotAllowedError`, and the log's.
+        The future's errors are those of `QueueTopics.serve`, `NotAllowedError`, and the log's.
         """
 
         def look(owned: OwnedTopic) -> Future[Newest | None]:
             found: Future[Newest | None] = Future()
-            numbers = self._region.committers.of(owned.partition).numbers
+            numbers = self._topics.committers.of(owned.partition).numbers
             newest = numbers.newest(owned, caller, since)
             if owned.fenced or owned.left:  # It may have been forgotten before it was looked up.
                 raise fenced(owned)
@@ -132,11 +132,11 @@ class Publishing:
             call.act(owned).add_done_callback(then(done.set_result))
 
         def learn(owned: OwnedTopic) -> None:
-            self._region.check_allowed(call.caller, Action.PUBLISH, owned)
+            self._topics.check_allowed(call.caller, Action.PUBLISH, owned)
             if call.since is None:
                 act(owned)
                 return
-            numbers = self._region.committers.of(owned.partition).numbers
+            numbers = self._topics.committers.of(owned.partition).numbers
             if numbers.knows(owned, call.caller, call.since):
                 act(owned)
                 return
@@ -144,11 +144,11 @@ class Publishing:
             learning.add_done_callback(then(lambda _: act(owned)))
 
         try:
-            owned = self._region.serving(call.topic)
+            owned = self._topics.serving(call.topic)
             if owned is not None:
                 learn(owned)
                 return
-            self._region.serve(
+            self._topics.serve(
                 call.caller, call.topic, redirected=redirected, create=call.create
             ).add_done_callback(then(learn))
         except BaseException as exc:  # Its caller must learn it.

@@ -18,7 +18,7 @@ from hqueue.settings import reserved
 from hqueue.settings.limits import APPLICATION_MAX
 from hqueue.settings.numbers import check_whole
 from hqueue_workers.hub.authorizer import Action
-from hqueue_workers.hub.owning.region import Region
+from hqueue_workers.hub.owning.queue_topics import QueueTopics
 from hqueue_workers.hub.serving.answers import as_thrift, message_id_of, text_of, topic_of
 from hqueue_workers.hub.serving.managing import Managing
 from hqueue_workers.hub.serving.publishing import Publishing
@@ -40,7 +40,7 @@ _Result = TypeVar("_Result")
 class ServedQueue(Protocol):
     """What a hub has of a queue, as its service needs it."""
 
-    region: Region
+    topics: QueueTopics
     publishing: Publishing
     managing: Managing
     subscriptions: Subscriptions
@@ -172,11 +172,11 @@ class SubscriptionService:
         queue, subscriber, topic, redirected = called
         at = self._queue(queue)
         name, on = _who(subscriber, topic)
-        serving = at.region.serve(name, on, redirected=bool(redirected), create=create)
+        serving = at.topics.serve(name, on, redirected=bool(redirected), create=create)
 
         async def served() -> _Result:
             owned = await asyncio.wrap_future(serving)
-            at.region.check_allowed(name, Action.SUBSCRIBE, owned)
+            at.topics.check_allowed(name, Action.SUBSCRIBE, owned)
             return await work(at.subscriptions, owned, name)
 
         return self._answer(served, say)

@@ -38,8 +38,8 @@ Deliver = Callable[
 """Makes what delivers, given what stores a mark, and what notes one that is to be stored soon."""
 
 
-class _Region(Protocol):
-    """What is asked of the hub's part in the queue."""
+class _QueueTopics(Protocol):
+    """What is asked of the queue's topics that this hub owns."""
 
     def is_owned(self, owned: OwnedTopic) -> bool: ...
 
@@ -74,7 +74,7 @@ class Attachments:
         self._records = records
         self._runtime = runtime
         self._sessions = sessions
-        self._region: _Region
+        self._topics: _QueueTopics
         self._feeds: dict[str, Feed] = {}
         self._recent = Recent(RECENT_BYTES_MAX)
         self._moved: set[Subscription] = set()
@@ -86,9 +86,9 @@ class Attachments:
         self.attached = 0
         """Subscriptions that are attached now."""
 
-    def start(self, region: _Region) -> None:
-        """Begin, given the hub's part in the queue."""
-        self._region = region
+    def start(self, topics: _QueueTopics) -> None:
+        """Begin, given the queue's topics that this hub owns."""
+        self._topics = topics
         self._runtime.start(self._look_after())
 
     def find(self, topic: str, subscriber: str) -> Subscription | None:
@@ -114,8 +114,8 @@ class Attachments:
             StoreUnavailableError: the topic is not this hub's any more.
         """
         feed = opened.feed
-        self._region.check_allowed(opened.subscriber, Action.SUBSCRIBE, feed.owned)
-        if feed.left or not self._region.is_owned(feed.owned):
+        self._topics.check_allowed(opened.subscriber, Action.SUBSCRIBE, feed.owned)
+        if feed.left or not self._topics.is_owned(feed.owned):
             raise feed.owned.changes_hands()
         opened.delivery = delivery
         if opened.position >= feed.end:
@@ -157,7 +157,7 @@ class Attachments:
         Raises:
             StoreUnavailableError: the topic is not this hub's any more.
         """
-        if not self._region.is_owned(owned):
+        if not self._topics.is_owned(owned):
             raise owned.changes_hands()
         # When it is left from here on, `leave` or `lost` come behind this, and end the feed.
         feed = self._feeds.get(owned.name)
@@ -168,7 +168,7 @@ class Attachments:
             # From here on appends are told; what was appended before lies below the end.
             feed = self._feeds[owned.name] = Feed(owned, 0)
             try:
-                feed.end = self._region.end_of(owned)
+                feed.end = self._topics.end_of(owned)
             except BaseException:
                 del self._feeds[owned.name]
                 raise
@@ -185,7 +185,7 @@ class Attachments:
 
     def end(self, feed: Feed) -> int:
         """No message that comes from now on has an ID below this one."""
-        return max(feed.end, self._region.end_of(feed.owned))
+        return max(feed.end, self._topics.end_of(feed.owned))
 
     def _came(
         self, came: Sequence[tuple[OwnedTopic, Kept]], uncertain: Sequence[OwnedTopic], end: int
@@ -235,7 +235,7 @@ class Attachments:
     def _may(self, subscription: Subscription) -> bool:
         owned = subscription.feed.owned
         try:
-            self._region.check_allowed(subscription.subscriber, Action.SUBSCRIBE, owned)
+            self._topics.check_allowed(subscription.subscriber, Action.SUBSCRIBE, owned)
         except NotAllowedError:
             return False
         return True

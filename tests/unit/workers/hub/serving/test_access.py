@@ -173,7 +173,7 @@ def test_a_hub_that_lost_a_topic_changes_no_rules_of_it(place: Place) -> None:
     with stopped_at(persistence, "write_topic_persistence_info") as (reached, go_on):
         late = part.managing.change_access("maker", "t", {"publish": ("late",)}, redirected=False)
         assert reached.wait(WAIT_S)
-        part.region.abandon("t").result(WAIT_S)
+        part.topics.abandon("t").result(WAIT_S)
         other = place.hubs[1].hub._parts[QUEUE].managing
         changed = other.change_access("maker", "t", {"manage": ("maker",)}, redirected=True)
         assert changed.result(WAIT_S) == TopicAccess(["first"], manage=["maker"])

@@ -18,7 +18,7 @@ from hqueue.log.steps import Work
 from hqueue.metadata.ports import Version
 from hqueue.runtime.clock import Deadline
 from hqueue_workers.hub import opening
-from hqueue_workers.hub.owning.region import Region
+from hqueue_workers.hub.owning.queue_topics import QueueTopics
 from hqueue_workers.hub.subscribing import attachments
 from hqueue_workers.hub.subscribing.subscription_records import SubscriptionRecords
 from hqueue_workers.hub.writing.owned import OwnedTopic
@@ -55,8 +55,8 @@ class Place:
         made = Subscriber(QUEUE, lambda: [hub.address for hub in self.hubs], **named)
         return self.stack.enter_context(made)
 
-    def region(self, number: int = 0) -> Region:
-        return self.hubs[number].hub._parts[QUEUE].region
+    def topics(self, number: int = 0) -> QueueTopics:
+        return self.hubs[number].hub._parts[QUEUE].topics
 
     def publish(self, *values: bytes, number: int = 0, topic: str = "t") -> MessageID:
         """Publish at a hub; the last message's ID."""
@@ -216,7 +216,7 @@ def test_preferences_are_kept_and_given_back_by_whichever_hub_has_the_topic(plac
     }
     sub.subscribe("t", 0, **wanted)
     owner = [hub.address for hub in place.hubs].index(sub.owner)
-    place.region(owner).abandon("t").result(WAIT_S)
+    place.topics(owner).abandon("t").result(WAIT_S)
     found = sub.subscribe("t", 1, at=place.hubs[1 - owner].address)
     given = {name: getattr(found.preferences, name) for name in wanted}
     assert given == wanted
@@ -304,7 +304,7 @@ def test_a_topic_that_is_left_is_told_and_goes_on_at_the_other_hub(place: Place)
     for number in range(5):
         sent.append(b"%d" % number)
         last = place.publish(sent[-1], number=owner)
-        place.region(owner).abandon("t").result(WAIT_S)
+        place.topics(owner).abandon("t").result(WAIT_S)
         assert sub.detached(30_000, at) == [("t", IDL.TDetachedReason.TOPIC_LEFT)]
         owner = 1 - owner
         sent.append(b"m%d" % number)
@@ -333,11 +333,11 @@ def test_a_call_that_comes_when_the_topic_is_being_left_leaves_the_marks_to_be_s
     sub.subscribe("t")
     last = place.publish(b"a")
     wait_for(lambda: place.counted("delivered") == 1, "it came")
-    owned = place.region().serving("t")
+    owned = place.topics().serving("t")
     assert owned is not None
-    committer = place.region().committers.of(owned.partition)
+    committer = place.topics().committers.of(owned.partition)
     with stopped_at(committer, "drained") as (reached, go_on):
-        leaving = place.region().abandon("t")
+        leaving = place.topics().abandon("t")
         assert reached.wait(WAIT_S)
         consume_late(place, owned, last)
         assert place.mark() != last
@@ -358,24 +358,24 @@ def test_a_mark_that_moved_is_not_stored_when_the_topic_was_lost(
     before = place.mark()
     place.publish(b"a")
     wait_for(lambda: place.counted("delivered") == 1, "it came")
-    region, loop = place.region(), place.hubs[0]._loop
+    topics, loop = place.topics(), place.hubs[0]._loop
     attached = place.hubs[0].hub._parts[QUEUE].subscriptions.attachments
     subscription = attached.find("t", "sub")
-    owned = region.serving("t")
+    owned = topics.serving("t")
     assert subscription is not None
     assert owned is not None
     wait_for(lambda: subscription.dirty and not subscription.running, "its mark moved")
-    committer = region.committers.of(owned.partition)
+    committer = topics.committers.of(owned.partition)
     with stopped_at(committer, "drained") as (reached, go_on):
         if when == "detaching":  # It waits for the end of a call.
             subscription.running = True
             go_on.set()
         if when != "owned":
-            leaving = region.abandon("t")
+            leaving = topics.abandon("t")
             assert reached.wait(WAIT_S)
         if when == "detaching":
             wait_for(lambda: subscription.ended is not None, "it is being detached")
-        region.lose()
+        topics.lose()
         wait_for(lambda: subscription.over, "it is cut off")
         if when == "detaching":
             loop.call_soon_threadsafe(subscription.ended.set_result, None)  # type: ignore[union-attr]
@@ -430,9 +430,9 @@ def test_a_call_that_knows_an_ownership_that_is_over_does_not_end_what_the_next_
     place.hub()
     sub = place.subscriber()
     sub.subscribe("t")
-    before = place.region().serving("t")
+    before = place.topics().serving("t")
     assert before is not None
-    place.region().abandon("t").result(WAIT_S)
+    place.topics().abandon("t").result(WAIT_S)
     sub.subscribe("t", 1)
     consume_late(place, before, MessageID(1))
     last = place.publish(b"a")

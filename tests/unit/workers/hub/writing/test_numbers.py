@@ -304,7 +304,7 @@ def values(hubs: list[HubThread]) -> list[bytes]:
 def leave(hubs: list[HubThread]) -> None:
     """Have the topic owned anew."""
     for hub in hubs:
-        hub.hub._parts[QUEUE].region.abandon("t").result(WAIT_S)
+        hub.hub._parts[QUEUE].topics.abandon("t").result(WAIT_S)
 
 
 def test_numbers_are_known_to_every_later_owner(hubs: list[HubThread]) -> None:
@@ -356,12 +356,12 @@ def test_a_call_whose_topic_is_owned_anew_while_its_numbers_are_read_is_looked_a
             "me", "t", messages, size, redirected=True, numbered=Numbered("me", number, 0)
         )
 
-    numbers = part.region.committers.of(publish_once(1).result(WAIT_S).partition).numbers
-    part.region.abandon("t").result(WAIT_S)
+    numbers = part.topics.committers.of(publish_once(1).result(WAIT_S).partition).numbers
+    part.topics.abandon("t").result(WAIT_S)
     with stopped_at(numbers, "learn", after=True) as (reached, go_on):
         slow = publish_once(2)
         assert reached.wait(WAIT_S)
-        part.region.abandon("t").result(WAIT_S)
+        part.topics.abandon("t").result(WAIT_S)
         messages = [Message("t", b"other")]
         part.publishing.publish("you", "t", messages, 5, redirected=True).result(WAIT_S)
         go_on.set()
@@ -379,12 +379,12 @@ def test_the_newest_number_is_not_told_by_an_ownership_that_was_left(
     published = part.publishing.publish(
         "me", "t", messages, size, redirected=True, numbered=given
     ).result(WAIT_S)
-    numbers = part.region.committers.of(published.partition).numbers
-    part.region.abandon("t").result(WAIT_S)
+    numbers = part.topics.committers.of(published.partition).numbers
+    part.topics.abandon("t").result(WAIT_S)
     with stopped_at(numbers, "learn", after=True) as (reached, go_on):
         newest = part.publishing.newest("me", "t", 0, redirected=True)
         assert reached.wait(WAIT_S)
-        part.region.abandon("t").result(WAIT_S)
+        part.topics.abandon("t").result(WAIT_S)
         other = [Message("t", b"other")]
         part.publishing.publish("you", "t", other, 5, redirected=True).result(WAIT_S)
         go_on.set()

@@ -1,4 +1,4 @@
-"""A hub's part in one queue: the topics that it owns, and what comes of a call."""
+"""A queue's topics that one hub owns, and what becomes of a call for one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from hqueue_workers.hub.owning.topic_records import Choose, Looked, TopicRecords
 from hqueue_workers.hub.writing.committers import Committers
 from hqueue_workers.hub.writing.owned import OwnedListener, OwnedTopic, RedirectedError
 
-__all__ = ["Region"]
+__all__ = ["QueueTopics"]
 
 logger = Log(__name__)
 
@@ -67,7 +67,7 @@ class _Leaving(NamedTuple):
     done: Future[None]
 
 
-class Region:
+class QueueTopics:
     """The topics of a queue that this hub owns, or makes its own when they are called for.
     Thread-safe.
 
@@ -206,7 +206,7 @@ class Region:
 
     def abandon(self, topic: str) -> Future[None]:
         """Leave a topic to other hubs: accept no more of it, append what waits, release it. Calls
-        that come meanwhile wait, and are looked at anew then.
+        that come meanwhile wait, and are resolved again then.
         """
         with self._lock:
             leaving = self._leaving.get(topic)
