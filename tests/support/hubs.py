@@ -54,7 +54,7 @@ class HubThread:
 
     def owns(self, queue: str) -> set[str]:
         """The topics of a queue that it owns."""
-        return {owned.name for owned in self.hub._parts[queue].topics.owned()}
+        return {owned.name for owned in self.hub._hosted[queue].topics.owned()}
 
     def terminate(self) -> None:
         """Ask it to end, and wait for that."""

@@ -24,9 +24,9 @@ from hqueue.runtime.thread_pool import ThreadPool
 from hqueue.settings.limits import BATCH_BYTES_MAX
 from hqueue_workers.api.server import ApiServer
 from hqueue_workers.hub.authorizer import Authorizer
+from hqueue_workers.hub.hosted_queue import HostedQueue
 from hqueue_workers.hub.metrics import HubMetrics, QueueFigures
-from hqueue_workers.hub.opening import Parts
-from hqueue_workers.hub.part import Part
+from hqueue_workers.hub.opening import HostedQueueFactory
 from hqueue_workers.hub.serving.answers import as_thrift
 from hqueue_workers.hub.serving.service import HubService, hub_service
 from hqueue_workers.hub.settings import HubSettings
@@ -82,7 +82,7 @@ class Hub:
         self._delivery = Runtime(8)
         self._delivery.failed.add_done_callback(self._failed)
         self._lease = Lease(client.coordination, self._runtime, self._lost)
-        self._parts: dict[str, Part] = {}
+        self._hosted: dict[str, HostedQueue] = {}
         self._service: HubService | None = None
         self._api: ApiServer | None = None
         self._health: HealthServer | None = None
@@ -121,7 +121,7 @@ class Hub:
                 await self._api.close()
             if self._server is not None:
                 self._server.close(0)
-            await runtime.end(runtime.coordinate(self._close_parts), 0)
+            await runtime.end(runtime.coordinate(self._close_queues), 0)
             self._pool.shutdown(wait=False, cancel_futures=True)
             await self._delivery.close()
             await runtime.close()
@@ -133,7 +133,7 @@ class Hub:
         try:
             address = Address(settings.host, listener.getsockname()[1])
             info = HubInfo(address, secrets.token_hex(8))
-            await self._open_parts(info)
+            await self._open_queues(info)
             self._health = self._serve_health()
             if settings.api_port is not None:
                 registry = self._metrics.registry
@@ -144,19 +144,19 @@ class Hub:
             listener.close()
             raise
         runtime.start(self._lease.run())
-        for part in self._parts.values():
-            part.registration = await runtime.coordinate(
-                functools.partial(self._register, part, info), release=HubRegistration.close
+        for hosted in self._hosted.values():
+            hosted.registration = await runtime.coordinate(
+                functools.partial(self._register, hosted, info), release=HubRegistration.close
             )
-            await runtime.coordinate(part.partitions.settle)
+            await runtime.coordinate(hosted.partitions.settle)
         await self._lease.wait()
         server.start()
         runtime.start(self._look_after())
         ready.info("the hub of %s is ready; it listens at %s", ", ".join(self._queues), address)
         return address
 
-    async def _open_parts(self, info: HubInfo) -> None:
-        parts = Parts(
+    async def _open_queues(self, info: HubInfo) -> None:
+        factory = HostedQueueFactory(
             self._client,
             self._settings,
             self._authorizer,
@@ -166,11 +166,11 @@ class Hub:
             pool=self._pool,
         )
         for queue in self._queues:
-            part = self._parts[queue] = await self._runtime.read(
-                functools.partial(parts.open, queue, info), release=Part.close
+            hosted = self._hosted[queue] = await self._runtime.read(
+                functools.partial(factory.open, queue, info), release=HostedQueue.close
             )
-            await self._runtime.coordinate(part.metadata.settle)
-            part.start()
+            await self._runtime.coordinate(hosted.metadata.settle)
+            hosted.start()
 
     def _failed(self, failed: asyncio.Future[None]) -> None:
         """What ends delivery ends the hub."""
@@ -179,11 +179,11 @@ class Hub:
             assert error is not None
             self._runtime.fail(error)
 
-    def _register(self, part: Part, info: HubInfo) -> HubRegistration:
+    def _register(self, hosted: HostedQueue, info: HubInfo) -> HubRegistration:
         def failed(error: HQueueError) -> None:
             self._runtime.call(lambda: self._runtime.fail(error))
 
-        return part.metadata.hubs.register(info, on_failure=failed)
+        return hosted.metadata.hubs.register(info, on_failure=failed)
 
     def _listen(self) -> socket.socket:
         settings = self._settings
@@ -200,7 +200,7 @@ class Hub:
     def _serve(self, listener: socket.socket) -> ThriftServer:
         settings = self._settings
         self._service = HubService(
-            self._parts,
+            self._hosted,
             self._metrics,
             settings.pending_bytes_max,
             runtime=self._delivery,
@@ -253,12 +253,12 @@ class Hub:
     def _figures(self) -> dict[str, QueueFigures]:
         return {
             queue: QueueFigures(
-                len(part.topics.owned()),
-                len(part.partitions.held),
-                part.subscriptions.attachments.attached,
-                part.lags.measured,
+                len(hosted.topics.owned()),
+                len(hosted.partitions.held),
+                hosted.subscriptions.attachments.attached,
+                hosted.lags.measured,
             )
-            for queue, part in self._parts.items()
+            for queue, hosted in self._hosted.items()
         }
 
     def _pending(self) -> int:
@@ -270,16 +270,16 @@ class Hub:
             await self._runtime.sleep_ms(self._settings.balance_ms)
             if not self._lease.holds:
                 continue
-            for queue, part in self._parts.items():
-                await self._runtime.coordinate(functools.partial(self._settle, queue, part))
+            for queue, hosted in self._hosted.items():
+                await self._runtime.coordinate(functools.partial(self._settle, queue, hosted))
 
-    def _settle(self, queue: str, part: Part) -> None:
-        part.topics.committers.look_after()
-        part.partitions.settle()
+    def _settle(self, queue: str, hosted: HostedQueue) -> None:
+        hosted.topics.committers.look_after()
+        hosted.partitions.settle()
         try:
-            if part.registration is not None:
-                part.registration.update(part.shedding.measure())
-            part.shedding.shed()
+            if hosted.registration is not None:
+                hosted.registration.update(hosted.shedding.measure())
+            hosted.shedding.shed()
         except HQueueError as exc:
             text = "can't report the load of %s; trying again: %s"
             self._runtime.faults.met(f"load of {queue}", text, queue, exc)
@@ -292,21 +292,21 @@ class Hub:
         elsewhere before they are hung up on.
         """
         drain_ms = self._settings.drain_ms
-        for part in self._parts.values():
-            if part.registration is not None:
-                await self._runtime.coordinate(part.registration.close)
-        for part in self._parts.values():
-            await part.topics.close(drain_ms / 1e3)
-            part.subscriptions.end_waits()
+        for hosted in self._hosted.values():
+            if hosted.registration is not None:
+                await self._runtime.coordinate(hosted.registration.close)
+        for hosted in self._hosted.values():
+            await hosted.topics.close(drain_ms / 1e3)
+            hosted.subscriptions.end_waits()
         server, self._server = self._server, None
         if server is not None:
             await self._runtime.read(functools.partial(server.close, drain_ms))
 
-    def _close_parts(self) -> None:
-        for part in self._parts.values():
-            part.close()
+    def _close_queues(self) -> None:
+        for hosted in self._hosted.values():
+            hosted.close()
 
     def _lost(self) -> None:
-        for part in self._parts.values():
-            part.topics.lose()
-            part.partitions.lose()
+        for hosted in self._hosted.values():
+            hosted.topics.lose()
+            hosted.partitions.lose()

@@ -1,4 +1,4 @@
-"""What a hub has of one queue is put together."""
+"""Makes the hosted queues of a hub."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from hqueue.errors import NoTopicPersistenceInfoError
 from hqueue.metadata.managers import HubInfo, LogRange, TopicMetadata
 from hqueue.runtime.thread_pool import ThreadPool
 from hqueue_workers.hub.authorizer import Authorizer
+from hqueue_workers.hub.hosted_queue import HostedQueue
 from hqueue_workers.hub.metrics import HubMetrics
 from hqueue_workers.hub.owning.available import AvailableHubs
 from hqueue_workers.hub.owning.balance import choose_any, choose_hub
@@ -20,7 +21,6 @@ from hqueue_workers.hub.owning.partitions import HubPartitions
 from hqueue_workers.hub.owning.queue_topics import QueueTopics
 from hqueue_workers.hub.owning.shedding import Shedding
 from hqueue_workers.hub.owning.takeover import TakeOver
-from hqueue_workers.hub.part import Part
 from hqueue_workers.hub.serving.access import AccessChanges
 from hqueue_workers.hub.serving.managing import Managing
 from hqueue_workers.hub.serving.publishing import Publishing
@@ -39,15 +39,15 @@ from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.networks import Networks
 from hqueue_workers.node.runtime import Runtime
 
-__all__ = ["Parts"]
+__all__ = ["HostedQueueFactory"]
 
 PREFERENCES_BYTES_PER_HOUR_MAX = 64 * 1024 * 1024
 """What each subscriber may have its application keep in preferences, at once and in an hour. Who
 subscribes is a name that nobody proves, and ZooKeeper has all that is kept in memory."""
 
 
-class Parts:
-    """Puts together what a hub has of each of its queues.
+class HostedQueueFactory:
+    """Makes what a hub needs to serve a queue, for each of its queues.
 
     Args:
         client: the connection; its session is the hub's.
@@ -78,8 +78,8 @@ class Parts:
         self._metrics = metrics
         self._pool = pool
 
-    def open(self, queue: str, info: HubInfo) -> Part:
-        """What a hub has of a queue. It asks HBase and ZooKeeper.
+    def open(self, queue: str, info: HubInfo) -> HostedQueue:
+        """Open a queue for the hub. It asks HBase and ZooKeeper.
 
         Raises:
             QueueNotFoundError: there is no such queue.
@@ -175,7 +175,7 @@ class Parts:
             access=access,
             runtime=self._runtime,
         )
-        return Part(
+        return HostedQueue(
             topics=topics,
             publishing=publishing,
             managing=managing,

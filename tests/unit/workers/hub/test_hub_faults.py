@@ -19,7 +19,7 @@ import hqueue
 from hqueue import HubClient, Message, MessageID, Outcome, Status, StoreUnavailableError
 from hqueue.consume.queue_reader import QueueReader
 from hqueue.runtime.thread_pool import ThreadPool
-from hqueue_workers.hub.part import Part
+from hqueue_workers.hub.hosted_queue import HostedQueue
 from hqueue_workers.hub.subscribing import delivering
 from hqueue_workers.hub.subscribing.subscription import Delivery
 from hqueue_workers.hub.subscribing.subscriptions import SubscribeMode
@@ -59,13 +59,13 @@ class Place:
         self.hubs.append(self.stack.enter_context(running))
         return self.hubs[-1]
 
-    def part(self, number: int) -> Part:
-        return self.hubs[number].hub._parts[QUEUE]
+    def hosted(self, number: int) -> HostedQueue:
+        return self.hubs[number].hub._hosted[QUEUE]
 
     def publish(self, value: bytes, number: int = 0) -> Future[Published]:
         """Call a hub that was chosen: it is to own the topic."""
         messages = [Message("t", value)]
-        publishing = self.part(number).publishing
+        publishing = self.hosted(number).publishing
         return publishing.publish("me", "t", messages, len(value), redirected=True)
 
     def subscriber(self, **named: Any) -> Subscriber:
@@ -194,7 +194,7 @@ def test_a_hub_that_stood_still_in_an_append_while_its_topic_was_taken_over_is_f
 def lag(reader: QueueReader, place: Place, end: MessageID) -> Lagging:
     """Let some scans be answered by a server that does not know what was appended lately."""
     lagging = Lagging(reader)
-    for each in place.part(0).topics.owned():
+    for each in place.hosted(0).topics.owned():
         lagging.ends[each.partition] = int(end) + 1
     lagging.scans_left = 2
     return lagging
@@ -206,7 +206,7 @@ def test_what_a_server_that_stood_still_does_not_know_is_not_passed_by(place: Pl
     sub.subscribe("t", attach=False)
     known = place.publish(b"a").result(WAIT_S).id
     assert place.publish(b"b").result(WAIT_S)
-    own = place.part(0).subscriptions.attachments._delivering._queue
+    own = place.hosted(0).subscriptions.attachments._delivering._queue
     lagging = lag(own._log.reader, place, known)
     sub.subscribe("t", 1)
     wait_for(lambda: sub.values[:1] == [b"a"], "it reads the log")
@@ -223,9 +223,9 @@ def test_numbers_that_a_server_that_stood_still_does_not_know_are_known_to_the_n
     client = place.hub_client(publisher="me")
     known = client.publish_once("t", [b"1"], number=1).ids[-1]
     client.publish_once("t", [b"2"], number=2)
-    own = place.part(0).subscriptions.attachments._delivering._queue
+    own = place.hosted(0).subscriptions.attachments._delivering._queue
     lagging = lag(own._log.reader, place, known)
-    place.part(0).topics.abandon("t").result(WAIT_S)
+    place.hosted(0).topics.abandon("t").result(WAIT_S)
     again = place.hub_client(publisher="me")
     assert again.publish_once("t", [b"2"], number=2).dropped == 1
     assert hub.owns(QUEUE) == {"t"}
@@ -306,7 +306,7 @@ def test_a_client_does_not_say_that_its_own_subscription_was_there_before(place:
     place.hub(operation_timeout_ms=1_000)
     assert place.publish(b"v").result(WAIT_S)
     client = place.hub_client()
-    kept = place.part(0).metadata.subscriptions
+    kept = place.hosted(0).metadata.subscriptions
     with made_later(kept, "create_subscription_data") as (reached, go_on):
         with pytest.raises(hqueue.HubUnavailableError) as caught:
             client.subscribe("t", "sub", lambda _: None, mode=hqueue.SubscribeMode.CREATE)
@@ -319,16 +319,16 @@ def test_a_client_does_not_say_that_its_own_subscription_was_there_before(place:
 def test_of_a_subscription_that_was_made_when_its_topic_was_left_it_is_not_said_that_it_was_not(
     place: Place,
 ) -> None:
-    hub, part = place.hub(), place.part(0)
+    hub, hosted = place.hub(), place.hosted(0)
     assert place.publish(b"v").result(WAIT_S)
-    owned = part.topics.serving("t")
+    owned = hosted.topics.serving("t")
     assert owned is not None
     delivery = Delivery(hqueue.Address("127.0.0.1", 1), "life", explicit=False)
-    with made_later(part.metadata.subscriptions, "create_subscription_data") as (reached, go_on):
-        call = part.subscriptions.subscribe(owned, "sub", SubscribeMode.CREATE, delivery, None)
+    with made_later(hosted.metadata.subscriptions, "create_subscription_data") as (reached, go_on):
+        call = hosted.subscriptions.subscribe(owned, "sub", SubscribeMode.CREATE, delivery, None)
         subscribing = asyncio.run_coroutine_threadsafe(call, hub._loop)
         assert reached.wait(WAIT_S)
-        part.topics.abandon("t").result(WAIT_S)
+        hosted.topics.abandon("t").result(WAIT_S)
         go_on.set()
         error = subscribing.exception(WAIT_S)
     assert isinstance(error, StoreUnavailableError)
@@ -366,7 +366,7 @@ def test_addresses_that_hang_leave_room_for_all_others(
     for topic in ("u", "v", "t"):
         client.publish(topic, b"first")
     wait_for(lambda: good.values == [b"first"], "the others had their turn")
-    attachments = place.part(0).subscriptions.attachments
+    attachments = place.hosted(0).subscriptions.attachments
     hung = [each for each in attachments.every() if each.subscriber != "good"]
     wait_for(lambda: sum(each.tries.failures > 0 for each in hung) >= 6, "all were tried")
     # From here on a call that hangs would hang for longer than this test.
@@ -386,13 +386,13 @@ def test_new_addresses_that_hang_hold_up_neither_who_answered_nor_who_comes_new(
     good.subscribe("t")
     client.publish("t", b"first")
     wait_for(lambda: good.values == [b"first"], "it has answered")
-    part = place.part(0)
-    owned = part.topics.serving("t")
+    hosted = place.hosted(0)
+    owned = hosted.topics.serving("t")
     assert owned is not None
     for number in range(24):
         address = hqueue.Address("127.0.0.1", Hanging(place.stack).port)
         stranger = Delivery(address, f"life{number}", explicit=False, host="192.0.2.1")
-        call = part.subscriptions.subscribe(
+        call = hosted.subscriptions.subscribe(
             owned, f"hanging{number}", SubscribeMode.CREATE, stranger, None
         )
         asyncio.run_coroutine_threadsafe(call, hub._loop).result(WAIT_S)
@@ -493,7 +493,7 @@ def test_a_topic_that_no_thread_is_there_to_leave_is_owned_and_served_as_before(
 ) -> None:
     place.hub()
     place.publish(b"1").result(WAIT_S)
-    topics = place.part(0).topics
+    topics = place.hosted(0).topics
     none = ThreadPool(1, "none")
     none.shutdown()
     with monkeypatch.context() as patched:
@@ -510,7 +510,7 @@ def test_a_deletion_that_ended_by_a_fault_of_the_hub_is_not_reported_as_done(
 ) -> None:
     place.hub()
     place.publish(b"1").result(WAIT_S)
-    topics = place.part(0).topics
+    topics = place.hosted(0).topics
 
     def fail(*_: object, **__: object) -> None:
         raise SystemExit("a fault")

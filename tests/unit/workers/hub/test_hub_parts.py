@@ -49,7 +49,7 @@ def start(cluster: MemoryBackend, stack: contextlib.ExitStack, **settings: objec
 
 
 def held(hub: HubThread) -> set[int]:
-    return set(hub.hub._parts[QUEUE].partitions.held)
+    return set(hub.hub._hosted[QUEUE].partitions.held)
 
 
 def test_settings_come_from_arguments_the_environment_and_defaults() -> None:
@@ -109,7 +109,7 @@ def test_a_topic_is_moved_to_the_hub_that_is_named(
             assert hub.owns(QUEUE) == {"t"}
             assert sum(len(each.owns(QUEUE)) for each in hubs) == 1
             client.publish("t", b"v")
-        hubs[-1].hub._parts[QUEUE].topics.abandon("t").result(60)
+        hubs[-1].hub._hosted[QUEUE].topics.abandon("t").result(60)
         client.move_topic("t", hubs[0].address)  # Nobody has it.
         assert hubs[0].owns(QUEUE) == {"t"}
         for topic, to in (("u", str(hubs[0].address)), ("t", "nowhere:1")):

@@ -45,14 +45,14 @@ class Place:
         self.metadata = stack.enter_context(self.client.topic_metadata(QUEUE))
 
     def topics(self, number: int) -> QueueTopics:
-        return self.hubs[number].hub._parts[QUEUE].topics
+        return self.hubs[number].hub._hosted[QUEUE].topics
 
     def publish(self, number: int, value: bytes) -> Future[Published]:
         """Call a hub that was chosen: it is to own the topic."""
         messages = [Message("t", value)]
         return (
             self.hubs[number]
-            .hub._parts[QUEUE]
+            .hub._hosted[QUEUE]
             .publishing.publish("me", "t", messages, len(value), redirected=True)
         )
 
@@ -197,7 +197,7 @@ def test_a_hub_that_stands_still_while_its_topic_is_deleted_does_not_bring_it_ba
 ) -> None:
     assert place.publish(1, b"old").result(WAIT_S)
     place.topics(1).abandon("t").result(WAIT_S)
-    managing = place.hubs[1].hub._parts[QUEUE].managing
+    managing = place.hubs[1].hub._hosted[QUEUE].managing
     with stopped_at(place.topics(0)._records, "look", after=True) as (reached, go_on):
         slow = place.topics(0).serve("me", "t", redirected=True, create=False)
         assert reached.wait(WAIT_S)

@@ -52,7 +52,7 @@ class Place:
         )
 
     def access(self, number: int) -> AccessChanges:
-        return self.hubs[number].hub._parts[QUEUE].managing._access
+        return self.hubs[number].hub._hosted[QUEUE].managing._access
 
     def owner(self) -> int:
         (number,) = [number for number in range(2) if "t" in self.hubs[number].owns(QUEUE)]
@@ -168,13 +168,13 @@ def test_a_hub_that_lost_a_topic_changes_no_rules_of_it(place: Place) -> None:
     maker = place.client("maker")
     maker.allow("t", publish=["first"])
     maker.move_topic("t", place.hubs[0].address)
-    part = place.hubs[0].hub._parts[QUEUE]
+    hosted = place.hubs[0].hub._hosted[QUEUE]
     persistence = place.access(0)._persistence
     with stopped_at(persistence, "write_topic_persistence_info") as (reached, go_on):
-        late = part.managing.change_access("maker", "t", {"publish": ("late",)}, redirected=False)
+        late = hosted.managing.change_access("maker", "t", {"publish": ("late",)}, redirected=False)
         assert reached.wait(WAIT_S)
-        part.topics.abandon("t").result(WAIT_S)
-        other = place.hubs[1].hub._parts[QUEUE].managing
+        hosted.topics.abandon("t").result(WAIT_S)
+        other = place.hubs[1].hub._hosted[QUEUE].managing
         changed = other.change_access("maker", "t", {"manage": ("maker",)}, redirected=True)
         assert changed.result(WAIT_S) == TopicAccess(["first"], manage=["maker"])
         go_on.set()
@@ -201,7 +201,7 @@ def test_what_is_kept_holds_where_it_is_not_known_what_became_of_a_change(
         failed.set_exception(StoreUnavailableError("no answer", outcome=Outcome.UNKNOWN))
         return failed
 
-    managing = place.hubs[place.owner()].hub._parts[QUEUE].managing
+    managing = place.hubs[place.owner()].hub._hosted[QUEUE].managing
     persistence.write_topic_persistence_info = unanswered
     try:
         changed = managing.change_access("maker", "t", {"publish": ()}, redirected=False)
@@ -221,8 +221,8 @@ def test_a_subscriber_that_is_just_attaching_is_refused_by_a_rule_that_came_mean
     maker = place.client("maker")
     maker.publish("t", b"v")
     hub = place.hubs[place.owner()].hub
-    part = hub._parts[QUEUE]
-    records: Any = part.subscriptions._records._manager
+    hosted = hub._hosted[QUEUE]
+    records: Any = hosted.subscriptions._records._manager
     with made_later(records, "create_subscription_data") as (reached, go_on):
         ended: Future[Any] = Future()
 
@@ -237,4 +237,4 @@ def test_a_subscriber_that_is_just_attaching_is_refused_by_a_rule_that_came_mean
         place.client("maker").allow("t", subscribe=[])
         go_on.set()
         assert isinstance(ended.exception(WAIT_S), NotAllowedError)
-    assert part.subscriptions.attachments.attached == 0
+    assert hosted.subscriptions.attachments.attached == 0

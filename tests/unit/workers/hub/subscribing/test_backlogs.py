@@ -46,13 +46,13 @@ class Place:
         return self.stack.enter_context(made)
 
     def publish(self, *values: bytes, topic: str = "t") -> None:
-        publishing = self.hubs[-1].hub._parts[QUEUE].publishing
+        publishing = self.hubs[-1].hub._hosted[QUEUE].publishing
         messages = [Message(topic, value) for value in values]
         publishing.publish("me", topic, messages, 1, redirected=True).result(WAIT_S)
 
     @property
     def backlogs(self) -> Backlogs:
-        delivering = self.hubs[-1].hub._parts[QUEUE].subscriptions.attachments._delivering
+        delivering = self.hubs[-1].hub._hosted[QUEUE].subscriptions.attachments._delivering
         return delivering._backlogs
 
 
@@ -159,7 +159,7 @@ def test_what_can_not_be_read_holds_up_only_its_own_topic(
     for topic in ("broken", "whole"):
         sub.subscribe(topic, 1)
     wait_for(lambda: sub.values == [b"a", b"b"], "the other one came")
-    attached = place.hubs[-1].hub._parts[QUEUE].subscriptions.attachments
+    attached = place.hubs[-1].hub._hosted[QUEUE].subscriptions.attachments
     stuck = attached.find("broken", "s")
     assert stuck is not None
     wait_for(lambda: stuck.queued and not stuck.running, "it waits without a call's place")

@@ -56,11 +56,11 @@ class Place:
         return self.stack.enter_context(made)
 
     def topics(self, number: int = 0) -> QueueTopics:
-        return self.hubs[number].hub._parts[QUEUE].topics
+        return self.hubs[number].hub._hosted[QUEUE].topics
 
     def publish(self, *values: bytes, number: int = 0, topic: str = "t") -> MessageID:
         """Publish at a hub; the last message's ID."""
-        publishing = self.hubs[number].hub._parts[QUEUE].publishing
+        publishing = self.hubs[number].hub._hosted[QUEUE].publishing
         for value in values:
             messages = [Message(topic, value)]
             done = publishing.publish("me", topic, messages, len(value), redirected=True)
@@ -111,7 +111,7 @@ def test_what_is_published_while_it_is_asked_if_anything_was_missed_is_not_passe
     sub.subscribe("t", 0, attach=False)
     for number in range(8):  # In both partitions, so that where it stands is not where it begins.
         place.publish(b"other", topic=f"other{number}")
-    may_have, attached = TopicPast.may_have, place.hubs[0].hub._parts[QUEUE].subscriptions
+    may_have, attached = TopicPast.may_have, place.hubs[0].hub._hosted[QUEUE].subscriptions
     asked: list[bool] = []
 
     def ask(past: TopicPast, *given: Any) -> bool:
@@ -317,8 +317,8 @@ def test_a_topic_that_is_left_is_told_and_goes_on_at_the_other_hub(place: Place)
 
 def consume_late(place: Place, owned: OwnedTopic, message_id: MessageID) -> None:
     """A call that found the topic owned comes to the event loop when that is over."""
-    part = place.hubs[0].hub._parts[QUEUE]
-    late = part.subscriptions.consume(owned, "sub", int(message_id))
+    hosted = place.hubs[0].hub._hosted[QUEUE]
+    late = hosted.subscriptions.consume(owned, "sub", int(message_id))
     with pytest.raises(StoreUnavailableError) as caught:
         asyncio.run_coroutine_threadsafe(late, place.hubs[0]._loop).result(WAIT_S)
     assert caught.value.outcome is Outcome.NOT_APPLIED
@@ -359,7 +359,7 @@ def test_a_mark_that_moved_is_not_stored_when_the_topic_was_lost(
     place.publish(b"a")
     wait_for(lambda: place.counted("delivered") == 1, "it came")
     topics, loop = place.topics(), place.hubs[0]._loop
-    attached = place.hubs[0].hub._parts[QUEUE].subscriptions.attachments
+    attached = place.hubs[0].hub._hosted[QUEUE].subscriptions.attachments
     subscription = attached.find("t", "sub")
     owned = topics.serving("t")
     assert subscription is not None
@@ -538,7 +538,7 @@ def test_a_name_that_resolves_outside_the_networks_is_not_called(place: Place) -
     delivery.host = "localhost"
     sub.call("subscribe", "t", 2, delivery, None)
     place.publish(b"a")
-    attachments = place.hubs[0].hub._parts[QUEUE].subscriptions.attachments
+    attachments = place.hubs[0].hub._hosted[QUEUE].subscriptions.attachments
     wait_for(lambda: attachments.every()[0].tries.failures > 0, "it was not reached")
     assert sub.values == []
 

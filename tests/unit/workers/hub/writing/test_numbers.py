@@ -304,7 +304,7 @@ def values(hubs: list[HubThread]) -> list[bytes]:
 def leave(hubs: list[HubThread]) -> None:
     """Have the topic owned anew."""
     for hub in hubs:
-        hub.hub._parts[QUEUE].topics.abandon("t").result(WAIT_S)
+        hub.hub._hosted[QUEUE].topics.abandon("t").result(WAIT_S)
 
 
 def test_numbers_are_known_to_every_later_owner(hubs: list[HubThread]) -> None:
@@ -346,24 +346,24 @@ def test_a_call_whose_answer_was_lost_is_made_again_by_the_client(hubs: list[Hub
 def test_a_call_whose_topic_is_owned_anew_while_its_numbers_are_read_is_looked_at_anew(
     hubs: list[HubThread],
 ) -> None:
-    part = hubs[0].hub._parts[QUEUE]
+    hosted = hubs[0].hub._hosted[QUEUE]
 
     def publish_once(number: int) -> Future[Published]:
         messages, size = numbered_messages(
             [Message("t", b"%d" % number)], Numbered("me", number, 0)
         )
-        return part.publishing.publish(
+        return hosted.publishing.publish(
             "me", "t", messages, size, redirected=True, numbered=Numbered("me", number, 0)
         )
 
-    numbers = part.topics.committers.of(publish_once(1).result(WAIT_S).partition).numbers
-    part.topics.abandon("t").result(WAIT_S)
+    numbers = hosted.topics.committers.of(publish_once(1).result(WAIT_S).partition).numbers
+    hosted.topics.abandon("t").result(WAIT_S)
     with stopped_at(numbers, "learn", after=True) as (reached, go_on):
         slow = publish_once(2)
         assert reached.wait(WAIT_S)
-        part.topics.abandon("t").result(WAIT_S)
+        hosted.topics.abandon("t").result(WAIT_S)
         messages = [Message("t", b"other")]
-        part.publishing.publish("you", "t", messages, 5, redirected=True).result(WAIT_S)
+        hosted.publishing.publish("you", "t", messages, 5, redirected=True).result(WAIT_S)
         go_on.set()
         assert slow.result(WAIT_S).count == 1
     assert publish_once(2).result(WAIT_S).dropped == 1
@@ -373,20 +373,20 @@ def test_a_call_whose_topic_is_owned_anew_while_its_numbers_are_read_is_looked_a
 def test_the_newest_number_is_not_told_by_an_ownership_that_was_left(
     hubs: list[HubThread],
 ) -> None:
-    part = hubs[0].hub._parts[QUEUE]
+    hosted = hubs[0].hub._hosted[QUEUE]
     given = Numbered("me", 7, 0)
     messages, size = numbered_messages([Message("t", b"7")], given)
-    published = part.publishing.publish(
+    published = hosted.publishing.publish(
         "me", "t", messages, size, redirected=True, numbered=given
     ).result(WAIT_S)
-    numbers = part.topics.committers.of(published.partition).numbers
-    part.topics.abandon("t").result(WAIT_S)
+    numbers = hosted.topics.committers.of(published.partition).numbers
+    hosted.topics.abandon("t").result(WAIT_S)
     with stopped_at(numbers, "learn", after=True) as (reached, go_on):
-        newest = part.publishing.newest("me", "t", 0, redirected=True)
+        newest = hosted.publishing.newest("me", "t", 0, redirected=True)
         assert reached.wait(WAIT_S)
-        part.topics.abandon("t").result(WAIT_S)
+        hosted.topics.abandon("t").result(WAIT_S)
         other = [Message("t", b"other")]
-        part.publishing.publish("you", "t", other, 5, redirected=True).result(WAIT_S)
+        hosted.publishing.publish("you", "t", other, 5, redirected=True).result(WAIT_S)
         go_on.set()
         assert newest.result(WAIT_S) == Newest(7, int(published.id))
 

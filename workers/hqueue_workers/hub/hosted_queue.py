@@ -1,4 +1,4 @@
-"""What a hub has of one queue."""
+"""A queue that a hub serves."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from hqueue_workers.hub.subscribing.lag_meter import SubscriptionLagMeter
 from hqueue_workers.hub.subscribing.subscriptions import Subscriptions
 from hqueue_workers.node.runtime import Runtime
 
-__all__ = ["Part"]
+__all__ = ["HostedQueue"]
 
 CLOSE_S = 1.0
 
 
 @dataclasses.dataclass
-class Part:
-    """What a hub has of one queue."""
+class HostedQueue:
+    """All that a hub needs to serve one queue."""
 
     topics: QueueTopics
     publishing: Publishing
@@ -42,7 +42,7 @@ class Part:
         self.runtime.start(self.lags.run())
 
     def close(self) -> None:
-        """End. What waits to be appended is, within `CLOSE_S`. Not for the event loop."""
+        """Close. Messages that wait are appended within `CLOSE_S`. Not for the event loop."""
         if self.registration is not None:
             self.registration.close()
         self.publishing.close()
