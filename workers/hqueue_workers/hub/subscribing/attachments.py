@@ -16,7 +16,7 @@ from hqueue_workers.hub.keyed_locks import KeyedLocks
 from hqueue_workers.hub.subscribing.delivering import Delivering
 from hqueue_workers.hub.subscribing.recent import Kept, Recent
 from hqueue_workers.hub.subscribing.sessions import DetachedReason, Sessions
-from hqueue_workers.hub.subscribing.subscription import Delivery, Feed, Subscription
+from hqueue_workers.hub.subscribing.subscription import Delivery, SubscribedTopic, Subscription
 from hqueue_workers.hub.subscribing.subscription_records import SubscriptionRecords
 from hqueue_workers.hub.writing.owned import OwnedTopic, Publish
 from hqueue_workers.node.runtime import Runtime
@@ -75,7 +75,7 @@ class Attachments:
         self._runtime = runtime
         self._sessions = sessions
         self._topics: _QueueTopics
-        self._feeds: dict[str, Feed] = {}
+        self._subscribed: dict[str, SubscribedTopic] = {}
         self._recent = Recent(RECENT_BYTES_MAX)
         self._moved: set[Subscription] = set()
         self._delivering = deliver(self._store, self._moved.add)
@@ -93,12 +93,16 @@ class Attachments:
 
     def find(self, topic: str, subscriber: str) -> Subscription | None:
         """A subscription that is attached."""
-        feed = self._feeds.get(topic)
-        return None if feed is None else feed.subscriptions.get(subscriber)
+        subscribed = self._subscribed.get(topic)
+        return None if subscribed is None else subscribed.subscriptions.get(subscriber)
 
     def every(self) -> list[Subscription]:
         """All that are attached now."""
-        return [each for feed in self._feeds.values() for each in feed.subscriptions.values()]
+        return [
+            each
+            for subscribed in self._subscribed.values()
+            for each in subscribed.subscriptions.values()
+        ]
 
     def wake(self, subscription: Subscription) -> None:
         """It was changed: it may have something to get, and its mark may have moved."""
@@ -113,14 +117,14 @@ class Attachments:
             NotAllowedError: the subscriber may not any more.
             StoreUnavailableError: the topic is not this hub's any more.
         """
-        feed = opened.feed
-        self._topics.check_allowed(opened.subscriber, Action.SUBSCRIBE, feed.owned)
-        if feed.left or not self._topics.is_owned(feed.owned):
-            raise feed.owned.changes_hands()
+        subscribed = opened.topic
+        self._topics.check_allowed(opened.subscriber, Action.SUBSCRIBE, subscribed.owned)
+        if subscribed.left or not self._topics.is_owned(subscribed.owned):
+            raise subscribed.owned.changes_hands()
         opened.delivery = delivery
-        if opened.position >= feed.end:
+        if opened.position >= subscribed.end:
             opened.waiting = 0
-        feed.subscriptions[opened.subscriber] = opened
+        subscribed.subscriptions[opened.subscriber] = opened
         self.attached += 1
         self._sessions.attached(delivery.session, *opened.key)
         self._delivering.wake(opened)
@@ -129,15 +133,15 @@ class Attachments:
         self, publishes: Sequence[tuple[Publish, int]], uncertain: Sequence[OwnedTopic], end: int
     ) -> None:
         """As `OwnedListener`."""
-        feeds = self._feeds
-        if not feeds:
+        subscribed = self._subscribed
+        if not subscribed:
             return
         came = [
             (publish.owned, Kept(publish, first))
             for publish, first in publishes
-            if publish.owned.name in feeds
+            if publish.owned.name in subscribed
         ]
-        unsure = [owned for owned in uncertain if owned.name in feeds]
+        unsure = [owned for owned in uncertain if owned.name in subscribed]
         if came or unsure:
             self._runtime.call(lambda: self._came(came, unsure, end))
 
@@ -151,89 +155,92 @@ class Attachments:
         self._runtime.call(lambda: self._lost(topics))
 
     @contextlib.asynccontextmanager
-    async def feed(self, owned: OwnedTopic) -> AsyncIterator[Feed]:
-        """The topic's feed, for as long as that is needed.
+    async def subscribed(self, owned: OwnedTopic) -> AsyncIterator[SubscribedTopic]:
+        """The topic with its attached subscriptions, for as long as the caller needs it.
 
         Raises:
             StoreUnavailableError: the topic is not this hub's any more.
         """
         if not self._topics.is_owned(owned):
             raise owned.changes_hands()
-        # When it is left from here on, `leave` or `lost` come behind this, and end the feed.
-        feed = self._feeds.get(owned.name)
-        if feed is not None and feed.owned is not owned:
-            self._drop_feed(feed)
-            feed = None
-        if feed is None:
-            # From here on appends are told; what was appended before lies below the end.
-            feed = self._feeds[owned.name] = Feed(owned, 0)
+        # When it is left from here on, `leave` or `lost` come behind this, and drop the topic.
+        subscribed = self._subscribed.get(owned.name)
+        if subscribed is not None and subscribed.owned is not owned:
+            self._drop_topic(subscribed)
+            subscribed = None
+        if subscribed is None:
+            # From here on appends are reported; what was appended before lies below the end.
+            subscribed = self._subscribed[owned.name] = SubscribedTopic(owned, 0)
             try:
-                feed.end = self._topics.end_of(owned)
+                subscribed.end = self._topics.end_of(owned)
             except BaseException:
-                del self._feeds[owned.name]
+                del self._subscribed[owned.name]
                 raise
-        feed.users += 1
+        subscribed.users += 1
         try:
-            yield feed
+            yield subscribed
         finally:
-            feed.users -= 1
-            self._forget_if_unused(feed)
+            subscribed.users -= 1
+            self._drop_if_unused(subscribed)
 
-    def _forget_if_unused(self, feed: Feed) -> None:
-        if not (feed.users or feed.subscriptions) and self._feeds.get(feed.owned.name) is feed:
-            del self._feeds[feed.owned.name]
+    def _drop_if_unused(self, subscribed: SubscribedTopic) -> None:
+        if (
+            not (subscribed.users or subscribed.subscriptions)
+            and self._subscribed.get(subscribed.owned.name) is subscribed
+        ):
+            del self._subscribed[subscribed.owned.name]
 
-    def end(self, feed: Feed) -> int:
+    def end(self, subscribed: SubscribedTopic) -> int:
         """No message that comes from now on has an ID below this one."""
-        return max(feed.end, self._topics.end_of(feed.owned))
+        return max(subscribed.end, self._topics.end_of(subscribed.owned))
 
     def _came(
         self, came: Sequence[tuple[OwnedTopic, Kept]], uncertain: Sequence[OwnedTopic], end: int
     ) -> None:
         for owned in uncertain:
-            feed = self._feeds.get(owned.name)
-            if feed is not None and feed.owned is owned:
-                feed.clear(max(feed.end, end))  # What is in memory may not be all.
-                for each in feed.subscriptions.values():
+            subscribed = self._subscribed.get(owned.name)
+            if subscribed is not None and subscribed.owned is owned:
+                subscribed.clear(max(subscribed.end, end))  # What is in memory may not be all.
+                for each in subscribed.subscriptions.values():
                     each.waiting = None
         woken = {owned.name for owned in uncertain}
         for owned, kept in came:
-            feed = self._feeds.get(owned.name)
-            if feed is None or feed.owned is not owned:
+            subscribed = self._subscribed.get(owned.name)
+            if subscribed is None or subscribed.owned is not owned:
                 continue
             woken.add(owned.name)
             first = kept.start
-            if first >= feed.end:
-                self._recent.add(feed, kept)
-                for each in feed.subscriptions.values():
+            if first >= subscribed.end:
+                self._recent.add(subscribed, kept)
+                for each in subscribed.subscriptions.values():
                     if each.waiting is not None and first >= each.position:
                         each.waiting += kept.messages
-        for name in woken & self._feeds.keys():
-            for each in self._feeds[name].subscriptions.values():
+        for name in woken & self._subscribed.keys():
+            for each in self._subscribed[name].subscriptions.values():
                 self._delivering.wake(each)
 
     async def _leave(self, owned: OwnedTopic, reason: DetachedReason) -> None:
-        feed = self._feeds.get(owned.name)
-        if feed is None or feed.owned is not owned:
+        subscribed = self._subscribed.get(owned.name)
+        if subscribed is None or subscribed.owned is not owned:
             return
-        feed.left = True
-        leaving = list(feed.subscriptions.values())
+        subscribed.left = True
+        leaving = list(subscribed.subscriptions.values())
         for each in leaving:
             each.left = True
-        await self._detach_all(feed, leaving, reason)
-        self._drop_feed(feed)
+        await self._detach_all(subscribed, leaving, reason)
+        self._drop_topic(subscribed)
 
     async def restrict(self, owned: OwnedTopic) -> None:
-        """The topic's rules were changed: detach those that may not subscribe any more. They are
-        told so when they subscribe again.
+        """The topic's rules were changed: detach those that may not subscribe any more. They get
+        the error when they subscribe again.
         """
-        feed = self._feeds.get(owned.name)
-        if feed is not None and feed.owned is owned:
-            refused = [each for each in feed.subscriptions.values() if not self._may(each)]
-            await self._detach_all(feed, refused, DetachedReason.TOPIC_LEFT)
+        subscribed = self._subscribed.get(owned.name)
+        if subscribed is not None and subscribed.owned is owned:
+            refused = [each for each in subscribed.subscriptions.values() if not self._may(each)]
+            await self._detach_all(subscribed, refused, DetachedReason.TOPIC_LEFT)
 
     def _may(self, subscription: Subscription) -> bool:
-        owned = subscription.feed.owned
+        owned = subscription.topic.owned
         try:
             self._topics.check_allowed(subscription.subscriber, Action.SUBSCRIBE, owned)
         except NotAllowedError:
@@ -241,43 +248,46 @@ class Attachments:
         return True
 
     async def _detach_all(
-        self, feed: Feed, subscriptions: Sequence[Subscription], reason: DetachedReason
+        self,
+        subscribed: SubscribedTopic,
+        subscriptions: Sequence[Subscription],
+        reason: DetachedReason,
     ) -> None:
         async def end(each: Subscription) -> None:
             async with self.locks.of(each.key):
-                if feed.subscriptions.get(each.subscriber) is each:
+                if subscribed.subscriptions.get(each.subscriber) is each:
                     with contextlib.suppress(HQueueError):  # Logged; the mark is an older one then.
                         await self.detach(each, reason)
 
-        for some in _parts(subscriptions):
+        for some in _batches(subscriptions):
             await asyncio.gather(*map(end, some))
 
     def _lost(self, topics: Sequence[OwnedTopic]) -> None:
         for owned in topics:
-            feed = self._feeds.get(owned.name)
-            if feed is not None and feed.owned is owned:
-                self._drop_feed(feed)
+            subscribed = self._subscribed.get(owned.name)
+            if subscribed is not None and subscribed.owned is owned:
+                self._drop_topic(subscribed)
 
-    def _drop_feed(self, feed: Feed) -> None:
+    def _drop_topic(self, subscribed: SubscribedTopic) -> None:
         """Detach what is left of a topic that is another's."""
-        feed.left = True
-        if self._feeds.get(feed.owned.name) is feed:
-            del self._feeds[feed.owned.name]
-        for each in list(feed.subscriptions.values()):
+        subscribed.left = True
+        if self._subscribed.get(subscribed.owned.name) is subscribed:
+            del self._subscribed[subscribed.owned.name]
+        for each in list(subscribed.subscriptions.values()):
             self._cut_off(each, DetachedReason.TOPIC_LEFT)
 
     def _cut_off(self, subscription: Subscription, reason: DetachedReason | None) -> None:
         """Detach at once: what a call under way comes to counts no more."""
         subscription.over = True
-        feed = subscription.feed
+        subscribed = subscription.topic
         subscription.left = True
-        if feed.subscriptions.get(subscription.subscriber) is not subscription:
+        if subscribed.subscriptions.get(subscription.subscriber) is not subscription:
             return
-        del feed.subscriptions[subscription.subscriber]
+        del subscribed.subscriptions[subscription.subscriber]
         self.attached -= 1
         if reason is not None:
             self._sessions.detached(subscription.delivery.session, *subscription.key, reason)
-        self._forget_if_unused(feed)
+        self._drop_if_unused(subscribed)
 
     async def detach(
         self, subscription: Subscription, reason: DetachedReason | None, *, store: bool = True
@@ -296,7 +306,7 @@ class Attachments:
         self._cut_off(subscription, reason)
         if store and subscription.dirty:
             if is_lost:
-                raise subscription.feed.owned.changes_hands()
+                raise subscription.topic.owned.changes_hands()
             await self._store(subscription)
 
     async def _store(self, subscription: Subscription) -> None:
@@ -344,11 +354,11 @@ class Attachments:
             over = self._sessions.silent()
             moved = list(self._moved)
             self._moved.clear()
-            for some in _parts(moved):
+            for some in _batches(moved):
                 await asyncio.gather(*map(self._try_to_store, some))
             if over:
                 silent = [each for each in self.every() if each.delivery.session in over]
-                for some in _parts(silent):
+                for some in _batches(silent):
                     await asyncio.gather(*map(self._end_silent, some))
 
     async def _try_to_store(self, subscription: Subscription) -> None:
@@ -368,7 +378,7 @@ class Attachments:
                 await self.detach(subscription, DetachedReason.TOPIC_LEFT)
 
 
-def _parts(subscriptions: Sequence[Subscription]) -> Iterator[Sequence[Subscription]]:
+def _batches(subscriptions: Sequence[Subscription]) -> Iterator[Sequence[Subscription]]:
     """A few at a time."""
     for at in range(0, len(subscriptions), TOGETHER):
         yield subscriptions[at : at + TOGETHER]

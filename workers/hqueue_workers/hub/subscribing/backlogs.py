@@ -17,7 +17,7 @@ from hqueue_workers.delivery.cursor import SubscriberCursor
 from hqueue_workers.delivery.scanner import CursorSource, MessageScanner, Source
 from hqueue_workers.delivery.segment import SubscriptionFilter
 from hqueue_workers.delivery.wire import Call
-from hqueue_workers.hub.subscribing.subscription import Feed, Subscription
+from hqueue_workers.hub.subscribing.subscription import SubscribedTopic, Subscription
 from hqueue_workers.node.runtime import Runtime
 
 __all__ = ["Backlogs", "OpenTopic"]
@@ -39,7 +39,7 @@ class OpenTopic(Protocol):
 
 @dataclasses.dataclass(eq=False)
 class _Reading:
-    feed: Feed
+    topic: SubscribedTopic
     cursor: SubscriberCursor
     used_ms: float
     busy: bool = False
@@ -84,12 +84,12 @@ class Backlogs:
         self._readings_max = readings_max
         self._readings: collections.OrderedDict[Subscription, _Reading] = collections.OrderedDict()
         """The one that was used last is the last."""
-        self._shared: dict[Feed, MessageScanner] = {}
+        self._shared: dict[SubscribedTopic, MessageScanner] = {}
         self._looking = False
 
     async def take(self, subscription: Subscription, messages_max: int) -> Call | None:
-        """The next call of a subscription that has something below its feed's end; None if that is
-        to be asked again.
+        """The next call of a subscription that has something below its topic's end; None if the
+        caller must ask again.
 
         Raises:
             HQueueError: the log can't be read now, or is broken there.
@@ -115,24 +115,24 @@ class Backlogs:
         now_ms = self._runtime.clock.monotonic_ms()
         reading = self._readings.pop(subscription, None)
         if reading is None:
-            feed, topic = subscription.feed, frozenset({subscription.feed.owned.name})
+            subscribed, topic = subscription.topic, frozenset({subscription.topic.owned.name})
             options = self._options
             # It names nobody: the same slices are for all the topic's subscriptions.
             filter_ = SubscriptionFilter(
                 "", topic, options.batch_messages_max, options.batch_bytes_max
             )
-            shared = self._shared.get(feed)
+            shared = self._shared.get(subscribed)
             if shared is None:
-                shared = self._shared[feed] = self._scanner(feed)
+                shared = self._shared[subscribed] = self._scanner(subscribed)
             cursor = SubscriberCursor(
                 self._queue,
                 filter_,
                 subscription.position,
                 shared=shared,
-                alone=partial(self._scanner, feed),
+                alone=partial(self._scanner, subscribed),
                 runtime=self._runtime,
             )
-            reading = _Reading(feed, cursor, now_ms)
+            reading = _Reading(subscribed, cursor, now_ms)
         reading.used_ms = now_ms
         self._readings[subscription] = reading
         if not self._looking:
@@ -140,10 +140,10 @@ class Backlogs:
             asyncio.get_running_loop().call_later(IDLE_MS / 1e3, self._end_idle)
         return reading
 
-    def _scanner(self, feed: Feed) -> MessageScanner:
+    def _scanner(self, subscribed: SubscribedTopic) -> MessageScanner:
         def open_source(start: int, topics: object, bytes_max: int) -> Source:
             cursor = self._open_topic(
-                feed.owned.name, start=start, stop=lambda: feed.end, bytes_max=bytes_max
+                subscribed.owned.name, start=start, stop=lambda: subscribed.end, bytes_max=bytes_max
             )
             return CursorSource(self._log, cursor)
 
@@ -153,10 +153,10 @@ class Backlogs:
 
     def _end(self, reading: _Reading) -> None:
         reading.cursor.close()
-        shared = self._shared[reading.feed]
+        shared = self._shared[reading.topic]
         if not shared.is_used:
             shared.close()
-            del self._shared[reading.feed]
+            del self._shared[reading.topic]
 
     def _end_some(self) -> None:
         """End readings until there are not too many, and they don't hold too much."""

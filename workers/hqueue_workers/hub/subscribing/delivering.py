@@ -36,7 +36,7 @@ logger = Log(__name__)
 
 OPTIONS = DeliveryOptions(batch_bytes_max=256 * 1024)
 RECENT = SubscriptionFilter("", None, OPTIONS.batch_messages_max, OPTIONS.batch_bytes_max)
-"""What is wanted of a feed: all that is in memory of its topic."""
+"""What a subscription reads from memory: all that is there of its topic."""
 READ_BYTES = 1024 * 1024
 LOOK_MS = 10_000.0
 ERROR_MS = 1_000.0
@@ -123,7 +123,7 @@ class Delivering:
         """It may have something to get."""
         if subscription.queued or subscription.running or subscription.left:
             return
-        if subscription.position < subscription.feed.end and subscription.room > 0:
+        if subscription.position < subscription.topic.end and subscription.room > 0:
             self._enqueue(subscription)
 
     def _enqueue(self, subscription: Subscription) -> None:
@@ -221,13 +221,13 @@ class Delivering:
 
     async def _take(self, subscription: Subscription) -> Call | None:
         """The next call: it has all messages that lie below its end. None if it is not wanted."""
-        feed, position = subscription.feed, subscription.position
-        until = feed.end if subscription.tries.end is None else subscription.tries.end
+        subscribed, position = subscription.topic, subscription.position
+        until = subscribed.end if subscription.tries.end is None else subscription.tries.end
         count = min(OPTIONS.batch_messages_max, subscription.room, subscription.interval)
         call: Call | None
-        if position >= feed.start:
+        if position >= subscribed.start:
             self._backlogs.leave(subscription)
-            recent = Cursor(self._queue, RECENT, position, feed, self._runtime)
+            recent = Cursor(self._queue, RECENT, position, subscribed, self._runtime)
             call = await recent.take(subscription.tries.end, messages_max=count)
         elif not subscription.looked and not await self._may_have(subscription, until):
             call = Call(position, until)
@@ -239,7 +239,7 @@ class Delivering:
 
     async def _may_have(self, subscription: Subscription, until: int) -> bool:
         """Whether a subscription that was just attached may have missed anything."""
-        owned = subscription.feed.owned
+        owned = subscription.topic.owned
         start, stop = MessageID.from_int(subscription.position), MessageID.from_int(until)
         subscription.looked = True
 
@@ -266,8 +266,12 @@ class Delivering:
         bound = subscription.preferences.message_bound
         if bound is None or subscription.tries.end is not None:
             return
-        feed, position, end = subscription.feed, subscription.position, subscription.feed.end
-        topic, queue = feed.owned.name, self._queue
+        subscribed, position, end = (
+            subscription.topic,
+            subscription.position,
+            subscription.topic.end,
+        )
+        topic, queue = subscribed.owned.name, self._queue
         if subscription.waiting is not None and subscription.waiting <= bound:
             return
 

@@ -73,11 +73,11 @@ class Recent:
         self._bytes = 0
         self._all: collections.deque[tuple[Window, Kept]] = collections.deque()
 
-    def add(self, feed: Window, kept: Kept) -> None:
-        """Keep what was appended behind all that the feed has; the oldest of all feeds goes."""
-        kept.start = feed.end
-        feed.add((kept,))
-        self._all.append((feed, kept))
+    def add(self, window: Window, kept: Kept) -> None:
+        """Keep messages that were appended at a window's end; the oldest of all windows go."""
+        kept.start = window.end
+        window.add((kept,))
+        self._all.append((window, kept))
         self._bytes += kept.size
         if self._bytes > self._bytes_max:
             self._shed()
@@ -85,8 +85,8 @@ class Recent:
     def _shed(self) -> None:
         gone: dict[Window, int] = {}
         while self._bytes > self._bytes_max * SHED_TO:
-            feed, kept = self._all.popleft()
+            window, kept = self._all.popleft()
             self._bytes -= kept.size
-            gone[feed] = kept.end
-        for feed, below in gone.items():
-            feed.drop(below)
+            gone[window] = kept.end
+        for window, below in gone.items():
+            window.drop(below)

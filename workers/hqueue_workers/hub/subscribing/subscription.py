@@ -1,4 +1,4 @@
-"""A subscription that is attached, and its topic's feed."""
+"""A subscription that is attached, and its topic."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hqueue_workers.delivery.segment import Window
 from hqueue_workers.delivery.tries import UNTRIED, Tries
 from hqueue_workers.hub.writing.owned import OwnedTopic
 
-__all__ = ["Delivery", "Feed", "Subscription"]
+__all__ = ["Delivery", "SubscribedTopic", "Subscription"]
 
 WINDOW = 1_000
 WINDOW_MAX = 10_000
@@ -37,7 +37,7 @@ class Delivery(NamedTuple):
     host: str = ""
 
 
-class Feed(Window):
+class SubscribedTopic(Window):
     """A topic that this hub owns, and the subscriptions to it that are attached. IDs as integers.
 
     What the topic has from `start` on is in memory; no message that comes has an ID below `end`.
@@ -62,7 +62,7 @@ class Subscription:
     """One that is attached. At rest it is nothing but this. IDs as integers.
 
     Args:
-        feed: its topic.
+        topic: its topic.
         subscriber: its name.
         delivery: where messages go.
         preferences: how it wants them.
@@ -71,14 +71,14 @@ class Subscription:
     """
 
     __slots__ = (
-        "consumed", "delivery", "ended", "feed", "left", "looked", "outstanding", "over",
-        "position", "preferences", "queued", "running", "since", "stored", "subscriber", "tried",
-        "tries", "version", "waiting",
+        "consumed", "delivery", "ended", "left", "looked", "outstanding", "over",
+        "position", "preferences", "queued", "running", "since", "stored", "subscriber", "topic",
+        "tried", "tries", "version", "waiting",
     )  # fmt: skip
 
     def __init__(
         self,
-        feed: Feed,
+        topic: SubscribedTopic,
         subscriber: str,
         delivery: Delivery,
         *,
@@ -86,7 +86,7 @@ class Subscription:
         version: Version,
         consumed: int,
     ) -> None:
-        self.feed = feed
+        self.topic = topic
         self.subscriber = subscriber
         self.delivery = delivery
         self.preferences = preferences
@@ -108,7 +108,7 @@ class Subscription:
         """Whether its turn comes, or a pause ends, without anybody's doing."""
         self.running = False
         self.ended: asyncio.Future[None] | None = None
-        """Is to be told when the call under way has ended."""
+        """Is set when the call under way has ended."""
         self.left = False
         """Whether it is detached: no call begins any more."""
         self.over = False
@@ -117,12 +117,12 @@ class Subscription:
     @property
     def key(self) -> tuple[str, str]:
         """The topic's and the subscriber's names."""
-        return self.feed.owned.name, self.subscriber
+        return self.topic.owned.name, self.subscriber
 
     @property
     def at_end(self) -> bool:
         """Whether it was given all that its topic has."""
-        return self.position >= self.feed.end
+        return self.position >= self.topic.end
 
     @property
     def interval(self) -> int:
@@ -137,7 +137,7 @@ class Subscription:
 
     @property
     def dirty(self) -> bool:
-        """Whether its mark is to be stored."""
+        """Whether its mark must be stored."""
         return self.consumed > self.stored
 
     def repeat(self, tries: Tries) -> None:

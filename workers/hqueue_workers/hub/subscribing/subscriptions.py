@@ -20,7 +20,7 @@ from hqueue.errors import (
 from hqueue.metadata.managers import SubscriptionPreferences
 from hqueue_workers.hub.subscribing.attachments import Attachments
 from hqueue_workers.hub.subscribing.sessions import Detached, DetachedReason, Sessions
-from hqueue_workers.hub.subscribing.subscription import Delivery, Feed, Subscription
+from hqueue_workers.hub.subscribing.subscription import Delivery, SubscribedTopic, Subscription
 from hqueue_workers.hub.subscribing.subscription_records import SubscriptionRecords
 from hqueue_workers.hub.writing.owned import OwnedTopic
 
@@ -92,8 +92,8 @@ class Subscriptions:
             StoreUnavailableError: the topic is not this hub's any more, or the store's.
         """
         key = (owned.name, subscriber)
-        async with self.attachments.locks.of(key), self.attachments.feed(owned) as feed:
-            found = feed.subscriptions.get(subscriber)
+        async with self.attachments.locks.of(key), self.attachments.subscribed(owned) as subscribed:
+            found = subscribed.subscriptions.get(subscriber)
             if delivery is not None:
                 if found is None and self.attachments.attached >= self._subscriptions_max:
                     raise BufferFullError("the hub has as many subscriptions as it may")
@@ -104,7 +104,7 @@ class Subscriptions:
                 await self.attachments.detach(found, DetachedReason.REPLACED)
                 found = None
             if found is None:
-                known, created = await self._open(feed, (subscriber, host), mode, preferences)
+                known, created = await self._open(subscribed, (subscriber, host), mode, preferences)
                 if delivery is not None:
                     self._attach(known, delivery, created=created)
                 return Subscribed(known.consumed, created, known.preferences)
@@ -131,21 +131,21 @@ class Subscriptions:
 
     async def _open(
         self,
-        feed: Feed,
+        subscribed: SubscribedTopic,
         caller: tuple[str, str],
         mode: SubscribeMode,
         preferences: SubscriptionPreferences | None,
     ) -> tuple[Subscription, bool]:
         """A subscription that is not attached, read or created; whether it was created."""
         subscriber, host = caller
-        key = (feed.owned.name, subscriber)
-        is_likely_new = mode is not SubscribeMode.ATTACH and not feed.owned.epoch
+        key = (subscribed.owned.name, subscriber)
+        is_likely_new = mode is not SubscribeMode.ATTACH and not subscribed.owned.epoch
         known = None if is_likely_new else await self._records.read(*key)
         if known is None and mode is SubscribeMode.ATTACH:
             raise NoSubscriptionStateError("there is no such subscription", topic=key[0])
         if known is None:
             wanted = preferences or SubscriptionPreferences()
-            consumed = max(0, self.attachments.end(feed) - 1)
+            consumed = max(0, self.attachments.end(subscribed) - 1)
             self._count(subscriber, host, True, _kept_bytes(wanted))
             try:
                 version = await self._records.create(*key, wanted, consumed)
@@ -165,7 +165,7 @@ class Subscriptions:
                 version = await self._records.update(*key, version, preferences=preferences)
                 wanted = preferences
         opened = Subscription(
-            feed, subscriber, _NOWHERE, preferences=wanted, version=version, consumed=consumed
+            subscribed, subscriber, _NOWHERE, preferences=wanted, version=version, consumed=consumed
         )
         return opened, known is None
 
@@ -176,8 +176,8 @@ class Subscriptions:
             NoSubscriptionStateError: there is none.
         """
         key = (owned.name, subscriber)
-        async with self.attachments.locks.of(key), self.attachments.feed(owned) as feed:
-            found = feed.subscriptions.get(subscriber)
+        async with self.attachments.locks.of(key), self.attachments.subscribed(owned) as subscribed:
+            found = subscribed.subscriptions.get(subscriber)
             if found is not None:
                 await self.attachments.detach(found, DetachedReason.UNSUBSCRIBED, store=False)
             async with self.attachments.writing.of(key):
@@ -205,10 +205,10 @@ class Subscriptions:
             NoSubscriptionStateError: there is no such subscription.
         """
         key = (owned.name, subscriber)
-        async with self.attachments.locks.of(key), self.attachments.feed(owned) as feed:
-            if message_id >= self.attachments.end(feed):
+        async with self.attachments.locks.of(key), self.attachments.subscribed(owned) as subscribed:
+            if message_id >= self.attachments.end(subscribed):
                 raise InvalidInputError("the topic has no message with such an ID yet")
-            found = feed.subscriptions.get(subscriber)
+            found = subscribed.subscriptions.get(subscriber)
             if found is not None:
                 found.consume(message_id)
                 self.attachments.wake(found)

@@ -10,7 +10,7 @@ from hqueue import Address
 from hqueue.metadata.managers import SubscriptionPreferences
 from hqueue_workers.hub.subscribing.delivering import Delivering
 from hqueue_workers.hub.subscribing.places import Place
-from hqueue_workers.hub.subscribing.subscription import Delivery, Feed, Subscription
+from hqueue_workers.hub.subscribing.subscription import Delivery, SubscribedTopic, Subscription
 from hqueue_workers.node.runtime import Runtime
 
 WAIT_S = 30.0
@@ -39,7 +39,12 @@ def _subscription(name: str, port: int) -> Subscription:
     delivery = Delivery(Address("host", port), "session", False, "host")
     preferences = SubscriptionPreferences()
     return Subscription(
-        Feed(Mock(), 10), name, delivery, preferences=preferences, version=Mock(), consumed=0
+        SubscribedTopic(Mock(), 10),
+        name,
+        delivery,
+        preferences=preferences,
+        version=Mock(),
+        consumed=0,
     )
 
 

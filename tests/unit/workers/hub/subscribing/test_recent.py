@@ -18,7 +18,7 @@ from hqueue_workers.delivery.cursor import Cursor
 from hqueue_workers.delivery.segment import HERE_BYTES, HERE_MESSAGES, SubscriptionFilter
 from hqueue_workers.delivery.wire import Call, decode_messages
 from hqueue_workers.hub.subscribing.recent import Kept, Recent
-from hqueue_workers.hub.subscribing.subscription import Feed
+from hqueue_workers.hub.subscribing.subscription import SubscribedTopic
 from hqueue_workers.hub.writing.owned import OwnedTopic, Publish
 from hqueue_workers.node.runtime import Runtime
 
@@ -34,16 +34,16 @@ def publish(messages: Sequence[Message]) -> Publish:
 
 def kept_of(messages: Sequence[Message], times: int, bytes_max: int) -> int:
     """How many messages are in memory after so many publishes."""
-    recent, feed = Recent(bytes_max), Feed(TOPIC, 0)
+    recent, window = Recent(bytes_max), SubscribedTopic(TOPIC, 0)
     for number in range(times):
-        recent.add(feed, Kept(publish(messages), number * len(messages)))
-    kept: Any = feed._segments
-    assert feed.start == kept[0].start
+        recent.add(window, Kept(publish(messages), number * len(messages)))
+    kept: Any = window._segments
+    assert window.start == kept[0].start
     return sum(each.messages for each in kept)
 
 
-def cursor_at(feed: Feed, position: int, runtime: Runtime) -> Cursor:
-    return Cursor(cast(Queue, None), WANTED, position, feed, runtime)
+def cursor_at(window: SubscribedTopic, position: int, runtime: Runtime) -> Cursor:
+    return Cursor(cast(Queue, None), WANTED, position, window, runtime)
 
 
 def ids_of(call: Call) -> list[int]:
@@ -72,21 +72,21 @@ def test_all_that_is_kept_comes_once_in_order_and_a_call_is_made_again_of_the_sa
 ) -> None:
     async def scene() -> None:
         runtime = Runtime(1)
-        recent, feed = Recent(ROOM), Feed(TOPIC, 100)
+        recent, window = Recent(ROOM), SubscribedTopic(TOPIC, 100)
         wanted: list[int] = []
         for gap, count, size in publishes:
-            first = feed.end + gap
+            first = window.end + gap
             wanted += range(first, first + count)
-            recent.add(feed, Kept(publish([Message("t", bytes(size))] * count), first))
+            recent.add(window, Kept(publish([Message("t", bytes(size))] * count), first))
         got: list[int] = []
-        position, number = feed.start, 0
-        while position < feed.end:
+        position, number = window.start, 0
+        while position < window.end:
             bound = bounds[number % len(bounds)]
             number += 1
-            call = await cursor_at(feed, position, runtime).take(None, messages_max=bound)
+            call = await cursor_at(window, position, runtime).take(None, messages_max=bound)
             assert call is not None
             assert call.count <= bound
-            again = await cursor_at(feed, position, runtime).take(call.end, messages_max=bound)
+            again = await cursor_at(window, position, runtime).take(call.end, messages_max=bound)
             assert again == call
             got += ids_of(call)
             position = call.end
@@ -99,10 +99,10 @@ def test_all_that_is_kept_comes_once_in_order_and_a_call_is_made_again_of_the_sa
 def test_what_is_kept_is_put_together_once_for_all_that_want_it() -> None:
     async def scene() -> None:
         runtime = Runtime(1)
-        recent, feed = Recent(ROOM), Feed(TOPIC, 0)
+        recent, window = Recent(ROOM), SubscribedTopic(TOPIC, 0)
         for size in (1, HERE_MESSAGES + 1):
-            recent.add(feed, Kept(publish([Message("t", b"v")] * size), feed.end))
-        calls = [await cursor_at(feed, 0, runtime).take(None) for _ in range(3)]
+            recent.add(window, Kept(publish([Message("t", b"v")] * size), window.end))
+        calls = [await cursor_at(window, 0, runtime).take(None) for _ in range(3)]
         assert all(calls)
         for other in calls[1:]:
             for one, same in zip(calls[0].parts, other.parts, strict=True):  # type: ignore[union-attr]
@@ -115,21 +115,21 @@ def test_what_is_kept_is_put_together_once_for_all_that_want_it() -> None:
 def test_what_goes_out_of_memory_while_it_is_put_together_is_not_had_from_there() -> None:
     async def scene() -> None:
         runtime = Runtime(1)
-        recent, feed = Recent(ROOM), Feed(TOPIC, 0)
-        recent.add(feed, Kept(publish([Message("t", bytes(HERE_BYTES))]), 0))
+        recent, window = Recent(ROOM), SubscribedTopic(TOPIC, 0)
+        recent.add(window, Kept(publish([Message("t", bytes(HERE_BYTES))]), 0))
         read = runtime.read
 
         async def reading(work: Any, *release: Any) -> Any:
             cut = await read(work, *release)
-            feed.clear(50)  # Of an append nobody knows what became of it.
+            window.clear(50)  # Of an append nobody knows what became of it.
             return cut
 
         runtime.read = reading  # type: ignore[method-assign]
-        recent.add(feed, Kept(publish([Message("t", b"v")]), 1))
-        assert feed.at(0) is not None
-        taken = await cursor_at(feed, 0, runtime).take(None)
+        recent.add(window, Kept(publish([Message("t", b"v")]), 1))
+        assert window.at(0) is not None
+        taken = await cursor_at(window, 0, runtime).take(None)
         assert taken is None or ids_of(taken) == [0], "what lies behind it is not all there is"
-        assert await cursor_at(feed, 0, runtime).take(None) is None
+        assert await cursor_at(window, 0, runtime).take(None) is None
         await runtime.close()
 
     asyncio.run(scene())

@@ -119,10 +119,10 @@ def test_what_is_published_while_it_is_asked_if_anything_was_missed_is_not_passe
         asked.append(found)
         subscription = attached.attachments.find("t", "sub")
         assert subscription is not None
-        feed = subscription.feed
-        before = feed.end
+        subscribed = subscription.topic
+        before = subscribed.end
         place.publish(b"meanwhile")
-        wait_for(lambda: feed.end > before, "it is known")
+        wait_for(lambda: subscribed.end > before, "it is known")
         return found
 
     monkeypatch.setattr(TopicPast, "may_have", ask)
