@@ -24,7 +24,7 @@ from hqueue_workers.delivery.tries import Decision, Tries
 from hqueue_workers.delivery.wire import Call
 from hqueue_workers.hub.metrics import HubMetrics
 from hqueue_workers.hub.subscribing.backlogs import Backlogs, OpenTopic
-from hqueue_workers.hub.subscribing.places import Place, Places
+from hqueue_workers.hub.subscribing.endpoints import SubscriberEndpoint, SubscriberEndpoints
 from hqueue_workers.hub.subscribing.share import Share
 from hqueue_workers.hub.subscribing.subscription import Subscription
 from hqueue_workers.node.lease import Lease
@@ -117,7 +117,7 @@ class Delivering:
         self._all = Share(calls_max, 3)
         self._probing = Share(max(1, calls_max // 2), 1)
         """Of that, calls to addresses that did not answer."""
-        self._places = Places(lambda: self._lease.holds, may_reach)
+        self._endpoints = SubscriberEndpoints(lambda: self._lease.holds, may_reach)
 
     def wake(self, subscription: Subscription) -> None:
         """It may have something to get."""
@@ -142,33 +142,33 @@ class Delivering:
         try:
             while self._ready:
                 subscription = self._ready.popleft()
-                place = self._places.at(subscription.delivery.address)
+                endpoint = self._endpoints.at(subscription.delivery.address)
                 if subscription.left:
-                    self._let_go_on(place)
+                    self._let_go_on(endpoint)
                 else:
-                    await self._turn(subscription, place)
+                    await self._turn(subscription, endpoint)
         finally:
             self._running -= 1
 
-    async def _turn(self, subscription: Subscription, place: Place) -> None:
+    async def _turn(self, subscription: Subscription, endpoint: SubscriberEndpoint) -> None:
         """Let one have its turn, or wait for its share or a connection, and hold up no other."""
-        if place.room <= 0:
-            place.waiting.append(subscription)
+        if endpoint.room <= 0:
+            endpoint.waiting.append(subscription)
             return
         host = subscription.delivery.host
-        shares = [self._probing, self._all] if place.silent else [self._all]
+        shares = [self._probing, self._all] if endpoint.silent else [self._all]
         full = next((share for share in shares if not share.has_room(host)), None)
         if full is not None:
             full.wait(subscription)
-            self._let_go_on(place)  # Others may have waited for the room that it leaves.
+            self._let_go_on(endpoint)  # Others may have waited for the room that it leaves.
             return
-        place.busy += 1
+        endpoint.busy += 1
         for share in shares:
             share.take(host)
         subscription.running = True
         pause_ms = 0.0
         try:
-            pause_ms = await self._deliver(subscription, place)
+            pause_ms = await self._deliver(subscription, endpoint)
         except HQueueError as exc:
             text = "subscribers of topics of queue %s wait: %s"
             self._runtime.faults.met(self._fault, text, self._queue.name, exc)
@@ -177,7 +177,7 @@ class Delivering:
             text = "subscribers of topics of queue %s wait no more"
             self._runtime.faults.over(self._fault, text, self._queue.name)
         finally:
-            place.busy -= 1
+            endpoint.busy -= 1
             for share in shares:
                 share.give_back(host)
             subscription.running = subscription.queued = False
@@ -185,7 +185,7 @@ class Delivering:
                 subscription.ended.set_result(None)
         if subscription.dirty:
             self._moved(subscription)
-        self._let_go_on(place)
+        self._let_go_on(endpoint)
         if subscription.left:
             return
         if pause_ms:
@@ -193,11 +193,11 @@ class Delivering:
         else:
             self.wake(subscription)
 
-    def _let_go_on(self, place: Place) -> None:
-        """Let those have their turns that waited for a place, or a share, where there is room."""
-        room = place.room
-        while place.waiting and room > 0:
-            waited = place.waiting.popleft()
+    def _let_go_on(self, endpoint: SubscriberEndpoint) -> None:
+        """Give turns to those that waited for an endpoint or a share, where there is room."""
+        room = endpoint.room
+        while endpoint.waiting and room > 0:
+            waited = endpoint.waiting.popleft()
             self._again(waited)
             room -= waited.queued
         for share in (self._all, self._probing):
@@ -210,14 +210,14 @@ class Delivering:
         subscription.queued = True
         asyncio.get_running_loop().call_later(pause_ms / 1e3, self._again, subscription)
 
-    async def _deliver(self, subscription: Subscription, place: Place) -> float:
+    async def _deliver(self, subscription: Subscription, endpoint: SubscriberEndpoint) -> float:
         """Make one call, and do what its answer says; the pause before the next."""
         if subscription.dirty and subscription.since >= subscription.interval:
             await self._store(subscription)
         await self._drop(subscription)
         if subscription.left or subscription.room <= 0:
             return 0.0
-        return await self._caller.deliver(place.pool, _Turn(self, subscription, place))
+        return await self._caller.deliver(endpoint.pool, _Turn(self, subscription, endpoint))
 
     async def _take(self, subscription: Subscription) -> Call | None:
         """The next call: it has all messages that lie below its end. None if it is not wanted."""
@@ -316,7 +316,7 @@ class _Turn:
 
     of: Delivering
     subscription: Subscription
-    place: Place
+    endpoint: SubscriberEndpoint
 
     @property
     def name(self) -> str:
@@ -334,13 +334,13 @@ class _Turn:
 
     def called(self, call: Call, decision: Decision, error: NoAnswerError | None) -> bool:
         """As `Receiver`."""
-        subscription, place = self.subscription, self.place
+        subscription, endpoint = self.subscription, self.endpoint
         if error is not None:
-            self.of._places.unanswered(place, error)
+            self.of._endpoints.unanswered(endpoint, error)
             level = logging.INFO if decision.tries.failures == 1 else logging.DEBUG
             logger.log(level, "no answer from %s: %s", self.name, error)
         elif call.count:
-            self.of._places.answered(place)
+            self.of._endpoints.answered(endpoint)
         subscription.repeat(decision.tries)
         if decision.status is Status.RETRY and not subscription.over:
             self.of._metrics.retried.inc(call.count)

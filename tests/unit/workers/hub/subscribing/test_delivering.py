@@ -9,7 +9,7 @@ from unittest.mock import Mock
 from hqueue import Address
 from hqueue.metadata.managers import SubscriptionPreferences
 from hqueue_workers.hub.subscribing.delivering import Delivering
-from hqueue_workers.hub.subscribing.places import Place
+from hqueue_workers.hub.subscribing.endpoints import SubscriberEndpoint
 from hqueue_workers.hub.subscribing.subscription import Delivery, SubscribedTopic, Subscription
 from hqueue_workers.node.runtime import Runtime
 
@@ -27,7 +27,7 @@ class Calls(Delivering):
         super().__init__(*(Mock() for _ in range(5)), runtime=runtime, calls_max=calls_max, **parts)
         self.under_way: dict[str, asyncio.Future[None]] = {}
 
-    async def _deliver(self, subscription: Subscription, place: Place) -> float:
+    async def _deliver(self, subscription: Subscription, endpoint: SubscriberEndpoint) -> float:
         name = subscription.subscriber
         ends = self.under_way[name] = asyncio.get_running_loop().create_future()
         await ends

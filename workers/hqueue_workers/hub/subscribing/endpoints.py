@@ -11,7 +11,7 @@ from hqueue.runtime.seldom import SeldomLog
 from hqueue_workers.delivery.connection_pool import ConnectionPool, NoAnswerError, NotCalledError
 from hqueue_workers.hub.subscribing.subscription import Subscription
 
-__all__ = ["Place", "Places"]
+__all__ = ["SubscriberEndpoint", "SubscriberEndpoints"]
 
 logger = Log(__name__)
 
@@ -21,7 +21,7 @@ IDLE_POOLS_MAX = 256
 ANSWERED_MAX = 10_000
 
 
-class Place:
+class SubscriberEndpoint:
     """An address that subscribers listen at."""
 
     def __init__(self, pool: ConnectionPool, *, silent: bool) -> None:
@@ -39,7 +39,7 @@ class Place:
         return (1 if self.silent else CONNECTIONS) - self.busy
 
 
-class Places:
+class SubscriberEndpoints:
     """The addresses that are called, with the connections to those that were called last.
 
     Args:
@@ -50,47 +50,49 @@ class Places:
     def __init__(self, may_send: Callable[[], bool], may_reach: Callable[[str], bool]) -> None:
         self._may_send = may_send
         self._may_reach = may_reach
-        self._places: dict[Address, Place] = {}
+        self._endpoints: dict[Address, SubscriberEndpoint] = {}
         """That which was used last is the last."""
         self._answered: dict[Address, None] = {}
         """Those that answered last when they were called, kept or not."""
         self._log = SeldomLog(logger)  # Anybody can name any number of addresses.
 
-    def at(self, address: Address) -> Place:
-        """The place at an address."""
-        place = self._places.pop(address, None)
-        if place is None:
-            place = Place(
+    def at(self, address: Address) -> SubscriberEndpoint:
+        """The endpoint at an address."""
+        endpoint = self._endpoints.pop(address, None)
+        if endpoint is None:
+            endpoint = SubscriberEndpoint(
                 ConnectionPool(address, self._may_send, CONNECTIONS, self._may_reach),
                 silent=address not in self._answered,
             )
-        self._places[address] = place
-        if len(self._places) > IDLE_POOLS_MAX:
-            for unused, other in list(self._places.items())[: len(self._places) - IDLE_POOLS_MAX]:
-                if not other.busy and not other.waiting and other is not place:
+        self._endpoints[address] = endpoint
+        if len(self._endpoints) > IDLE_POOLS_MAX:
+            for unused, other in list(self._endpoints.items())[
+                : len(self._endpoints) - IDLE_POOLS_MAX
+            ]:
+                if not other.busy and not other.waiting and other is not endpoint:
                     other.pool.close()
-                    del self._places[unused]
-        return place
+                    del self._endpoints[unused]
+        return endpoint
 
-    def answered(self, place: Place) -> None:
+    def answered(self, endpoint: SubscriberEndpoint) -> None:
         """A call was answered."""
-        place.uncalled = False
-        if place.silent:
-            place.silent = False
-            self._answered[place.pool.address] = None
+        endpoint.uncalled = False
+        if endpoint.silent:
+            endpoint.silent = False
+            self._answered[endpoint.pool.address] = None
             if len(self._answered) > ANSWERED_MAX:
                 del self._answered[next(iter(self._answered))]
 
-    def unanswered(self, place: Place, error: NoAnswerError) -> None:
+    def unanswered(self, endpoint: SubscriberEndpoint, error: NoAnswerError) -> None:
         """A call was not. Of an address that is not called it is said once, and why: its
         subscribers hear nothing.
         """
-        place.silent = True
-        self._answered.pop(place.pool.address, None)
-        before, place.uncalled = place.uncalled, isinstance(error, NotCalledError)
-        if place.uncalled and not before:
+        endpoint.silent = True
+        self._answered.pop(endpoint.pool.address, None)
+        before, endpoint.uncalled = endpoint.uncalled, isinstance(error, NotCalledError)
+        if endpoint.uncalled and not before:
             self._log.warning(
                 "subscribers at %s get nothing, for the hub can't call it: %s",
-                place.pool.address,
+                endpoint.pool.address,
                 error,
             )
