@@ -66,7 +66,7 @@ def test_a_queue_that_is_not_there_is_named_and_nothing_is_written(
     ended = run("metadata", "migrate", "nosuch", *given)
     assert (ended.code, ended.out) == (1, b"")
     assert "there is no such queue" in ended.err
-    assert client.metadata_migration("nosuch").stage().home == ("zookeeper", 0)
+    assert client.metadata_migration("nosuch").stage().location == ("zookeeper", 0)
 
 
 @pytest.mark.in_memory_first

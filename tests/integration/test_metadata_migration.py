@@ -21,9 +21,9 @@ from hqueue.errors import (
 )
 from hqueue.metadata import Address
 from hqueue.metadata.managers import (
-    Home,
     HubInfo,
     LogRange,
+    MetadataLocation,
     MetadataMigration,
     Phase,
     SubscriptionData,
@@ -214,7 +214,7 @@ def test_a_move_that_dies_is_made_again_or_abandoned(
             dying.metadata_migration(queue_name).move("hbase", on_progress=die)
         stage = migration.stage()
         assert stage.phase is Phase(step)
-        assert stage.home == Home("zookeeper", 0)
+        assert stage.location == MetadataLocation("zookeeper", 0)
         if step == "copying":
             writers.wait_for_more()
         else:
@@ -263,7 +263,7 @@ def test_of_two_that_move_it_the_later_one_goes_on(
     with pytest.raises(BadVersionError):
         migration.move("hbase", on_progress=overtake)
     assert moved == [1]
-    assert migration.stage().home.store == "hbase"
+    assert migration.stage().location.store == "hbase"
     wait_until_known(hub, "hbase")
     assert migration.move("hbase") == 0
 

@@ -83,11 +83,11 @@ def migrate(
         write_json(
             {
                 "queue": queue,
-                "store": stage.home.store,
-                "place": stage.home.place,
+                "store": stage.location.store,
+                "place": stage.location.place,
                 "phase": stage.phase.value,
                 "copy": stage.copy and stage.copy._asdict(),
-                "left": [home._asdict() for home in stage.left],
+                "left": [location._asdict() for location in stage.left],
             }
         )
 

@@ -45,7 +45,7 @@ from hqueue.metadata.managers.opening import (
 )
 from hqueue.metadata.managers.pipeline import Pipeline
 from hqueue.metadata.managers.present import PresentRecords
-from hqueue.metadata.managers.stage import Home, Phase, Stage
+from hqueue.metadata.managers.stage import MetadataLocation, Phase, Stage
 from hqueue.metadata.managers.topics import (
     SubscriptionDataManager,
     TopicOwnershipManager,
@@ -56,7 +56,6 @@ __all__ = [
     "AvailableHub",
     "Difference",
     "Entry",
-    "Home",
     "HubInfo",
     "HubRegistration",
     "Hubs",
@@ -65,6 +64,7 @@ __all__ = [
     "Layout",
     "LogRange",
     "MemoryFields",
+    "MetadataLocation",
     "MetadataMigration",
     "OwnerElection",
     "Phase",

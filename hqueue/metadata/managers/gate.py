@@ -241,7 +241,7 @@ class Gate:
         except HQueueError as exc:
             logger.debug("the stage of a move can't be read now: %s", exc)
             return False
-        return newest.home == permit.stage.home and newest.phase is not Phase.COMPARING
+        return newest.location == permit.stage.location and newest.phase is not Phase.COMPARING
 
     def _leave(self) -> None:
         with self._lock:

@@ -16,13 +16,13 @@ from hqueue.errors import (
     UnsupportedFormatError,
 )
 from hqueue.metadata.fields import FieldChange, FieldRecord, Found
-from hqueue.metadata.managers.homes import HomeRecords, Homes
 from hqueue.metadata.managers.layout import OWNERSHIP, PERSISTENCE, SUBSCRIPTION, key_in
+from hqueue.metadata.managers.metadata_locations import LocationRecords, MetadataLocations
 from hqueue.metadata.managers.stage import (
     HBASE,
     MEMORY,
     ZOOKEEPER,
-    Home,
+    MetadataLocation,
     Phase,
     Stage,
     StageRecord,
@@ -55,7 +55,7 @@ class MetadataMigration:
 
     Args:
         record: the stage.
-        homes: where records lie.
+        locations: where records lie.
         clock: how long writers are waited for.
         check: called before anything is moved; raises where there is no such queue.
     """
@@ -63,14 +63,14 @@ class MetadataMigration:
     def __init__(
         self,
         record: StageRecord,
-        homes: Homes,
+        locations: MetadataLocations,
         clock: Clock = SYSTEM_CLOCK,
         *,
         check: Callable[[], object] = lambda: None,
     ) -> None:
         self._check = check
         self._record = record
-        self._homes = homes
+        self._locations = locations
         self._clock = clock
 
     def stage(self) -> Stage:
@@ -96,7 +96,7 @@ class MetadataMigration:
             drain_ms: how long writers are waited for, until each has ended what it has under way
                 or its session is over.
             on_progress: called with what is done (``copying``, ``draining``, ``comparing``) and a
-                number of records: 0 when it begins, then those of each portion.
+                number of records: 0 when it begins, then those of each batch.
 
         Raises:
             SettingsError: there is no such store, or none that can be moved to.
@@ -111,16 +111,16 @@ class MetadataMigration:
             raise SettingsError("it is moved to 'zookeeper' or 'hbase'", store=to)
         self._check()
         stage, version = self._record.read()
-        if stage.phase is Phase.STABLE and stage.home.store == to:
+        if stage.phase is Phase.STABLE and stage.location.store == to:
             return 0
-        if stage.home.store == MEMORY:
+        if stage.location.store == MEMORY:
             raise SettingsError("nothing is moved from the memory of other processes", target=to)
         begun = stage.begun(to)
-        source = self._homes.open(stage.home)
+        source = self._locations.open(stage.location)
         stage, version = begun, self._record.change(begun, version)
         try:
             assert begun.copy is not None
-            target = self._homes.open(begun.copy)
+            target = self._locations.open(begun.copy)
             on_progress("copying", 0)
             for number in _copy(source, target):
                 on_progress("copying", number)
@@ -187,19 +187,19 @@ class MetadataMigration:
                 )
             self._clock.sleep_ms(PAUSE_MS)
 
-    def _clear(self, home: Home) -> Iterator[int]:
-        records = self._homes.open(home)
+    def _clear(self, location: MetadataLocation) -> Iterator[int]:
+        records = self._locations.open(location)
         for kind in (OWNERSHIP, *MOVED):
             keys = (key for key, _ in records.records.scan(*records.layout.place(kind)))
             store = records.owners if kind == OWNERSHIP else records.records
-            while portion := [*itertools.islice(keys, TOGETHER)]:
-                yield sum(store.delete(dict.fromkeys(portion, ANY)).values())
+            while batch := [*itertools.islice(keys, TOGETHER)]:
+                yield sum(store.delete(dict.fromkeys(batch, ANY)).values())
 
 
-Portion = dict[str, FieldRecord]
+Batch = dict[str, FieldRecord]
 
 
-def _portions(home: HomeRecords) -> Iterator[Portion]:
+def _batches(source: LocationRecords) -> Iterator[Batch]:
     """The records that are moved, some hundred at a time.
 
     Raises:
@@ -208,58 +208,58 @@ def _portions(home: HomeRecords) -> Iterator[Portion]:
 
     def readable() -> Iterator[tuple[str, FieldRecord]]:
         for kind in MOVED:
-            for key, found in home.records.scan(*home.layout.place(kind)):
+            for key, found in source.records.scan(*source.layout.place(kind)):
                 if not isinstance(found, FieldRecord):
                     raise found
-                if home.layout.subject(key) is None or _members(found) is None:
+                if source.layout.subject(key) is None or _members(found) is None:
                     raise UnsupportedFormatError("this is no record of hqueue", path=key)
                 yield key, found
 
     records = readable()
-    while portion := dict(itertools.islice(records, TOGETHER)):
-        yield portion
+    while batch := dict(itertools.islice(records, TOGETHER)):
+        yield batch
 
 
-def _copy(source: HomeRecords, target: HomeRecords) -> Iterator[int]:
+def _copy(source: LocationRecords, target: LocationRecords) -> Iterator[int]:
     """Copy all to where nothing is; how many at a time."""
-    for portion in _portions(source):
+    for batch in _batches(source):
         changes = {
             key_in(target.layout, key, of=source.layout): FieldChange(each.fields, NEW)
-            for key, each in portion.items()
+            for key, each in batch.items()
         }
         _write(target, changes)
-        yield len(portion)
+        yield len(batch)
 
 
-def _amend(source: HomeRecords, target: HomeRecords) -> Iterator[int]:
+def _amend(source: LocationRecords, target: LocationRecords) -> Iterator[int]:
     """Compare all with the copy, and copy what has changed since; how many records there are, so
     many at a time.
     """
     number = 0
-    for portion in _portions(source):
-        keys = {key_in(target.layout, key, of=source.layout): key for key in portion}
+    for batch in _batches(source):
+        keys = {key_in(target.layout, key, of=source.layout): key for key in batch}
         there = target.records.read(keys)
         _write(
             target,
             {
-                key: FieldChange(portion[own].fields, ANY if key in there else NEW)
+                key: FieldChange(batch[own].fields, ANY if key in there else NEW)
                 for key, own in keys.items()
-                if not _is_same(there.get(key), portion[own])
+                if not _is_same(there.get(key), batch[own])
             },
         )
-        number += len(portion)
-        yield len(portion)
-    if sum(map(len, _portions(target))) != number:
-        for portion in _portions(target):
-            keys = {key_in(source.layout, key, of=target.layout): key for key in portion}
+        number += len(batch)
+        yield len(batch)
+    if sum(map(len, _batches(target))) != number:
+        for batch in _batches(target):
+            keys = {key_in(source.layout, key, of=target.layout): key for key in batch}
             gone = keys.keys() - source.records.read(keys).keys()
             target.records.delete({keys[key]: ANY for key in gone})
 
 
-def _write(target: HomeRecords, changes: dict[str, FieldChange]) -> None:
+def _write(target: LocationRecords, changes: dict[str, FieldChange]) -> None:
     written = target.records.write(changes) if changes else {}
     if None in written.values():
-        raise MetadataError("somebody else writes to the copy", place=target.home)
+        raise MetadataError("somebody else writes to the copy", place=target.location)
 
 
 def _is_same(found: Found | None, record: FieldRecord) -> bool:

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, TypeVar
 from hqueue.errors import InvalidInputError, MetadataReadOnlyError
 from hqueue.metadata.fields import FieldChange, FieldRecord, FieldRecords, Found
 from hqueue.metadata.managers.gate import Gate
-from hqueue.metadata.managers.homes import HomeRecords
 from hqueue.metadata.managers.layout import Layout, key_in, place_in
+from hqueue.metadata.managers.metadata_locations import LocationRecords
 from hqueue.metadata.managers.stage import Stage
 from hqueue.metadata.outcomes import PartlyDoneError, is_made, partly_done
 from hqueue.metadata.ports import ANY, NEW, Version
@@ -30,27 +30,27 @@ class MovableRecords:
 
     Args:
         gate: lets changes through.
-        home: where they lie in a stage.
-        records: which records of a home.
+        locate: gives the records of a stage's location.
+        records: which records of a location.
         layout: whose keys are given, and returned.
     """
 
     def __init__(
         self,
         gate: Gate,
-        home: Callable[[Stage], HomeRecords],
-        records: Callable[[HomeRecords], FieldRecords],
+        locate: Callable[[Stage], LocationRecords],
+        records: Callable[[LocationRecords], FieldRecords],
         layout: Layout,
     ) -> None:
         self._gate = gate
-        self._home = home
+        self._locate = locate
         self._records = records
         self._layout = layout
 
     @property
     def partial(self) -> bool:
         """As `FieldRecords.partial`: of the store where they lie now. A move may change it."""
-        return self._records(self._home(self._gate.stage())).partial
+        return self._records(self._locate(self._gate.stage())).partial
 
     def check_version(self, version: Version) -> None:
         """As `FieldRecords.check_version`. One of another place is one that has changed."""
@@ -58,27 +58,27 @@ class MovableRecords:
         known = self._gate.known or self._gate.first
         if number > known.number:
             known = self._gate.stage(now=True)
-        home = self._home(known)
+        at = self._locate(known)
         if version < 0:
-            self._records(home).check_version(version)
-        elif number == home.home.place:
-            self._records(home).check_version(Version(version % PLACE))
+            self._records(at).check_version(version)
+        elif number == at.location.place:
+            self._records(at).check_version(Version(version % PLACE))
         elif number > known.number:
             raise InvalidInputError("no record of this store has such a version", version=version)
 
     def read(self, keys: Iterable[str]) -> dict[str, Found]:
         """As `FieldRecords.read`."""
-        home = self._home(self._gate.stage())
-        there = {self._there(home, key): key for key in keys}
-        found = self._records(home).read(there)
-        return {there[key]: _known_as(home, each) for key, each in found.items()}
+        at = self._locate(self._gate.stage())
+        there = {self._there(at, key): key for key in keys}
+        found = self._records(at).read(there)
+        return {there[key]: _known_as(at, each) for key, each in found.items()}
 
     def scan(self, prefix: str, depth: int) -> Iterator[tuple[str, Found]]:
         """As `FieldRecords.scan`: of where the records lie when it begins."""
-        home = self._home(self._gate.stage())
-        where = place_in(home.layout, prefix, depth, of=self._layout)
-        for key, found in self._records(home).scan(*where):
-            yield key_in(self._layout, key, of=home.layout), _known_as(home, found)
+        at = self._locate(self._gate.stage())
+        where = place_in(at.layout, prefix, depth, of=self._layout)
+        for key, found in self._records(at).scan(*where):
+            yield key_in(self._layout, key, of=at.layout), _known_as(at, found)
 
     def write(self, changes: Mapping[str, FieldChange]) -> dict[str, Version | None]:
         """As `FieldRecords.write`.
@@ -89,21 +89,21 @@ class MovableRecords:
         """
 
         def write(stage: Stage) -> _Asked:
-            home = self._home(stage)
-            records = self._records(home)
+            at = self._locate(stage)
+            records = self._records(at)
             if not records.partial and not all(each.whole for each in changes.values()):
                 raise MetadataReadOnlyError(
                     "it was moved to a store that changes all fields of a record together",
-                    store=home.home.store,
+                    store=at.location.store,
                 )
             sent = {}
             for key, change in changes.items():
-                version = _own(home, change.version)
+                version = _own(at, change.version)
                 if version is not None:
                     own = FieldChange(change.fields, version, change.whole)
-                    sent[key] = self._there(home, key), own
+                    sent[key] = self._there(at, key), own
             asked = _ask(records.write, sent)
-            answers = {key: _exposed(home, asked.answers.get(key)) for key in changes}
+            answers = {key: _exposed(at, asked.answers.get(key)) for key in changes}
             return asked._replace(answers=answers)
 
         return self._change(write)
@@ -112,19 +112,19 @@ class MovableRecords:
         """As `FieldRecords.delete`. Raises as `write`."""
 
         def delete(stage: Stage) -> _Asked:
-            home = self._home(stage)
+            at = self._locate(stage)
             sent = {}
             for key, version in versions.items():
-                own = _own(home, version)
+                own = _own(at, version)
                 if own is not None:
-                    sent[key] = self._there(home, key), own
-            asked = _ask(self._records(home).delete, sent)
+                    sent[key] = self._there(at, key), own
+            asked = _ask(self._records(at).delete, sent)
             return asked._replace(answers={key: asked.answers.get(key, False) for key in versions})
 
         return self._change(delete)
 
-    def _there(self, home: HomeRecords, key: str) -> str:
-        return key_in(home.layout, key, of=self._layout)
+    def _there(self, at: LocationRecords, key: str) -> str:
+        return key_in(at.layout, key, of=self._layout)
 
     def _change(self, change: Callable[[Stage], _Asked]) -> dict[str, Any]:
         done = self._gate.change(change, lambda asked: any(map(is_made, asked.answers.values())))
@@ -159,20 +159,20 @@ def _ask(
     return _Asked({key: answers[there] for key, (there, _) in sent.items()}, error)
 
 
-def _own(home: HomeRecords, version: Version) -> Version | None:
-    """A version as the store has it; None if it is none of this home."""
+def _own(at: LocationRecords, version: Version) -> Version | None:
+    """A version as the store has it; None if it belongs to another location."""
     if version in (ANY, NEW):
         return version
     number, own = divmod(version, PLACE)
-    return Version(own) if number == home.home.place else None
+    return Version(own) if number == at.location.place else None
 
 
-def _exposed(home: HomeRecords, answer: Any) -> Any:
+def _exposed(at: LocationRecords, answer: Any) -> Any:
     """What came of a write, with a version as others see it."""
-    return Version(home.home.place * PLACE + answer) if isinstance(answer, int) else answer
+    return Version(at.location.place * PLACE + answer) if isinstance(answer, int) else answer
 
 
-def _known_as(home: HomeRecords, found: Found) -> Found:
-    if not isinstance(found, FieldRecord) or not home.home.place:
+def _known_as(at: LocationRecords, found: Found) -> Found:
+    if not isinstance(found, FieldRecord) or not at.location.place:
         return found
-    return found._replace(version=Version(home.home.place * PLACE + found.version))
+    return found._replace(version=Version(at.location.place * PLACE + found.version))

@@ -10,15 +10,26 @@ from hqueue.metadata.fields import ClearableRecords, FieldRecords
 from hqueue.metadata.managers.availability import Availability
 from hqueue.metadata.managers.election import OwnerElection
 from hqueue.metadata.managers.gate import Gate
-from hqueue.metadata.managers.homes import ZOOKEEPER_VERSION_MAX, HomeRecords, Homes
 from hqueue.metadata.managers.hubs import Hubs
 from hqueue.metadata.managers.layout import Layout, Rows, Tree, places
 from hqueue.metadata.managers.listing import KINDS, Entry, list_entries
 from hqueue.metadata.managers.memory import memory_of
+from hqueue.metadata.managers.metadata_locations import (
+    ZOOKEEPER_VERSION_MAX,
+    LocationRecords,
+    MetadataLocations,
+)
 from hqueue.metadata.managers.migration import MetadataMigration
 from hqueue.metadata.managers.movable import MovableRecords
 from hqueue.metadata.managers.pipeline import Pipeline
-from hqueue.metadata.managers.stage import HBASE, MEMORY, ZOOKEEPER, Home, Stage, StageRecord
+from hqueue.metadata.managers.stage import (
+    HBASE,
+    MEMORY,
+    ZOOKEEPER,
+    MetadataLocation,
+    Stage,
+    StageRecord,
+)
 from hqueue.metadata.managers.topics import (
     SubscriptionDataManager,
     TopicOwnershipManager,
@@ -37,7 +48,7 @@ class TopicMetadata:
 
     Args:
         gate: lets changes through.
-        home: where records lie in a stage.
+        locate: gives the records of a stage's location.
         layout: whose keys are used.
         hubs: which hubs are available.
         wait_s: how long a call waits for room, when many wait.
@@ -46,18 +57,18 @@ class TopicMetadata:
     def __init__(
         self,
         gate: Gate,
-        home: Callable[[Stage], HomeRecords],
+        locate: Callable[[Stage], LocationRecords],
         layout: Layout,
         hubs: Hubs,
         *,
         wait_s: float,
     ) -> None:
         self._gate = gate
-        self._home = home
+        self._locate = locate
         self._layout = layout
-        self._records = MovableRecords(gate, home, lambda of: of.records, layout)
+        self._records = MovableRecords(gate, locate, lambda of: of.records, layout)
         self._pipeline = Pipeline(self._records, wait_s)
-        self._owners = Pipeline(MovableRecords(gate, home, lambda of: of.owners, layout), wait_s)
+        self._owners = Pipeline(MovableRecords(gate, locate, lambda of: of.owners, layout), wait_s)
         self.ownership = TopicOwnershipManager(self._owners, layout)
         """Who owns each topic."""
         self.persistence = TopicPersistenceManager(self._pipeline, layout)
@@ -76,7 +87,7 @@ class TopicMetadata:
     @property
     def store(self) -> str:
         """Where all but the hubs is kept now: ``zookeeper``, ``hbase`` or ``memory``."""
-        return self._now().home.store
+        return self._now().location.store
 
     def __enter__(self) -> TopicMetadata:
         return self
@@ -105,9 +116,9 @@ class TopicMetadata:
         self._owners.close()
         self._gate.close()
 
-    def _now(self) -> HomeRecords:
+    def _now(self) -> LocationRecords:
         """Where the records lie."""
-        return self._home(self._gate.stage())
+        return self._locate(self._gate.stage())
 
 
 def open_topic_metadata(
@@ -142,17 +153,17 @@ def open_topic_metadata(
         SettingsError: there is no such store.
     """
     hubs = Hubs(session, root, queue, clock)
-    homes = Homes(session, root, queue, rows)
+    locations = MetadataLocations(session, root, queue, rows)
     if only is not None and only not in (ZOOKEEPER, HBASE, MEMORY):
         raise SettingsError("topics' metadata lies in 'zookeeper', 'hbase' or 'memory'", store=only)
     record = StageRecord(session, root, queue, first, table=table, bound=only is None)
     gate = Gate(record, session, wait_s * 1e3, clock)
-    layout = homes.open(Home(only or first, 0)).layout
+    layout = locations.open(MetadataLocation(only or first, 0)).layout
 
-    def home(stage: Stage) -> HomeRecords:
-        return homes.open(stage.home if only is None else stage.home_in(only))
+    def locate(stage: Stage) -> LocationRecords:
+        return locations.open(stage.location if only is None else stage.location_in(only))
 
-    return TopicMetadata(gate, home, layout, hubs, wait_s=wait_s)
+    return TopicMetadata(gate, locate, layout, hubs, wait_s=wait_s)
 
 
 def open_migration(
@@ -174,9 +185,9 @@ def open_migration(
     """
     if first == MEMORY:
         raise SettingsError("nothing is moved from memory", metadata_store=first)
-    homes = Homes(session, root, queue, rows)
+    locations = MetadataLocations(session, root, queue, rows)
     record = StageRecord(session, root, queue, first, table=table, bound=False)
-    return MetadataMigration(record, homes, clock, check=check)
+    return MetadataMigration(record, locations, clock, check=check)
 
 
 def delete_topic_metadata(

@@ -38,7 +38,7 @@ from hqueue.metadata.ports import ANY, NEW, Change, MetadataStore, Record, Versi
 from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.numbers import check_whole
 
-__all__ = ["HBASE", "MEMORY", "ZOOKEEPER", "Home", "Phase", "Stage", "StageRecord"]
+__all__ = ["HBASE", "MEMORY", "ZOOKEEPER", "MetadataLocation", "Phase", "Stage", "StageRecord"]
 
 ZOOKEEPER, HBASE, MEMORY = "zookeeper", "hbase", "memory"
 """The stores."""
@@ -70,7 +70,7 @@ class Phase(enum.Enum):
         return self in (Phase.STABLE, Phase.COPYING)
 
 
-class Home(NamedTuple):
+class MetadataLocation(NamedTuple):
     """Where all records of a queue's topics lie."""
 
     store: str
@@ -86,20 +86,20 @@ class Stage:
 
     number: int
     phase: Phase
-    home: Home
+    location: MetadataLocation
     """What is in force."""
-    copy: Home | None = None
+    copy: MetadataLocation | None = None
     """Where it is copied to."""
-    left: tuple[Home, ...] = ()
+    left: tuple[MetadataLocation, ...] = ()
     """Where records may lie that are not in force, and never will be, oldest first."""
     table: str | None = None
-    """The table that homes in HBase lie in. None if there are none, or an earlier release wrote
+    """The table of locations in HBase. None if there are none, or an earlier release wrote
     the record."""
 
-    def home_in(self, store: str) -> Home:
+    def location_in(self, store: str) -> MetadataLocation:
         """Where records lie in a store: what is in force, if that is there, else what was last."""
-        there = [home for home in (*self.left, self.home) if home.store == store]
-        return there[-1] if there else Home(store, 0)
+        there = [location for location in (*self.left, self.location) if location.store == store]
+        return there[-1] if there else MetadataLocation(store, 0)
 
     def begun(self, to: str) -> Stage:
         """A move begins, or begins again.
@@ -109,7 +109,7 @@ class Stage:
         """
         if self.copy is not None and self.copy.store != to:
             raise InvalidInputError("it is being moved to another store", target=self.copy.store)
-        copy = Home(to, self.number + 1)
+        copy = MetadataLocation(to, self.number + 1)
         return self._next(Phase.COPYING, copy=copy, left=self._with(self.copy))
 
     def draining(self) -> Stage:
@@ -123,21 +123,23 @@ class Stage:
     def switched(self) -> Stage:
         """The copy is in force."""
         assert self.copy is not None
-        return self._next(Phase.STABLE, home=self.copy, copy=None, left=self._with(self.home))
+        return self._next(
+            Phase.STABLE, location=self.copy, copy=None, left=self._with(self.location)
+        )
 
     def abandoned(self) -> Stage:
         """It stays where it is."""
         return self._next(Phase.STABLE, copy=None, left=self._with(self.copy))
 
-    def cleared(self, home: Home) -> Stage:
+    def cleared(self, location: MetadataLocation) -> Stage:
         """What lay there is deleted."""
-        return dataclasses.replace(self, left=tuple(each for each in self.left if each != home))
+        return dataclasses.replace(self, left=tuple(each for each in self.left if each != location))
 
     def _next(self, phase: Phase, **changes: Any) -> Stage:
         return dataclasses.replace(self, number=self.number + 1, phase=phase, **changes)
 
-    def _with(self, home: Home | None) -> tuple[Home, ...]:
-        return self.left if home is None else (*self.left, home)
+    def _with(self, location: MetadataLocation | None) -> tuple[MetadataLocation, ...]:
+        return self.left if location is None else (*self.left, location)
 
 
 class StageRecord:
@@ -163,7 +165,9 @@ class StageRecord:
         table: str | None = None,
         bound: bool = True,
     ) -> None:
-        self.first = Stage(0, Phase.STABLE, Home(store, 0), table=table if store == HBASE else None)
+        self.first = Stage(
+            0, Phase.STABLE, MetadataLocation(store, 0), table=table if store == HBASE else None
+        )
         """That which is in force if there is no record."""
         self._queue = queue
         self._table = table
@@ -212,8 +216,8 @@ class StageRecord:
         """
         if len(stage.left) > LEFT_MAX:
             raise InvalidInputError("clear the places that were left first", left=len(stage.left))
-        homes = filter(None, (stage.home, stage.copy, *stage.left))
-        in_hbase = any(home.store == HBASE for home in homes)
+        locations = filter(None, (stage.location, stage.copy, *stage.left))
+        in_hbase = any(location.store == HBASE for location in locations)
         stage = dataclasses.replace(stage, table=(stage.table or self._table) if in_hbase else None)
         written = self._session.records.write({self._key: Change(encode_stage(stage), version)})
         if (done := written[self._key]) is None:
@@ -235,7 +239,7 @@ class StageRecord:
         return {key.rpartition("/")[2]: _acknowledged(key, each) for key, each in found.items()}
 
     def check_table(self, stage: Stage) -> None:
-        """Return if homes in HBase are in the table that the setting names.
+        """Return if locations in HBase are in the table that the setting names.
 
         Raises:
             SettingsError: they are in another one.
@@ -270,21 +274,21 @@ class StageRecord:
 
     def _has_ended(self, stage: Stage) -> bool:
         """Whether it was in the memory of processes of which none writes any more."""
-        home = stage.home
-        return home.store == MEMORY and home != self.first.home and not self.writers()
+        location = stage.location
+        return location.store == MEMORY and location != self.first.location and not self.writers()
 
     def _checked(self, stage: Stage) -> Stage:
         """Refuse settings that would look for metadata where it is not."""
-        setting = self.first.home.store
-        if self._bound and stage.number == 0 and stage.home.store != setting:
+        setting = self.first.location.store
+        if self._bound and stage.number == 0 and stage.location.store != setting:
             raise SettingsError(
                 "this queue's hubs keep topics' metadata in another store than metadata_store "
                 "names: set it to that store, or move the metadata with 'hqueue metadata migrate'",
                 queue=self._queue,
                 metadata_store=setting,
-                in_force=stage.home.store,
+                in_force=stage.location.store,
             )
-        if stage.home.store == HBASE or not self._bound:
+        if stage.location.store == HBASE or not self._bound:
             self.check_table(stage)
         return stage
 
@@ -299,7 +303,7 @@ def encode_stage(stage: Stage) -> bytes:
     return encode_fields(
         number=stage.number,
         phase=stage.phase.value,
-        home=stage.home,
+        home=stage.location,
         copy=stage.copy,
         left=stage.left,
         **({} if stage.table is None else {"table": stage.table}),
@@ -310,8 +314,8 @@ def encode_stage(stage: Stage) -> bytes:
 def decode_stage(data: bytes, path: str) -> Stage:
     """Reads it; `path` is where it lies, for errors."""
 
-    def home(store: object, place: object) -> Home:
-        return Home(text_of(store), check_whole(place, 0, NUMBER_MAX, option="place"))
+    def location(store: object, place: object) -> MetadataLocation:
+        return MetadataLocation(text_of(store), check_whole(place, 0, NUMBER_MAX, option="place"))
 
     return decode_fields(
         data,
@@ -319,9 +323,9 @@ def decode_stage(data: bytes, path: str) -> Stage:
         lambda fields: Stage(
             check_whole(fields["number"], 0, NUMBER_MAX, option="number"),
             Phase(fields["phase"]),
-            home(*fields["home"]),
-            None if fields["copy"] is None else home(*fields["copy"]),
-            tuple(home(*each) for each in fields["left"]),
+            location(*fields["home"]),
+            None if fields["copy"] is None else location(*fields["copy"]),
+            tuple(location(*each) for each in fields["left"]),
             None if fields.get("table") is None else text_of(fields["table"]),
         ),
     )

@@ -6,7 +6,7 @@ import copy
 import dataclasses
 from collections.abc import Iterator
 
-from hqueue.metadata.managers import Home, Phase, Stage
+from hqueue.metadata.managers import MetadataLocation, Phase, Stage
 from tests.model.groups.world import ViolationError
 
 __all__ = ["Action", "Bounds", "Rules", "World"]
@@ -71,7 +71,7 @@ class _Writer:
     is_certain: bool = False
     step: str = ""
     entered: tuple[Stage, int | None] | None = None
-    seen: tuple[Home, _Record] | None = None
+    seen: tuple[MetadataLocation, _Record] | None = None
     made: bool = False
     left: int = 0
     number: int = 0
@@ -102,8 +102,8 @@ class World:
             "abandon": bounds.abandons,
             "end": bounds.ends,
         }
-        self.stage = Stage(0, Phase.STABLE, Home("zookeeper", 0))
-        self.places: dict[Home, _Record] = {self.stage.home: _Record((), 1)}
+        self.stage = Stage(0, Phase.STABLE, MetadataLocation("zookeeper", 0))
+        self.places: dict[MetadataLocation, _Record] = {self.stage.location: _Record((), 1)}
         self.said: dict[str, tuple[int, int]] = {}
         """What each writer acknowledged that is present, and by which session."""
         self.acknowledged: frozenset[str] = frozenset()
@@ -158,7 +158,7 @@ class World:
         """
         kind, name = action
         getattr(self, f"_{kind}")(name)
-        lost = self.acknowledged - {*self.places[self.stage.home].chain}
+        lost = self.acknowledged - {*self.places[self.stage.location].chain}
         if lost:
             raise ViolationError(f"{min(lost)} was made, and is lost")
 
@@ -257,8 +257,8 @@ class World:
     def _peek(self, name: str) -> None:
         """It reads what it is going to change, where it lay a moment ago."""
         writer = self.writers[name]
-        home = writer.known.home
-        writer.seen = home, self.places[home]
+        location = writer.known.location
+        writer.seen = location, self.places[location]
 
     def _enter(self, name: str) -> None:
         writer = self.writers[name]
@@ -269,16 +269,16 @@ class World:
         writer = self.writers[name]
         assert writer.entered
         assert writer.seen
-        home, (where, seen) = writer.entered[0].home, writer.seen
-        there = self.places[home]
-        same_place = where == home or not self.rules.versions_name_their_place
+        location, (where, seen) = writer.entered[0].location, writer.seen
+        there = self.places[location]
+        same_place = where == location or not self.rules.versions_name_their_place
         writer.made = same_place and there.version == seen.version
         if writer.made:
             if there.chain != seen.chain:
                 raise ViolationError(f"{name} changed what it had not read")
             change = f"{name}{writer.number}"
             writer.number += 1
-            self.places[home] = _Record((*there.chain, change), there.version + 1)
+            self.places[location] = _Record((*there.chain, change), there.version + 1)
         writer.step = "check"
 
     def _check(self, name: str) -> None:
@@ -290,8 +290,8 @@ class World:
         held = writer.admitted_by == by and certain and writer.admitted == stage.number
         if not held and self.rules.looks_again_after_a_change:
             writer.known = self.stage
-            same_home = self.stage.home == stage.home
-            held = same_home and self.stage.phase is not Phase.COMPARING
+            same_location = self.stage.location == stage.location
+            held = same_location and self.stage.phase is not Phase.COMPARING
         if writer.made:
             if held or not self.rules.looks_again_after_a_change:
                 self.acknowledged |= {f"{name}{writer.number - 1}"}
@@ -313,14 +313,14 @@ class World:
         if not name:
             self._left["move"] -= 1
         at = self.stage.copy and self.stage.copy.store
-        to = at or ("hbase" if self.stage.home.store == "zookeeper" else "zookeeper")
+        to = at or ("hbase" if self.stage.location.store == "zookeeper" else "zookeeper")
         self.stage = self.stage.begun(to)
         self.runs[f"run {self.stage.number}"] = _Run(self.stage, "copy")
 
     def _copy(self, name: str) -> None:
         """While it is changed."""
         run = self.runs[name]
-        run.read, run.step = self.places[run.stage.home].chain, "drain"
+        run.read, run.step = self.places[run.stage.location].chain, "drain"
         self._write(run)
 
     def _drain(self, name: str) -> None:
@@ -336,7 +336,7 @@ class World:
     def _read(self, name: str) -> None:
         """It reads what it copies; a part of a second later it writes that, or much later."""
         run = self.runs[name]
-        run.read, run.step = self.places[run.stage.home].chain, "amend"
+        run.read, run.step = self.places[run.stage.location].chain, "amend"
 
     def _amend(self, name: str) -> None:
         run = self.runs[name]
@@ -345,19 +345,23 @@ class World:
 
     def _switch(self, name: str) -> None:
         run = self.runs[name]
-        after = dataclasses.replace(run.stage.switched(), home=self._target(run.stage))
+        after = dataclasses.replace(run.stage.switched(), location=self._target(run.stage))
         if self._put(name, after):
             del self.runs[name]
 
     def _write(self, run: _Run) -> None:
-        home = self._target(run.stage)
-        there = self.places.get(home)
+        location = self._target(run.stage)
+        there = self.places.get(location)
         if there is None or there.chain != run.read:
-            self.places[home] = _Record(run.read, 0 if there is None else there.version + 1)
+            self.places[location] = _Record(run.read, 0 if there is None else there.version + 1)
 
-    def _target(self, stage: Stage) -> Home:
+    def _target(self, stage: Stage) -> MetadataLocation:
         assert stage.copy is not None
-        return stage.copy if self.rules.copies_to_a_place_of_its_own else Home(stage.copy.store, 0)
+        return (
+            stage.copy
+            if self.rules.copies_to_a_place_of_its_own
+            else MetadataLocation(stage.copy.store, 0)
+        )
 
     def _die(self, name: str) -> None:
         self._left["die"] -= 1

@@ -13,9 +13,9 @@ from hqueue.errors import BadVersionError, MetadataReadOnlyError
 from hqueue.message_id import MessageID
 from hqueue.metadata.fields import FieldChange
 from hqueue.metadata.managers import (
-    Home,
     LogRange,
     MemoryFields,
+    MetadataLocation,
     MetadataMigration,
     Phase,
     Stage,
@@ -177,7 +177,7 @@ def test_a_change_that_is_under_way_is_waited_for(cluster: Cluster) -> None:
         cluster.migration.move("zookeeper", drain_ms=50)
     assert len(caught.value.writers) == 1  # type: ignore[arg-type]
     stage = cluster.migration.stage()
-    assert (stage.phase, stage.home) == (Phase.STABLE, Home("hbase", 0))
+    assert (stage.phase, stage.location) == (Phase.STABLE, MetadataLocation("hbase", 0))
     moved: list[int] = []
     moving = threading.Thread(target=lambda: moved.append(cluster.migration.move("zookeeper")))
     moving.start()
@@ -330,8 +330,10 @@ def test_a_stage_is_these_bytes() -> None:
         b'{"version": 1, "number": 7, "phase": "draining", "home": ["hbase", 3], '
         b'"copy": ["zookeeper", 6], "left": [["zookeeper", 0]], "by": "000000000000"}'
     )
-    left = (Home("zookeeper", 0),)
-    stage = Stage(7, Phase.DRAINING, Home("hbase", 3), Home("zookeeper", 6), left)
+    left = (MetadataLocation("zookeeper", 0),)
+    stage = Stage(
+        7, Phase.DRAINING, MetadataLocation("hbase", 3), MetadataLocation("zookeeper", 6), left
+    )
     assert decode_stage(golden, "") == stage
     own = encode_stage(stage)
     assert own[: own.index(b'"by"')] == golden[: golden.index(b'"by"')]

@@ -9,7 +9,7 @@ import pytest
 from hqueue import Outcome, StoreUnavailableError
 from hqueue.metadata.blobs import BlobRecords
 from hqueue.metadata.managers import Phase, Stage
-from hqueue.metadata.managers.homes import Homes
+from hqueue.metadata.managers.metadata_locations import MetadataLocations
 from hqueue.metadata.managers.migration import MetadataMigration
 from hqueue.metadata.managers.stage import StageRecord
 from hqueue.metadata.ports import Version
@@ -32,8 +32,8 @@ class Failing(StageRecord):
 
 
 def migration(store: MemorySession, fail: Callable[[Stage], object]) -> MetadataMigration:
-    homes = Homes(store, "/hqueue", "q", lambda: BlobRecords(store.records))
-    return MetadataMigration(Failing(store, fail), homes)
+    locations = MetadataLocations(store, "/hqueue", "q", lambda: BlobRecords(store.records))
+    return MetadataMigration(Failing(store, fail), locations)
 
 
 @pytest.mark.parametrize("error", [LOST, KeyboardInterrupt()])
@@ -49,7 +49,7 @@ def test_writers_go_on_after_a_move_that_failed_by_an_answer_that_never_came(
     with pytest.raises(type(error)):
         move.move("hbase")
     stage = move.stage()
-    assert (stage.phase, stage.home.store) == (Phase.STABLE, "zookeeper")
+    assert (stage.phase, stage.location.store) == (Phase.STABLE, "zookeeper")
     assert stage.left, "what was copied is to be cleared"
 
 
@@ -61,7 +61,7 @@ def test_a_move_that_is_done_stays_done_whatever_comes_of_its_last_answer() -> N
     move = migration(MemoryServer().open(), fail)
     with pytest.raises(StoreUnavailableError):
         move.move("hbase")
-    assert move.stage().home.store == "hbase"
+    assert move.stage().location.store == "hbase"
 
 
 def test_a_move_that_another_has_taken_over_is_left_to_it() -> None:

@@ -204,7 +204,7 @@ def test_nothing_is_moved_into_a_table_that_a_hub_would_not_find(cluster: Cluste
     migration = cluster.migration("zookeeper", "a")
     with pytest.raises(StoreUnavailableError, match="writers"):
         migration.move("hbase", drain_ms=200)
-    assert migration.stage().home.store == "zookeeper"
+    assert migration.stage().location.store == "zookeeper"
     write(hub, "u")
     with pytest.raises(SettingsError, match="metadata_table"):
         cluster.migration("zookeeper", "b").clear()

@@ -12,20 +12,20 @@ from hqueue.metadata.fields import FieldRecords
 from hqueue.metadata.managers.layout import Layout, Rows, Tree
 from hqueue.metadata.managers.memory import memory_of
 from hqueue.metadata.managers.present import PresentRecords
-from hqueue.metadata.managers.stage import HBASE, MEMORY, ZOOKEEPER, Home
+from hqueue.metadata.managers.stage import HBASE, MEMORY, ZOOKEEPER, MetadataLocation
 from hqueue.metadata.ports import MetadataStore
 from hqueue.runtime.fork import register
 
-__all__ = ["ZOOKEEPER_VERSION_MAX", "HomeRecords", "Homes"]
+__all__ = ["ZOOKEEPER_VERSION_MAX", "LocationRecords", "MetadataLocations"]
 
 ZOOKEEPER_VERSION_MAX = 2**31 - 1
 
 
 @dataclasses.dataclass(frozen=True)
-class HomeRecords:
-    """All records of a queue's topics in one home."""
+class LocationRecords:
+    """All records of a queue's topics in one location."""
 
-    home: Home
+    location: MetadataLocation
     records: FieldRecords
     """The records but those of owners."""
     owners: FieldRecords
@@ -34,8 +34,8 @@ class HomeRecords:
     """Whether an owner's record ends with the session of its hub."""
 
 
-class Homes:
-    """The homes of a queue's records. Thread-safe. Asks nothing.
+class MetadataLocations:
+    """The locations of a queue's metadata. Thread-safe. Asks nothing.
 
     Args:
         session: a session with ZooKeeper.
@@ -51,7 +51,7 @@ class Homes:
         self._root = root
         self._queue = queue
         self._rows = rows
-        self._opened: dict[Home, HomeRecords] = {}
+        self._opened: dict[MetadataLocation, LocationRecords] = {}
         self._present = PresentRecords(session, ZOOKEEPER_VERSION_MAX)
         self.after_fork_in_child()
         register(self)
@@ -59,31 +59,31 @@ class Homes:
     def after_fork_in_child(self) -> None:
         self._lock = threading.RLock()
 
-    def open(self, home: Home) -> HomeRecords:
-        """Those in a home: always the same object.
+    def open(self, location: MetadataLocation) -> LocationRecords:
+        """The records in a location: always the same object.
 
         Raises:
             SettingsError: there is no such store.
         """
-        records = self._opened.get(home)
+        records = self._opened.get(location)
         if records is None:
             with self._lock:
-                records = self._opened.setdefault(home, self._make(home))
+                records = self._opened.setdefault(location, self._make(location))
         return records
 
-    def _make(self, home: Home) -> HomeRecords:
-        if home.store == ZOOKEEPER:
-            tree = Tree(self._root, self._queue, home.place)
+    def _make(self, location: MetadataLocation) -> LocationRecords:
+        if location.store == ZOOKEEPER:
+            tree = Tree(self._root, self._queue, location.place)
             blobs = BlobRecords(self._session.records, ZOOKEEPER_VERSION_MAX, tree.leading)
-            return HomeRecords(home, blobs, self._present, tree, ephemeral=True)
-        if home.store == HBASE:
+            return LocationRecords(location, blobs, self._present, tree, ephemeral=True)
+        if location.store == HBASE:
             rows = self._rows()
-            layout = Rows(self._root, self._queue, home.place)
-            return HomeRecords(home, rows, rows, layout, ephemeral=False)
-        if home.store == MEMORY:
+            layout = Rows(self._root, self._queue, location.place)
+            return LocationRecords(location, rows, rows, layout, ephemeral=False)
+        if location.store == MEMORY:
             memory = memory_of(self._root)
-            layout = Rows(self._root, self._queue, home.place)
-            return HomeRecords(home, memory, memory, layout, ephemeral=False)
+            layout = Rows(self._root, self._queue, location.place)
+            return LocationRecords(location, memory, memory, layout, ephemeral=False)
         raise SettingsError(
-            "topics' metadata lies in 'zookeeper', 'hbase' or 'memory'", store=home.store
+            "topics' metadata lies in 'zookeeper', 'hbase' or 'memory'", store=location.store
         )
