@@ -3,7 +3,7 @@
 Each kind has a manager, as in Hedwig. A manager stands on `hqueue.metadata.fields` alone, which is
 what a store must do: compare-and-set of records of a few fields. Where records lie is a `Layout`.
 
-The modules below a manager (blobs, generations, the stage, the gate) call their store and wait;
+The modules below a manager (blobs, generations, the stage, the fence) call their store and wait;
 they are not written in steps, for no loop calls them. The threads of a `Pipeline` do: they send
 what many callers ask for as one request, and give futures for a loop to await. Threads also do what
 is seldom: opening the metadata, registering a hub, moving to another store, and what commands ask.

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from hqueue.errors import InvalidInputError, MetadataReadOnlyError
 from hqueue.metadata.fields import FieldChange, FieldRecord, FieldRecords, Found
-from hqueue.metadata.managers.gate import Gate
 from hqueue.metadata.managers.layout import Layout, key_in, place_in
 from hqueue.metadata.managers.metadata_locations import LocationRecords
+from hqueue.metadata.managers.migration_fence import MigrationFence
 from hqueue.metadata.managers.stage import Stage
 from hqueue.metadata.outcomes import PartlyDoneError, is_made, partly_done
 from hqueue.metadata.ports import ANY, NEW, Version
@@ -29,7 +29,7 @@ class MovableRecords:
     the records lie then: those of a version from before a move find it changed.
 
     Args:
-        gate: lets changes through.
+        fence: holds changes back while metadata is moved.
         locate: gives the records of a stage's location.
         records: which records of a location.
         layout: whose keys are given, and returned.
@@ -37,12 +37,12 @@ class MovableRecords:
 
     def __init__(
         self,
-        gate: Gate,
+        fence: MigrationFence,
         locate: Callable[[Stage], LocationRecords],
         records: Callable[[LocationRecords], FieldRecords],
         layout: Layout,
     ) -> None:
-        self._gate = gate
+        self._fence = fence
         self._locate = locate
         self._records = records
         self._layout = layout
@@ -50,14 +50,14 @@ class MovableRecords:
     @property
     def partial(self) -> bool:
         """As `FieldRecords.partial`: of the store where they lie now. A move may change it."""
-        return self._records(self._locate(self._gate.stage())).partial
+        return self._records(self._locate(self._fence.stage())).partial
 
     def check_version(self, version: Version) -> None:
         """As `FieldRecords.check_version`. One of another place is one that has changed."""
         number = max(version, 0) // PLACE
-        known = self._gate.known or self._gate.first
+        known = self._fence.known or self._fence.first
         if number > known.number:
-            known = self._gate.stage(now=True)
+            known = self._fence.stage(now=True)
         at = self._locate(known)
         if version < 0:
             self._records(at).check_version(version)
@@ -68,14 +68,14 @@ class MovableRecords:
 
     def read(self, keys: Iterable[str]) -> dict[str, Found]:
         """As `FieldRecords.read`."""
-        at = self._locate(self._gate.stage())
+        at = self._locate(self._fence.stage())
         there = {self._there(at, key): key for key in keys}
         found = self._records(at).read(there)
         return {there[key]: _known_as(at, each) for key, each in found.items()}
 
     def scan(self, prefix: str, depth: int) -> Iterator[tuple[str, Found]]:
         """As `FieldRecords.scan`: of where the records lie when it begins."""
-        at = self._locate(self._gate.stage())
+        at = self._locate(self._fence.stage())
         where = place_in(at.layout, prefix, depth, of=self._layout)
         for key, found in self._records(at).scan(*where):
             yield key_in(self._layout, key, of=at.layout), _known_as(at, found)
@@ -127,7 +127,7 @@ class MovableRecords:
         return key_in(at.layout, key, of=self._layout)
 
     def _change(self, change: Callable[[Stage], _Asked]) -> dict[str, Any]:
-        done = self._gate.change(change, lambda asked: any(map(is_made, asked.answers.values())))
+        done = self._fence.change(change, lambda asked: any(map(is_made, asked.answers.values())))
         if done.error is not None:
             raise partly_done(done.error, done.answers, done.error.outcome) from done.error
         return done.answers

@@ -9,7 +9,6 @@ from hqueue.metadata.blobs import BlobRecords
 from hqueue.metadata.fields import ClearableRecords, FieldRecords
 from hqueue.metadata.managers.availability import Availability
 from hqueue.metadata.managers.election import OwnerElection
-from hqueue.metadata.managers.gate import Gate
 from hqueue.metadata.managers.hubs import Hubs
 from hqueue.metadata.managers.layout import Layout, Rows, Tree, places
 from hqueue.metadata.managers.listing import KINDS, Entry, list_entries
@@ -20,6 +19,7 @@ from hqueue.metadata.managers.metadata_locations import (
     MetadataLocations,
 )
 from hqueue.metadata.managers.migration import MetadataMigration
+from hqueue.metadata.managers.migration_fence import MigrationFence
 from hqueue.metadata.managers.movable import MovableRecords
 from hqueue.metadata.managers.pipeline import Pipeline
 from hqueue.metadata.managers.stage import (
@@ -47,7 +47,7 @@ class TopicMetadata:
     Use it as a context manager, or `close` it. The client is closed after it.
 
     Args:
-        gate: lets changes through.
+        fence: holds changes back while metadata is moved.
         locate: gives the records of a stage's location.
         layout: whose keys are used.
         hubs: which hubs are available.
@@ -56,19 +56,19 @@ class TopicMetadata:
 
     def __init__(
         self,
-        gate: Gate,
+        fence: MigrationFence,
         locate: Callable[[Stage], LocationRecords],
         layout: Layout,
         hubs: Hubs,
         *,
         wait_s: float,
     ) -> None:
-        self._gate = gate
+        self._fence = fence
         self._locate = locate
         self._layout = layout
-        self._records = MovableRecords(gate, locate, lambda of: of.records, layout)
+        self._records = MovableRecords(fence, locate, lambda of: of.records, layout)
         self._pipeline = Pipeline(self._records, wait_s)
-        self._owners = Pipeline(MovableRecords(gate, locate, lambda of: of.owners, layout), wait_s)
+        self._owners = Pipeline(MovableRecords(fence, locate, lambda of: of.owners, layout), wait_s)
         self.ownership = TopicOwnershipManager(self._owners, layout)
         """Who owns each topic."""
         self.persistence = TopicPersistenceManager(self._pipeline, layout)
@@ -102,7 +102,7 @@ class TopicMetadata:
         Raises:
             SettingsError: it lies elsewhere, by hubs with other settings.
         """
-        self._gate.settle()
+        self._fence.settle()
 
     def entries(self, kinds: Collection[str] = KINDS) -> Iterator[Entry]:
         """All records, as they are when they are come to: ``persistence``, ``subscription`` and
@@ -114,11 +114,11 @@ class TopicMetadata:
         """Take no more requests; those that were made are done. Never raises."""
         self._pipeline.close()
         self._owners.close()
-        self._gate.close()
+        self._fence.close()
 
     def _now(self) -> LocationRecords:
         """Where the records lie."""
-        return self._locate(self._gate.stage())
+        return self._locate(self._fence.stage())
 
 
 def open_topic_metadata(
@@ -157,13 +157,13 @@ def open_topic_metadata(
     if only is not None and only not in (ZOOKEEPER, HBASE, MEMORY):
         raise SettingsError("topics' metadata lies in 'zookeeper', 'hbase' or 'memory'", store=only)
     record = StageRecord(session, root, queue, first, table=table, bound=only is None)
-    gate = Gate(record, session, wait_s * 1e3, clock)
+    fence = MigrationFence(record, session, wait_s * 1e3, clock)
     layout = locations.open(MetadataLocation(only or first, 0)).layout
 
     def locate(stage: Stage) -> LocationRecords:
         return locations.open(stage.location if only is None else stage.location_in(only))
 
-    return TopicMetadata(gate, locate, layout, hubs, wait_s=wait_s)
+    return TopicMetadata(fence, locate, layout, hubs, wait_s=wait_s)
 
 
 def open_migration(

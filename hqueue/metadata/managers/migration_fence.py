@@ -41,7 +41,7 @@ from hqueue.runtime.logs import Log
 from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.waiting import Condition
 
-__all__ = ["Gate"]
+__all__ = ["MigrationFence"]
 
 logger = Log(__name__)
 
@@ -59,7 +59,7 @@ class _Permit(NamedTuple):
     """By which session the stage was acknowledged; None if it was not."""
 
 
-class Gate:
+class MigrationFence:
     """Lets changes of one queue's metadata through while it is not moved. Thread-safe.
 
     In a forked child it is another writer.

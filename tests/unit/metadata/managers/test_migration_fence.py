@@ -269,8 +269,8 @@ def test_an_update_of_a_part_is_refused_where_it_was_moved_to_a_store_without(
 def test_a_forked_child_is_another_writer(cluster: Cluster) -> None:
     metadata, _ = cluster.writer()
     write(metadata, "t", NEW).result(WAIT_S)
-    gate = metadata._gate
-    gate.after_fork_in_child()
+    fence = metadata._fence
+    fence.after_fork_in_child()
     write(metadata, "u", NEW).result(WAIT_S)
     assert len(cluster.record.writers()) == 2
 
