@@ -142,8 +142,8 @@ def import_infos(
         StoreUnavailableError: with an outcome.
     """
     given = iter(infos)
-    while portion := [*itertools.islice(given, TOGETHER)]:
-        yield from _import(metadata, portion, overwrite=overwrite)
+    while batch := [*itertools.islice(given, TOGETHER)]:
+        yield from _import(metadata, batch, overwrite=overwrite)
 
 
 def compare_metadata(first: TopicMetadata, second: TopicMetadata) -> Iterator[Difference]:
@@ -170,12 +170,12 @@ def compare_metadata(first: TopicMetadata, second: TopicMetadata) -> Iterator[Di
 
 
 def _import(
-    metadata: TopicMetadata, portion: list[tuple[Subject, Info]], *, overwrite: bool
+    metadata: TopicMetadata, batch: list[tuple[Subject, Info]], *, overwrite: bool
 ) -> list[Imported]:
     """All of them at once: while one waits for its answer the others ask."""
     results = [
         follow(functools.partial(_steps, metadata, subject, info, overwrite=overwrite))
-        for subject, info in portion
+        for subject, info in batch
     ]
     return [each.result() for each in results]
 
@@ -229,9 +229,9 @@ def _pairs(
 ) -> Iterator[tuple[Entry, Versioned[Any] | UnsupportedFormatError | None]]:
     """The records of the first store, each with that of the second."""
     entries = first.entries(MOVED)
-    while portion := [*itertools.islice(entries, TOGETHER)]:
-        asked = [None if each.subject is None else _find(second, each.subject) for each in portion]
-        for entry, future in zip(portion, asked, strict=True):
+    while batch := [*itertools.islice(entries, TOGETHER)]:
+        asked = [None if each.subject is None else _find(second, each.subject) for each in batch]
+        for entry, future in zip(batch, asked, strict=True):
             try:
                 yield entry, None if future is None else future.result()
             except UnsupportedFormatError as exc:

@@ -25,7 +25,7 @@ WAITING_MAX = 10_000
 SCANS_MAX = 4
 
 ASKING_MAX = 2
-"""One portion is on its way while the next one is put together."""
+"""One batch is on its way while the next one is put together."""
 
 THREADS_MAX = 16
 """Of each kind of requests. Those that don't ask call callbacks."""
@@ -74,8 +74,8 @@ class Pipeline:
         register(self)
 
     def _begin(self) -> None:
-        self._reads: _Lane[None] = _Lane(self._read, self._wait_s)
-        self._changes: _Lane[FieldChange | Version] = _Lane(self._change, self._wait_s)
+        self._reads: _Batcher[None] = _Batcher(self._read, self._wait_s)
+        self._changes: _Batcher[FieldChange | Version] = _Batcher(self._change, self._wait_s)
 
     def after_fork_in_child(self) -> None:
         self._begin()
@@ -137,7 +137,7 @@ def _answers(
     ask: Callable[[dict[str, Input]], Mapping[str, Answer]], asked: dict[str, Input]
 ) -> dict[str, Answer | _Failed]:
     """Ask the store. An error is the answer to each, and an object of its own for each: of those
-    that a store changed together, each learns what came of its own.
+    that a store changed together, each gets the outcome of its own.
     """
     try:
         answers = ask(asked) if asked else {}
@@ -148,7 +148,7 @@ def _answers(
             key: _Failed(answer) if isinstance(answer, BaseException) else answer
             for key, answer in answers.items()
         }
-    except BaseException as exc:  # Whatever it is, those that wait must learn it.
+    except BaseException as exc:  # Whatever it is, the waiting callers must get it.
         return {key: _Failed(own_copy(exc)) for key in asked}
 
 
@@ -161,8 +161,8 @@ class _Request(NamedTuple):
     future: Future[Any]
 
 
-class _Lane(Generic[Input]):
-    """Requests of one kind."""
+class _Batcher(Generic[Input]):
+    """Asks a store for many callers' requests of one kind, batch by batch."""
 
     def __init__(self, ask: Callable[[dict[str, Input]], Mapping[str, Any]], wait_s: float) -> None:
         self._ask = ask
@@ -176,7 +176,7 @@ class _Lane(Generic[Input]):
         self._threads = 0
         self._idle = 0
         self._called = 0
-        """How many of the idle threads are to ask."""
+        """How many of the idle threads must ask."""
         self._closed = False
 
     def submit(self, key: str, what: Input, then: Callable[[Any], Any]) -> Future[Any]:
@@ -222,19 +222,19 @@ class _Lane(Generic[Input]):
         asks = True
         while asks:
             with self._lock:
-                portion = self._portion()
-            answers = _answers(self._ask, {key: each.what for key, each in portion.items()})
+                batch = self._next_batch()
+            answers = _answers(self._ask, {key: each.what for key, each in batch.items()})
             with self._lock:
-                self._under_way -= portion.keys()
+                self._under_way -= batch.keys()
                 self._asking -= 1
-                if portion:
+                if batch:
                     # Another asks while this one calls callbacks, which may wait for its answers.
                     self._start()
                 self._work.notify_all()
-            for key, each in portion.items():
+            for key, each in batch.items():
                 call_foreign("a callback of a metadata request", _settle, each, answers[key])
             with self._lock:
-                asks = bool(portion and self._waiting) and self._asking < ASKING_MAX
+                asks = bool(batch and self._waiting) and self._asking < ASKING_MAX
                 if asks:
                     self._asking += 1
                 else:
@@ -251,21 +251,21 @@ class _Lane(Generic[Input]):
             self._called -= 1
         return bool(called)
 
-    def _portion(self) -> dict[str, _Request]:
+    def _next_batch(self) -> dict[str, _Request]:
         """What goes next: no key twice, nor one that is under way, nor one before its elder."""
-        portion: dict[str, _Request] = {}
+        batch: dict[str, _Request] = {}
         passed: list[_Request] = []
         held: set[str] = set(self._under_way)
-        while self._waiting and len(portion) < TOGETHER_MAX and len(passed) < TOGETHER_MAX:
+        while self._waiting and len(batch) < TOGETHER_MAX and len(passed) < TOGETHER_MAX:
             request = self._waiting.popleft()
             if request.key in held:
                 passed.append(request)
             elif request.future.set_running_or_notify_cancel():
-                portion[request.key] = request
+                batch[request.key] = request
                 held.add(request.key)
         self._waiting.extendleft(reversed(passed))
-        self._under_way |= portion.keys()
-        return portion
+        self._under_way |= batch.keys()
+        return batch
 
 
 def _settle(request: _Request, answer: object) -> None:
@@ -276,7 +276,7 @@ def _settle(request: _Request, answer: object) -> None:
         return
     try:
         made = request.then(answer)
-    except BaseException as exc:  # Whatever it is, who waits must learn it.
+    except BaseException as exc:  # Whatever it is, the waiting caller must get it.
         future.set_exception(exc)
         return
     if not isinstance(made, Future):

@@ -32,7 +32,7 @@ from tests.support.waiting import wait_for
 LAYOUT = Rows("/hqueue", "q")
 
 
-class Gate(MemoryFields):
+class GatedFields(MemoryFields):
     """A store that answers when it may."""
 
     def __init__(self) -> None:
@@ -61,8 +61,8 @@ class Gate(MemoryFields):
 
 
 @pytest.fixture
-def store() -> Gate:
-    return Gate()
+def store() -> GatedFields:
+    return GatedFields()
 
 
 def change(number: int, version: Version = ANY) -> FieldChange:
@@ -74,7 +74,7 @@ def same(answer: Any) -> Any:
     return answer
 
 
-def test_who_waits_gets_what_is_made_of_the_answer_or_its_error(store: Gate) -> None:
+def test_who_waits_gets_what_is_made_of_the_answer_or_its_error(store: GatedFields) -> None:
     store.open.set()
     line = Pipeline(store, 20)
 
@@ -91,7 +91,7 @@ def test_who_waits_gets_what_is_made_of_the_answer_or_its_error(store: Gate) -> 
             refused.result(30)
 
 
-def test_what_waits_goes_together(store: Gate) -> None:
+def test_what_waits_goes_together(store: GatedFields) -> None:
     line = Pipeline(store, 20)
     first = [line.read("a", same), line.read("b", same)]
     wait_for(lambda: store.asked, "something is asked")
@@ -104,7 +104,7 @@ def test_what_waits_goes_together(store: Gate) -> None:
     assert len(store.asked) <= 8
 
 
-def test_changes_of_a_record_keep_their_order_also_deletions(store: Gate) -> None:
+def test_changes_of_a_record_keep_their_order_also_deletions(store: GatedFields) -> None:
     store.open.set()
     line = Pipeline(store, 20)
     for _ in range(50):
@@ -120,7 +120,7 @@ def test_changes_of_a_record_keep_their_order_also_deletions(store: Gate) -> Non
         assert line.delete("k", ANY, same).result(30)
 
 
-def test_threads_end_with_the_requests(store: Gate) -> None:
+def test_threads_end_with_the_requests(store: GatedFields) -> None:
     before = threading.active_count()
     line = Pipeline(store, 20)
     asked = [line.write(f"k{n}", change(n, NEW), same) for n in range(2_000)]
@@ -131,7 +131,7 @@ def test_threads_end_with_the_requests(store: Gate) -> None:
     wait_for(lambda: threading.active_count() <= before, "the threads have ended")
 
 
-def test_a_key_that_is_under_way_starts_no_threads(store: Gate) -> None:
+def test_a_key_that_is_under_way_starts_no_threads(store: GatedFields) -> None:
     before = threading.active_count()
     line = Pipeline(store, 20)
     asked = [line.write("k", change(n), same) for n in range(300)]
@@ -140,7 +140,7 @@ def test_a_key_that_is_under_way_starts_no_threads(store: Gate) -> None:
     assert [future.result(30) for future in asked] == [None] * 300
 
 
-def test_no_more_wait_than_the_bound(store: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_wait_than_the_bound(store: GatedFields, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline, "WAITING_MAX", 5)
     line = Pipeline(store, 0.01)
     asked: list[Future[Any]] = []
@@ -163,7 +163,7 @@ def test_no_more_wait_than_the_bound(store: Gate, monkeypatch: pytest.MonkeyPatc
 
 
 def test_work_that_found_no_thread_takes_no_room_and_its_error_says_so(
-    store: Gate, monkeypatch: pytest.MonkeyPatch
+    store: GatedFields, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -179,7 +179,7 @@ def test_work_that_found_no_thread_takes_no_room_and_its_error_says_so(
     assert line.run(int).result(30) == 0
 
 
-def test_what_is_cancelled_before_it_is_sent_is_not_sent(store: Gate) -> None:
+def test_what_is_cancelled_before_it_is_sent_is_not_sent(store: GatedFields) -> None:
     line = Pipeline(store, 20)
     sent = line.write("k", change(0, NEW), same)
     wait_for(lambda: store.asked, "it is sent")
@@ -193,7 +193,7 @@ def test_what_is_cancelled_before_it_is_sent_is_not_sent(store: Gate) -> None:
         waiting.result(30)
 
 
-def test_an_error_is_the_answer_to_each_and_the_next_are_asked(store: Gate) -> None:
+def test_an_error_is_the_answer_to_each_and_the_next_are_asked(store: GatedFields) -> None:
     line = Pipeline(store, 20)
     store.error = KeyError("broken")
     asked: list[Future[Any]] = [
@@ -209,7 +209,7 @@ def test_an_error_is_the_answer_to_each_and_the_next_are_asked(store: Gate) -> N
     assert line.write("b", change(1, NEW), same).result(30) is not None
 
 
-def test_what_was_asked_for_is_done_after_the_end(store: Gate) -> None:
+def test_what_was_asked_for_is_done_after_the_end(store: GatedFields) -> None:
     line = Pipeline(store, 20)
     asked = [line.write(f"k{n}", change(n, NEW), same) for n in range(300)]
     line.close()
@@ -226,7 +226,7 @@ def test_what_was_asked_for_is_done_after_the_end(store: Gate) -> None:
     assert all(future.result(30) is not None for future in asked)
 
 
-def test_a_callback_may_ask_for_more_and_wait_for_it(store: Gate) -> None:
+def test_a_callback_may_ask_for_more_and_wait_for_it(store: GatedFields) -> None:
     line = Pipeline(store, 20)
     nested: list[object] = []
 
@@ -244,7 +244,7 @@ def test_a_callback_may_ask_for_more_and_wait_for_it(store: Gate) -> None:
     wait_for(lambda: len(nested) == 25, "all have ended")
 
 
-def test_a_callback_that_fails_harms_no_other(store: Gate) -> None:
+def test_a_callback_that_fails_harms_no_other(store: GatedFields) -> None:
     line = Pipeline(store, 20)
     first = line.read("a", same)
     first.add_done_callback(lambda _: 1 / 0)
@@ -253,7 +253,7 @@ def test_a_callback_that_fails_harms_no_other(store: Gate) -> None:
     assert (first.result(30), second.result(30)) == (None, None)
 
 
-def test_of_a_portion_that_fails_each_caller_has_an_error_of_its_own(store: Gate) -> None:
+def test_of_a_batch_that_fails_each_caller_has_an_error_of_its_own(store: GatedFields) -> None:
     store.error = StoreUnavailableError("away", outcome=Outcome.UNKNOWN, path="x")
     line = Pipeline(store, 20)
     asked = [line.write(f"k{number}", change(number), same) for number in range(3)]
@@ -272,7 +272,7 @@ def test_of_a_portion_that_fails_each_caller_has_an_error_of_its_own(store: Gate
     assert errors[1].__traceback__ is None, "what others raise is not in it"
 
 
-def test_of_a_portion_of_which_some_fail_each_learns_what_came_of_its_own(store: Gate) -> None:
+def test_of_a_batch_in_which_some_fail_each_learns_what_came_of_its_own(store: GatedFields) -> None:
     failed = StoreUnavailableError("away", outcome=Outcome.UNKNOWN)
     line = Pipeline(store, 20)
     first = line.write("k", change(0), same)
@@ -285,7 +285,7 @@ def test_of_a_portion_of_which_some_fail_each_learns_what_came_of_its_own(store:
     assert second[2].exception(30) is failed
 
 
-def test_a_forked_child_begins_anew(store: Gate) -> None:
+def test_a_forked_child_starts_afresh(store: GatedFields) -> None:
     line = Pipeline(store, 20)
     held = [line.write(f"k{n}", change(n, NEW), same) for n in range(10)]
     wait_for(lambda: store.asked, "something is under way")
