@@ -34,16 +34,16 @@ __all__ = [
     "PERSISTENCE",
     "SUBSCRIPTION",
     "Layout",
-    "Place",
     "Rows",
     "Subject",
+    "Subtree",
     "Tree",
     "key_in",
     "owners_generation",
-    "place_in",
     "places",
     "segment",
     "segment_name",
+    "subtree_in",
 ]
 
 _PLAIN = re.compile("[A-Za-z0-9_:-]+")
@@ -52,8 +52,8 @@ OWNERSHIP, PERSISTENCE, SUBSCRIPTION = "ownership", "persistence", "subscription
 """The kinds of records."""
 
 
-class Place(NamedTuple):
-    """Where all records of a kind lie: below this, so many segments deep."""
+class Subtree(NamedTuple):
+    """The keys below a prefix, so many segments deep: of all records of a kind."""
 
     prefix: str
     depth: int
@@ -74,7 +74,7 @@ class Layout:
     """The keys of each kind, below the queue; names stand at each ``*``."""
 
     def __init__(self, root: str, queue: str, place: int = 0) -> None:
-        self.prefix = _region(root, queue, place)
+        self.prefix = _prefix(root, queue, place)
         """What all of them lie below."""
         self.topics = f"{self.prefix}/topics"
         """What `ranges` lie below, one segment deep."""
@@ -98,10 +98,10 @@ class Layout:
             key = key.removesuffix("*") + _subscriber(subject.subscriber)
         return f"{self.prefix}/{key}"
 
-    def place(self, kind: str) -> Place:
+    def subtree(self, kind: str) -> Subtree:
         """Where all records of a kind lie, and perhaps others."""
         above, _, below = self._patterns[kind].partition("/")
-        return Place(f"{self.prefix}/{above}", below.count("/") + 1)
+        return Subtree(f"{self.prefix}/{above}", below.count("/") + 1)
 
     def subject(self, key: str) -> Subject | None:
         """What the record at a key is about; None for one that hqueue did not make."""
@@ -156,7 +156,7 @@ def key_in(layout: Layout, key: str, *, of: Layout) -> str:
     return key if subject is None else layout.key(subject)
 
 
-def place_in(layout: Layout, prefix: str, depth: int, *, of: Layout) -> Place:
+def subtree_in(layout: Layout, prefix: str, depth: int, *, of: Layout) -> Subtree:
     """Where a layout has what lies so many segments below a prefix of another one: all of a kind,
     or a topic's subscriptions.
 
@@ -164,14 +164,14 @@ def place_in(layout: Layout, prefix: str, depth: int, *, of: Layout) -> Place:
         InvalidInputError: that is neither.
     """
     if layout is of:
-        return Place(prefix, depth)
+        return Subtree(prefix, depth)
     for kind in (OWNERSHIP, PERSISTENCE, SUBSCRIPTION):
-        if of.place(kind) == (prefix, depth):
-            return layout.place(kind)
+        if of.subtree(kind) == (prefix, depth):
+            return layout.subtree(kind)
     subject = of.subject(f"{prefix}/-")
     if depth != 1 or subject is None or subject.kind != SUBSCRIPTION:
         raise InvalidInputError("no records of topics lie there", path=prefix, depth=depth)
-    return Place(layout.subscriptions(subject.topic), 1)
+    return Subtree(layout.subscriptions(subject.topic), 1)
 
 
 def segment(name: str) -> str:
@@ -193,7 +193,7 @@ def places(root: str, queue: str) -> str:
     return f"{root}/regions/{check_queue_name(queue)}/places"
 
 
-def _region(root: str, queue: str, place: int) -> str:
+def _prefix(root: str, queue: str, place: int) -> str:
     above = places(root, queue)
     return f"{above}/{place:d}" if place else above.rpartition("/")[0]
 

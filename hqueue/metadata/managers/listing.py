@@ -55,8 +55,8 @@ def list_entries(
         raise InvalidInputError("there is no such kind of record", kind=min(unknown))
     for kind in KINDS:
         if kind in kinds:
-            place = layout.place(kind)
-            for key, found in records.scan(*place):
+            subtree = layout.subtree(kind)
+            for key, found in records.scan(*subtree):
                 yield _entry(layout, kind, key, found)
 
 

@@ -190,7 +190,7 @@ class MetadataMigration:
     def _clear(self, location: MetadataLocation) -> Iterator[int]:
         records = self._locations.open(location)
         for kind in (OWNERSHIP, *MOVED):
-            keys = (key for key, _ in records.records.scan(*records.layout.place(kind)))
+            keys = (key for key, _ in records.records.scan(*records.layout.subtree(kind)))
             store = records.owners if kind == OWNERSHIP else records.records
             while batch := [*itertools.islice(keys, TOGETHER)]:
                 yield sum(store.delete(dict.fromkeys(batch, ANY)).values())
@@ -208,7 +208,7 @@ def _batches(source: LocationRecords) -> Iterator[Batch]:
 
     def readable() -> Iterator[tuple[str, FieldRecord]]:
         for kind in MOVED:
-            for key, found in source.records.scan(*source.layout.place(kind)):
+            for key, found in source.records.scan(*source.layout.subtree(kind)):
                 if not isinstance(found, FieldRecord):
                     raise found
                 if source.layout.subject(key) is None or _members(found) is None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from hqueue.errors import InvalidInputError, MetadataReadOnlyError
 from hqueue.metadata.fields import FieldChange, FieldRecord, FieldRecords, Found
-from hqueue.metadata.managers.layout import Layout, key_in, place_in
+from hqueue.metadata.managers.layout import Layout, key_in, subtree_in
 from hqueue.metadata.managers.metadata_locations import LocationRecords
 from hqueue.metadata.managers.migration_fence import MigrationFence
 from hqueue.metadata.managers.stage import Stage
@@ -76,7 +76,7 @@ class MovableRecords:
     def scan(self, prefix: str, depth: int) -> Iterator[tuple[str, Found]]:
         """As `FieldRecords.scan`: of where the records lie when it begins."""
         at = self._locate(self._fence.stage())
-        where = place_in(at.layout, prefix, depth, of=self._layout)
+        where = subtree_in(at.layout, prefix, depth, of=self._layout)
         for key, found in self._records(at).scan(*where):
             yield key_in(self._layout, key, of=at.layout), _known_as(at, found)
 
