@@ -24,7 +24,7 @@ from hqueue.runtime.loop import background
 from hqueue.runtime.steps import Pause, taken_in
 from hqueue.runtime.waiting import Condition, InterruptibleFuture, wait_for_all
 
-__all__ = ["Intake", "Portion"]
+__all__ = ["FetchedBatches", "Intake"]
 
 PACE = Pace(
     idle=Backoff(2.0, 100.0, growth=1.5),
@@ -41,8 +41,8 @@ KeyT = TypeVar("KeyT", bound=Hashable)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Portion(Generic[KeyT]):
-    """What came next in a partition: batches, which may be none that are wanted."""
+class FetchedBatches(Generic[KeyT]):
+    """The batches that were read next of a partition; perhaps none that are wanted."""
 
     key: KeyT
     batches: Sequence[Batch]
@@ -72,9 +72,9 @@ class _Partition(Fetch[PartitionCursor], Generic[KeyT]):
         self.busy = False
         """Whether a request is under way: nobody else touches the reader."""
         self.cursor = reader.cursor
-        """Up to where portions were made of it."""
+        """Up to where its batches were handed over."""
         self.expired = 0
-        """Messages that portions have reported as gone."""
+        """Messages that were reported as gone."""
         self._short_until: Deadline | None = None
 
     def stays_short(self) -> bool:
@@ -120,9 +120,9 @@ class Intake(Generic[KeyT]):
         self._partitions: dict[KeyT, _Partition[KeyT]] = {}
         self._sources: dict[QueueReader, _Source[KeyT]] = {}
         self._behind: collections.deque[_Partition[KeyT]] = collections.deque()
-        self._ready: collections.deque[tuple[_Partition[KeyT], Portion[KeyT] | BaseException]] = (
-            collections.deque()
-        )
+        self._ready: collections.deque[
+            tuple[_Partition[KeyT], FetchedBatches[KeyT] | BaseException]
+        ] = collections.deque()
         self._asked = 0
         """Requests under way for partitions that are behind."""
         self._lock = threading.RLock()
@@ -170,7 +170,7 @@ class Intake(Generic[KeyT]):
     def __contains__(self, key: KeyT) -> bool:
         return key in self._partitions
 
-    def take(self, timeout_ms: float) -> Portion[KeyT] | None:
+    def take(self, timeout_ms: float) -> FetchedBatches[KeyT] | None:
         """What came next in one of the partitions; None if nothing did in time, or it was woken.
 
         Raises:
@@ -218,7 +218,9 @@ class Intake(Generic[KeyT]):
 
     # The lock is held from here on, but for what makes requests.
 
-    def _await(self, ends_ms: float) -> tuple[Portion[KeyT] | None, Callable[[], None] | None]:
+    def _await(
+        self, ends_ms: float
+    ) -> tuple[FetchedBatches[KeyT] | None, Callable[[], None] | None]:
         """What came, or what is to be done in this thread first; nothing if neither came in time,
         or it was woken.
         """
@@ -368,7 +370,9 @@ class Intake(Generic[KeyT]):
             cursor, ordinal = fetch.reader.cursor, fetch.reader.ordinal
         gone, fetch.expired = fetch.reader.expired - fetch.expired, fetch.reader.expired
         fetch.cursor = cursor
-        self._ready.append((fetch, Portion(fetch.key, batches, cursor, ordinal, gone, short)))
+        self._ready.append(
+            (fetch, FetchedBatches(fetch.key, batches, cursor, ordinal, gone, short))
+        )
         self._work.notify_all()
 
     def _end(

@@ -213,10 +213,10 @@ class Consumption:
             if stream.handout is not None:
                 self.clock.sleep_ms(min(wait_ms, UNCERTAIN_MS))
             else:
-                portion = stream.take(wait_ms)
-                if portion is not None:
+                fetched = stream.take(wait_ms)
+                if fetched is not None:
                     with self.lock:
-                        stream.hand_out(portion)
+                        stream.hand_out(fetched)
                     continue
             if over:
                 break

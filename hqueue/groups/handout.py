@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from hqueue.consume.decode import consumed_messages_of
-from hqueue.consume.intake import Portion
+from hqueue.consume.intake import FetchedBatches
 from hqueue.groups.offsets import Position
 from hqueue.log import Batch
 from hqueue.log.offsets import passed_by
@@ -19,22 +19,22 @@ __all__ = ["Handout"]
 
 
 class Handout:
-    """A portion of a partition, handed out message by message.
+    """Batches that were fetched of a partition, handed out message by message.
 
     Args:
-        portion: it has a batch at least.
+        fetched: one batch or more.
 
     Raises:
         CorruptLogError, StoreUnavailableError: as `advance`.
     """
 
     __slots__ = (
-        "_left", "_passed", "_portion", "batch", "last", "messages", "one_by_one", "over",
+        "_fetched", "_left", "_passed", "batch", "last", "messages", "one_by_one", "over",
     )  # fmt: skip
 
-    def __init__(self, portion: Portion[PartitionKey]) -> None:
-        self._portion = portion
-        self._left = collections.deque(portion.batches)
+    def __init__(self, fetched: FetchedBatches[PartitionKey]) -> None:
+        self._fetched = fetched
+        self._left = collections.deque(fetched.batches)
         self._passed: Position | None = None
         self.batch: Batch
         """What the messages are of now."""
@@ -52,7 +52,7 @@ class Handout:
     @property
     def key(self) -> PartitionKey:
         """The partition."""
-        return self._portion.key
+        return self._fetched.key
 
     @property
     def position(self) -> Position | None:
@@ -66,8 +66,8 @@ class Handout:
 
     @property
     def end(self) -> Position:
-        """What comes after the whole portion."""
-        return Position(MessageID.from_int(self._portion.cursor), self._portion.ordinal)
+        """What comes after all of these batches."""
+        return Position(MessageID.from_int(self._fetched.cursor), self._fetched.ordinal)
 
     def done(self) -> Position | None:
         """Up to where messages are done with, by what is known without asking for more; None if no
@@ -102,7 +102,7 @@ class Handout:
         self.messages, self.last = iter(()), None
 
     def rest(self) -> list[Batch]:
-        """All of the portion that was not handed out."""
+        """All messages of the batches that were not handed out."""
         return [each for each in (self._rest_of_batch(), *self._left) if each.start < each.stop]
 
     def finish_first(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from hqueue.consume.intake import Intake, Portion
+from hqueue.consume.intake import FetchedBatches, Intake
 from hqueue.consume.queue_reader import QueueReader
 from hqueue.consume.scan import Scan
 from hqueue.errors import HQueueError
@@ -59,7 +59,7 @@ class Stream:
         self.attention = True
         self._intake.wake()
 
-    def take(self, timeout_ms: float) -> Portion[PartitionKey] | None:
+    def take(self, timeout_ms: float) -> FetchedBatches[PartitionKey] | None:
         """As `Intake.take`."""
         return self._intake.take(timeout_ms)
 
@@ -70,7 +70,7 @@ class Stream:
         self._intake.add(key, reader, key.partition, scan, position.ordinal)
         self.to_begin.discard(key)
 
-    def hand_out(self, portion: Portion[PartitionKey]) -> None:
+    def hand_out(self, fetched: FetchedBatches[PartitionKey]) -> None:
         """Hand out what came next in a partition, unless something is missing before it.
 
         Raises:
@@ -79,16 +79,16 @@ class Stream:
             CorruptLogError, StoreUnavailableError: as `Handout`. It comes again as long as its
                 first batch can't be read.
         """
-        key = portion.key
+        key = fetched.key
         if key not in self._intake:
             return  # It was given up meanwhile.
         position = self._positions[key]
         begun = position.next > BEGINNING.next
-        another = portion.short and begun
-        if portion.batches and position.ordinal is not None:
-            header = portion.batches[0].header
+        another = fetched.short and begun
+        if fetched.batches and position.ordinal is not None:
+            header = fetched.batches[0].header
             another = passed_by(header, position.next) < position.ordinal
-        lost = portion.expired if begun else 0
+        lost = fetched.expired if begun else 0
         try:
             if another:
                 self._positions.begin_again(key)
@@ -96,17 +96,17 @@ class Stream:
                 self.restart([key])
                 return
         except HQueueError:
-            if not portion.short:
+            if not fetched.short:
                 self.restart([key])
             raise
-        if portion.batches:
+        if fetched.batches:
             try:
-                self.handout = Handout(portion)
+                self.handout = Handout(fetched)
             except HQueueError:
                 self.restart([key])
                 raise
         else:
-            self._positions[key] = Position(MessageID.from_int(portion.cursor), portion.ordinal)
+            self._positions[key] = Position(MessageID.from_int(fetched.cursor), fetched.ordinal)
 
     def settle(self) -> None:
         """Note how far it is in what is being handed out: so far its program is done with it, says

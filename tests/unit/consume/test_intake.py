@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from hqueue.consume.decode import messages_of
-from hqueue.consume.intake import Intake, Portion
+from hqueue.consume.intake import FetchedBatches, Intake
 from hqueue.consume.prefetch import PREFETCH_REQUESTS
 from hqueue.consume.queue_reader import QueueReader
 from hqueue.consume.scan import Scan
@@ -37,10 +37,10 @@ def take(intake: Intake[str], count: int) -> dict[str, list[bytes]]:
     """Take until there are so many messages."""
     values: dict[str, list[bytes]] = {}
     while sum(map(len, values.values())) < count:
-        portion = intake.take(WAIT_MS)
-        assert portion is not None
-        for batch in portion.batches:
-            values.setdefault(portion.key, []).extend(m.value for m in messages_of(batch))
+        fetched = intake.take(WAIT_MS)
+        assert fetched is not None
+        for batch in fetched.batches:
+            values.setdefault(fetched.key, []).extend(m.value for m in messages_of(batch))
     return values
 
 
@@ -92,17 +92,17 @@ def test_an_error_is_raised_once_and_what_failed_is_asked_for_again(intake: Inta
     refused = [RequestRefusedError("no")]
     rows.failure = lambda method: refused.pop() if method == "read" and refused else None
     add(intake, reader_of(rows))
-    came: list[Portion[str]] = []
+    came: list[FetchedBatches[str]] = []
     errors: list[RequestRefusedError] = []
-    while sum(len(portion.batches) for portion in came) < 4:
+    while sum(len(fetched.batches) for fetched in came) < 4:
         try:
-            portion = intake.take(WAIT_MS)
-            assert portion is not None
-            came.append(portion)
+            fetched = intake.take(WAIT_MS)
+            assert fetched is not None
+            came.append(fetched)
         except RequestRefusedError as exc:
             errors.append(exc)
     assert len(errors) == 1
-    assert sorted(portion.key for portion in came) == ["p0", "p0", "p1", "p1"]
+    assert sorted(fetched.key for fetched in came) == ["p0", "p0", "p1", "p1"]
     rows.append(0, b"later")
     assert take(intake, 1) == {"p0": [b"later"]}
 
@@ -203,7 +203,7 @@ def test_a_log_that_is_short_for_a_while_is_read_on_and_one_that_stays_so_is_rep
     del rows.rows[0][1:]
     intake.add("p0", reader_of(rows, operation_timeout_ms=100), 0, Scan(start))
     for _ in range(2):
-        portion = intake.take(WAIT_MS)
-        assert portion is not None
-        assert portion.short
-        assert not portion.batches
+        fetched = intake.take(WAIT_MS)
+        assert fetched is not None
+        assert fetched.short
+        assert not fetched.batches
