@@ -95,8 +95,8 @@ class RowRecords:
         deadline = self._deadline()
         found = {}
         for first in range(0, len(wanted), TOGETHER_MAX):
-            portion = wanted[first : first + TOGETHER_MAX]
-            for row, cells in self._ask(deadline, partial(self._rows.read, portion)):
+            batch = wanted[first : first + TOGETHER_MAX]
+            for row, cells in self._ask(deadline, partial(self._rows.read, batch)):
                 record = decode(cells, rows[row])
                 if record is not None:
                     found[rows[row]] = record

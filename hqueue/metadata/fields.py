@@ -91,7 +91,7 @@ class ClearableRecords(FieldRecords, Protocol):
     """`FieldRecords` that can be deleted for good."""
 
     def clear(self, prefix: str) -> None:
-        """Delete all that lies below a prefix, a bounded portion at a time: for good, whatever it
+        """Delete all that lies below a prefix, a bounded batch at a time: for good, whatever it
         is and whatever its versions, which may come again. When this fails half way the rest is
         there, and another call deletes that. What is written meanwhile may stay.
         """

@@ -45,7 +45,7 @@ from hqueue.zookeeper.session import (
 from hqueue.zookeeper.waiting import insist
 from hqueue.zookeeper.writing import Writing
 
-__all__ = ["ZooKeeperEphemerals", "guarded_write", "portions"]
+__all__ = ["ZooKeeperEphemerals", "batches", "guarded_write"]
 
 WRITE_BYTES = 64
 """What a guarded write takes of a transaction besides paths, value and access rights, at most."""
@@ -84,8 +84,8 @@ class ZooKeeperEphemerals(Stepwise):
         """As `Ephemerals.create`."""
         deadline = self._session.deadline()
         created: dict[str, Version | None] = {}
-        for portion in _pipelined(values):
-            changes = {path: Change(values[path], NEW) for path in portion}
+        for batch in _pipelined(values):
+            changes = {path: Change(values[path], NEW) for path in batch}
             try:
                 with unknown_if_made(created):
                     writing = Writing(self._session, changes, deadline, guards, ephemeral=True)
@@ -104,8 +104,8 @@ class ZooKeeperEphemerals(Stepwise):
     def release(self, keys: Iterable[str], *, wait: bool = True) -> Work[Any, None]:
         """As `Ephemerals.release`."""
         deadline = self._session.deadline() if wait else Deadline(SYSTEM_CLOCK, 0)
-        for portion in _pipelined(keys):
-            yield from insist(deadline, partial(self._release, portion, deadline))
+        for batch in _pipelined(keys):
+            yield from insist(deadline, partial(self._release, batch, deadline))
 
     @stepwise
     def own(
@@ -142,23 +142,21 @@ class ZooKeeperEphemerals(Stepwise):
         """
         changed = False
 
-        def write(
-            portion: Sequence[GuardedWrite], deadline: Deadline
-        ) -> Work[Any, Obstacle | None]:
+        def write(batch: Sequence[GuardedWrite], deadline: Deadline) -> Work[Any, Obstacle | None]:
             nonlocal changed
             try:
-                done = yield from self._write(portion, deadline)
+                done = yield from self._write(batch, deadline)
             except HQueueError as exc:
                 changed |= exc.outcome is Outcome.UNKNOWN
                 raise
             changed |= done
-            return None if done else (yield from self._obstacle(portion, deadline))
+            return None if done else (yield from self._obstacle(batch, deadline))
 
         try:
-            for portion in portions(writes, self.write_bytes):
+            for batch in batches(writes, self.write_bytes):
                 deadline = self._session.deadline()
                 obstacle: Obstacle | None = yield from insist(
-                    deadline, partial(write, portion, deadline)
+                    deadline, partial(write, batch, deadline)
                 )
                 if obstacle is not None and changed:
                     raise StoreUnavailableError(
@@ -252,27 +250,27 @@ class ZooKeeperEphemerals(Stepwise):
         return self._session.members.is_own(node.owner)
 
     def _claim(self, values: Mapping[str, bytes], deadline: Deadline) -> Work[Any, set[str]]:
-        """A portion at a time, so that what another has takes up no room in this one's sessions.
+        """A batch at a time, so that what another has takes up no room in this one's sessions.
         What was claimed before the session began again is another's by now, perhaps: then none of
         it counts.
         """
         claimed: set[str] = set()
         used: set[Member] = set()
-        for portion in _pipelined(values):
+        for batch in _pipelined(values):
             members = yield from self._session.members.allocate(
-                [[path] for path in portion], deadline
+                [[path] for path in batch], deadline
             )
             answers = yield from self._session.run.steps(
-                [(path, create(path, values[path], ephemeral=True)) for path in portion],
+                [(path, create(path, values[path], ephemeral=True)) for path in batch],
                 deadline,
                 members,
             )
             refused = {
                 path: member
-                for path, member, answer in zip(portion, members, answers, strict=True)
+                for path, member, answer in zip(batch, members, answers, strict=True)
                 if isinstance(answer, Exception)
             }
-            claimed.update(portion)
+            claimed.update(batch)
             claimed -= refused.keys() - (yield from self._own(refused, deadline)).keys()
             used.update(members)
         self._session.members.check(used)
@@ -383,20 +381,20 @@ def guarded_write(write: GuardedWrite, transaction: TransactionRequest) -> None:
     transaction.delete(write.absent)
 
 
-def portions(items: Iterable[_Item], size: Callable[[_Item], int]) -> Iterator[list[_Item]]:
-    """Cut into as few portions as `TRANSACTION_BYTES_MAX` allows. Checkpoints of the longest
+def batches(items: Iterable[_Item], size: Callable[[_Item], int]) -> Iterator[list[_Item]]:
+    """Cut into as few batches as `TRANSACTION_BYTES_MAX` allows. Checkpoints of the longest
     names that there are take 2 KB each, so 250 go together below any root of up to 200 bytes.
     """
-    portion: list[_Item] = []
+    batch: list[_Item] = []
     size_bytes = 0
     for item in items:
-        if portion and size_bytes + size(item) > TRANSACTION_BYTES_MAX:
-            yield portion
-            portion, size_bytes = [], 0
-        portion.append(item)
+        if batch and size_bytes + size(item) > TRANSACTION_BYTES_MAX:
+            yield batch
+            batch, size_bytes = [], 0
+        batch.append(item)
         size_bytes += size(item)
-    if portion:
-        yield portion
+    if batch:
+        yield batch
 
 
 def _pipelined(paths: Iterable[str]) -> Iterator[list[str]]:

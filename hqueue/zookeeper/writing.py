@@ -162,12 +162,12 @@ class Writing:
     def _send_together(self, keys: Sequence[str]) -> Work[Any, list[str]]:
         """Send changes as transactions; returns those of the ones that were refused."""
         by: Sequence[Member | None] = (yield from self._by(keys)) or [None] * len(keys)
-        portions = list(self._portions(zip(keys, by, strict=True)))
-        requests = [(of[0], self._transaction(of)) for _, of in portions]
-        members = [member for member, _ in portions if member is not None]
+        batches = list(self._batches(zip(keys, by, strict=True)))
+        requests = [(of[0], self._transaction(of)) for _, of in batches]
+        members = [member for member, _ in batches if member is not None]
         refused = []
         answers = yield from self._run(requests, members or None)
-        for (_, of), results in zip(portions, answers, strict=True):
+        for (_, of), results in zip(batches, answers, strict=True):
             if any(isinstance(result, Exception) for result in results):
                 refused += of
                 continue
@@ -178,7 +178,7 @@ class Writing:
                     next(own)
         return refused
 
-    def _portions(
+    def _batches(
         self, placed: Iterable[tuple[str, Member | None]]
     ) -> Iterator[tuple[Member | None, list[str]]]:
         """What goes into one transaction, of each member."""
@@ -188,14 +188,14 @@ class Writing:
             size = CHANGE_BYTES + len(self._left[key].value) + len(key.encode())
             if key in self._guards:
                 size += CHANGE_BYTES + len(self._guards[key].key.encode())
-            portion = open_of.setdefault(member, [])
-            if portion and (
-                size_of[member] + size > TRANSACTION_BYTES_MAX or len(portion) == TOGETHER_MAX
+            batch = open_of.setdefault(member, [])
+            if batch and (
+                size_of[member] + size > TRANSACTION_BYTES_MAX or len(batch) == TOGETHER_MAX
             ):
-                yield member, portion
-                portion = open_of[member] = []
+                yield member, batch
+                batch = open_of[member] = []
                 size_of[member] = 0
-            portion.append(key)
+            batch.append(key)
             size_of[member] = size_of.get(member, 0) + size
         yield from open_of.items()
 

@@ -95,15 +95,15 @@ def test_what_was_moved_goes_too_and_hubs_that_run_on_agree_where_new_records_li
 def test_a_deletion_that_fails_half_way_is_done_by_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    backend, queue, portions = MemoryBackend(), "half-way", 0
+    backend, queue, batches = MemoryBackend(), "half-way", 0
     with backend.connect() as client:
         rows = cluster_of(client).fields()._rows  # type: ignore[attr-defined]
         delete = rows.delete
 
         def fail(keys: Sequence[bytes]) -> None:
-            nonlocal portions
-            portions += 1
-            if portions == 2:
+            nonlocal batches
+            batches += 1
+            if batches == 2:
                 raise hqueue.RequestRefusedError("not now")
             delete(keys)
 

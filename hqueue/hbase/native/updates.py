@@ -61,7 +61,7 @@ _DELETE = b"\x10%c" % pb.MutationProto.DELETE
 _MULTI = b"Multi"
 
 
-class _Portion(NamedTuple):
+class _UpdateBatch(NamedTuple):
     """Updates that go in one request."""
 
     numbers: Sequence[int]
@@ -146,42 +146,42 @@ class TableUpdates(TableRequests[Via]):
         return (yield from self._located(ask))
 
     def _send(
-        self, of_each: Sequence[Iterator[_Portion]], together_max: int
+        self, of_each: Sequence[Iterator[_UpdateBatch]], together_max: int
     ) -> Asking[dict[int, Answer | HQueueError]]:
         """Make the requests, those to different servers in turns; what came of each update. Each
         is put together while those before it are under way.
         """
-        sent: list[_Portion] = []
+        sent: list[_UpdateBatch] = []
 
         def requests() -> Iterator[Request]:
             for turn in itertools.zip_longest(*of_each):
-                for portion in turn:
-                    if portion is not None:
-                        sent.append(portion)
-                        yield portion.request
+                for batch in turn:
+                    if batch is not None:
+                        sent.append(batch)
+                        yield batch.request
 
         answers = yield AskAll(requests(), self._table, together_max)
         found: dict[int, Answer | HQueueError] = {}
-        for portion, said in zip(sent, answers, strict=True):
+        for batch, said in zip(sent, answers, strict=True):
             try:
                 if isinstance(said, HQueueError):
                     raise said
-                found.update(zip(portion.numbers, self._read(portion, said), strict=True))
+                found.update(zip(batch.numbers, self._read(batch, said), strict=True))
             except HQueueError as exc:
-                found.update((number, own_copy(exc)) for number in portion.numbers)
+                found.update((number, own_copy(exc)) for number in batch.numbers)
         return found
 
     @reads_answer
-    def _read(self, portion: _Portion, said: Reply) -> list[Answer | HQueueError]:
-        if portion.request.method != _MULTI:
+    def _read(self, batch: _UpdateBatch, said: Reply) -> list[Answer | HQueueError]:
+        if batch.request.method != _MULTI:
             alone = pb.MutateResponse.FromString(said.message)
             if not alone.HasField("processed"):
                 raise ValueError("an answer that does not say whether it was done")
             return [_answer(alone.processed)]
         results = pb.MultiResponse.FromString(said.message).regionActionResult
-        if len(results) != len(portion.numbers):
+        if len(results) != len(batch.numbers):
             raise ValueError("an answer about other rows than were asked for")
-        return [self._outcome(result, portion.request) for result in results]
+        return [self._outcome(result, batch.request) for result in results]
 
     def _outcome(self, result: Any, request: Request) -> Answer | HQueueError:
         if result.HasField("processed"):
@@ -212,41 +212,41 @@ class TableUpdates(TableRequests[Via]):
 
 def multis(
     updates: Sequence[RowUpdate], placed: Sequence[tuple[int, Region]]
-) -> Iterator[_Portion]:
+) -> Iterator[_UpdateBatch]:
     """Requests to one server, of many updates each."""
     numbers: list[int] = []
     actions: list[bytes] = []
     pieces: list[bytes] = []
     cell_bytes = 0
 
-    def portion() -> _Portion:
+    def batch() -> _UpdateBatch:
         # Many small pieces would cost more to send than to copy.
         block = pieces if len(numbers) == 1 else [b"".join(pieces)]
         address = placed[0][1].address
-        return _Portion(numbers, Request(address, _MULTI, b"".join(actions), block, cell_bytes))
+        return _UpdateBatch(numbers, Request(address, _MULTI, b"".join(actions), block, cell_bytes))
 
     for number, region in placed:
         cells, size, count = _block(updates[number])
         if numbers and (len(numbers) == TOGETHER_MAX or cell_bytes + size > BYTES_MAX):
-            yield portion()
+            yield batch()
             numbers, actions, pieces, cell_bytes = [], [], [], 0
         numbers.append(number)
         actions.append(_region_action(region, updates[number], count))
         pieces += cells
         cell_bytes += size
-    yield portion()
+    yield batch()
 
 
 def _mutates(
     updates: Sequence[RowUpdate], placed: Sequence[tuple[int, Region]]
-) -> Iterator[_Portion]:
+) -> Iterator[_UpdateBatch]:
     """Requests to one server, of an update each."""
     for number, region in placed:
         key, version, cells = updates[number]
         pieces, size, count = _block(updates[number])
         condition = has_value(key, _VERSION, version)
         mutation = _mutation(key, cells, count)
-        yield _Portion([number], mutate(region, mutation, condition, pieces, size))
+        yield _UpdateBatch([number], mutate(region, mutation, condition, pieces, size))
 
 
 def _region_action(region: Region, update: RowUpdate, count: int) -> bytes:

@@ -76,11 +76,11 @@ class RecordTable(TableRequests):
         return self._prepared or self._tables.has_records(self._table)
 
     def read(self, keys: Sequence[bytes], *, history: bool = False) -> list[tuple[bytes, Cells]]:
-        portions = [
+        batches = [
             keys[first : first + READ_TOGETHER] for first in range(0, len(keys), READ_TOGETHER)
         ]
         found = self._side_by_side.each(
-            portions, lambda portion: self._read(portion, history=history), alone_max=1
+            batches, lambda batch: self._read(batch, history=history), alone_max=1
         )
         return [*itertools.chain(*found)]
 

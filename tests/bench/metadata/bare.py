@@ -56,7 +56,7 @@ class BarePuts:
         """Change these fields of each record, as the library does; how many a second."""
         puts = [self._put(row, fields) for row in self._marks]
         placed = [(number, self._regions.of(put.key)) for number, put in enumerate(puts)]
-        built = [portion.request for portion in multis(puts, placed)]
+        built = [batch.request for batch in multis(puts, placed)]
         start = time.perf_counter()
         answers = self._servers.ask_all(built, self._table, together_max=UNDER_WAY_MAX)
         rate = len(puts) / (time.perf_counter() - start)

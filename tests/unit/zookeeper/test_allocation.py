@@ -16,7 +16,7 @@ from hqueue.metadata.paths import Paths
 from hqueue.metadata.ports import GuardedWrite
 from hqueue.settings.limits import MESSAGE_ID_MAX, QUEUE_NAME_LENGTH_MAX
 from hqueue.zookeeper.allocation import SESSION_BYTES_MAX, Allocation
-from hqueue.zookeeper.ephemerals import ZooKeeperEphemerals, guarded_write, portions
+from hqueue.zookeeper.ephemerals import ZooKeeperEphemerals, batches, guarded_write
 from hqueue.zookeeper.session import TRANSACTION_BYTES_MAX, Session
 
 GROUP = ("/a/topics", "/a/address")
@@ -116,11 +116,11 @@ def test_250_checkpoints_of_the_longest_names_are_set_together_within_the_bound(
     keys = [SubscriptionKey(long, 32_000 + number, long) for number in range(600)]
     last = encode_checkpoint(MessageID.from_int(MESSAGE_ID_MAX))
     writes = [GuardedWrite(paths.subscriber(key), last, paths.address(key)) for key in keys]
-    cut = list(portions(writes, ZooKeeperEphemerals(Session(Settings())).write_bytes))
-    assert [write for portion in cut for write in portion] == writes
+    cut = list(batches(writes, ZooKeeperEphemerals(Session(Settings())).write_bytes))
+    assert [write for batch in cut for write in batch] == writes
     assert len(cut[0]) >= 250
-    for portion in cut:
+    for batch in cut:
         transaction = TransactionRequest(KazooClient(default_acl=OPEN_ACL_UNSAFE))
-        for write in portion:
+        for write in batch:
             guarded_write(write, transaction)
         assert len(Transaction(transaction.operations).serialize()) <= TRANSACTION_BYTES_MAX

@@ -77,7 +77,7 @@ def test_what_was_claimed_by_a_session_that_ended_is_not_counted_for_the_next_on
         expire(one)
         assert other.ephemerals.claim(dict.fromkeys(PATHS[:2], b"other")) == set(PATHS[:2])
 
-    # Of each portion the creations, and then what is the session's of those that were refused.
+    # Of each batch the creations, and then what is the session's of those that were refused.
     after_call(one.session, "run", 2, begin_again)
     assert one.ephemerals.claim(dict.fromkeys(PATHS, b"one")) == set(PATHS[2:])
     found = other.records.read(PATHS)
@@ -143,7 +143,7 @@ def test_an_error_behind_registrations_that_were_made_has_a_doubt(
     monkeypatch.setattr(ephemerals, "PIPELINED_MAX", 2)
     one = open_store()
     one.ephemerals.claim({"/top/none": b""})
-    # Of each portion a transaction, and then what is sent of it alone.
+    # Of each batch a transaction, and then what is sent of it alone.
     after_call(one.session, "run", 2, one.close)
     with pytest.raises(ClosedError) as caught:
         one.ephemerals.create(dict.fromkeys(PATHS, b"one"))
