@@ -13,7 +13,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from hqueue.groups.homing import with_fewest_moves
+from hqueue.groups.fewest_moves import with_fewest_moves
 from hqueue.metadata import PartitionKey
 
 __all__ = ["ASSIGNORS", "Assignment", "Assignor", "GroupView", "assign_range", "assign_sticky"]

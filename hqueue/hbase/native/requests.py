@@ -13,7 +13,7 @@ from hqueue.hbase.native.faces import Asker, Via
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.regions import Region, RegionMap, TableRegions
 from hqueue.hbase.native.scanning import Range, Scanning
-from hqueue.hbase.native.stretches import read_stretches
+from hqueue.hbase.native.segments import read_segments
 from hqueue.hbase.native.translation import NotServedError, reads_answer, translate_answer
 from hqueue.hbase.native.wire import Answer, RemoteError, field, varint
 from hqueue.settings.addresses import Address
@@ -121,7 +121,7 @@ class TableRequests(Asker[Via]):
         def ask(known: TableRegions) -> Asking[list[list[Cell]]]:
             regions = known.between(first, beyond)
             if len(regions) > 1:
-                return (yield from read_stretches(regions, rows, limit, read))
+                return (yield from read_segments(regions, rows, limit, read))
             return (yield from read(regions[0], rows, limit))
 
         return (yield from self._located(ask))

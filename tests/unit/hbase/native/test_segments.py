@@ -10,7 +10,7 @@ from hqueue.hbase.native.cells import Cell
 from hqueue.hbase.native.exchanges import Asking
 from hqueue.hbase.native.regions import Region
 from hqueue.hbase.native.scanning import Range
-from hqueue.hbase.native.stretches import read_stretches
+from hqueue.hbase.native.segments import read_segments
 from hqueue.runtime.steps import carry_out
 from hqueue.settings.addresses import Address
 
@@ -49,7 +49,7 @@ def read(rows: Range, limit: int, log: GrowingLog) -> list[list[Cell]]:
     def never(step: object) -> object:
         raise AssertionError(step)
 
-    return carry_out(read_stretches(REGIONS, rows, limit, log.read), never)
+    return carry_out(read_segments(REGIONS, rows, limit, log.read), never)
 
 
 @pytest.mark.parametrize("limit", [1, 3, ROWS])

@@ -26,21 +26,24 @@ def with_fewest_moves(
     no exchange is left that saves a move: a circle of members each of which gives one partition to
     the next, where the circle may also lead from a member to one that has one partition more, which
     only exchanges how much the two have. Such a circle is one of negative length in a graph where a
-    partition that goes home counts -1, one that is away or has no owner 0, and one that leaves home
-    1 (Klein, 1967). Where all are at home there is no negative length, and nothing is looked for.
+    partition that returns to its owner counts -1, one that another member has or that has no owner
+    0, and one that leaves its owner 1 (Klein, 1967). Where all are with their owners there is no
+    negative length, and nothing is looked for.
 
     Args:
         plan: a member for each partition; all members count each partition alike.
         owners: the owner of each partition that has one, and whose owner may keep it.
         subscribers: the members of each queue.
     """
-    homing = _Homing(plan, owners, subscribers)
-    while (circle := homing.circle()) is not None:
-        homing.exchange(circle)
-    return homing.plan
+    exchanges = _Exchanges(plan, owners, subscribers)
+    while (circle := exchanges.circle()) is not None:
+        exchanges.exchange(circle)
+    return exchanges.plan
 
 
-class _Homing:
+class _Exchanges:
+    """Exchanges of partitions between members that make an assignment cheaper."""
+
     def __init__(
         self,
         plan: Mapping[PartitionKey, str],
@@ -53,10 +56,10 @@ class _Homing:
         members = sorted({member for each in subscribers.values() for member in each})
         self._load = dict.fromkeys(members, 0)
         # What each member has: of others' by their owners, and of each queue what moves at no cost,
-        # and what is at home.
+        # and what is its own.
         self._away: dict[str, dict[str, list[PartitionKey]]] = {m: {} for m in members}
         self._loose: dict[str, dict[str, list[PartitionKey]]] = {m: {} for m in members}
-        self._home: dict[str, dict[str, list[PartitionKey]]] = {m: {} for m in members}
+        self._own: dict[str, dict[str, list[PartitionKey]]] = {m: {} for m in members}
         for key in sorted(plan):
             self._put(key, plan[key])
         self._having: dict[int, list[str]] = defaultdict(list)
@@ -127,35 +130,35 @@ class _Homing:
         loose = self._loose[member]
         for queue in loose:
             yield (_QUEUE, queue), 0
-        for queue in self._home[member]:
+        for queue in self._own[member]:
             if queue not in loose:
                 yield (_QUEUE, queue), 1
         yield (_LOAD, self._load[member]), 0
 
     def _least(self, giver: str, queue: str) -> PartitionKey:
         """A partition of a queue that costs least to move anywhere."""
-        return (self._loose[giver].get(queue) or self._home[giver][queue])[0]
+        return (self._loose[giver].get(queue) or self._own[giver][queue])[0]
 
     def _put(self, key: PartitionKey, member: str) -> None:
         self.plan[key] = member
         self._load[member] += 1
-        for kept, group in self._places(key, member):
+        for kept, group in self._groups(key, member):
             kept.setdefault(group, []).append(key)
 
     def _take(self, key: PartitionKey) -> None:
         member = self.plan[key]
         self._load[member] -= 1
-        for kept, group in self._places(key, member):
+        for kept, group in self._groups(key, member):
             kept[group].remove(key)
             if not kept[group]:
                 del kept[group]
 
-    def _places(
+    def _groups(
         self, key: PartitionKey, member: str
     ) -> Iterator[tuple[dict[str, list[PartitionKey]], str]]:
         owner = self._owners.get(key)
         if owner == member:
-            yield self._home[member], key.queue
+            yield self._own[member], key.queue
             return
         yield self._loose[member], key.queue
         if owner is not None:

@@ -15,14 +15,14 @@ from hqueue.hbase.native.exchanges import Asking
 from hqueue.hbase.native.regions import Region
 from hqueue.hbase.native.scanning import Range
 
-__all__ = ["ReadRegion", "read_stretches"]
+__all__ = ["ReadRegion", "read_segments"]
 
 Rows = list[list[Cell]]
 ReadRegion = Callable[[Region, Range, int], Asking[Rows]]
 """Reads the first so many rows of a range that lies in a region, as they are at one moment."""
 
 
-def read_stretches(
+def read_segments(
     regions: Sequence[Region], rows: Range, limit: int, read: ReadRegion
 ) -> Asking[list[list[Cell]]]:
     """The first rows of a range, as they were together at one moment of this call, if rows are
@@ -34,29 +34,29 @@ def read_stretches(
         limit: the most rows.
         read: asks a region.
     """
-    stretches = [(region, part) for region in regions if (part := _part(region, rows)) is not None]
+    segments = [(region, part) for region in regions if (part := _part(region, rows)) is not None]
     of_all = _read_backwards if rows.reversed else _read_forwards
-    return (yield from of_all(stretches, limit, read))
+    return (yield from of_all(segments, limit, read))
 
 
 def _read_backwards(
-    stretches: Sequence[tuple[Region, Range]], limit: int, read: ReadRegion
+    segments: Sequence[tuple[Region, Range]], limit: int, read: ReadRegion
 ) -> Asking[Rows]:
     # What a later region had was added after all that the earlier ones have, which are asked next.
     found: Rows = []
-    for region, part in reversed(stretches):
+    for region, part in reversed(segments):
         if len(found) < limit:
             found += yield from read(region, part, limit - len(found))
     return found
 
 
 def _read_forwards(
-    stretches: Sequence[tuple[Region, Range]], limit: int, read: ReadRegion
+    segments: Sequence[tuple[Region, Range]], limit: int, read: ReadRegion
 ) -> Asking[Rows]:
     found: Rows = []
     ended: list[tuple[Region, Range]] = []
     """What had no more rows when it was asked: from the last row that was found on."""
-    for region, part in stretches:
+    for region, part in segments:
         if len(found) >= limit:
             break
         page = yield from read(region, part, limit - len(found))
