@@ -121,7 +121,7 @@ def _accept(
     """
     batches: list[Batch] = []
     asked = [cursor for cursor in polled if cursor.partition in rows]
-    places = [cursor.place for cursor in asked]
+    positions = [cursor.position for cursor in asked]
     try:
         yield from _accept_each(asked, rows, deadline, batches)
     except HQueueError:
@@ -129,8 +129,8 @@ def _accept(
             yield Give(batches)
         raise
     except BaseException:
-        for cursor, place in zip(asked, places, strict=True):
-            cursor.return_to(place)
+        for cursor, position in zip(asked, positions, strict=True):
+            cursor.return_to(position)
         raise
     if batches:
         yield Give(batches)

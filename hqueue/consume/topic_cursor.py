@@ -85,7 +85,7 @@ class TopicWalk:
             if self._current is None:
                 self._current = self._reading.cursor(partition, scan, self._bytes_max)
             current, before = self._current, self._cursor
-            place = current.place
+            position = current.position
             batches = yield from current.read(deadline)
             self._cursor = max(before, min(current.cursor, scan.stop))
             if current.finished or (current.at_tail and not batches):
@@ -93,7 +93,7 @@ class TopicWalk:
                     yield from self._end(current)
                 except BaseException:
                     if batches:  # They come to nobody.
-                        current.return_to(place)
+                        current.return_to(position)
                         self._cursor = before
                     raise
             if batches:

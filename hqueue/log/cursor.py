@@ -82,7 +82,7 @@ class PartitionCursor(Standing):
             yield from self.release()
         if self._slot is None:
             yield from self._seek(self._floor)
-        before = self.place
+        before = self.position
         try:
             try:
                 yield from self._read_on(deadline, batches)

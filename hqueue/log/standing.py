@@ -26,7 +26,7 @@ from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.runtime.loop import computing, is_much
 from hqueue.settings.limits import MESSAGE_ID_MAX
 
-__all__ = ["Batch", "GapError", "Place", "Standing", "accept_ahead"]
+__all__ = ["Batch", "CursorPosition", "GapError", "Standing", "accept_ahead"]
 
 HERE_BYTES = 4 * 1024 * 1024
 """What is decompressed and compared in a loop, at most: in three milliseconds. Most answers of a
@@ -51,7 +51,7 @@ class Batch:
     """What the reader passes by, of cells whose content makes no sense."""
 
 
-Place = tuple[int | None, int | None, int, int]
+CursorPosition = tuple[int | None, int | None, int, int]
 """Where a cursor stands."""
 
 
@@ -130,13 +130,13 @@ class Standing:
         return self.at_tail and self._slot is not None and self._slot < self._floor
 
     @property
-    def place(self) -> Place:
-        """Where it stands, to return to."""
+    def position(self) -> CursorPosition:
+        """Its position, for `return_to`."""
         return self._slot, self._ordinal, self._floor, self.expired
 
-    def return_to(self, place: Place) -> None:
-        """Stand where it stood: what it gave since then has come to nobody."""
-        self._slot, self._ordinal, self._floor, self.expired = place
+    def return_to(self, position: CursorPosition) -> None:
+        """Go back to a position: nobody has got what it gave since then."""
+        self._slot, self._ordinal, self._floor, self.expired = position
 
     def accept_at_once(self, row: Row, passed: Collection[str] = ()) -> Batch | None:
         """As `accept`, where nothing has to be asked for. Else, behind a gap or where the row can't
@@ -251,7 +251,7 @@ def accept_ahead(
         return rows
     ahead = copy.copy(standing)
     accepted: list[Batch | None] = yield computing(partial(_accepted, ahead, rows))
-    standing.return_to(ahead.place)
+    standing.return_to(ahead.position)
     batches += [batch for batch in accepted if batch is not None]
     return rows[len(accepted) :]
 
