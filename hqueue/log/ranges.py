@@ -46,7 +46,7 @@ class Verdict:
 
 
 @dataclasses.dataclass(slots=True)
-class _Place:
+class _CheckedRange:
     """One range, and what the log has of it."""
 
     topic: str
@@ -86,15 +86,15 @@ class RangeCheck:
         self._partition = partition
         self._ranges = ranges
         self._beginning: int | None = None
-        self._places: dict[str, list[_Place]] = {}
-        self._ends: dict[int, list[_Place]] = {}
+        self._checked: dict[str, list[_CheckedRange]] = {}
+        self._ends: dict[int, list[_CheckedRange]] = {}
         for topic, each in ranges.items():
-            here = [_Place(topic, one) for one in each if one.partition == partition]
+            here = [_CheckedRange(topic, one) for one in each if one.partition == partition]
             if here:
-                self._places[topic] = sorted(here, key=lambda place: place.first)
-            for place in here:
-                if place.range.last is not None:
-                    self._ends.setdefault(int(place.range.last), []).append(place)
+                self._checked[topic] = sorted(here, key=lambda checked: checked.first)
+            for checked in here:
+                if checked.range.last is not None:
+                    self._ends.setdefault(int(checked.range.last), []).append(checked)
 
     def see(self, row: bytes, header: Header, epochs: Mapping[str, int]) -> None:
         """Take the next header; `epochs` is what it says: of a control record, of the owners from
@@ -104,77 +104,79 @@ class RangeCheck:
             self._beginning = header.base
         if header.kind == CONTROL:
             for topic, epoch in epochs.items():
-                place = self._place(topic, header.base)
-                if place is not None and place.fence is None and epoch > place.range.epoch:
-                    place.fence = row
-            for place in self._ends.get(header.base, ()):
-                place.closed = True
+                checked = self._range_of(topic, header.base)
+                if checked is not None and checked.fence is None and epoch > checked.range.epoch:
+                    checked.fence = row
+            for checked in self._ends.get(header.base, ()):
+                checked.closed = True
         for entry in header.topics:
-            place, epoch_of = self._place(entry.topic, header.base), epochs.get(entry.topic)
-            if place is None or (place.range.marked and epoch_of is None):
+            checked, epoch_of = self._range_of(entry.topic, header.base), epochs.get(entry.topic)
+            if checked is None or (checked.range.marked and epoch_of is None):
                 known = self._ranges.get(entry.topic)
                 if known and header.base >= known[0].first:
                     self.outside += entry.count
                 continue
-            if place.fence is not None and place.late is None:
-                place.late = row
-            if epoch_of not in (None, place.range.epoch) and place.foreign is None:
-                place.foreign = row
+            if checked.fence is not None and checked.late is None:
+                checked.late = row
+            if epoch_of not in (None, checked.range.epoch) and checked.foreign is None:
+                checked.foreign = row
 
     def verdicts(self) -> Iterator[Verdict]:
         """What is to be said at the end of the log. Of what was collected, or truncated away, the
         log says nothing.
         """
-        for topic in self._places:
+        for topic in self._checked:
             yield from self._contradictions(topic)
         if self._beginning is None:
             return
-        for place in itertools.chain.from_iterable(self._places.values()):
-            yield from self._judged(place, self._beginning)
+        for checked in itertools.chain.from_iterable(self._checked.values()):
+            yield from self._judged(checked, self._beginning)
 
     def _contradictions(self, topic: str) -> Iterator[Verdict]:
         for each, problem in contradictions(self._ranges[topic]):
             if each.partition == self._partition:
                 yield Verdict(topic, self._row(int(each.first)), problem)
 
-    def _judged(self, place: _Place, beginning: int) -> Iterator[Verdict]:
-        last = place.range.last
+    def _judged(self, checked: _CheckedRange, beginning: int) -> Iterator[Verdict]:
+        last = checked.range.last
         if last is not None and last >= beginning:
-            if not place.closed:
+            if not checked.closed:
                 yield Verdict(
-                    place.topic, self._row(int(last)), "a range ends where no control record lies"
+                    checked.topic, self._row(int(last)), "a range ends where no control record lies"
                 )
-            elif place.fence is None and place.first >= beginning:
+            elif checked.fence is None and checked.first >= beginning:
                 yield Verdict(
-                    place.topic,
+                    checked.topic,
                     self._row(int(last)),
                     "a range ends where no control record names a later owner",
                 )
-        if place.foreign is not None:
+        if checked.foreign is not None:
             yield Verdict(
-                place.topic, place.foreign, "a message in a range is another owner's than the range"
+                checked.topic,
+                checked.foreign,
+                "a message in a range is another owner's than the range",
             )
-        if place.late is not None:
+        if checked.late is not None:
             yield Verdict(
-                place.topic,
-                place.late,
+                checked.topic,
+                checked.late,
                 "a message lies behind the control record that ended its owner's range",
             )
-        elif last is None and place.fence is not None:
+        elif last is None and checked.fence is not None:
             yield Verdict(
-                place.topic,
-                place.fence,
+                checked.topic,
+                checked.fence,
                 "a range that this control record ended is still said to be open",
                 damage=False,
             )
 
-    def _place(self, topic: str, message_id: int) -> _Place | None:
+    def _range_of(self, topic: str, message_id: int) -> _CheckedRange | None:
         """The range of a topic that an ID lies in."""
-        places = self._places.get(topic)
-        if places is None:
+        owned = self._checked.get(topic)
+        if owned is None:
             return None
-        at = bisect.bisect_right(places, message_id, key=lambda place: place.first)
-        return places[at - 1] if at and places[at - 1].holds(message_id) else None
+        at = bisect.bisect_right(owned, message_id, key=lambda checked: checked.first)
+        return owned[at - 1] if at and owned[at - 1].holds(message_id) else None
 
     def _row(self, message_id: int) -> bytes:
         return rowkey.encode(self._partition, message_id)
