@@ -121,7 +121,7 @@ class Consumer(ConsumerStream):
     @property
     def consumer_id(self) -> str:
         """What its group knows it by: the instance ID, or one of the form ``hostname:uuid``."""
-        return self._consumption.place.consumer_id
+        return self._consumption.membership.consumer_id
 
     # What it consumes.
 
@@ -193,7 +193,7 @@ class Consumer(ConsumerStream):
     def subscription(self) -> set[str]:
         """The queues that it has subscribed to, as far as they are there."""
         self._consumption.check_process()
-        found = self._consumption.place.found
+        found = self._consumption.membership.found
         return set() if found is None else set(found.selected)
 
     def assignment(self) -> set[PartitionKey]:
@@ -319,7 +319,7 @@ class Consumer(ConsumerStream):
                 `partition` and `path`; and how far the group is in the others, as `committed`.
         """
         self._check_usable()
-        offsets = self._consumption.place.offsets()
+        offsets = self._consumption.membership.offsets()
         if offsets is None:
             raise InvalidInputError("without a group nothing is committed")
         keys = self.assignment() if partitions is None else _as_keys(partitions)

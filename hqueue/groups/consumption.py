@@ -13,9 +13,9 @@ from hqueue.groups.catalog import Selection
 from hqueue.groups.committer import OnCommit
 from hqueue.groups.handout import Handout
 from hqueue.groups.member import GroupMember
+from hqueue.groups.membership import GroupMembership
 from hqueue.groups.offsets import Position
 from hqueue.groups.options import ConsumerSettings
-from hqueue.groups.place import GroupPlace
 from hqueue.groups.share import Share
 from hqueue.groups.stream import Stream
 from hqueue.handle import Cluster, QueueLog
@@ -61,8 +61,8 @@ class Consumption:
         self.paused = share.paused
         self.streams = share.streams
         """One, or as many as it was `split` into."""
-        self.place = share.place
-        """Its place in its group."""
+        self.membership = share.membership
+        """Its membership of its group."""
         self.committer = share.committer
         self.lock = threading.RLock()
         """Held by who changes what it has, or where it is. Callbacks are called with it."""
@@ -102,7 +102,7 @@ class Consumption:
     ) -> None:
         """As `hqueue.Consumer.subscribe`."""
         self.check_no_callback()
-        found = self.place.check_selection(selection)
+        found = self.membership.check_selection(selection)
         with self.lock:
             self.settle()
             if frozenset(topics) != self._share.topics:
@@ -110,17 +110,17 @@ class Consumption:
                 for stream in self.streams:
                     stream.restart(list(stream.keys))
             self._share.callbacks = callbacks
-            if self.place.subscribe(selection, found):
+            if self.membership.subscribe(selection, found):
                 self._share.schedule_commit()
 
     def assign(self, partitions: Collection[PartitionKey]) -> None:
         """As `hqueue.Consumer.assign`. The partitions are there."""
         self.check_no_callback()
-        if isinstance(self.place.holder, GroupMember):
+        if isinstance(self.membership.holder, GroupMember):
             raise InvalidInputError("it has subscribed; unsubscribe before partitions are assigned")
         self.unsubscribe()
         with self.lock:
-            self.place.assign(partitions)
+            self.membership.assign(partitions)
             self._share.schedule_commit()
             self._share.serve(self.streams[0])
 
@@ -157,7 +157,7 @@ class Consumption:
         finally:
             for stream in self.streams:
                 stream.close()
-            self.place.close()
+            self.membership.close()
         if failure is not None:
             raise failure
 
@@ -170,7 +170,7 @@ class Consumption:
     @property
     def release(self) -> Callable[[], None]:
         """What frees everything, and commits nothing. It does not keep this object."""
-        return functools.partial(_release, self.streams, self.place)
+        return functools.partial(_release, self.streams, self.membership)
 
     # What is handed out.
 
@@ -195,10 +195,10 @@ class Consumption:
             stream.settle()  # Also if it is to stop: what is done with is committed at the end.
         while not self._stopping:
             with self.lock:
-                if self.place.holder is None:
+                if self.membership.holder is None:
                     raise InvalidInputError("it consumes nothing: subscribe, or assign partitions")
                 self._share.serve(stream)
-                holder = self.place.holder
+                holder = self.membership.holder
             # Asked only where there is something to hand out: so an idle consumer asks nothing.
             certain = stream.handout is not None and holder is not None and holder.certain()
             if certain and stream.attention:
@@ -296,10 +296,10 @@ class Consumption:
         self.committer.call_back()
 
 
-def _release(streams: Sequence[Stream], place: GroupPlace) -> None:
+def _release(streams: Sequence[Stream], membership: GroupMembership) -> None:
     try:
-        place.leave()
+        membership.leave()
     finally:
         for stream in streams:
             stream.close()
-        place.close()
+        membership.close()

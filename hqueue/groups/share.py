@@ -12,9 +12,9 @@ from hqueue.groups.callbacks import Callbacks
 from hqueue.groups.changes import Changes
 from hqueue.groups.committer import Committer
 from hqueue.groups.member import GroupMember
+from hqueue.groups.membership import GroupMembership
 from hqueue.groups.offsets import Offset, Position
 from hqueue.groups.options import ConsumerSettings
-from hqueue.groups.place import GroupPlace
 from hqueue.groups.positions import Positions
 from hqueue.groups.stream import Stream
 from hqueue.handle import Cluster, QueueLog
@@ -56,8 +56,8 @@ class Share(Stepwise):
         """One, or as many as it was split into."""
         # What other threads have does not keep what the program holds, as its callbacks do.
         notes = weakly(self.take_notice), weakly(self._commit_done)
-        self.place = GroupPlace(cluster, group, settings, *notes)
-        """Its place in its group."""
+        self.membership = GroupMembership(cluster, group, settings, *notes)
+        """Its membership of its group."""
         self.committer = Committer(self._commit)
         self.callbacks = Callbacks()
         self.topics: frozenset[str] = frozenset()
@@ -81,7 +81,7 @@ class Share(Stepwise):
         decision = threading.RLock()
         with decision:
             self.committer.expect(decision)
-            if self.positions.resolve(key) and self.place.in_group:
+            if self.positions.resolve(key) and self.membership.in_group:
                 self.committer.commit({key: self.positions[key]})
             return self.positions[key]
 
@@ -108,14 +108,14 @@ class Share(Stepwise):
         """Give everything up; why not all of it is committed, if that is so."""
         failure: HQueueError | None = None
         self.settle()
-        holder = self.place.holder
+        holder = self.membership.holder
         held: set[PartitionKey] = set()
         try:
             if holder is not None:
                 self._lose(holder.changes().lost)
                 held = self.positions.keys()
                 try:
-                    if commit and self.place.in_group and holder.failure is None:
+                    if commit and self.membership.in_group and holder.failure is None:
                         self.committer.commit(self.positions.moved(held))
                     self.committer.flush()
                 except HQueueError as exc:
@@ -127,7 +127,7 @@ class Share(Stepwise):
             self._forget(held)
             self._to_accept.clear()
             self._to_release.clear()
-            self.place.leave()
+            self.membership.leave()
         return failure
 
     def serve(self, stream: Stream) -> None:
@@ -136,7 +136,7 @@ class Share(Stepwise):
         """
         stream.attention = False
         stream.asked_ms = self._clock.monotonic_ms()
-        holder = self.place.holder
+        holder = self.membership.holder
         if holder is None:
             return
         if holder.failure is not None:
@@ -161,8 +161,8 @@ class Share(Stepwise):
             self.resolve(key)
             stream.begin(key, self.logs(*key).reader, self.topics)
         self.positions.report(stream.keys)
-        if self.place.missing:
-            missing, self.place.missing = min(self.place.missing), frozenset()
+        if self.membership.missing:
+            missing, self.membership.missing = min(self.membership.missing), frozenset()
             self.logs.drop(missing)
             raise QueueNotFoundError("a queue that is consumed is gone", queue=missing)
         if self._clock.monotonic_ms() >= self.commit_due_ms:
@@ -193,11 +193,11 @@ class Share(Stepwise):
 
     def _rejoin(self) -> None:
         """Nothing was asked for so long that it left the group."""
-        logger.warning("a consumer comes back to its group: %s", self.place.consumer_id)
+        logger.warning("a consumer comes back to its group: %s", self.membership.consumer_id)
         self._to_accept.clear()
         self._to_release.clear()
         self._lose(self.positions.keys())
-        self.place.rejoin()
+        self.membership.rejoin()
         self.schedule_commit()
 
     def _lose(self, keys: Collection[PartitionKey]) -> None:
@@ -241,7 +241,7 @@ class Share(Stepwise):
 
     def schedule_commit(self) -> None:
         """Commit positions a while from now, where that is done by itself."""
-        if self._settings.auto_commit and self.place.in_group:
+        if self._settings.auto_commit and self.membership.in_group:
             now_ms = self._clock.monotonic_ms()
             self.commit_due_ms = now_ms + self._settings.auto_commit_interval_ms
 
@@ -265,7 +265,7 @@ class Share(Stepwise):
         self, positions: Mapping[PartitionKey, Position]
     ) -> Work[Any, Collection[PartitionKey]]:
         """Done by whoever commits."""
-        holder = self.place.holder
+        holder = self.membership.holder
         if holder is None:
             return positions.keys()
         refused: Collection[PartitionKey] = yield holder.commit.asked(positions)

@@ -55,7 +55,7 @@ def join(client: hqueue.Client) -> Iterator[Callable[..., Consumption]]:
 
 def claimed(consumption: Consumption) -> int:
     """How many partitions somebody of its group has taken over."""
-    offsets = consumption.place.offsets()
+    offsets = consumption.membership.offsets()
     assert offsets is not None
     return len(offsets.list())
 
@@ -72,7 +72,7 @@ def test_what_it_got_and_was_to_give_up_before_it_looked_is_not_its_own(
     )
     stream = first.streams[0]
     wait_for(lambda: claimed(first) == PARTITIONS and stream.attention, "it has claimed all")
-    holder = first.place.holder
+    holder = first.membership.holder
     assert isinstance(holder, GroupMember)
     second = join()
     wait_for(lambda: holder._changes.revoked, "it is to give some up")
@@ -110,7 +110,7 @@ def test_a_callback_that_fails_loses_nothing_of_what_comes_with_it(
         return len(first.positions.keys()) == count
 
     wait_for(lambda: has(PARTITIONS), "it has all")
-    holder = first.place.holder
+    holder = first.membership.holder
     assert isinstance(holder, GroupMember)
     session = holder._store
     assert isinstance(session, MemorySession)
@@ -132,7 +132,7 @@ def test_what_a_stream_decided_to_commit_is_done_before_a_later_claim_counts(
     with hqueue.Consumer("q", group="g", client=client, streams=2, auto_commit=False) as consumer:
         first, second = consumer.streams()
         wait_for(lambda: first.poll(100), "messages")
-        committer, holder = consumer._consumption.committer, consumer._consumption.place.holder
+        committer, holder = consumer._consumption.committer, consumer._consumption.membership.holder
         assert isinstance(holder, GroupMember)
         session = holder._store
         assert isinstance(session, MemorySession)
@@ -188,7 +188,7 @@ def test_a_queue_that_was_made_again_with_more_partitions_is_consumed(
         client.disable_queue("q")
         client.delete_queue("q")
         client.create_queue("q", partitions=PARTITIONS + 1)
-        catalog = consumer._consumption.place._catalog
+        catalog = consumer._consumption.membership._catalog
         assert catalog is not None
         catalog.refresh()
         wait_for(lambda: has(PARTITIONS + 1), "it has the new one")
@@ -204,7 +204,10 @@ def test_a_queue_of_a_pattern_is_consumed_also_if_that_could_not_be_announced_at
     failed = threading.Event()
     with hqueue.Consumer(group="g", client=client) as consumer:
         consumer.subscribe(pattern="q.*")
-        holder, catalog = consumer._consumption.place.holder, consumer._consumption.place._catalog
+        holder, catalog = (
+            consumer._consumption.membership.holder,
+            consumer._consumption.membership._catalog,
+        )
         assert isinstance(holder, GroupMember)
         assert catalog is not None
         subscribe = holder.subscribe
@@ -226,16 +229,16 @@ def test_a_queue_of_a_pattern_that_is_found_while_it_joins_is_consumed(
     client: hqueue.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with hqueue.Consumer(group="g", client=client) as consumer, ThreadPoolExecutor(1) as pool:
-        place = consumer._consumption.place
+        membership = consumer._consumption.membership
         with (
-            stopped_at(place, "_join") as (joins, go_on),
-            stopped_at(place, "_on_catalog", after=True) as (found, go_on_looking),
+            stopped_at(membership, "_join") as (joins, go_on),
+            stopped_at(membership, "_on_catalog", after=True) as (found, go_on_looking),
         ):
             subscribed = pool.submit(consumer.subscribe, pattern="q.*")
             assert joins.wait(60)
             client.create_queue("q2", partitions=1)
-            assert place._catalog is not None
-            place._catalog.refresh()
+            assert membership._catalog is not None
+            membership._catalog.refresh()
             assert found.wait(60)
             go_on_looking.set()
             go_on.set()

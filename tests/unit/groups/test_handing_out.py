@@ -99,7 +99,7 @@ def test_a_consumer_that_gets_nothing_does_not_ask_whether_its_session_lives(
         return asked[-1]
 
     monkeypatch.setattr(MemorySession, "confirm", confirm)
-    holder = consumer._consumption.place.holder
+    holder = consumer._consumption.membership.holder
     assert isinstance(holder, GroupMember)
     holder._certainty.until_ms = float("-inf")
     assert consumer.poll(200) == []
@@ -111,7 +111,7 @@ def test_what_was_read_before_its_session_ended_is_not_handed_out_by_its_next_cl
 ) -> None:
     wait_for(lambda: consumer.poll(100, messages_max=7), "messages")
     consumption, stream = consumer._consumption, consumer._stream
-    before, holder = stream.handout, consumption.place.holder
+    before, holder = stream.handout, consumption.membership.holder
     assert before is not None
     assert isinstance(holder, GroupMember)
     session = holder._store

@@ -1,5 +1,5 @@
-"""A consumer's place in its group: its session, what it holds partitions by, and which queues there
-are.
+"""A consumer's membership of its group: its session, what holds its partitions, and the queues that
+exist.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from hqueue.metadata import Coordination, PartitionKey, Watch
 from hqueue.runtime.logs import Log
 from hqueue.runtime.loop import call_later
 
-__all__ = ["GroupPlace"]
+__all__ = ["GroupMembership"]
 
 logger = Log(__name__)
 
 
-class GroupPlace:
-    """Where a consumer stands among the others.
+class GroupMembership:
+    """A consumer's membership of its group, or its work alone if it has none.
 
     The consumer's thread uses it, under the consumer's lock. The process's loop watches the group
     and the queues: what it hears only leaves a note.
