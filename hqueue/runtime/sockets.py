@@ -18,7 +18,7 @@ from hqueue.settings.addresses import Address
 
 __all__ = [
     "NO_DESCRIPTORS",
-    "Place",
+    "AddressInfo",
     "are_descriptors_left",
     "connect",
     "lacks_descriptors",
@@ -37,7 +37,7 @@ _NONE_LEFT = (errno.EMFILE, errno.ENFILE)
 
 _faults = FaultLog(logger)
 
-Place = tuple[Any, ...]
+AddressInfo = tuple[Any, ...]
 """An address of a server, as `socket.getaddrinfo` has it."""
 
 
@@ -90,7 +90,7 @@ def _check(error: OSError) -> None:
         raise NoDescriptorsError(errno.EMFILE, NO_DESCRIPTORS) from error
 
 
-async def resolve(address: Address) -> list[Place]:
+async def resolve(address: Address) -> list[AddressInfo]:
     """The addresses of a server. A thread looks up its name, if it is none that stands for itself.
 
     Raises:
@@ -109,12 +109,12 @@ async def resolve(address: Address) -> list[Place]:
         raise ConnectionError(f"its name is not looked up: {exc}") from exc
 
 
-async def connect(places: Iterable[Place], timeout_s: float | None = None) -> socket.socket:
+async def connect(resolved: Iterable[AddressInfo], timeout_s: float | None = None) -> socket.socket:
     """A socket to the first address that takes one. It doesn't block, and sends at once what it is
     given. Cancelled, it leaves none behind.
 
     Args:
-        places: the addresses.
+        resolved: the addresses, as `resolve` gave them.
         timeout_s: the bound for each.
 
     Raises:
@@ -122,7 +122,7 @@ async def connect(places: Iterable[Place], timeout_s: float | None = None) -> so
     """
     loop = asyncio.get_running_loop()
     failure: OSError = ConnectionError("its name has no address")
-    for family, kind, protocol, _, place in places:
+    for family, kind, protocol, _, sockaddr in resolved:
         try:
             opened = socket.socket(family, kind, protocol)
         except OSError as exc:  # This machine may not know the family.
@@ -132,7 +132,7 @@ async def connect(places: Iterable[Place], timeout_s: float | None = None) -> so
         try:
             opened.setblocking(False)
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            await asyncio.wait_for(loop.sock_connect(opened, place), timeout_s)
+            await asyncio.wait_for(loop.sock_connect(opened, sockaddr), timeout_s)
         except asyncio.TimeoutError:
             failure = TimeoutError("it can't be reached")
         except OSError as exc:
