@@ -17,7 +17,7 @@ from hqueue.engine.engine import Engine
 from hqueue.engine.open_log import LoopLog, OpenLog
 from hqueue.log import PartitionCursor
 from hqueue.produce.appender import LoopAppender
-from hqueue.produce.owned import LoopOwnedLog, OwnedLog
+from hqueue.produce.owned_log import LoopOwnedLog, OwnedLog
 from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.steps import Pause
 

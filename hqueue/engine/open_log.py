@@ -9,7 +9,7 @@ from hqueue.consume.topic_past import TopicPast
 from hqueue.consume.topic_reader import TopicReader
 from hqueue.handle import Cluster, QueueLog
 from hqueue.metadata.managers import LogRange
-from hqueue.produce.owned import LoopOwnedLog, OwnedLog
+from hqueue.produce.owned_log import LoopOwnedLog, OwnedLog
 from hqueue.queue import Queue
 
 __all__ = ["LoopLog", "OpenLog"]

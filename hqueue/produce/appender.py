@@ -18,7 +18,7 @@ from hqueue.produce.appending import Given, QueueAppending
 from hqueue.produce.batch_writer import WriteInLoop
 from hqueue.produce.delivery import PendingBatch
 from hqueue.produce.encode import taken
-from hqueue.produce.owned import LoopOwnedLog, OwnedLog
+from hqueue.produce.owned_log import LoopOwnedLog, OwnedLog
 from hqueue.runtime.clock import drive, drive_in_loop
 from hqueue.runtime.loop import HERE_BYTES, in_thread, is_much
 

@@ -20,7 +20,7 @@ from hqueue.moment import Moment
 from hqueue.produce.encode import encode_batch, encode_given, keys_of, taken
 from hqueue.produce.header_reaper import HeaderReaper
 from hqueue.produce.idempotency import ProducerEpochs, Search, search_for
-from hqueue.produce.owned import OwnedPartition
+from hqueue.produce.owned_log import OwnedPartition
 from hqueue.produce.writer_pool import WriterPool
 from hqueue.runtime.clock import Clock, Deadline, drive
 from hqueue.runtime.fork import register

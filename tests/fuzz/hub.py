@@ -28,7 +28,7 @@ from hqueue_workers.hub.subscribing.sessions import Detached, DetachedReason
 from hqueue_workers.hub.subscribing.subscription import Delivery
 from hqueue_workers.hub.subscribing.subscriptions import Subscribed, SubscribeMode
 from hqueue_workers.hub.writing.numbers import Newest
-from hqueue_workers.hub.writing.owned import Numbered, OwnedTopic, Published
+from hqueue_workers.hub.writing.owned_topic import Numbered, OwnedTopic, Published
 from hqueue_workers.node.networks import Networks
 from hqueue_workers.node.runtime import Runtime
 from tests.support.extras import headers, keys

@@ -29,7 +29,7 @@ from hqueue_workers.api.structs import _SHARED, messages_of_list
 from hqueue_workers.hub.serving.service import _read as published
 from hqueue_workers.hub.writing.gathering import gather
 from hqueue_workers.hub.writing.numbers import Numbers
-from hqueue_workers.hub.writing.owned import OwnedTopic, Publish
+from hqueue_workers.hub.writing.owned_topic import OwnedTopic, Publish
 from pyspark_hqueue.writing.chunks import Chunks
 
 HALF = BATCH_HEADERS_MAX // 2

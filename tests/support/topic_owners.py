@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from hqueue import Message, MessageID
 from hqueue.format.cells import encode_bodies
-from hqueue.log.owned import OwnedBatch, OwnedPartitionWriter, made
+from hqueue.log.owned_writer import OwnedBatch, OwnedPartitionWriter, made
 from hqueue.log.steps import Work
 from hqueue.metadata.managers import LogRange, TopicMetadata, TopicPersistenceInfo
 from hqueue.metadata.ports import NEW, Version

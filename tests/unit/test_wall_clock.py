@@ -10,7 +10,7 @@ ASKS = re.compile(r"\bwall_ms\(|\btime\.time(_ns)?\(|datetime\.(now|utcnow|today
 
 MAY_ASK = {
     # A writer gives messages their times; its clock is measured against a region server's first.
-    "hqueue/log/owned.py", "hqueue/log/writer.py", "hqueue/produce/idempotency.py",
+    "hqueue/log/owned_writer.py", "hqueue/log/writer.py", "hqueue/produce/idempotency.py",
     "hqueue/log/skew.py", "hqueue/hbase/native/appends.py", "hqueue/hbase/thrift/appends.py",
     # Numbers that no two writers of a record come to.
     "hqueue/hbase/records.py",

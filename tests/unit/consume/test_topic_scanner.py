@@ -16,7 +16,7 @@ from hqueue.consume.topic_reader import TopicReader
 from hqueue.consume.topic_scanner import TopicScanner
 from hqueue.format.cells import encode_bodies
 from hqueue.format.control import with_owners
-from hqueue.log.owned import OwnedBatch, OwnedPartitionWriter, made
+from hqueue.log.owned_writer import OwnedBatch, OwnedPartitionWriter, made
 from hqueue.metadata.managers import LogRange
 from hqueue.queue import Queue
 from hqueue.runtime.clock import Deadline, drive

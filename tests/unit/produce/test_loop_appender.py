@@ -21,9 +21,9 @@ from hqueue import (
 )
 from hqueue.log.steps import ask
 from hqueue.produce import appending
-from hqueue.produce import owned as owned_module
+from hqueue.produce import owned_log as owned_module
 from hqueue.produce.appender import LoopAppender
-from hqueue.produce.owned import LoopOwnedLog
+from hqueue.produce.owned_log import LoopOwnedLog
 from hqueue.runtime.steps import Wait, carry_out
 from tests.support.backends import MemoryBackend
 from tests.support.cut_off import CuttingPort, each_cut

@@ -20,7 +20,7 @@ from hqueue import (
     Status,
     SubscriptionPreferences,
 )
-from hqueue.log import owned as owned_module
+from hqueue.log import owned_writer as owned_module
 from hqueue.metadata.managers import LogRange
 from hqueue_workers.hub.owning import takeover
 from hqueue_workers.hub.writing.numbers import NUMBER, PUBLISHER

@@ -33,7 +33,7 @@ from hqueue_workers.hub.subscribing.subscription_records import SubscriptionReco
 from hqueue_workers.hub.subscribing.subscriptions import Subscriptions
 from hqueue_workers.hub.writing.committer import Committer
 from hqueue_workers.hub.writing.committers import Committers
-from hqueue_workers.hub.writing.owned import OwnedTopic
+from hqueue_workers.hub.writing.owned_topic import OwnedTopic
 from hqueue_workers.hub.writing.searches import Searches
 from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.networks import Networks

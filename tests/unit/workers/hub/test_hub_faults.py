@@ -23,7 +23,7 @@ from hqueue_workers.hub.hosted_queue import HostedQueue
 from hqueue_workers.hub.subscribing import delivering
 from hqueue_workers.hub.subscribing.subscription import Delivery
 from hqueue_workers.hub.subscribing.subscriptions import SubscribeMode
-from hqueue_workers.hub.writing.owned import Published, RedirectedError
+from hqueue_workers.hub.writing.owned_topic import Published, RedirectedError
 from tests.support.backends import LossyWay, MemoryBackend
 from tests.support.hub_subscribers import Subscriber
 from tests.support.hubs import HubThread

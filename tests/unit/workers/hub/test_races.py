@@ -15,7 +15,7 @@ from hqueue import Message, Outcome, StoreUnavailableError
 from hqueue.errors import NoSubscriptionStateError
 from hqueue.metadata.managers import LogRange
 from hqueue_workers.hub.owning.queue_topics import QueueTopics
-from hqueue_workers.hub.writing.owned import Published, RedirectedError
+from hqueue_workers.hub.writing.owned_topic import Published, RedirectedError
 from tests.support.backends import MemoryBackend
 from tests.support.hubs import HubThread
 from tests.support.stopping import stopped_at

@@ -9,7 +9,7 @@ import contextlib
 from hqueue.errors import NoSubscriptionStateError, StoreUnavailableError
 from hqueue.metadata.managers import TopicMetadata
 from hqueue_workers.hub.writing.committer import Committer
-from hqueue_workers.hub.writing.owned import OwnedListener, OwnedTopic
+from hqueue_workers.hub.writing.owned_topic import OwnedListener, OwnedTopic
 
 __all__ = ["leave"]
 

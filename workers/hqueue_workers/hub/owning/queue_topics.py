@@ -37,7 +37,7 @@ from hqueue_workers.hub.owning.leaving import leave
 from hqueue_workers.hub.owning.takeover import TakeOver
 from hqueue_workers.hub.owning.topic_records import Choose, Looked, TopicRecords
 from hqueue_workers.hub.writing.committers import Committers
-from hqueue_workers.hub.writing.owned import OwnedListener, OwnedTopic, RedirectedError
+from hqueue_workers.hub.writing.owned_topic import OwnedListener, OwnedTopic, RedirectedError
 
 __all__ = ["QueueTopics"]
 

@@ -29,7 +29,7 @@ from hqueue.metadata.managers import (
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.runtime.logs import Log
 from hqueue_workers.hub.writing.committers import Committers
-from hqueue_workers.hub.writing.owned import OwnedTopic
+from hqueue_workers.hub.writing.owned_topic import OwnedTopic
 
 __all__ = ["TakeOver", "ranges_after"]
 

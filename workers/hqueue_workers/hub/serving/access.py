@@ -12,7 +12,7 @@ from hqueue.metadata.managers import TopicPersistenceManager
 from hqueue_workers.hub.keyed_locks import KeyedLocks
 from hqueue_workers.hub.owning.queue_topics import QueueTopics
 from hqueue_workers.hub.subscribing.attachments import Attachments
-from hqueue_workers.hub.writing.owned import OwnedTopic
+from hqueue_workers.hub.writing.owned_topic import OwnedTopic
 from hqueue_workers.node.runtime import Runtime
 
 __all__ = ["AccessChanges"]

@@ -19,7 +19,7 @@ from hqueue.message import topic_bytes
 from hqueue.metadata.managers import check_names
 from hqueue.rpc.services import given, load
 from hqueue.settings.limits import NAME_BYTES_MAX
-from hqueue_workers.hub.writing.owned import RedirectedError
+from hqueue_workers.hub.writing.owned_topic import RedirectedError
 
 __all__ = [
     "as_thrift",

@@ -11,7 +11,7 @@ from hqueue.errors import NoSubscriptionStateError
 from hqueue_workers.hub.authorizer import Action
 from hqueue_workers.hub.owning.queue_topics import QueueTopics
 from hqueue_workers.hub.serving.access import AccessChanges
-from hqueue_workers.hub.writing.owned import OwnedTopic, RedirectedError
+from hqueue_workers.hub.writing.owned_topic import OwnedTopic, RedirectedError
 from hqueue_workers.node.runtime import Runtime
 
 __all__ = ["Managing"]

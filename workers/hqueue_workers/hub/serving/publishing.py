@@ -11,7 +11,7 @@ from hqueue_workers.hub.authorizer import Action
 from hqueue_workers.hub.owning.queue_topics import QueueTopics
 from hqueue_workers.hub.writing.gathering import fenced
 from hqueue_workers.hub.writing.numbers import Newest
-from hqueue_workers.hub.writing.owned import (
+from hqueue_workers.hub.writing.owned_topic import (
     FencedTopicError,
     Numbered,
     OwnedTopic,

@@ -35,7 +35,7 @@ from hqueue_workers.hub.serving.answers import (
 )
 from hqueue_workers.hub.serving.subscription_service import ServedQueue, SubscriptionService
 from hqueue_workers.hub.writing.numbers import NUMBER_MAX, Newest, numbered_messages
-from hqueue_workers.hub.writing.owned import Numbered, Published, RedirectedError, held_bytes
+from hqueue_workers.hub.writing.owned_topic import Numbered, Published, RedirectedError, held_bytes
 from hqueue_workers.node.networks import Networks
 from hqueue_workers.node.runtime import Runtime
 

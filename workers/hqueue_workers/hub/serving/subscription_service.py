@@ -25,7 +25,7 @@ from hqueue_workers.hub.serving.publishing import Publishing
 from hqueue_workers.hub.subscribing.sessions import Detached
 from hqueue_workers.hub.subscribing.subscription import Delivery
 from hqueue_workers.hub.subscribing.subscriptions import Subscribed, SubscribeMode, Subscriptions
-from hqueue_workers.hub.writing.owned import OwnedTopic
+from hqueue_workers.hub.writing.owned_topic import OwnedTopic
 from hqueue_workers.node.networks import Networks
 from hqueue_workers.node.runtime import Runtime
 

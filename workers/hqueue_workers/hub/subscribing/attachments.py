@@ -18,7 +18,7 @@ from hqueue_workers.hub.subscribing.recent import Kept, Recent
 from hqueue_workers.hub.subscribing.sessions import DetachedReason, Sessions
 from hqueue_workers.hub.subscribing.subscription import Delivery, SubscribedTopic, Subscription
 from hqueue_workers.hub.subscribing.subscription_records import SubscriptionRecords
-from hqueue_workers.hub.writing.owned import OwnedTopic, Publish
+from hqueue_workers.hub.writing.owned_topic import OwnedTopic, Publish
 from hqueue_workers.node.runtime import Runtime
 
 __all__ = ["Attachments", "Deliver"]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from hqueue import Message, MessageID, Queue, ReceivedMessage
 from hqueue_workers.delivery.segment import EncodedSlice, Segment, SubscriptionFilter, Window
-from hqueue_workers.hub.writing.owned import Publish, held_bytes
+from hqueue_workers.hub.writing.owned_topic import Publish, held_bytes
 
 __all__ = ["Kept", "Recent"]
 

@@ -12,7 +12,7 @@ from hqueue.metadata.managers import SubscriptionPreferences
 from hqueue.metadata.ports import Version
 from hqueue_workers.delivery.segment import Window
 from hqueue_workers.delivery.tries import UNTRIED, Tries
-from hqueue_workers.hub.writing.owned import OwnedTopic
+from hqueue_workers.hub.writing.owned_topic import OwnedTopic
 
 __all__ = ["Delivery", "SubscribedTopic", "Subscription"]
 

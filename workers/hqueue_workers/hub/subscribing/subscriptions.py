@@ -22,7 +22,7 @@ from hqueue_workers.hub.subscribing.attachments import Attachments
 from hqueue_workers.hub.subscribing.sessions import Detached, DetachedReason, Sessions
 from hqueue_workers.hub.subscribing.subscription import Delivery, SubscribedTopic, Subscription
 from hqueue_workers.hub.subscribing.subscription_records import SubscriptionRecords
-from hqueue_workers.hub.writing.owned import OwnedTopic
+from hqueue_workers.hub.writing.owned_topic import OwnedTopic
 
 __all__ = ["SubscribeMode", "Subscribed", "Subscriptions"]
 

@@ -27,7 +27,7 @@ from hqueue.runtime.logs import Log
 from hqueue.runtime.waiting import Condition
 from hqueue_workers.hub.writing.gathering import fenced, gather
 from hqueue_workers.hub.writing.numbers import Numbers
-from hqueue_workers.hub.writing.owned import (
+from hqueue_workers.hub.writing.owned_topic import (
     Numbered,
     OwnedTopic,
     Publish,

@@ -12,7 +12,7 @@ from hqueue.settings.limits import (
     TOPICS_PER_BATCH_MAX,
 )
 from hqueue_workers.hub.writing.numbers import Newest, Numbers
-from hqueue_workers.hub.writing.owned import (
+from hqueue_workers.hub.writing.owned_topic import (
     FencedTopicError,
     OwnedTopic,
     Publish,

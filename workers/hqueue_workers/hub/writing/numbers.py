@@ -10,7 +10,12 @@ from typing import NamedTuple
 from hqueue import BufferFullError, Message
 from hqueue.metadata.records import is_name
 from hqueue.settings.numbers import is_whole, whole_number
-from hqueue_workers.hub.writing.owned import Numbered, OwnedTopic, Publish, UnknownNumbersError
+from hqueue_workers.hub.writing.owned_topic import (
+    Numbered,
+    OwnedTopic,
+    Publish,
+    UnknownNumbersError,
+)
 
 __all__ = [
     "NUMBER",

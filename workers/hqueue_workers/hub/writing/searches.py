@@ -12,7 +12,7 @@ from hqueue import BufferFullError, HQueueError, Outcome, ReceivedMessage, Store
 from hqueue.runtime.thread_pool import ThreadPool
 from hqueue_workers.hub.writing.gathering import fenced
 from hqueue_workers.hub.writing.numbers import Numbers, newest_of
-from hqueue_workers.hub.writing.owned import OwnedTopic
+from hqueue_workers.hub.writing.owned_topic import OwnedTopic
 
 __all__ = ["THREADS", "Searches"]
 

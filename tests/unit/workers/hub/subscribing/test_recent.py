@@ -19,7 +19,7 @@ from hqueue_workers.delivery.segment import HERE_BYTES, HERE_MESSAGES, Subscript
 from hqueue_workers.delivery.wire import Call, decode_messages
 from hqueue_workers.hub.subscribing.recent import Kept, Recent
 from hqueue_workers.hub.subscribing.subscription import SubscribedTopic
-from hqueue_workers.hub.writing.owned import OwnedTopic, Publish
+from hqueue_workers.hub.writing.owned_topic import OwnedTopic, Publish
 from hqueue_workers.node.runtime import Runtime
 
 TOPIC = OwnedTopic("t", 0, 0, Verdict(HubInfo(Address("hub", 1), "a"), 0, won=True), 0.0)

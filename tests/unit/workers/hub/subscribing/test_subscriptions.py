@@ -21,7 +21,7 @@ from hqueue_workers.hub import opening
 from hqueue_workers.hub.owning.queue_topics import QueueTopics
 from hqueue_workers.hub.subscribing import attachments
 from hqueue_workers.hub.subscribing.subscription_records import SubscriptionRecords
-from hqueue_workers.hub.writing.owned import OwnedTopic
+from hqueue_workers.hub.writing.owned_topic import OwnedTopic
 from hqueue_workers.node import runtime
 from tests.support.backends import MemoryBackend
 from tests.support.hub_subscribers import IDL, Subscriber

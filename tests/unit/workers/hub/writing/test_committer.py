@@ -12,7 +12,7 @@ import pytest
 from hqueue import Address, InvalidInputError, Message, Outcome, StoreUnavailableError
 from hqueue.metadata.managers import HubInfo, Verdict
 from hqueue_workers.hub.writing.committer import Committer
-from hqueue_workers.hub.writing.owned import FencedTopicError, OwnedTopic, Published
+from hqueue_workers.hub.writing.owned_topic import FencedTopicError, OwnedTopic, Published
 from hqueue_workers.node.runtime import Runtime
 from tests.support.doubles import SteppedClock
 from tests.support.looped import LoopThread

@@ -31,7 +31,7 @@ from hqueue_workers.hub.writing.numbers import (
     newest_of,
     numbered_messages,
 )
-from hqueue_workers.hub.writing.owned import (
+from hqueue_workers.hub.writing.owned_topic import (
     Numbered,
     OwnedTopic,
     Publish,

@@ -21,7 +21,7 @@ from hqueue import (
 )
 from hqueue.format.cells import control_record, encode_bodies
 from hqueue.log import Appended, PartitionReader, PartitionWriter
-from hqueue.log.owned import OwnedBatch, OwnedPartitionWriter, made
+from hqueue.log.owned_writer import OwnedBatch, OwnedPartitionWriter, made
 from hqueue.log.ports import header_of
 from hqueue.log.steps import Work
 from hqueue.message_id import id_of

@@ -10,7 +10,7 @@ from hqueue.format.compression import CODECS, compressed
 from hqueue.format.header import Bodies
 from hqueue.log import Appended, PartitionWriter
 from hqueue.log.context import QueueContext
-from hqueue.log.owned import OwnedBatch, OwnedPartitionWriter
+from hqueue.log.owned_writer import OwnedBatch, OwnedPartitionWriter
 from hqueue.log.ports import WritePort
 from hqueue.log.skew import SkewGuard
 from hqueue.log.steps import Work
