@@ -96,7 +96,7 @@ if TYPE_CHECKING:
     from hqueue.log.offsets import PartitionOffsets as PartitionOffsets
     from hqueue.log.ports import Row as Row
     from hqueue.log.skipping import Skips as Skips
-    from hqueue.log.store import PartitionLocation as PartitionLocation
+    from hqueue.log.table_ports import PartitionLocation as PartitionLocation
     from hqueue.log.topic_lag import TopicLag as TopicLag
     from hqueue.message import ConsumedMessage as ConsumedMessage
     from hqueue.message import Headers as Headers
@@ -191,7 +191,7 @@ _MODULES = {
     "hqueue.log.offsets": "PartitionOffsets",
     "hqueue.log.ports": "Row",
     "hqueue.log.skipping": "Skips",
-    "hqueue.log.store": "PartitionLocation",
+    "hqueue.log.table_ports": "PartitionLocation",
     "hqueue.message": "ConsumedMessage Headers Message Messages ReceivedMessage",
     "hqueue.message_id": "MessageID MessageIDs",
     "hqueue.metadata": "DeliveryOptions PartitionKey Presence",

@@ -23,7 +23,7 @@ from hqueue.groups.administration import GroupDescription, GroupListing
 from hqueue.handle import Cluster
 from hqueue.handle.start import EARLIEST, Start
 from hqueue.log import Appended
-from hqueue.log.store import PartitionLocation
+from hqueue.log.table_ports import PartitionLocation
 from hqueue.message_id import MessageID
 from hqueue.metadata import Coordination, PartitionKey
 from hqueue.metadata.managers import (

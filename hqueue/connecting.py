@@ -86,6 +86,6 @@ def open_store(settings: Settings, clock: Clock = SYSTEM_CLOCK) -> StorePort:
         from hqueue.zookeeper import ZooKeeperNodes
 
         return NativeStore(settings, ZooKeeperNodes(settings).read, clock)
-    from hqueue.hbase.thrift.store import GatewayStore
+    from hqueue.hbase.thrift.gateway_store import GatewayStore
 
     return GatewayStore(settings, clock)

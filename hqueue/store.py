@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from hqueue.log.store import AsyncLogPort, LocationPort, LogPort, TablePort
+from hqueue.log.table_ports import AsyncLogPort, LocationPort, LogPort, TablePort
 from hqueue.metadata.fields import ClearableRecords
 
 __all__ = ["StorePort"]

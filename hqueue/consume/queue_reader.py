@@ -28,7 +28,7 @@ from hqueue.log.ranges import OwnedRange, RangeCheck
 from hqueue.log.reader import reader_of
 from hqueue.log.skipping import Skips
 from hqueue.log.steps import Work
-from hqueue.log.store import AsyncLogPort, LogPort
+from hqueue.log.table_ports import AsyncLogPort, LogPort
 from hqueue.message_id import MessageID
 from hqueue.metadata.managers import LogRange
 from hqueue.moment import Moment

@@ -19,7 +19,7 @@ from hqueue.log.check import problems_in
 from hqueue.log.context import QueueContext
 from hqueue.log.ports import Row, header_of
 from hqueue.log.steps import Get, ReadRecord, ReplaceRecord, Work, ask
-from hqueue.log.store import LogPort
+from hqueue.log.table_ports import LogPort
 from hqueue.metadata import PartitionKey, encoding
 from hqueue.runtime.clock import drive
 from hqueue.runtime.logs import Log

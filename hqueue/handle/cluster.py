@@ -8,7 +8,7 @@ from hqueue.consume.skipped_batches import SkipCounts
 from hqueue.format.header import Bodies
 from hqueue.handle.queue_log import QueueLog
 from hqueue.log import Appended
-from hqueue.log.store import PartitionLocation, TablePort
+from hqueue.log.table_ports import PartitionLocation, TablePort
 from hqueue.metadata import Coordination
 from hqueue.metadata.fields import ClearableRecords
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline

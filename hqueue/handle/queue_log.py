@@ -10,7 +10,7 @@ from hqueue.format.header import Bodies
 from hqueue.log import Appended
 from hqueue.log.context import QueueContext
 from hqueue.log.in_threads import LogInThreads
-from hqueue.log.store import AsyncLogPort, LogPort
+from hqueue.log.table_ports import AsyncLogPort, LogPort
 from hqueue.produce.appender import Appender, LoopAppender
 from hqueue.produce.appending import QueueAppending
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline

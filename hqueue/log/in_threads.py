@@ -9,7 +9,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from hqueue.errors import HQueueError, StoreUnavailableError
 from hqueue.log.ports import Row, RowStream
-from hqueue.log.store import LogPort
+from hqueue.log.table_ports import LogPort
 
 __all__ = ["Calling", "LogInThreads"]
 

@@ -2,7 +2,7 @@
 
 The log (`hqueue.log`) is written against these ports alone; `hqueue.hbase` provides them on real
 tables, and the tests provide them in memory, where the model explores every fault. What a client
-needs beyond them is in `hqueue.log.store`. Each method makes one try.
+needs beyond them is in `hqueue.log.table_ports`. Each method makes one try.
 Each raises `StoreUnavailableError` when it got no usable answer, with the outcome of a write, and
 another `HQueueError` for an answer that trying again won't change.
 

@@ -10,7 +10,7 @@ from hqueue.format.header import Bodies
 from hqueue.log import Appended
 from hqueue.log.context import QueueContext
 from hqueue.log.skew import StoreClock
-from hqueue.log.store import AsyncLogPort, LogPort
+from hqueue.log.table_ports import AsyncLogPort, LogPort
 from hqueue.message import Message
 from hqueue.message_id import MessageID, MessageIDs
 from hqueue.moment import Moment

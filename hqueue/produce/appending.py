@@ -13,7 +13,7 @@ from hqueue.log import Appended, PartitionWriter
 from hqueue.log.context import QueueContext
 from hqueue.log.skew import SkewGuard
 from hqueue.log.steps import Work
-from hqueue.log.store import LogPort
+from hqueue.log.table_ports import LogPort
 from hqueue.message import Message, encoded_key, partition_of_key
 from hqueue.message_id import MessageID, MessageIDs
 from hqueue.moment import Moment

@@ -14,7 +14,7 @@ from hqueue.log.owned_writer import OwnedBatch, OwnedPartitionWriter
 from hqueue.log.ports import WritePort
 from hqueue.log.skew import SkewGuard
 from hqueue.log.steps import Work
-from hqueue.log.store import AsyncLogPort
+from hqueue.log.table_ports import AsyncLogPort
 from hqueue.message import Message
 from hqueue.produce.header_reaper import HeaderReaper
 from hqueue.runtime.clock import Deadline, drive, drive_in_loop

@@ -10,7 +10,7 @@ from hqueue.metadata import Coordination
 from hqueue.settings.connection import Settings
 from hqueue.zookeeper.allocation import SESSION_BYTES_MAX
 from hqueue.zookeeper.nodes import ZooKeeperNodes
-from hqueue.zookeeper.store import ZooKeeperStore
+from hqueue.zookeeper.zookeeper_store import ZooKeeperStore
 
 __all__ = ["ZooKeeperCoordination", "ZooKeeperNodes", "ZooKeeperStore"]
 

@@ -9,7 +9,7 @@ from typing import Protocol, cast
 import pytest
 
 from hqueue import Settings
-from hqueue.hbase.thrift.store import GatewayStore
+from hqueue.hbase.thrift.gateway_store import GatewayStore
 from hqueue.metadata import Coordination, MetadataStore
 from hqueue.zookeeper import ZooKeeperStore
 from hqueue.zookeeper.allocation import SESSION_BYTES_MAX

@@ -13,7 +13,7 @@ import pytest
 
 from hqueue import ClosedError, InvalidInputError, Settings
 from hqueue.hbase.native import NativeStore
-from hqueue.hbase.thrift.store import GatewayStore
+from hqueue.hbase.thrift.gateway_store import GatewayStore
 from hqueue.metadata.blobs import BlobRecords
 from hqueue.metadata.fields import FieldChange, FieldRecord, FieldRecords, Fields
 from hqueue.metadata.managers import MemoryFields, Rows

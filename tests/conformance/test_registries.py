@@ -10,9 +10,9 @@ from typing import Protocol
 import pytest
 
 from hqueue import Outcome, Settings, StoreUnavailableError, local
+from hqueue.hbase.native.native_store import open_registry
 from hqueue.hbase.native.servers import Servers
-from hqueue.hbase.native.store import open_registry
-from hqueue.hbase.thrift.store import GatewayStore
+from hqueue.hbase.thrift.gateway_store import GatewayStore
 from hqueue.settings.addresses import Address
 from hqueue.zookeeper import ZooKeeperNodes
 from tests.support.registries import (

@@ -15,7 +15,7 @@ from hqueue import ClosedError, Outcome, QueueDisabledError, QueueNotFoundError
 from hqueue.errors import HQueueError, StoreUnavailableError
 from hqueue.format import rowkey
 from hqueue.log.ports import Row
-from hqueue.log.store import LogPort
+from hqueue.log.table_ports import LogPort
 from hqueue.runtime.clock import SystemClock
 from hqueue.settings.limits import MESSAGE_ID_MAX
 from hqueue.store import StorePort

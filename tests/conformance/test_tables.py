@@ -19,7 +19,7 @@ from hqueue import (
     RequestRefusedError,
     StoreUnavailableError,
 )
-from hqueue.log.store import LogPort, TablePort
+from hqueue.log.table_ports import LogPort, TablePort
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.store import StorePort
 from tests.support.backends import Backend, LossyWay

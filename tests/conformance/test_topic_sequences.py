@@ -7,7 +7,7 @@ import uuid
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from hqueue.hbase.thrift.store import GatewayStore
+from hqueue.hbase.thrift.gateway_store import GatewayStore
 from tests.support.metadata_kinds import KINDS, MetadataKind
 from tests.support.metadata_model import STEPS, Step, follows_the_model
 from tests.support.topic_managers import row_managers, zookeeper_managers

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from hqueue import Settings
 from hqueue.hbase.native.exchanges import Request
+from hqueue.hbase.native.native_store import open_registry
 from hqueue.hbase.native.regions import Meta, Region
 from hqueue.hbase.native.registry import Registry
 from hqueue.hbase.native.servers import Servers
-from hqueue.hbase.native.store import open_registry
 from hqueue.hbase.native.wire import varint
 from hqueue.zookeeper import ZooKeeperNodes
 

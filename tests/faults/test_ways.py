@@ -15,10 +15,10 @@ import hqueue
 import hqueue.connecting
 import hqueue.hbase.native
 from hqueue.hbase.native.exchanges import CLIENT, MASTER
+from hqueue.hbase.native.native_store import NativeStore
 from hqueue.hbase.native.opening import open_socket
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.requests import has_value
-from hqueue.hbase.native.store import NativeStore
 from hqueue.hbase.native.wire import request_front
 from hqueue.settings.addresses import Address
 from tests.support.native_proxies import NativeProxies

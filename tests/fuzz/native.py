@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from hqueue import HQueueError, Settings
 from hqueue.format import rowkey
-from hqueue.hbase.native.store import NativeStore
-from hqueue.log.store import LogPort
+from hqueue.hbase.native.native_store import NativeStore
+from hqueue.log.table_ports import LogPort
 from hqueue.settings.addresses import Address
 from tests.support.looped import LoopThread, looped
 from tests.support.region_server import RegionServer, region_row

@@ -11,7 +11,7 @@ import hqueue
 from hqueue import Message
 from hqueue.format.header import decode_header
 from hqueue.log import PartitionWriter
-from hqueue.log.store import LogPort
+from hqueue.log.table_ports import LogPort
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline, drive
 from hqueue.store import StorePort
 from tests.support.past import DAY_MS, put_in_the_past

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from hqueue import HQueueError, Outcome, local
-from hqueue.hbase.thrift.store import GatewayStore
+from hqueue.hbase.thrift.gateway_store import GatewayStore
 from hqueue.metadata.fields import FieldChange, FieldRecord, FieldRecords
 from hqueue.metadata.ports import NEW, Version
 from tests.support.raw import RawHBase

@@ -10,7 +10,7 @@ from typing import Protocol
 from hqueue import Client, Settings
 from hqueue.connecting import open_client, open_store
 from hqueue.hbase.native import NativeStore
-from hqueue.hbase.thrift.store import GatewayStore
+from hqueue.hbase.thrift.gateway_store import GatewayStore
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, SystemClock
 from hqueue.store import StorePort
 from hqueue.zookeeper import ZooKeeperCoordination, ZooKeeperNodes

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from hqueue.log.store import AsyncLogPort
+from hqueue.log.table_ports import AsyncLogPort
 
 __all__ = ["BEFORE", "CuttingPort", "each_cut"]
 

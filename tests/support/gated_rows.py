@@ -12,7 +12,7 @@ from hqueue.consume.queue_reader import QueueReader
 from hqueue.consume.skipped_batches import SkipCounts
 from hqueue.log.context import QueueContext
 from hqueue.log.in_threads import LogInThreads
-from hqueue.log.store import LogPort
+from hqueue.log.table_ports import LogPort
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.runtime.loop import in_thread
 from tests.support.doubles import Rows, Stream

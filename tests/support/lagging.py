@@ -8,7 +8,7 @@ from typing import cast
 from hqueue.consume.queue_reader import QueueReader
 from hqueue.log.in_threads import LogInThreads
 from hqueue.log.ports import ReadPort, Row, RowStream
-from hqueue.log.store import LogPort
+from hqueue.log.table_ports import LogPort
 from hqueue.runtime.loop import in_thread
 
 __all__ = ["Lagging"]

@@ -19,7 +19,7 @@ from hqueue.hbase.native.connection import Connection
 from hqueue.hbase.native.exchanges import Request
 from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.wire import Answer
-from hqueue.log.store import AsyncLogPort, LogPort
+from hqueue.log.table_ports import AsyncLogPort, LogPort
 from hqueue.runtime.loop import background
 from tests.support.waiting import wait_for
 

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from hqueue import local
 from hqueue.errors import StoreUnavailableError
+from hqueue.hbase.native.native_store import open_registry
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.registry import Registry
 from hqueue.hbase.native.servers import Servers
-from hqueue.hbase.native.store import open_registry
 from hqueue.settings.addresses import Address
 from hqueue.zookeeper import ZooKeeperNodes
 from tests.support.scripted_server import Asked, answer

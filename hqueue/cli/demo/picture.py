@@ -14,7 +14,7 @@ from hqueue.runtime.extras import installing
 if TYPE_CHECKING:
     from hqueue.cli.demo.counting import Counted
     from hqueue.log.offsets import PartitionOffsets
-    from hqueue.log.store import PartitionLocation
+    from hqueue.log.table_ports import PartitionLocation
 
 __all__ = ["Result", "show_picture"]
 

@@ -3,6 +3,6 @@
 The region map and the connections, and the store's ports on them.
 """
 
-from hqueue.hbase.native.store import NativeStore
+from hqueue.hbase.native.native_store import NativeStore
 
 __all__ = ["NativeStore"]

@@ -11,7 +11,7 @@ from hqueue.format import rowkey
 from hqueue.hbase.thrift.connection import Service
 from hqueue.hbase.thrift.gateways import Gateways
 from hqueue.hbase.thrift.translation import present, reads_answer
-from hqueue.log.store import PartitionLocation
+from hqueue.log.table_ports import PartitionLocation
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.runtime.fork import register
 from hqueue.runtime.held import if_free

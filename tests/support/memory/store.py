@@ -13,7 +13,7 @@ from hqueue.format import rowkey
 from hqueue.hbase.records import RowRecords
 from hqueue.log.in_threads import LogInThreads
 from hqueue.log.ports import Row
-from hqueue.log.store import PartitionLocation
+from hqueue.log.table_ports import PartitionLocation
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.settings.attributes import QueueDescription
 from hqueue.settings.connection import Settings

@@ -11,7 +11,7 @@ import pytest
 from hqueue import ClosedError, InvalidInputError, MessageID, Queue, QueueDescription, Scan
 from hqueue.format.cells import encode_values
 from hqueue.handle import QueueLog
-from hqueue.log.store import AsyncLogPort, LogPort
+from hqueue.log.table_ports import AsyncLogPort, LogPort
 from hqueue.runtime.clock import Clock
 from hqueue.settings.connection import Settings
 from tests.support.doubles import Rows, SteppedClock

@@ -9,7 +9,7 @@ import pytest
 from hqueue import GatewayAddress, Settings, SettingsError
 from hqueue.connecting import open_store
 from hqueue.hbase.native import NativeStore
-from hqueue.hbase.thrift.store import GatewayStore
+from hqueue.hbase.thrift.gateway_store import GatewayStore
 from hqueue.settings.addresses import Address
 
 HERE = (GatewayAddress("127.0.0.1"),)

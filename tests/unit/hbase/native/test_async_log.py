@@ -15,10 +15,10 @@ import pytest
 
 from hqueue import Outcome, Settings, StoreUnavailableError
 from hqueue.format import rowkey
-from hqueue.hbase.native.store import NativeStore
+from hqueue.hbase.native.native_store import NativeStore
 from hqueue.log.ports import Row
 from hqueue.log.steps import Newest, PutIfAbsent, ask
-from hqueue.log.store import AsyncLogPort
+from hqueue.log.table_ports import AsyncLogPort
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline, drive_in_loop
 from tests.support.looped import LoopThread
 from tests.support.region_server import RegionServer, meta_node, region_row

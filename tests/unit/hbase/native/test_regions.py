@@ -11,10 +11,10 @@ import pytest
 from hqueue import Outcome, QueueDisabledError, QueueNotFoundError, Settings, StoreUnavailableError
 from hqueue.errors import HQueueError
 from hqueue.format import rowkey
+from hqueue.hbase.native.native_store import NativeStore
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.regions import _COLUMNS
 from hqueue.hbase.native.requests import deletion
-from hqueue.hbase.native.store import NativeStore
 from hqueue.settings.addresses import Address
 from hqueue.settings.limits import MESSAGE_ID_MAX
 from tests.support.region_server import RegionServer, meta_node, region_row

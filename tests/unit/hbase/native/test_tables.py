@@ -15,8 +15,8 @@ from hqueue import (
     Settings,
     StoreUnavailableError,
 )
+from hqueue.hbase.native.native_store import NativeStore
 from hqueue.hbase.native.protocol import pb
-from hqueue.hbase.native.store import NativeStore
 from hqueue.hbase.native.tables import Tables
 from tests.support.doubles import SteppedClock
 from tests.support.registries import Named, NamingNodes

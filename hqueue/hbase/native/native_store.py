@@ -17,7 +17,7 @@ from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.tables import Tables
 from hqueue.hbase.native.zookeeper_registry import ReadNode, ZooKeeperRegistry
 from hqueue.hbase.records import RowRecords
-from hqueue.log.store import PartitionLocation
+from hqueue.log.table_ports import PartitionLocation
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.settings.connection import Settings
 
