@@ -34,7 +34,6 @@ from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.steps import Work
 from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.zookeeper.member import Member
-from hqueue.zookeeper.records import record_of
 from hqueue.zookeeper.requests import create, delete, ensure, exists, get
 from hqueue.zookeeper.session import (
     PIPELINED_MAX,
@@ -44,6 +43,7 @@ from hqueue.zookeeper.session import (
 )
 from hqueue.zookeeper.waiting import insist
 from hqueue.zookeeper.writing import Writing
+from hqueue.zookeeper.zookeeper_records import record_of
 
 __all__ = ["ZooKeeperEphemerals", "batches", "guarded_write"]
 

@@ -17,9 +17,9 @@ from hqueue.runtime.logs import Log
 from hqueue.runtime.loop import in_thread
 from hqueue.runtime.steps import Work
 from hqueue.runtime.stepwise import Stepwise, stepwise
-from hqueue.zookeeper.records import record_of
 from hqueue.zookeeper.requests import children, ensure, get
 from hqueue.zookeeper.session import Request, Session
+from hqueue.zookeeper.zookeeper_records import record_of
 
 __all__ = ["TreeCache"]
 

@@ -10,9 +10,9 @@ from hqueue.runtime.stepwise import Stepwise
 from hqueue.settings.connection import Settings
 from hqueue.zookeeper.allocation import SESSION_BYTES_MAX
 from hqueue.zookeeper.ephemerals import ZooKeeperEphemerals
-from hqueue.zookeeper.records import ZooKeeperRecords
 from hqueue.zookeeper.session import Session
 from hqueue.zookeeper.tree_cache import TreeCache
+from hqueue.zookeeper.zookeeper_records import ZooKeeperRecords
 
 __all__ = ["ZooKeeperStore"]
 

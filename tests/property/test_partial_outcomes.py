@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hqueue import Outcome
 from hqueue.errors import StoreUnavailableError
-from hqueue.hbase.records import RowRecords
+from hqueue.hbase.row_records import RowRecords
 from hqueue.metadata.blobs import BlobRecords
 from hqueue.metadata.fields import FieldChange, FieldRecord, FieldRecords
 from hqueue.metadata.outcomes import PartlyDoneError

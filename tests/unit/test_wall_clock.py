@@ -13,7 +13,7 @@ MAY_ASK = {
     "hqueue/log/owned_writer.py", "hqueue/log/writer.py", "hqueue/produce/idempotency.py",
     "hqueue/log/skew.py", "hqueue/hbase/native/appends.py", "hqueue/hbase/thrift/appends.py",
     # Numbers that no two writers of a record come to.
-    "hqueue/hbase/records.py",
+    "hqueue/hbase/row_records.py",
     # What is only shown: ages, and names.
     "hqueue/log/lag.py", "hqueue/cli/demo/command.py", "hqueue/cli/demo/tally.py",
     # What a user says as a time before now.

@@ -10,13 +10,13 @@ from hqueue.hbase.native.master import Master
 from hqueue.hbase.native.masters_registry import MastersRegistry
 from hqueue.hbase.native.opening import Route, direct, open_socket, open_socket_async
 from hqueue.hbase.native.reads import TableReads
-from hqueue.hbase.native.records import RecordTable
+from hqueue.hbase.native.record_table import RecordTable
 from hqueue.hbase.native.regions import Meta, RegionMap
 from hqueue.hbase.native.registry import Registry
 from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.tables import Tables
 from hqueue.hbase.native.zookeeper_registry import ReadNode, ZooKeeperRegistry
-from hqueue.hbase.records import RowRecords
+from hqueue.hbase.row_records import RowRecords
 from hqueue.log.table_ports import PartitionLocation
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.settings.connection import Settings

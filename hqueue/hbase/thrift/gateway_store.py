@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from hqueue.hbase.records import RowRecords
+from hqueue.hbase.row_records import RowRecords
 from hqueue.hbase.thrift.appends import TableAppends
 from hqueue.hbase.thrift.connection import Service
 from hqueue.hbase.thrift.gateways import Gateways
 from hqueue.hbase.thrift.locations import Locations, PartitionLocations
 from hqueue.hbase.thrift.reads import TableReads
-from hqueue.hbase.thrift.records import RecordTable
+from hqueue.hbase.thrift.record_table import RecordTable
 from hqueue.hbase.thrift.tables import Tables
 from hqueue.hbase.thrift.translation import present, reads_answer
 from hqueue.log.in_threads import LogInThreads

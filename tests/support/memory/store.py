@@ -10,7 +10,7 @@ from typing import Literal, TypeVar
 
 from hqueue.errors import ClosedError, QueueNotFoundError, StoreUnavailableError
 from hqueue.format import rowkey
-from hqueue.hbase.records import RowRecords
+from hqueue.hbase.row_records import RowRecords
 from hqueue.log.in_threads import LogInThreads
 from hqueue.log.ports import Row
 from hqueue.log.table_ports import PartitionLocation

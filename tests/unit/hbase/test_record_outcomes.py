@@ -12,7 +12,7 @@ from hqueue.errors import HQueueError
 from hqueue.hbase.record_cells import KEPT, Cells
 from hqueue.hbase.record_rows import Answer, RowUpdate
 from hqueue.hbase.record_steps import TOGETHER_MAX
-from hqueue.hbase.records import RowRecords
+from hqueue.hbase.row_records import RowRecords
 from hqueue.metadata.fields import FieldChange
 from hqueue.metadata.outcomes import PartlyDoneError
 from hqueue.metadata.ports import ANY, NEW, Version

@@ -14,7 +14,7 @@ from hqueue import StoreUnavailableError
 from hqueue.errors import HQueueError, Outcome
 from hqueue.hbase.record_cells import HISTORY, VERSION, Cells, Mark
 from hqueue.hbase.record_rows import Answer, RowUpdate
-from hqueue.hbase.records import RowRecords
+from hqueue.hbase.row_records import RowRecords
 from hqueue.metadata.fields import FieldChange, FieldRecord
 from hqueue.metadata.ports import ANY, NEW, Version
 
