@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from hqueue.groups.administration import GroupListing as GroupListing
     from hqueue.groups.administration import GroupPartition as GroupPartition
     from hqueue.groups.callbacks import OnPartitions as OnPartitions
-    from hqueue.groups.options import ConsumerOptions as ConsumerOptions
+    from hqueue.groups.consumer_options import ConsumerOptions as ConsumerOptions
     from hqueue.handle.start import Start as Start
     from hqueue.log import Batch as Batch
     from hqueue.log import PartitionReader as PartitionReader
@@ -113,8 +113,8 @@ if TYPE_CHECKING:
     from hqueue.moment import Moment as Moment
     from hqueue.produce.delivery import Delivery as Delivery
     from hqueue.produce.delivery import DeliveryCallback as DeliveryCallback
-    from hqueue.produce.options import ProducerOptions as ProducerOptions
     from hqueue.produce.producer import Producer as Producer
+    from hqueue.produce.producer_options import ProducerOptions as ProducerOptions
     from hqueue.push.administration import SubscriberState as SubscriberState
     from hqueue.push.dead_letters import DeadLetter as DeadLetter
     from hqueue.push.dead_letters import DeadLetters as DeadLetters
@@ -181,7 +181,7 @@ _MODULES = {
     "hqueue.format.header": "Header TopicEntry",
     "hqueue.groups.administration": "GroupDescription GroupListing GroupPartition",
     "hqueue.groups.callbacks": "OnPartitions",
-    "hqueue.groups.options": "ConsumerOptions",
+    "hqueue.groups.consumer_options": "ConsumerOptions",
     "hqueue.handle.start": "Start",
     "hqueue.log": "Batch PartitionReader",
     "hqueue.log.check": "Finding PartitionCheck",
@@ -198,7 +198,7 @@ _MODULES = {
     "hqueue.metadata.managers": "SubscriptionPreferences TopicAccess",
     "hqueue.moment": "Moment",
     "hqueue.produce.delivery": "Delivery DeliveryCallback",
-    "hqueue.produce.options": "ProducerOptions",
+    "hqueue.produce.producer_options": "ProducerOptions",
     "hqueue.produce.producer": "Producer",
     "hqueue.push.administration": "SubscriberState",
     "hqueue.push.dead_letters": "DeadLetter DeadLetters",

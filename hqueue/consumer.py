@@ -14,9 +14,9 @@ from hqueue.consumer_stream import ConsumerStream
 from hqueue.errors import ClosedError, HQueueError, InvalidInputError
 from hqueue.groups.callbacks import Callbacks, OnPartitions
 from hqueue.groups.catalog import Selection
+from hqueue.groups.consumer_options import ConsumerOptions, ConsumerSettings
 from hqueue.groups.consumption import Consumption
 from hqueue.groups.offsets import UNSET, Position
-from hqueue.groups.options import ConsumerOptions, ConsumerSettings
 from hqueue.groups.positions import BEGINNING, unreadable_offset
 from hqueue.log.lag import PartitionLag
 from hqueue.message import ConsumedMessage, ReceivedMessage

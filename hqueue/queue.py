@@ -31,8 +31,8 @@ from hqueue.message_id import MessageID
 from hqueue.metadata import Coordination
 from hqueue.metadata.managers import LogRange
 from hqueue.moment import Moment
-from hqueue.produce.options import ProducerOptions
 from hqueue.produce.producer import Producer
+from hqueue.produce.producer_options import ProducerOptions
 from hqueue.push.dead_letters import DeadLetters
 from hqueue.push.listener import Listener
 from hqueue.push.subscriber import Subscriber, SubscriberOptions

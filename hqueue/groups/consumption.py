@@ -11,11 +11,11 @@ from hqueue.errors import ClosedError, InvalidInputError
 from hqueue.groups.callbacks import Callbacks
 from hqueue.groups.catalog import Selection
 from hqueue.groups.committer import OnCommit
+from hqueue.groups.consumer_options import ConsumerSettings
 from hqueue.groups.handout import Handout
 from hqueue.groups.member import GroupMember
 from hqueue.groups.membership import GroupMembership
 from hqueue.groups.offsets import Position
-from hqueue.groups.options import ConsumerSettings
 from hqueue.groups.share import Share
 from hqueue.groups.stream import Stream
 from hqueue.handle import Cluster, QueueLog

@@ -12,9 +12,9 @@ from hqueue.errors import ClosedError, HQueueError, InvalidInputError, QueueNotF
 from hqueue.groups.assigned import HandAssigned
 from hqueue.groups.assignors import ASSIGNORS
 from hqueue.groups.catalog import Catalog, QueueCatalog, Selection
+from hqueue.groups.consumer_options import ConsumerSettings
 from hqueue.groups.member import GroupMember
 from hqueue.groups.offsets import GroupOffsets
-from hqueue.groups.options import ConsumerSettings
 from hqueue.groups.paths import GroupPaths
 from hqueue.handle import Cluster
 from hqueue.metadata import Coordination, PartitionKey, Watch

@@ -7,8 +7,8 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 from hqueue.errors import InvalidInputError, OffsetOutOfRangeError, UnsupportedFormatError
+from hqueue.groups.consumer_options import ERROR
 from hqueue.groups.offsets import UNSET, Offset, Position
-from hqueue.groups.options import ERROR
 from hqueue.handle import QueueLog
 from hqueue.handle.start import LATEST
 from hqueue.log.offsets import PartitionOffsets

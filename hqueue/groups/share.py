@@ -11,10 +11,10 @@ from hqueue.groups.assigned import HandAssigned
 from hqueue.groups.callbacks import Callbacks
 from hqueue.groups.changes import Changes
 from hqueue.groups.committer import Committer
+from hqueue.groups.consumer_options import ConsumerSettings
 from hqueue.groups.member import GroupMember
 from hqueue.groups.membership import GroupMembership
 from hqueue.groups.offsets import Offset, Position
-from hqueue.groups.options import ConsumerSettings
 from hqueue.groups.positions import Positions
 from hqueue.groups.stream import Stream
 from hqueue.handle import Cluster, QueueLog

@@ -14,7 +14,7 @@ from hqueue.produce.appender import Appender
 from hqueue.produce.buffer import BatchingBuffer
 from hqueue.produce.delivery import Delivery, DeliveryCallback, PendingBatch
 from hqueue.produce.encode import encode_given, headers_to_put, taken
-from hqueue.produce.options import ProducerOptions
+from hqueue.produce.producer_options import ProducerOptions
 from hqueue.runtime.forgotten import Watched
 from hqueue.settings.options import Unpack
 

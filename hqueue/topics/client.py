@@ -12,7 +12,7 @@ from hqueue.message import Message, ReceivedMessage, topic_bytes
 from hqueue.message_id import MessageID, MessageIDs, check_message_id
 from hqueue.metadata import check_name
 from hqueue.metadata.managers import SubscriptionPreferences, TopicAccess
-from hqueue.produce.options import ProducerOptions
+from hqueue.produce.producer_options import ProducerOptions
 from hqueue.push.listener import Listener
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.runtime.forgotten import Watched

@@ -11,7 +11,7 @@ from hqueue.message_id import MessageID, MessageIDs
 from hqueue.produce.buffer import BatchingBuffer
 from hqueue.produce.delivery import Delivery, DeliveryCallback, PendingBatch
 from hqueue.produce.encode import headers_to_put
-from hqueue.produce.options import ProducerOptions
+from hqueue.produce.producer_options import ProducerOptions
 from hqueue.runtime.forgotten import Watched
 from hqueue.settings.options import Unpack
 

@@ -21,8 +21,8 @@ from hqueue import MessageID, Queue
 from hqueue.settings.connection import NATIVE
 from pyspark_hqueue import DefaultSource, read
 from pyspark_hqueue.reading.decode import client_of, read_ranges
-from pyspark_hqueue.reading.options import ReadOptions
 from pyspark_hqueue.reading.plan import Task, cut, snapshot
+from pyspark_hqueue.reading.read_options import ReadOptions
 from pyspark_hqueue.reading.schema import COLUMNS
 
 from .cases import VALUE_BYTES, Bench

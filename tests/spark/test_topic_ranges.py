@@ -15,7 +15,7 @@ from hqueue.errors import NoTopicPersistenceInfoError
 from hqueue.store import StorePort
 from pyspark_hqueue import read
 from pyspark_hqueue.jobs.queue_statistics import Counting
-from pyspark_hqueue.reading.options import ReadOptions
+from pyspark_hqueue.reading.read_options import ReadOptions
 from tests.support.topic_owners import TopicOwner
 
 from .queries import Stream

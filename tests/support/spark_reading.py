@@ -6,8 +6,8 @@ from typing import Any
 
 from hqueue import Message, Queue
 from hqueue.format import rowkey
-from pyspark_hqueue.reading.options import ReadOptions
 from pyspark_hqueue.reading.plan import Position
+from pyspark_hqueue.reading.read_options import ReadOptions
 from tests.support.backends import MemoryBackend
 
 __all__ = ["collect", "options_of", "put"]

@@ -272,7 +272,7 @@ def statistics(
         from pyspark_hqueue.jobs.plot import check_plot  # noqa: PLC0415
         from pyspark_hqueue.jobs.plot import plot as draw  # noqa: PLC0415
         from pyspark_hqueue.jobs.queue_statistics import Counting  # noqa: PLC0415
-        from pyspark_hqueue.reading.options import duration_ms  # noqa: PLC0415
+        from pyspark_hqueue.reading.read_options import duration_ms  # noqa: PLC0415
     if plot is not None:
         check_plot(plot)
     window_ms = None if window is None else duration_ms(window)

@@ -19,8 +19,8 @@ from pyspark_hqueue.jobs.failures import refusing, translated
 from pyspark_hqueue.jobs.sizes import message_bytes
 from pyspark_hqueue.reading.decode import client_of, topics_named
 from pyspark_hqueue.reading.located import frame_of
-from pyspark_hqueue.reading.options import ReadOptions
 from pyspark_hqueue.reading.plan import Range
+from pyspark_hqueue.reading.read_options import ReadOptions
 from pyspark_hqueue.reading.schema import WITH_HEADERS
 from pyspark_hqueue.reading.topic_ranges import planned
 

@@ -26,7 +26,7 @@ from pyspark_hqueue.jobs.failures import refusing
 from pyspark_hqueue.jobs.folder import Folder
 from pyspark_hqueue.jobs.targets import Target
 from pyspark_hqueue.reading.decode import client_of
-from pyspark_hqueue.writing.options import WriteOptions
+from pyspark_hqueue.writing.write_options import WriteOptions
 
 __all__ = ["Piece", "Replay", "archived_pieces"]
 

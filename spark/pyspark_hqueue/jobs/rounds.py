@@ -20,8 +20,8 @@ from pyspark_hqueue.jobs.folder import Folder
 from pyspark_hqueue.reading.admission import ADMITS
 from pyspark_hqueue.reading.decode import client_of
 from pyspark_hqueue.reading.located import frame_of
-from pyspark_hqueue.reading.options import ReadOptions
 from pyspark_hqueue.reading.plan import Position, Range, partitions_of, ranges_between, starts_of
+from pyspark_hqueue.reading.read_options import ReadOptions
 from pyspark_hqueue.reading.schema import WITH_HEADERS
 
 __all__ = ["Round", "Rounds"]

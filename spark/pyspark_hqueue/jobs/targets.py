@@ -28,7 +28,7 @@ from hqueue import InvalidInputError
 from hqueue.runtime.logs import Log
 from hqueue.settings.reserved import PREFIX
 from pyspark_hqueue.jobs.failures import refusing, translated
-from pyspark_hqueue.writing.options import check_headers
+from pyspark_hqueue.writing.write_options import check_headers
 
 __all__ = ["Target"]
 

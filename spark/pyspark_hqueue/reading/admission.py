@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pyspark_hqueue.reading.options import ReadOptions
+from pyspark_hqueue.reading.read_options import ReadOptions
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow as AvailableNow

@@ -13,8 +13,8 @@ from hqueue import Client, MessageID, Queue, Scan, Settings, connect
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.settings.limits import SEQUENCE_MAX
 from pyspark_hqueue.reading.loss import report_loss
-from pyspark_hqueue.reading.options import ReadOptions
 from pyspark_hqueue.reading.plan import Range
+from pyspark_hqueue.reading.read_options import ReadOptions
 from pyspark_hqueue.reading.schema import COLUMNS, arrow_schema
 
 __all__ = ["client_of", "read_ranges", "topics_named"]

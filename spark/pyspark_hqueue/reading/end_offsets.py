@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from hqueue import PartitionOffsets, Queue, QueueStateError
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline, Patience
-from pyspark_hqueue.reading.options import ReadOptions
 from pyspark_hqueue.reading.plan import partitions_of
+from pyspark_hqueue.reading.read_options import ReadOptions
 
 __all__ = ["EndOffsets"]
 

@@ -21,8 +21,8 @@ from hqueue import InvalidInputError, Queue
 from hqueue.runtime.logs import Log
 from pyspark_hqueue.reading.decode import client_of, read_ranges
 from pyspark_hqueue.reading.hosts import names_of
-from pyspark_hqueue.reading.options import ReadOptions
 from pyspark_hqueue.reading.plan import Range, Task, cut, pieces_of, place_of
+from pyspark_hqueue.reading.read_options import ReadOptions
 from pyspark_hqueue.reading.topic_ranges import planned
 
 __all__ = ["foreach_batch", "frame_of", "read"]

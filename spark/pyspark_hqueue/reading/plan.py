@@ -19,7 +19,7 @@ from hqueue import InvalidInputError, MessageID, PartitionExpiry, PartitionOffse
 from hqueue.message_id import id_of, timestamp_of
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from pyspark_hqueue.reading.loss import report_loss
-from pyspark_hqueue.reading.options import Boundary, ReadOptions
+from pyspark_hqueue.reading.read_options import Boundary, ReadOptions
 
 __all__ = [
     "Position",

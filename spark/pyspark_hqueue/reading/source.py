@@ -13,9 +13,9 @@ from pyspark.sql.types import StructType
 
 from hqueue import InvalidInputError
 from pyspark_hqueue.reading.decode import client_of, read_ranges
-from pyspark_hqueue.reading.options import ReadOptions
 from pyspark_hqueue.reading.plan import Task, cut, pieces_of, place_of
 from pyspark_hqueue.reading.pushdown import narrowing_of, pushes_filters
+from pyspark_hqueue.reading.read_options import ReadOptions
 from pyspark_hqueue.reading.schema import COLUMNS, RANGES, WITH_HEADERS
 from pyspark_hqueue.reading.topic_ranges import planned
 

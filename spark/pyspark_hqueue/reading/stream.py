@@ -37,7 +37,6 @@ from pyspark_hqueue.reading.admission import (
 )
 from pyspark_hqueue.reading.decode import client_of, read_ranges
 from pyspark_hqueue.reading.end_offsets import EndOffsets
-from pyspark_hqueue.reading.options import ReadOptions
 from pyspark_hqueue.reading.plan import (
     Position,
     Task,
@@ -48,6 +47,7 @@ from pyspark_hqueue.reading.plan import (
     ranges_between,
     starts_of,
 )
+from pyspark_hqueue.reading.read_options import ReadOptions
 from pyspark_hqueue.reading.schema import RANGES, arrow_schema
 from pyspark_hqueue.reading.source import check_schema
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from hqueue import Client, MessageID, Queue
 from hqueue.errors import NoTopicPersistenceInfoError
 from hqueue.metadata.managers import LogRange
-from pyspark_hqueue.reading.options import ReadOptions
 from pyspark_hqueue.reading.plan import Range, snapshot
+from pyspark_hqueue.reading.read_options import ReadOptions
 
 __all__ = ["planned"]
 

@@ -30,7 +30,7 @@ from hqueue import IdempotencyKeyReusedError, MessageID, Queue, Settings
 from hqueue.runtime.logs import Log
 from pyspark_hqueue.reading.decode import client_of
 from pyspark_hqueue.writing.chunks import ANY, Chunk, Chunks
-from pyspark_hqueue.writing.options import WriteOptions, check_columns
+from pyspark_hqueue.writing.write_options import WriteOptions, check_columns
 
 __all__ = ["batch_writer", "stream_writer"]
 

@@ -18,10 +18,10 @@ from hqueue.consumer_stream import ConsumerStream
 from hqueue.errors import CommitFailedError, StoreUnavailableError
 from hqueue.groups.callbacks import Callbacks, OnPartitions
 from hqueue.groups.catalog import Selection
+from hqueue.groups.consumer_options import ConsumerSettings
 from hqueue.groups.consumption import Consumption
 from hqueue.groups.member import GroupMember
 from hqueue.groups.offsets import Offset
-from hqueue.groups.options import ConsumerSettings
 from hqueue.groups.paths import GroupPaths
 from hqueue.metadata.ports import ANY
 from tests.support.backends import MemoryBackend

@@ -6,7 +6,7 @@ import pytest
 
 from hqueue import InvalidInputError
 from pyspark_hqueue.jobs.targets import Target
-from pyspark_hqueue.writing.options import WriteOptions
+from pyspark_hqueue.writing.write_options import WriteOptions
 
 
 @pytest.mark.parametrize(("partitions", "tasks"), [(1, 1), (20, 20), (10_000, 32)])

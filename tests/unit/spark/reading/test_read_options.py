@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hqueue import HQueueError, InvalidInputError, MessageID, SettingsError
-from pyspark_hqueue.reading.options import Bound, ReadOptions
+from pyspark_hqueue.reading.read_options import Bound, ReadOptions
 
 AT = MessageID(1_767_225_600_000)
 

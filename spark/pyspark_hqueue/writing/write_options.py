@@ -23,7 +23,7 @@ from hqueue import InvalidInputError, Settings
 from hqueue.message import topic_bytes
 from hqueue.metadata import check_name
 from hqueue.settings.reserved import check_topic
-from pyspark_hqueue.reading.options import Option, parse_options, queue_name, whole
+from pyspark_hqueue.reading.read_options import Option, parse_options, queue_name, whole
 from pyspark_hqueue.reading.schema import HEADERS
 
 __all__ = ["WriteOptions", "check_columns", "check_headers"]
