@@ -406,7 +406,7 @@ class GroupMember(OnStore):
             if session_id != self._certainty.session_id:
                 return nothing
             self._planning.acted_on(seen)
-            self._claiming.want(wanted, regrouped=seen.regrouped)
+            self._claiming.request(wanted, regrouped=seen.regrouped)
             steps = self._claiming.steps()
             self._changes.revoke(steps.revoke)
         return session_id, plan, steps

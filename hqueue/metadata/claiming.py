@@ -99,12 +99,12 @@ class Claiming:
         """What it has or may have: also what is being claimed, or given up."""
         return frozenset(self._stages) | self._doubtful
 
-    def want(self, keys: Iterable[PartitionKey], *, regrouped: bool = False) -> None:
-        """It is to have these, and no others.
+    def request(self, keys: Iterable[PartitionKey], *, regrouped: bool = False) -> None:
+        """Ask for these partitions, and for no others.
 
         Args:
             keys: which.
-            regrouped: whether the group has changed since it was to have others.
+            regrouped: whether the group has changed since the request before.
         """
         self._wanted = frozenset(keys)
         if regrouped:

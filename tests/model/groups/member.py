@@ -118,7 +118,7 @@ class Member:
     def next_steps(self) -> Steps:
         """What is to be done now."""
         claiming = _copied(self.claiming)
-        claiming.want(self.planning.wanted(), regrouped=self.planning.regrouped)
+        claiming.request(self.planning.wanted(), regrouped=self.planning.regrouped)
         return claiming.steps()
 
     def requests(self) -> Iterable[PartitionKey]:

@@ -215,7 +215,7 @@ class World:
         if plan is not None:
             self._write_plan(tuple(sorted(plan.items())))
         wanted = member.planning.wanted()
-        member.claiming.want(wanted, regrouped=member.planning.regrouped)
+        member.claiming.request(wanted, regrouped=member.planning.regrouped)
         member.planning.regrouped = False
         doubtful = member.claiming.held
         steps = member.claiming.steps()

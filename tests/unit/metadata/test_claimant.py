@@ -34,7 +34,7 @@ class Owner:
         self.changes += 1
 
     def settle(self, wanted: Iterable[PartitionKey]) -> frozenset[PartitionKey]:
-        self.claiming.want(wanted)
+        self.claiming.request(wanted)
         self.claimant.carry_out(self.claiming.steps())
         self.claimant.release(self.claiming.revoking)
         return self.claiming.owned
@@ -83,7 +83,7 @@ def test_a_claim_whose_answer_was_lost_is_released_if_it_is_wanted_no_more(
 
 
 def test_a_claim_that_can_not_be_begun_is_in_doubt(first: Owner) -> None:
-    first.claiming.want(KEYS)
+    first.claiming.request(KEYS)
     steps = first.claiming.steps()
 
     def begin(claimed: Collection[PartitionKey]) -> Work[Collection[PartitionKey]]:
@@ -105,7 +105,7 @@ def test_what_was_claimed_while_the_session_was_lost_is_not_owned(
         return claimed
         yield
 
-    first.claiming.want(KEYS)
+    first.claiming.request(KEYS)
     assert not first.claimant.carry_out(first.claiming.steps(), begin)
     assert not first.claiming.owned
     assert first.settle(KEYS) == set(KEYS[1:])
@@ -113,7 +113,7 @@ def test_what_was_claimed_while_the_session_was_lost_is_not_owned(
 
 def test_a_release_leaves_alone_what_was_lost_and_claimed_again(first: Owner) -> None:
     first.settle(KEYS)
-    first.claiming.want(())
+    first.claiming.request(())
     revoked = first.claiming.steps().revoke
     first.session.expire()
     first.claiming.lost()

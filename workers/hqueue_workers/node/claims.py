@@ -207,7 +207,7 @@ class Claims(Generic[_Served]):
             owners = {**self._owners, **dict.fromkeys(claiming.owned, self._name)}
             mine = assigned_to(self._name, regions, hosts, owners)
             # What can't be located now is kept: its queue may be disabled for a moment.
-            claiming.want(
+            claiming.request(
                 (mine - self._leaving.keys()) | claiming.owned & (wanted.keys() - regions.keys())
             )
             # Of an earlier time of this worker, of which it does not know.

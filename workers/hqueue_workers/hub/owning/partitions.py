@@ -126,7 +126,7 @@ class HubPartitions:
         # While that is planned no lock is held: the event loop takes it when the session is lost.
         mine = assigned_to(me, keys, hubs, owners)
         with self._lock:
-            claiming.want(mine)
+            claiming.request(mine)
             claiming.doubt(claimed_by(me, claims) - claiming.held)
             steps = claiming.steps()
         try:
