@@ -13,7 +13,7 @@ from hqueue.metadata.records import PartitionKey
 __all__ = ["Claiming", "Steps"]
 
 
-class _Stage(enum.Enum):
+class _Phase(enum.Enum):
     """How far its owner is with a partition."""
 
     CLAIMING = enum.auto()
@@ -59,7 +59,7 @@ class Claiming:
         self._eager = eager
         self._session = 0
         self._wanted: frozenset[PartitionKey] = frozenset()
-        self._stages: dict[PartitionKey, _Stage] = {}
+        self._phases: dict[PartitionKey, _Phase] = {}
         self._outdated: set[PartitionKey] = set()
         """What it has had since before the group changed."""
         self._doubtful: frozenset[PartitionKey] = frozenset()
@@ -74,20 +74,20 @@ class Claiming:
     @property
     def owned(self) -> frozenset[PartitionKey]:
         """What it may use, for as long as its session is certain to live."""
-        return self._at(_Stage.OWNED)
+        return self._at(_Phase.OWNED)
 
     def owns(self, key: PartitionKey) -> bool:
         """Whether `owned` has this one."""
-        return self._stages.get(key) is _Stage.OWNED
+        return self._phases.get(key) is _Phase.OWNED
 
     @property
     def revoking(self) -> frozenset[PartitionKey]:
         """What it is giving up: `steps` named it, and it is not released yet."""
-        return self._at(_Stage.REVOKING)
+        return self._at(_Phase.REVOKING)
 
     def revokes(self, key: PartitionKey) -> bool:
         """Whether `revoking` has this one."""
-        return self._stages.get(key) is _Stage.REVOKING
+        return self._phases.get(key) is _Phase.REVOKING
 
     @property
     def claims(self) -> frozenset[PartitionKey]:
@@ -97,7 +97,7 @@ class Claiming:
     @property
     def held(self) -> frozenset[PartitionKey]:
         """What it has or may have: also what is being claimed, or given up."""
-        return frozenset(self._stages) | self._doubtful
+        return frozenset(self._phases) | self._doubtful
 
     def request(self, keys: Iterable[PartitionKey], *, regrouped: bool = False) -> None:
         """Ask for these partitions, and for no others.
@@ -108,7 +108,7 @@ class Claiming:
         """
         self._wanted = frozenset(keys)
         if regrouped:
-            self._outdated = set(self._stages)
+            self._outdated = set(self._phases)
 
     def leave(self) -> None:
         """Give up everything, and claim nothing any more."""
@@ -120,8 +120,8 @@ class Claiming:
         """
         owned = self.claims
         self._session += 1
-        self.doubt(self._stages)
-        self._stages.clear()
+        self.doubt(self._phases)
+        self._phases.clear()
         return owned
 
     def taken_away(self, keys: Iterable[PartitionKey]) -> frozenset[PartitionKey]:
@@ -130,7 +130,7 @@ class Claiming:
         """
         had = frozenset(key for key in keys if self.owns(key) or self.revokes(key))
         for key in had:
-            del self._stages[key]
+            del self._phases[key]
         return had
 
     def steps(self) -> Steps:
@@ -138,12 +138,12 @@ class Claiming:
         wanted = frozenset() if self.leaving else self._wanted
         stay = wanted - self._outdated if self._eager else wanted
         revoke = self.owned - stay
-        self._put(revoke, _Stage.REVOKING)
+        self._put(revoke, _Phase.REVOKING)
         claim: frozenset[PartitionKey] = frozenset()
         if not self._eager or not self.revoking:
-            claim = wanted - self._stages.keys()
-            self._put(claim, _Stage.CLAIMING)
-        release, self._doubtful = self._doubtful - self._stages.keys(), frozenset()
+            claim = wanted - self._phases.keys()
+            self._put(claim, _Phase.CLAIMING)
+        release, self._doubtful = self._doubtful - self._phases.keys(), frozenset()
         return Steps(claim, revoke, release, self._session)
 
     def answered(
@@ -165,13 +165,13 @@ class Claiming:
         if steps.session != self._session:  # Some of it may be the next session's.
             self.doubt(steps.claim.union(doubtful))
             return frozenset()
-        # What was taken out of the stages meanwhile is lost.
-        for key in steps.claim & self._at(_Stage.CLAIMING):
+        # What was taken out of the phases meanwhile is lost.
+        for key in steps.claim & self._at(_Phase.CLAIMING):
             if key in owned:
-                self._stages[key] = _Stage.OWNED
+                self._phases[key] = _Phase.OWNED
                 self._outdated.discard(key)
             else:
-                del self._stages[key]
+                del self._phases[key]
         self.doubt(doubtful)
         return frozenset(filter(self.owns, steps.claim))
 
@@ -184,10 +184,10 @@ class Claiming:
         claimed again, this says nothing of it.
         """
         if self.revokes(key):
-            del self._stages[key]
+            del self._phases[key]
 
-    def _at(self, stage: _Stage) -> frozenset[PartitionKey]:
-        return frozenset(key for key, at in self._stages.items() if at is stage)
+    def _at(self, phase: _Phase) -> frozenset[PartitionKey]:
+        return frozenset(key for key, at in self._phases.items() if at is phase)
 
-    def _put(self, keys: Iterable[PartitionKey], stage: _Stage) -> None:
-        self._stages.update(dict.fromkeys(keys, stage))
+    def _put(self, keys: Iterable[PartitionKey], phase: _Phase) -> None:
+        self._phases.update(dict.fromkeys(keys, phase))

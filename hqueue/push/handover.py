@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable
 __all__ = ["Handover"]
 
 
-class _Stage(enum.Enum):
+class _Phase(enum.Enum):
     """How far a member is with a partition that it has claimed."""
 
     CLAIMED = enum.auto()
@@ -34,38 +34,38 @@ class Handover:
     """How far a member is with each partition that it has, or has had. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._stages: dict[int, _Stage] = {}
+        self._phases: dict[int, _Phase] = {}
         self._stray: set[int] = set()
         """Lost with a session. A try to become present may have gone through by the next one."""
 
     @property
     def present(self) -> frozenset[int]:
         """Those that workers may call it for."""
-        return self._at(_Stage.PRESENT)
+        return self._at(_Phase.PRESENT)
 
     @property
     def draining(self) -> frozenset[int]:
         """Those that are given up when no call is under way."""
-        return self._at(_Stage.DRAINING)
+        return self._at(_Phase.DRAINING)
 
     @property
     def done(self) -> bool:
         """Whether there is nothing that it has, or still has to withdraw from."""
-        return not self._stages and not self._stray
+        return not self._phases and not self._stray
 
     def claimed(self, partitions: Iterable[int]) -> None:
         """Nobody else has these."""
-        self._stages.update(dict.fromkeys(partitions, _Stage.CLAIMED))
-        self._stray -= self._stages.keys()
+        self._phases.update(dict.fromkeys(partitions, _Phase.CLAIMED))
+        self._stray -= self._phases.keys()
 
     def revoked(self, partitions: Iterable[int]) -> None:
         """These, which it has, are to be another's."""
-        self._stages.update(dict.fromkeys(partitions, _Stage.WITHDRAWING))
+        self._phases.update(dict.fromkeys(partitions, _Phase.WITHDRAWING))
 
     def lost(self, partitions: Iterable[int]) -> None:
         """These are gone with the session."""
         for partition in partitions:
-            self._stages.pop(partition, None)
+            self._phases.pop(partition, None)
             self._stray.add(partition)
 
     def vanished(self, partitions: Iterable[int]) -> None:
@@ -73,19 +73,19 @@ class Handover:
         has.
         """
         for partition in partitions:
-            if self._stages.get(partition) is _Stage.PRESENT:
-                self._stages[partition] = _Stage.CLAIMED
+            if self._phases.get(partition) is _Phase.PRESENT:
+                self._phases[partition] = _Phase.CLAIMED
 
     def to_withdraw(self) -> frozenset[int]:
         """Where it is to be present no more. Then call `withdrawn`."""
-        return self._at(_Stage.WITHDRAWING) | self._stray
+        return self._at(_Phase.WITHDRAWING) | self._stray
 
     def withdrawn(self, partitions: Iterable[int]) -> None:
         """It is not present in these."""
         for partition in partitions:
             self._stray.discard(partition)
-            if self._stages.get(partition) is _Stage.WITHDRAWING:
-                self._stages[partition] = _Stage.DRAINING
+            if self._phases.get(partition) is _Phase.WITHDRAWING:
+                self._phases[partition] = _Phase.DRAINING
 
     def to_release(self, busy: Collection[int]) -> frozenset[int]:
         """Whose claims are to be released, while calls of the busy ones are under way. Then call
@@ -96,15 +96,15 @@ class Handover:
     def released(self, partitions: Iterable[int]) -> None:
         """Another may have these."""
         for partition in partitions:
-            del self._stages[partition]
+            del self._phases[partition]
 
     def to_appear(self) -> frozenset[int]:
         """Where it is to become present. Then call `appeared`, if it did."""
-        return self._at(_Stage.CLAIMED)
+        return self._at(_Phase.CLAIMED)
 
     def appeared(self, partitions: Iterable[int]) -> None:
         """It is present in these."""
-        self._stages.update(dict.fromkeys(partitions, _Stage.PRESENT))
+        self._phases.update(dict.fromkeys(partitions, _Phase.PRESENT))
 
-    def _at(self, stage: _Stage) -> frozenset[int]:
-        return frozenset(each for each, at in self._stages.items() if at is stage)
+    def _at(self, phase: _Phase) -> frozenset[int]:
+        return frozenset(each for each, at in self._phases.items() if at is phase)

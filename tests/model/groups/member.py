@@ -66,7 +66,7 @@ class Member:
         done before.
         """
         return (
-            sorted(self.claiming._stages.items(), key=str),
+            sorted(self.claiming._phases.items(), key=str),
             sorted(self.claiming._outdated),
             sorted(self.claiming._doubtful),
             sorted(self.claiming._wanted),
@@ -172,6 +172,6 @@ class Member:
 
 def _copied(claiming: Claiming) -> Claiming:
     other = copy.copy(claiming)
-    other._stages = claiming._stages.copy()
+    other._phases = claiming._phases.copy()
     other._outdated = claiming._outdated.copy()
     return other

@@ -71,9 +71,9 @@ def test_groups_keep_their_promises_when_more_happens(
 
 class _GivesNothingUp(Claiming):
     def steps(self) -> Steps:
-        before = self._stages.copy()
+        before = self._phases.copy()
         steps = super().steps()
-        self._stages |= {key: before[key] for key in steps.revoke}
+        self._phases |= {key: before[key] for key in steps.revoke}
         return Steps(steps.claim)
 
 

@@ -78,7 +78,7 @@ class _Member:
 
     def copied(self) -> _Member:
         handover = copy.copy(self.handover)
-        handover._stages = self.handover._stages.copy()
+        handover._phases = self.handover._phases.copy()
         handover._stray = self.handover._stray.copy()
         return dataclasses.replace(self, handover=handover)
 
@@ -129,7 +129,7 @@ class World:
         members = [
             (
                 dataclasses.astuple(dataclasses.replace(member, handover=None)),  # type: ignore[arg-type]
-                member.handover._stages,
+                member.handover._phases,
                 member.handover._stray,
             )
             for member in self.members.values()
