@@ -30,10 +30,10 @@ class Claimant(OnStore):
     """What one owner has claimed in its sessions, and the requests by which that changes.
 
     Thread-safe: `claiming` is used with the `lock` held, which no request holds up. Its user says
-    what it is to have (`claiming.request`), when its session is over (`claiming.lost`), and has steps
-    carried out. How it comes to what it is to have is its own: a member follows its group's plan,
-    and claims also what others have, for it watches no claims; workers and hubs plan by the claims
-    that they see, and leave alone what others have.
+    which partitions it requests (`claiming.request`) and when its session is over
+    (`claiming.lost`), and has steps carried out. How it chooses its partitions is its own affair: a
+    member follows its group's plan, and claims partitions that others have, too, for it watches no
+    claims; workers and hubs plan by the claims that they see, and leave alone what others have.
 
     - A claim counts while the session lasts by which it was asked for. What is answered later, or
       not at all, is in doubt: claimed again if it is wanted, else released.
