@@ -63,10 +63,10 @@ class CommandLine(TyperGroup):
                 session_of(ctx).say_absence()
             show_error(exc, verbose=session_of(ctx).verbose > 1)
             if isinstance(exc, OutputError):
-                _forget_stdout()
+                _discard_stdout()
             raise typer.Exit(exit_code_of(exc)) from exc
         except BrokenPipeError as exc:
-            _forget_stdout()
+            _discard_stdout()
             raise typer.Exit(ExitCode.PIPE_CLOSED) from exc
         except KeyboardInterrupt as exc:
             raise typer.Exit(ExitCode.INTERRUPTED) from exc
@@ -148,17 +148,17 @@ def run(arguments: Sequence[str], session: Session) -> int:
             raise
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
-        _forget_stdout()
+        _discard_stdout()
         return ExitCode.PIPE_CLOSED
     except OutputError as exc:
         show_error(exc)
-        _forget_stdout()
+        _discard_stdout()
         return code or ExitCode.FAILED
     except OSError as exc:
         if exc.errno not in STDOUT_ERRORS:
             raise
         show_error(OutputError("stdout can't be written to", reason=str(exc)))
-        _forget_stdout()
+        _discard_stdout()
         return ExitCode.FAILED
     return code
 
@@ -169,7 +169,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return run(sys.argv[1:] if arguments is None else arguments, session)
 
 
-def _forget_stdout() -> None:
+def _discard_stdout() -> None:
     """Let what is still buffered go nowhere: the interpreter flushes at exit, and would fail."""
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)

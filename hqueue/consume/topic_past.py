@@ -73,13 +73,13 @@ class TopicPast:
                 asked = functools.partial(part.newest.may_have, topic, scan.start, scan.stop)
                 found = self._reader.do(asked, deadline)
             with self._lock:
-                self._forget_many()
+                self._drop_oldest()
             if found:
                 return True
         return False
 
-    def forget_idle(self) -> bool:
-        """Forget what nobody has asked for lately; whether something is left."""
+    def drop_idle(self) -> bool:
+        """Drop what nobody has asked for lately; whether anything is left."""
         oldest_ms = self._clock.monotonic_ms() - KEPT_MS
         with self._lock:
             used = filter(lambda item: item[1].used_ms > oldest_ms, self._parts.items())
@@ -96,7 +96,7 @@ class TopicPast:
             self._parts[partition] = part
             return part
 
-    def _forget_many(self) -> None:
+    def _drop_oldest(self) -> None:
         """The lock is held."""
         while sum(len(each.newest) for each in self._parts.values()) > TOPICS_MAX:
             del self._parts[next(iter(self._parts))]

@@ -139,7 +139,7 @@ class Consumption:
             self.settle()
             (whole,) = self.streams
             keys = sorted(whole.keys)
-            whole.forget(keys)
+            whole.remove(keys)
             bytes_max = self._settings.bytes_max // self._settings.streams
             self.streams += [
                 Stream(self.positions, bytes_max, self.clock)

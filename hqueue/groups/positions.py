@@ -103,7 +103,7 @@ class Positions:
                 self._unreadable[key] = offset.unreadable
                 self._unreported.add(key)
 
-    def forget(self, keys: Iterable[PartitionKey]) -> None:
+    def remove(self, keys: Iterable[PartitionKey]) -> None:
         """It has these no more."""
         for key in keys:
             self._positions.pop(key, None)

@@ -124,7 +124,7 @@ class Share(Stepwise):
                     self.callbacks.revoked(held)
                     self.committer.flush()  # What the callback commits later.
         finally:
-            self._forget(held)
+            self._remove(held)
             self._to_accept.clear()
             self._to_release.clear()
             self.membership.leave()
@@ -207,7 +207,7 @@ class Share(Stepwise):
         try:
             self.callbacks.lost(self.positions.keys() & set(keys))
         finally:
-            self._forget(keys)
+            self._remove(keys)
 
     def _revoke(self, holder: GroupMember | HandAssigned, stream: Stream) -> None:
         """Give up what a stream is to give up, and what could not be given up before."""
@@ -224,7 +224,7 @@ class Share(Stepwise):
                 self.callbacks.revoked(keys)
                 self.committer.flush()  # What the callback commits later.
         finally:
-            self._forget(keys)
+            self._remove(keys)
             self._to_release |= keys
             if self._to_release:
                 try:
@@ -233,10 +233,10 @@ class Share(Stepwise):
                 except HQueueError as exc:
                     logger.warning("partitions are not given up yet: %s", exc)
 
-    def _forget(self, keys: Collection[PartitionKey]) -> None:
+    def _remove(self, keys: Collection[PartitionKey]) -> None:
         for stream in self.streams:
-            stream.forget(keys)
-        self.positions.forget(keys)
+            stream.remove(keys)
+        self.positions.remove(keys)
         self.paused.difference_update(keys)
 
     def schedule_commit(self) -> None:

@@ -150,7 +150,7 @@ class Stream:
             self.handout = None
         self.attention = True
 
-    def forget(self, keys: Collection[PartitionKey]) -> None:
+    def remove(self, keys: Collection[PartitionKey]) -> None:
         """These are its partitions no more."""
         self.drop(keys)
         self.keys.difference_update(keys)

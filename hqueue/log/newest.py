@@ -65,10 +65,10 @@ class NewestMessages:
         try:
             is_known = start >= self._too_far and (yield from self._learn(start, stop, deadline))
         except (BrokenOffError, CorruptLogError):
-            self._forget()  # It was truncated, or collected up to here; or a scan meets it, too.
+            self._invalidate()  # Truncated, or collected up to here; or a scan meets it, too.
             return True
         if len(self._newest) > self._topics_max:
-            self._forget(too_far=stop)
+            self._invalidate(too_far=stop)
             return True
         return not is_known or self._newest.get(topic, -1) >= start
 
@@ -85,7 +85,7 @@ class NewestMessages:
             self._first = start
         if (yield from self._go_on(self._walk, stop, deadline)):
             return True
-        self._forget(too_far=self._walk.end.slot)
+        self._invalidate(too_far=self._walk.end.slot)
         return False
 
     def _go_on(self, walk: HeaderWalk, stop: int, deadline: Deadline) -> Work[bool]:
@@ -109,7 +109,7 @@ class NewestMessages:
                 if newest.get(entry.topic, -1) < last:
                     newest[entry.topic] = last
 
-    def _forget(self, *, too_far: int = 0) -> None:
+    def _invalidate(self, *, too_far: int = 0) -> None:
         self._first = None
         self._newest = {}
         self._too_far = max(self._too_far, too_far)

@@ -127,7 +127,7 @@ class OwnedPartitionWriter:
             QueueStateError, RequestRefusedError: the store will not be read.
             CorruptLogError: the end of the log can't be read.
         """
-        self._forget()
+        self._invalidate()
         self._tail.invalidate()
         self._walk = HeaderWalk(self.partition, (yield from self._tail.fresh(deadline)))
 
@@ -269,7 +269,7 @@ class OwnedPartitionWriter:
             except BrokenOffError as exc:
                 raise self._lost() from exc
             except CorruptLogError:
-                self._forget()  # It can't be told whom it fences.
+                self._invalidate()  # It can't be told whom it fences.
                 raise
             if len(page) < WALKED_HEADERS:
                 # The walk may have taken long. What it knows counts while it is the tail.
@@ -361,14 +361,14 @@ class OwnedPartitionWriter:
 
     def _lost(self) -> OwnershipLostError:
         logger.warning("partition %d: what was appended meanwhile is not known", self.partition)
-        self._forget()
+        self._invalidate()
         return OwnershipLostError(
             "what was appended to this partition since its end was known can't be seen: open the "
             "writer, and take its topics over again",
             partition=self.partition,
         )
 
-    def _forget(self) -> None:
+    def _invalidate(self) -> None:
         self._walk = self._unsettled = None
         with self._lock:
             self._epochs.clear()

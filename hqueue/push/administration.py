@@ -17,7 +17,7 @@ from hqueue.handle.start import LATEST, Start, check_start
 from hqueue.message_id import MessageID
 from hqueue.metadata import Coordination, Presence, SubscriptionKey
 from hqueue.moment import as_message_id
-from hqueue.push.members import connected_members, forget_members
+from hqueue.push.members import connected_members, delete_members
 from hqueue.push.subscription import Subscription
 from hqueue.runtime.logs import Log
 from hqueue.settings.kinds import listed
@@ -119,7 +119,7 @@ def delete_subscriber(queue_name: str, coordination: Coordination, name: str) ->
         raise _connected(queue_name, name)
     _check_no_members(queue_name, coordination, name)
     coordination.checkpoints.delete(keys)
-    forget_members(coordination, queue_name, name)
+    delete_members(coordination, queue_name, name)
 
 
 def seek_subscriber(

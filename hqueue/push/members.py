@@ -19,7 +19,7 @@ from hqueue.groups.paths import GroupPaths
 from hqueue.metadata import Coordination
 from hqueue.metadata.ports import ANY
 
-__all__ = ["MemberPaths", "connected_members", "forget_members"]
+__all__ = ["MemberPaths", "connected_members", "delete_members"]
 
 ALL = "all"
 LEVELS_ABOVE = 4
@@ -55,7 +55,7 @@ def connected_members(coordination: Coordination, queue: str, subscriber: str) -
     return coordination.store.records.keys(everyone, 2)
 
 
-def forget_members(coordination: Coordination, queue: str, subscriber: str) -> None:
+def delete_members(coordination: Coordination, queue: str, subscriber: str) -> None:
     """Remove what led to members, of which there are none any more."""
     paths = MemberPaths(coordination, queue, subscriber, None)
     records = coordination.store.records

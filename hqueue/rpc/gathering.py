@@ -92,10 +92,10 @@ class _Received:
             return whole
         with memoryview(self._received) as view, view[start:end] as taken:
             data = bytes(taken)
-        self._forget(end)
+        self._drop(end)
         return data
 
-    def _forget(self, count: int) -> None:
+    def _drop(self, count: int) -> None:
         # What is left fits a small piece. Of the large one no memory is kept.
         self._received = self._received[count:]
 
@@ -172,7 +172,7 @@ class CallGatherer(_Received):
                     return None
                 self._quick = self._walk = None
                 head = self.begun
-                self._forget(end)
+                self._drop(end)
                 return Request(b"", end + quick.made_bytes, quick.answer, head)
         end = self._walk.end(received)
         self._check(self._walk.made_bytes)

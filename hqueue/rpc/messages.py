@@ -32,8 +32,8 @@ __all__ = [
     "RefusedCallError",
     "decode_reasoned",
     "decode_reply",
+    "drop_frames",
     "encode_call",
-    "forget_frames",
 ]
 
 
@@ -183,8 +183,8 @@ class Processor:
         return TCyBinaryProtocol(memory, decode_response=self._decodes_texts)  # type: ignore[no-untyped-call]
 
 
-def forget_frames(error: BaseException) -> None:
-    """Have a handled error, and those that it came of, forget the frames that they came through.
+def drop_frames(error: BaseException) -> None:
+    """Drop the frames of a handled error, and those of the errors that caused it.
 
     These refer to the error mostly, so all that a call was made of would be kept until Python looks
     for cycles: of a large one 360,000 objects, in a tenth of a second in which nothing else runs.
@@ -217,12 +217,12 @@ class _Processor(TProcessor):
             result.success = answer()
         except TApplicationException as exc:
             self.send_exception(oprot, api, exc, seqid)
-            forget_frames(exc)
+            drop_frames(exc)
             return
         except Exception as exc:
             if not self.handle_exception(exc, result):
                 raise
-            forget_frames(exc)
+            drop_frames(exc)
         if not result.oneway:
             self.send_result(oprot, api, result, seqid)
 

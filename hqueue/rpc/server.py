@@ -19,7 +19,7 @@ from hqueue.rpc.admission import LIGHT_BYTES
 from hqueue.rpc.callers import Bounds
 from hqueue.rpc.calls import OBJECT_BYTES, call_head
 from hqueue.rpc.gathering import CallGatherer, QuickCall, Request
-from hqueue.rpc.messages import Awaited, Processor, RefusedCallError, forget_frames
+from hqueue.rpc.messages import Awaited, Processor, RefusedCallError, drop_frames
 from hqueue.rpc.port import Port
 from hqueue.rpc.served_connection import ServedConnection
 from hqueue.runtime.loop import compute
@@ -249,7 +249,7 @@ class ThriftServer:
             except BaseException as exc:  # Whatever it sent, it must not end this thread.
                 self._port.release(connection)
                 connection.reason = f"{type(exc).__name__}: {exc}"
-                forget_frames(exc)
+                drop_frames(exc)
                 return True
             if answer is None:
                 return False

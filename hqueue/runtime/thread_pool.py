@@ -32,18 +32,18 @@ class _Work:
         self._call = call
         self.future: InterruptibleFuture[Any] = InterruptibleFuture()
 
-    def run(self, forget: Callable[[InterruptibleFuture[Any]], None]) -> None:
+    def run(self, discard: Callable[[InterruptibleFuture[Any]], None]) -> None:
         future = self.future
         if not future.set_running_or_notify_cancel():
-            forget(future)
+            discard(future)
             return
         try:
             result = self._call()
         except BaseException as exc:  # Whatever it is, its caller must learn it.
-            forget(future)
+            discard(future)
             future.set_exception(exc)
         else:
-            forget(future)
+            discard(future)
             future.set_result(result)
 
 
@@ -165,7 +165,7 @@ class ThreadPool(Executor):
         while True:
             item = self._next()
             if item is not None:
-                call_foreign("a callback of work in a thread", item.run, self._forget)
+                call_foreign("a callback of work in a thread", item.run, self._discard)
             elif self._leave():
                 return
             del item  # What it refers to is not kept while the thread is idle.
@@ -194,7 +194,7 @@ class ThreadPool(Executor):
             self._threads.discard(threading.get_ident())
         return True
 
-    def _forget(self, future: InterruptibleFuture[Any]) -> None:
+    def _discard(self, future: InterruptibleFuture[Any]) -> None:
         with self._lock:
             self._unfinished.discard(future)
             self._changed.notify_all()

@@ -68,10 +68,10 @@ class Condition(threading.Condition):
             if saved:
                 self._acquire_restore(saved[0])  # type: ignore[attr-defined]
             if not notified:
-                self._forget(waiter)
+                self._drop(waiter)
         return notified
 
-    def _forget(self, waiter: _thread.LockType) -> None:
+    def _drop(self, waiter: _thread.LockType) -> None:
         try:
             self._waiters.remove(waiter)  # type: ignore[attr-defined]
         except ValueError:  # It was notified a moment too late.

@@ -195,7 +195,7 @@ class ApiCalls:
 
     def _lost(self, at: Address) -> None:
         """It may be another one by the next call: the hub is asked again."""
-        self._connections.forget(at)
+        self._connections.drop(at)
         for hub, known in list(self._known.items()):
             if known == at:
                 self._known.pop(hub, None)

@@ -156,7 +156,7 @@ class HubCalls:
                     break
                 self._remember(key, hub)
                 return answer, hub
-            self._forget(key)
+            self._drop(key)
             self.check_open()
             if deadline.expired:
                 raise HubUnavailableError(
@@ -198,7 +198,7 @@ class HubCalls:
                 hub, request, self._refusals, max(1.0, deadline.remaining_ms)
             )
         except NotConnectedError as exc:
-            self._connections.forget(hub)
+            self._connections.drop(hub)
             if isinstance(exc.__cause__, TimeoutError):
                 self.silent.note(hub)
             raise _RefusedError(f"{hub}: {exc.__cause__}") from exc.__cause__
@@ -207,8 +207,8 @@ class HubCalls:
         except (OSError, *ThriftError, EOFError, ValueError) as exc:
             if is_interruption(exc):
                 raise
-            self._connections.forget(hub)
-            self._forget((queue, topic))
+            self._connections.drop(hub)
+            self._drop((queue, topic))
             raise HubUnavailableError(
                 "a hub did not answer: what was called for may be done, or come to be",
                 outcome=Outcome.UNKNOWN,
@@ -286,7 +286,7 @@ class HubCalls:
             for _ in range(len(self._owners) - self.settings.owners_max):
                 self._owners.popitem(last=False)
 
-    def _forget(self, key: tuple[str, str]) -> None:
+    def _drop(self, key: tuple[str, str]) -> None:
         with self._lock:
             self._owners.pop(key, None)
 

@@ -43,7 +43,7 @@ class HubConnections:
             pool.close()
         return pool.call(request, answers, open_ms=min(bound_ms, self._timeout_ms))
 
-    def forget(self, hub: Address) -> None:
+    def drop(self, hub: Address) -> None:
         """Close those to a hub that does not answer."""
         pool = self._pools.pop(hub, None)
         if pool is not None:
@@ -53,7 +53,7 @@ class HubConnections:
         """Keep none any more."""
         self._closed = True
         for hub in list(self._pools):
-            self.forget(hub)
+            self.drop(hub)
 
     def _pool_of(self, hub: Address) -> ConnectionPool[Connection]:
         return ConnectionPool(

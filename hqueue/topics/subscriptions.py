@@ -164,7 +164,7 @@ class Subscriptions:
             if subscription is None:
                 self._free((queue, subscriber), None)
             else:
-                self.forget(subscription)
+                self.drop(subscription)
             listeners.close()
             raise
 
@@ -195,21 +195,21 @@ class Subscriptions:
         )
 
     def leave(self, subscription: TopicSubscription) -> None:
-        """Detach a subscription, and forget it; or, where that was begun, see that it is done."""
+        """Detach a subscription, and drop it; or, where that was begun, see that it is done."""
         leaving = subscription.leaving
         if leaving is None:
             tell = _nothing if subscription.ended else self._detach
             self._end(subscription, functools.partial(tell, subscription))
         elif not self._is_called_by(subscription):
             leaving.wait(self._calls.settings.operation_timeout_ms / 1e3)
-            self.forget(subscription)
+            self.drop(subscription)
 
     def _is_called_by(self, subscription: TopicSubscription) -> bool:
         listeners = self._listeners.get(subscription)
         return listeners is not None and listeners.is_caller()
 
     def _end(self, subscription: TopicSubscription, tell: Callable[[], None]) -> None:
-        """End a subscription, tell its hub, and forget it. A hub waits for the listener's call that
+        """End a subscription, notify its hub, and drop it. A hub waits for the listener's call that
         is under way: in that one, the hub is told behind it.
         """
         before, done = subscription.leaving, Event()
@@ -218,7 +218,7 @@ class Subscriptions:
             try:
                 tell()
             finally:
-                self.forget(subscription)
+                self.drop(subscription)
                 done.set()
 
         def end_behind() -> None:
@@ -303,7 +303,7 @@ class Subscriptions:
             endpoint.start()
         return endpoint
 
-    def forget(self, subscription: TopicSubscription) -> None:
+    def drop(self, subscription: TopicSubscription) -> None:
         """Free what it has here; also once more, if that was interrupted."""
         self._free((subscription.queue, subscription.subscriber), subscription)
         listeners = self._listeners.get(subscription)
@@ -490,7 +490,7 @@ class Subscriptions:
     def _lose(self, subscription: TopicSubscription, failure: HQueueError) -> None:
         self._free((subscription.queue, subscription.subscriber), subscription)
         subscription.end(failure)  # Who waits for that may subscribe again at once.
-        self.forget(subscription)
+        self.drop(subscription)
 
 
 def _nothing(subscription: TopicSubscription) -> None:

@@ -210,5 +210,5 @@ def delete_topic_metadata(
         blobs.clear(prefix)
     for records in (rows(), memory_of(root)):
         records.clear(layout.prefix)
-    StageRecord(session, root, queue, ZOOKEEPER, bound=False).forget()
+    StageRecord(session, root, queue, ZOOKEEPER, bound=False).delete_unused()
     Hubs(session, root, queue).forget_gone()

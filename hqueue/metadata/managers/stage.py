@@ -253,8 +253,8 @@ class StageRecord:
                 in_force=stage.table,
             )
 
-    def forget(self) -> None:
-        """Leave nothing of writers if none is present, nor of the stage if it was never moved. A
+    def delete_unused(self) -> None:
+        """Delete what is kept of writers if none is present, and the stage if no move was made. A
         record that can't be read stays, and stops nothing.
         """
         with contextlib.suppress(UnsupportedFormatError):

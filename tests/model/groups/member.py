@@ -163,7 +163,7 @@ class Member:
         if version is not None and known is not None and known.by == commit.known_by:
             self.known[commit.key] = dataclasses.replace(known, version=version)
 
-    def forget(self) -> None:
+    def drop(self) -> None:
         """What it had was its session's."""
         self.claiming.lost()
         for each in (self.read, self.assigned, self.known):

@@ -393,7 +393,7 @@ class World:
     def _learn(self, name: str) -> None:
         """A member learns that its session is over, and comes again."""
         member = self.members[name]
-        self._forget(member)
+        self._drop(member)
         self._sessions += 1
         member.session, member.leased = self._sessions, True
         self.present[name] = member.session
@@ -401,14 +401,14 @@ class World:
     def _cut(self, name: str) -> None:
         """A member is cut off for so long that it takes its session for over; but it lives on."""
         self._left["cut"] -= 1
-        self._forget(self.members[name])
+        self._drop(self.members[name])
 
-    def _forget(self, member: Member) -> None:
+    def _drop(self, member: Member) -> None:
         member.late |= {key for key, stage in member.begun.items() if stage == "release"}
         member.begun.clear()
         member.refused.clear()
         if self.rules.forgets_with_its_session:
-            member.forget()
+            member.drop()
 
     def _leave(self, name: str) -> None:
         """It closes: it gives up what it has, and departs when that is done."""

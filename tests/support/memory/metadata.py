@@ -78,7 +78,7 @@ class MemoryServer:
             self._stores.append(store)
             return store
 
-    def forget(self, store: MemorySession) -> None:
+    def drop(self, store: MemorySession) -> None:
         """Expect nothing more of a session that was closed."""
         self._stores.remove(store)
 
@@ -151,7 +151,7 @@ class MemorySession:
                 return
             self.closed = True
             self.server.tree.remove_all(self._id)
-            self.server.forget(self)
+            self.server.drop(self)
             listeners, self._listeners = self._listeners, []
             self.server.tree.changed.notify_all()
         for listener in listeners:

@@ -149,7 +149,7 @@ class Connection:
             session = self._server.greet(self, self._frame())
             while session is not None:
                 self._server.answer(self, session, self._frame())
-        self._server.forget(self)
+        self._server.drop(self)
 
     def _frame(self) -> Fields:
         length = self._reader.read(_INT.size)
@@ -245,7 +245,7 @@ class MemoryZooKeeper:
             if operation == CLOSE:
                 raise EOFError
 
-    def forget(self, connection: Connection) -> None:
+    def drop(self, connection: Connection) -> None:
         """A connection has ended; its watches go with it."""
         with self._lock:
             for watching in self._watches.values():

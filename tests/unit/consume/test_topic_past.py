@@ -89,11 +89,11 @@ def test_headers_are_read_once_for_all_topics_and_again_when_they_were_forgotten
         assert not place.may_have(f"t{number}", 0, a_range(0, 0, last))
     assert place.chains[0].given == 50
     place.clock.now_ms += KEPT_MS / 2
-    assert place.past.forget_idle()
+    assert place.past.drop_idle()
     assert not place.may_have("t", 0, a_range(0, 0, last))
     assert place.chains[0].given == 50
     place.clock.now_ms += KEPT_MS + 1
-    assert not place.past.forget_idle()
+    assert not place.past.drop_idle()
     assert not place.may_have("t", 0, a_range(0, 0, last))
     assert place.chains[0].given == 100
 

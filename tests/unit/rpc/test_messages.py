@@ -12,7 +12,7 @@ from thriftpy2.thrift import TApplicationException, TClient
 from thriftpy2.transport import TCyMemoryBuffer
 
 from hqueue.rpc.calls import check_call
-from hqueue.rpc.messages import Processor, Reasoned, RefusedCallError, encode_call, forget_frames
+from hqueue.rpc.messages import Processor, Reasoned, RefusedCallError, drop_frames, encode_call
 from hqueue.rpc.services import load
 
 SUBSCRIBER: Any = load("subscriber").HQueueSubscriberService
@@ -115,7 +115,7 @@ def test_nothing_of_a_refused_call_waits_for_python_to_look_for_cycles(
         try:
             Processor(SUBSCRIBER, handler).answer(call)
         except ValueError as exc:
-            forget_frames(exc)
+            drop_frames(exc)
         assert [one() for one in handler.got] == [None] * 3
     finally:
         gc.enable()

@@ -210,7 +210,7 @@ class Handler:
         try:
             await queue.in_loop().appender.put(messages, partition=partition)
         except QueueStateError:
-            self._queues.forget(text)
+            self._queues.drop(text)
             raise
 
     async def _opened(self, name: str) -> OpenLog:

@@ -60,7 +60,7 @@ class QueueCache:
             known.fresh_ms = math.inf
             if await self._is_same(known):
                 return known.queue
-            self.forget(name)
+            self.drop(name)
         queue = await in_thread(self._open_queue, name)
         # Of several that opened it at once all go on with one: its writers take turns.
         opened = self._open.setdefault(name, _Known(queue, now_ms + FRESH_MS))
@@ -69,7 +69,7 @@ class QueueCache:
             self._open.popitem(last=False)
         return opened.queue
 
-    def forget(self, name: str) -> None:
+    def drop(self, name: str) -> None:
         """Ask for the queue again when it is used next: it was not what it was thought to be."""
         self._open.pop(name, None)
 

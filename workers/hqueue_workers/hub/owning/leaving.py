@@ -31,7 +31,7 @@ def leave(
         HQueueError, TimeoutError: not now. It is this hub's still.
     """
     committer.drained(owned, bound_s)
-    committer.forget(owned)
+    committer.drop(owned)
     # The next owner is to read what is stored now.
     listener.leave(owned, deleted=delete).result(bound_s)
     if delete:

@@ -193,7 +193,7 @@ class QueueTopics:
             lost = [*self._topics.values(), *(each.owned for each in self._leaving.values())]
             self._topics = {}
         for owned in lost:
-            self.committers.of(owned.partition).forget(owned)
+            self.committers.of(owned.partition).drop(owned)
         self._listener.lost(lost)
 
     def fenced(self, owned: OwnedTopic) -> None:

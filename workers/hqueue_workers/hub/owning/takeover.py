@@ -136,10 +136,10 @@ class TakeOver:
                 wait_s
             )
         except (BadVersionError, NoTopicPersistenceInfoError):
-            committer.forget(owned)
+            committer.drop(owned)
             return None
         except StoreUnavailableError as exc:
-            committer.forget(owned)
+            committer.drop(owned)
             if exc.outcome is Outcome.UNKNOWN:
                 # If it was written, the range is open, and is closed by the next try.
                 logger.info("it is not known whether topic %r was taken over: %s", topic, exc)

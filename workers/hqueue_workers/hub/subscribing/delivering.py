@@ -95,7 +95,7 @@ class Delivering:
         self._fault = f"topics of {queue.name}"
         self._past = past
         self._ranges_of = ranges_of
-        self._forgetting = False
+        self._dropping = False
         self._runtime = runtime
         self._lease = lease
         self._caller = Caller(queue, OPTIONS, lease, runtime)
@@ -247,19 +247,19 @@ class Delivering:
             ranges = owned.take_ranges() or self._ranges_of(owned.name)
             return self._past.may_have(owned.name, ranges, start, stop)
 
-        self._forget_later()
+        self._drop_idle_later()
         return await self._runtime.read(look)
 
-    def _forget_later(self) -> None:
-        """What is known of the past is forgotten some time after it was needed."""
-        if not self._forgetting:
-            self._forgetting = True
-            asyncio.get_running_loop().call_later(LOOK_MS / 1e3, self._forget)
+    def _drop_idle_later(self) -> None:
+        """Drop what is known of the past some time after it was needed."""
+        if not self._dropping:
+            self._dropping = True
+            asyncio.get_running_loop().call_later(LOOK_MS / 1e3, self._drop_idle)
 
-    def _forget(self) -> None:
-        self._forgetting = False
-        if self._past.forget_idle():
-            self._forget_later()
+    def _drop_idle(self) -> None:
+        self._dropping = False
+        if self._past.drop_idle():
+            self._drop_idle_later()
 
     async def _drop(self, subscription: Subscription) -> None:
         """Pass over the oldest of what waits, if that is more than the subscriber wants."""

@@ -155,7 +155,7 @@ class Committer:
             self._topics[owned.name] = owned
             self._used_ms = self._clock.monotonic_ms()
 
-    def forget(self, owned: OwnedTopic) -> None:
+    def drop(self, owned: OwnedTopic) -> None:
         """A topic is not this hub's any more. What waits of it is appended, or fenced; nothing more
         is taken, also if the topic comes again: that is another ownership.
         """
@@ -363,7 +363,7 @@ class Committer:
     def _drop_if_done(self, owned: OwnedTopic) -> None:
         if owned.left and not owned.waiting and self._topics.get(owned.name) is owned:
             del self._topics[owned.name]
-            self.numbers.forget(owned)
+            self.numbers.drop(owned)
             if self._log is not None:
                 self._log.disown(owned.name)
 
@@ -381,7 +381,7 @@ class Committer:
                 return
             owned.fenced = True
             del self._topics[topic]
-        self.numbers.forget(owned)
+        self.numbers.drop(owned)
         call_foreign(LISTENER, self._on_fence, owned)
 
     def _give_up(self) -> None:
@@ -392,7 +392,7 @@ class Committer:
             for owned in lost:
                 owned.fenced = True
         for owned in lost:
-            self.numbers.forget(owned)
+            self.numbers.drop(owned)
             call_foreign(LISTENER, self._on_fence, owned)
 
     def _abandon(self) -> None:

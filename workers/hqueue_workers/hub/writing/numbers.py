@@ -219,7 +219,7 @@ class Numbers:
             for _ in range(len(self._alone) - self._max):
                 self._alone.popitem(last=False)
 
-    def forget(self, owned: OwnedTopic) -> None:
+    def drop(self, owned: OwnedTopic) -> None:
         """A topic is not this hub's any more."""
         with self._lock:
             self._count -= len(self._topics.pop(owned, ()))

@@ -268,7 +268,7 @@ def test_one_without_topics_ends_after_a_while_and_one_with_a_topic_does_not(pla
     place.clock.now_ms += 1e9
     assert not place.committer.close_if_idle()
     assert place.committer.drained(owned, WAIT_S)
-    place.committer.forget(owned)
+    place.committer.drop(owned)
     assert place.log.owned == {}
     assert place.committer.close_if_idle()
     with pytest.raises(StoreUnavailableError):
@@ -278,7 +278,7 @@ def test_one_without_topics_ends_after_a_while_and_one_with_a_topic_does_not(pla
 def test_a_topic_that_was_left_takes_nothing_more_and_the_others_go_on(place: Place) -> None:
     left, other = place.own("left"), place.own("other")
     held = place.hold(left)
-    place.committer.forget(left)
+    place.committer.drop(left)
     with pytest.raises(FencedTopicError):
         place.put(left, b"late")
     place.log.gate.set()

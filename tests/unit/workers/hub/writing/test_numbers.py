@@ -97,7 +97,7 @@ def test_the_topic_that_was_used_longest_ago_is_forgotten_and_has_to_be_learned_
     assert numbers.newest(second, "me", 0) == Newest(1, 8)
     numbers.learn(first, 0, 7, {"me": Newest(1, 7)})
     assert first.known_from == 8, "what was learned up to an earlier ID leaves a gap"
-    numbers.forget(second)
+    numbers.drop(second)
     assert numbers.newest(second, "me", 0) is None
 
 
@@ -119,7 +119,7 @@ def test_one_publisher_is_learned_by_itself_and_joined_with_what_was_noted() -> 
         numbers.learn_alone(owned, name, 0, 50, None)
         assert numbers.newest(owned, name, 0) is None
     assert not numbers.knows(owned, "me", 10), "the one that was asked for longest ago goes"
-    numbers.forget(owned)
+    numbers.drop(owned)
     assert not numbers.knows(owned, "you", 0)
 
 
