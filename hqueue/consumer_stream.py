@@ -106,14 +106,14 @@ class ConsumerStream:
 
         idle_ms = _idle(idle_ms_max)
         while (handout := self._next(idle_ms)) is not None:
-            rest, is_all = handout.rest(), True
+            remaining, is_all = handout.remaining(), True
             try:
-                columns = with_queue(rest, handout.key.queue) if rest else None
+                columns = with_queue(remaining, handout.key.queue) if remaining else None
             except HQueueError:
-                if len(rest) == 1:
+                if len(remaining) == 1:
                     raise
                 # What can be read before it is handed out, each batch by itself.
-                columns, is_all = with_queue(rest[:1], handout.key.queue), False
+                columns, is_all = with_queue(remaining[:1], handout.key.queue), False
             if is_all:
                 handout.over = True
             else:

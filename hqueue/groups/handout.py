@@ -101,18 +101,20 @@ class Handout:
         self.batch = dataclasses.replace(self.batch, start=self.batch.stop)
         self.messages, self.last = iter(()), None
 
-    def rest(self) -> list[Batch]:
+    def remaining(self) -> list[Batch]:
         """All messages of the batches that were not handed out."""
-        return [each for each in (self._rest_of_batch(), *self._left) if each.start < each.stop]
+        return [
+            each for each in (self._remaining_of_batch(), *self._left) if each.start < each.stop
+        ]
 
     def finish_first(self) -> None:
         """The first batch of the `rest` was handed out."""
-        batch = self._rest_of_batch()
+        batch = self._remaining_of_batch()
         if batch.start >= batch.stop:
             self.batch = self._left.popleft()
         self.finish_batch()
 
-    def _rest_of_batch(self) -> Batch:
+    def _remaining_of_batch(self) -> Batch:
         if self.last is None:
             return self.batch
         return dataclasses.replace(self.batch, start=int(self.last.id) + 1)

@@ -314,9 +314,9 @@ class GroupMember(OnStore):
         lost = self._claiming.lost()
         self._certainty.begin(None)
         self._offsets.lose()
-        self._tell_lost(lost)
+        self._report_lost(lost)
 
-    def _tell_lost(self, lost: AbstractSet[PartitionKey]) -> None:
+    def _report_lost(self, lost: AbstractSet[PartitionKey]) -> None:
         self._changes.lose(lost)
         self._on_change()
 
@@ -325,7 +325,7 @@ class GroupMember(OnStore):
         gone = self._claiming.taken_away(refused)
         if gone:
             self._claiming.doubt(gone)
-            self._tell_lost(gone)
+            self._report_lost(gone)
             self._pacing.notify()
         return gone
 
@@ -465,5 +465,5 @@ class GroupMember(OnStore):
         if gone:
             with self._lock:
                 self._offsets.drop(gone)
-                self._tell_lost(gone)
+                self._report_lost(gone)
         return not gone

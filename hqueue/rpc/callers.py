@@ -103,7 +103,7 @@ class Callers(Generic[_Caller]):
     def _waited_for(self) -> tuple[OrderedDict[_Caller, None], ...]:
         return self._new, self._idle, self._begun, self._queued, self._leaving
 
-    def rest(self, caller: _Caller, now_ms: float) -> None:
+    def mark_idle(self, caller: _Caller, now_ms: float) -> None:
         """It has connected, or was answered: it is idle from now on."""
         self._put(caller, self._idle if caller.proven else self._new)
         caller.moved_ms = now_ms

@@ -140,7 +140,7 @@ class Port:
     def add(self, sock: socket.socket, peer: object) -> None:
         """Take in a connection. In the thread that serves the port."""
         connection = ServedConnection(sock, peer, self._make_gatherer())
-        self.callers.rest(connection, SYSTEM_CLOCK.monotonic_ms())
+        self.callers.mark_idle(connection, SYSTEM_CLOCK.monotonic_ms())
         # Most callers call at once.
         self._go_on(connection, connection.receive(), SYSTEM_CLOCK.monotonic_ms())
 
@@ -291,7 +291,7 @@ class Port:
         if connection.last:
             self._bid_farewell(connection, b"")
             return
-        self.callers.rest(connection, now_ms)
+        self.callers.mark_idle(connection, now_ms)
         self._go_on(connection, connection.gathered(), now_ms)
 
     def _go_on(self, connection: ServedConnection, request: Request | None, now_ms: float) -> None:
@@ -308,7 +308,7 @@ class Port:
             self._watch_for(connection, selectors.EVENT_READ)
             self._end_surplus()
         else:
-            self.callers.rest(connection, now_ms)
+            self.callers.mark_idle(connection, now_ms)
             self._watch_for(connection, selectors.EVENT_READ)
 
     def _take_back(self, connection: ServedConnection) -> None:

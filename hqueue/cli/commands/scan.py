@@ -79,7 +79,7 @@ def scan(
         encode = choose_encoder(chosen, opened, print_key=print_key, print_headers=print_headers)
         with scanner, Output(prompt=follow, on_closed=scanner.close) as out:
             write_messages(scanner, encode, out, promptly=follow)
-        tell_expired(scanner)
+        report_expired(scanner)
 
 
 def scans_of(queue: Queue, partitions: Iterable[int] | None, wanted: Scan) -> dict[int, Scan]:
@@ -118,7 +118,7 @@ def write_messages(
     out.write(b"".join(chunk))
 
 
-def tell_expired(scanner: CombinedPartitionScanner) -> None:
+def report_expired(scanner: CombinedPartitionScanner) -> None:
     """Say on stderr if messages were gone before they could be read."""
     if scanner.expired:
         say(f"{scanner.expired:,} messages had expired.")

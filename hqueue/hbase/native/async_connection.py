@@ -135,7 +135,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
     def give_up(self, call: AsyncCall) -> None:
         """Leave a request, with an answer or without."""
         if self._calls.leave(call):
-            self._tell_of_room()
+            self._wake_waiter()
             self._close_if_unused()
 
     @property
@@ -195,7 +195,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         while (frame := self._frames.next()) is not None:
             self._calls.heard_s = time.monotonic()
             if self._calls.deliver(*read_answer(frame)):
-                self._tell_of_room()
+                self._wake_waiter()
 
     def pause_writing(self) -> None:
         self._drained = self._loop.create_future()
@@ -214,7 +214,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
                 await asyncio.wait([waiter], timeout=min(LOOK_EVERY_S, call.left_s))
             except BaseException:
                 if waiter.done():
-                    self._tell_of_room()  # Another one takes what this one was given.
+                    self._wake_waiter()  # Another one takes what this one was given.
                 raise
             finally:
                 if not waiter.done():
@@ -225,7 +225,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         while self._drained is not None and call.left_s > 0:
             await asyncio.wait([self._drained], timeout=call.left_s)
 
-    def _tell_of_room(self) -> None:
+    def _wake_waiter(self) -> None:
         if self._room:
             self._room.popleft().set_result(None)
 
@@ -316,7 +316,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
             self._transport.abort()
         self._let_write(False)
         while self._room:
-            self._tell_of_room()
+            self._wake_waiter()
         self._close_if_unused()
 
     def _close_if_unused(self) -> None:

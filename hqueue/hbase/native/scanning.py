@@ -42,7 +42,7 @@ class Range(NamedTuple):
     reversed: bool = False
 
 
-class _Parts:
+class _RowAssembler:
     """Puts rows together whose cells come in several results: an answer may break off in a row."""
 
     def __init__(self) -> None:
@@ -56,13 +56,13 @@ class _Parts:
             if self._begun and self._begun[0].row == cells[0].row:
                 row = self._begun + cells
             else:
-                rows += self.rest()
+                rows += self.finish()
                 row = cells
             self._begun = row if is_partial else []
             rows += [] if is_partial else [row]
         return rows
 
-    def rest(self) -> list[list[Cell]]:
+    def finish(self) -> list[list[Cell]]:
         """The last row, if more of it was awaited: there is no more."""
         begun, self._begun = self._begun, []
         return [begun] if begun else []
@@ -104,7 +104,7 @@ class Scanning:
             HQueueError: as `Ask`.
         """
         found: list[list[Cell]] = []
-        parts = _Parts()
+        parts = _RowAssembler()
         scanner: int | None = None
         empty = empty_bytes = calls = 0
         while len(found) < limit:
@@ -118,7 +118,7 @@ class Scanning:
             has_all = said.HasField("more_results") and not said.more_results
             is_over = has_all or not said.more_results_in_region
             if is_over:
-                rows += parts.rest()
+                rows += parts.finish()
             found += rows
             self._check_order(found[-len(rows) - 1 :])
             if len(found) > limit:

@@ -236,7 +236,7 @@ class MemoryZooKeeper:
                 elif operation in self._operations:
                     self._zxid += 1
                     answer = self._operations[operation](fields, session)
-                    self._tell()
+                    self._notify()
                 elif operation != PING:
                     answer = self._read(operation, fields, connection)
             except RefusedError as exc:
@@ -352,7 +352,7 @@ class MemoryZooKeeper:
             raise RefusedError(BAD_VERSION)
         return node
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         """Send each watch its one event."""
         events, self._events = self._events, []
         for path, kind, children in events:
@@ -366,7 +366,7 @@ class MemoryZooKeeper:
         self._zxid += 1
         for path in [path for path, node in self._nodes.items() if node.owner == session.id]:
             self._remove(path)
-        self._tell()
+        self._notify()
 
     def _end_overdue(self) -> None:
         while not self._closed.wait(TICK_S):

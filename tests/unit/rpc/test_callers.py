@@ -18,14 +18,14 @@ def answered(among: Callers[Caller], now_ms: float) -> Caller:
     """One that was answered, and is idle since then."""
     made = caller()
     among.serve(made)
-    among.rest(made, now_ms)
+    among.mark_idle(made, now_ms)
     return made
 
 
 def test_nobody_goes_while_there_is_room() -> None:
     among = callers()
     for now_ms in (0, 1):
-        among.rest(caller(), now_ms)
+        among.mark_idle(caller(), now_ms)
     assert among.has_room
     assert among.to_make_room(10_000) is None
 
@@ -34,9 +34,9 @@ def test_the_oldest_that_made_no_whole_call_goes_first_and_then_who_was_idle_lon
     among = callers(connections_max=6)
     idle = [answered(among, now_ms) for now_ms in (0, 1)]
     made = [caller() for _ in range(4)]
-    among.rest(made[0], 10)
+    among.mark_idle(made[0], 10)
     among.begin(made[1], 3, 20)
-    among.rest(made[2], 30)
+    among.mark_idle(made[2], 30)
     among.begin(made[3], 3, 40)
     for each in (*made, *idle):
         assert among.to_make_room(5_000) is each
@@ -89,7 +89,7 @@ def test_a_call_has_its_time_by_its_bytes_and_may_not_stand_still() -> None:
 def test_who_says_nothing_has_its_time_too() -> None:
     among = callers()
     new = caller()
-    among.rest(new, 0)
+    among.mark_idle(new, 0)
     idle = answered(among, 500)
     assert not among.overdue(999)
     assert [each for each, _ in among.overdue(1_000)] == [new]

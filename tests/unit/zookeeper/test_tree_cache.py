@@ -40,20 +40,20 @@ class Tree(Stepwise):
     def create(self, path: str) -> None:
         self.changes += 1
         self.nodes[path] = self.changes
-        self._tell(self._on_children, path.rpartition("/")[0], EventType.CHILD)
+        self._notify(self._on_children, path.rpartition("/")[0], EventType.CHILD)
 
     def delete(self, path: str) -> None:
         del self.nodes[path]
-        self._tell(self._on_data, path, EventType.DELETED)
-        self._tell(self._on_children, path, EventType.DELETED)
-        self._tell(self._on_children, path.rpartition("/")[0], EventType.CHILD)
+        self._notify(self._on_data, path, EventType.DELETED)
+        self._notify(self._on_children, path, EventType.DELETED)
+        self._notify(self._on_children, path.rpartition("/")[0], EventType.CHILD)
 
     def hold(self, path: str) -> Callable[[], None]:
         """Tell of changes below a node only when what is returned is called."""
         watcher = self._on_children.pop(path)
         return lambda: cast(None, watcher(WatchedEvent(EventType.CHILD, None, path)))
 
-    def _tell(self, watches: dict[str, Watcher], path: str, event: str) -> None:
+    def _notify(self, watches: dict[str, Watcher], path: str, event: str) -> None:
         watcher = watches.pop(path, None)
         if watcher is not None:
             watcher(WatchedEvent(event, None, path))

@@ -69,7 +69,7 @@ class ApiScanner:
         self._cursor: PartitionCursor | None = reader.cursor(partition, scan, bytes_max)
         self._batches: deque[Batch] = deque()
         self._messages: deque[ReceivedMessage] = deque()
-        self._rest: Iterator[ReceivedMessage] | None = None
+        self._undecoded: Iterator[ReceivedMessage] | None = None
         """Of the first batch, where some of its messages were decoded."""
         self._end_checked_ms = clock.monotonic_ms()
 
@@ -110,14 +110,14 @@ class ApiScanner:
     async def drop(self) -> None:
         """Hold nothing: the next call reads on from the ID that comes next."""
         cursor, self._cursor = self._cursor, None
-        self._rest = None
+        self._undecoded = None
         self._batches.clear()
         self._messages.clear()
         self.held_bytes = 0
         if cursor is not None:
             await self._reader.release(cursor)
 
-    async def rest(self) -> None:
+    async def release(self) -> None:
         """Hold nothing in HBase until the next call."""
         if self._cursor is not None and self._cursor.holds:
             await self._reader.release(self._cursor)
@@ -153,15 +153,15 @@ class ApiScanner:
         """Have the next messages of what was read; whether there are any."""
         while self._batches and not self._messages:
             # Cancelled here, it goes on from the batch and the ID that comes next.
-            rest, self._rest = self._rest, None
-            if rest is not None:
-                messages = await computed(_some, rest)
+            undecoded, self._undecoded = self._undecoded, None
+            if undecoded is not None:
+                messages = await computed(_some, undecoded)
             else:
                 batch = self._batches[0]
                 left = dataclasses.replace(batch, start=max(batch.start, self._next))
-                messages, rest = await self._reader.decoded(left, _begun)
+                messages, undecoded = await self._reader.decoded(left, _begun)
             if len(messages) == ANSWER_MESSAGES_MAX:
-                self._rest = rest
+                self._undecoded = undecoded
             else:
                 self.held_bytes -= _held_by_batch(self._batches.popleft())
             self._messages.extend(messages)

@@ -14,7 +14,7 @@ from hqueue_workers.api.scanner import ApiScanner
 __all__ = ["ScannerTable"]
 
 ID_BYTES = 16
-REST_MS = 5_000.0
+UNUSED_SCAN_MS_MAX = 5_000.0
 """How long an unused scanner may hold a scan in HBase open."""
 
 
@@ -109,10 +109,10 @@ class ScannerTable:
         now_ms = self._clock.monotonic_ms()
         for scanner_id, scanner in list(self._scanners.items()):
             idle_ms = now_ms - scanner.used_ms
-            if scanner.busy or idle_ms < min(REST_MS, self._idle_ms):
+            if scanner.busy or idle_ms < min(UNUSED_SCAN_MS_MAX, self._idle_ms):
                 continue
             if idle_ms < self._idle_ms:
-                await scanner.rest()
+                await scanner.release()
             elif self._scanners.pop(scanner_id, None) is not None:
                 self.expired += 1
                 await self._discard(scanner)

@@ -15,7 +15,7 @@ from hqueue import Message, MessageID, Scan, StoreUnavailableError
 from hqueue.engine import Engine, OpenLog
 from hqueue_workers.api.failures import ScannerBusyError, ScannerNotFoundError
 from hqueue_workers.api.scanner import ANSWER_MESSAGES_MAX, END_CHECK_MS, ApiScanner
-from hqueue_workers.api.scanners import REST_MS, ScannerTable
+from hqueue_workers.api.scanners import UNUSED_SCAN_MS_MAX, ScannerTable
 from tests.support.awaited import Awaited
 from tests.support.backends import LossyWay, MemoryBackend
 from tests.support.doubles import SteppedClock
@@ -296,7 +296,7 @@ def test_one_that_rests_goes_on(
     came = []
     while taken := take(table, scanner, 4):
         came += taken
-        clock.now_ms += REST_MS
+        clock.now_ms += UNUSED_SCAN_MS_MAX
         table.sweep()
     assert [value.rstrip(b"\0") for value in came] == [b"%d" % n for n in range(50)]
 
@@ -345,7 +345,7 @@ def test_one_that_is_closed_while_it_is_let_rest_holds_nothing(
         monkeypatch.undo()
         await table.of.close(scanner_id)
 
-    monkeypatch.setattr(scanner.of, "rest", close_meanwhile)
-    clock.now_ms += REST_MS
+    monkeypatch.setattr(scanner.of, "release", close_meanwhile)
+    clock.now_ms += UNUSED_SCAN_MS_MAX
     table.sweep()
     assert (len(table), table.held_bytes, scanner.held_bytes) == (0, 0, 0)

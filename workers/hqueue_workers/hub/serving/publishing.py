@@ -22,8 +22,8 @@ from hqueue_workers.hub.writing.searches import Searches
 
 __all__ = ["Publishing"]
 
-ANEW_MAX = 3
-"""How often a call whose topic was fenced meanwhile is looked at anew."""
+RETRIES_MAX = 3
+"""How often a call is retried whose topic was fenced meanwhile."""
 
 
 class _Call(NamedTuple):
@@ -101,17 +101,17 @@ class Publishing:
 
     def _served(self, call: _Call, *, redirected: bool) -> Future[Any]:
         done: Future[Any] = Future()
-        self._begin(done, call, redirected=redirected, tries=ANEW_MAX)
+        self._begin(done, call, redirected=redirected, retries=RETRIES_MAX)
         return done
 
-    def _begin(self, done: Future[Any], call: _Call, *, redirected: bool, tries: int) -> None:
+    def _begin(self, done: Future[Any], call: _Call, *, redirected: bool, retries: int) -> None:
         """Find the owner, see that the caller may, learn what was numbered, act: each when the one
         before is done.
         """
 
         def failed(error: BaseException) -> None:
-            if isinstance(error, (FencedTopicError, UnknownNumbersError)) and tries:
-                self._begin(done, call, redirected=False, tries=tries - 1)
+            if isinstance(error, (FencedTopicError, UnknownNumbersError)) and retries:
+                self._begin(done, call, redirected=False, retries=retries - 1)
             else:
                 done.set_exception(_plain(error))
 

@@ -244,7 +244,7 @@ class Committer:
                     return
             try:
                 if opens:
-                    await self._do(self._tell_end(), opens)
+                    await self._do(self._read_end(), opens)
                 if closes:
                     await self._do(self._close_ranges(closes), [each[-1] for each in closes])
                 if publishes:
@@ -264,7 +264,7 @@ class Committer:
             self._log = opening
         return self._log
 
-    async def _tell_end(self) -> int:
+    async def _read_end(self) -> int:
         return (await self._opened()).end
 
     async def _close_ranges(self, closes: list[tuple[str, int, int, Future[int]]]) -> int:
