@@ -54,8 +54,8 @@ WAIT_MS = 10_000
 """A hub answers a `detached` after so long, whether or not something was detached."""
 ANSWER_MS = 10_000
 """It may take so much longer; then it is as good as dead."""
-TOLD_BYTES_MAX = 256 * 1024 * 1024
-TOLD_CONTAINERS_MAX = 1_000_000
+DETACHED_BYTES_MAX = 256 * 1024 * 1024
+DETACHED_CONTAINERS_MAX = 1_000_000
 """Of its answer. A hub tells 100,000 at most."""
 ATTACH_MS = 15_000
 CLOSE_MS = 10_000
@@ -100,8 +100,8 @@ class Subscriptions:
         self._attending: dict[tuple[Address, str], asyncio.Task[None] | None] = {}
         """The loop's own."""
         self._meanwhile: dict[TopicSubscription, list[tuple[Address, Any]]] = {}
-        """Of each that is being attached what hubs told of it before their answer to that was read,
-        as it may have come later than the answer; None where what a hub told was lost.
+        """Of each that is being attached what hubs reported of it before their answer to that was
+        read, as it may have come later than the answer; None where a hub's report was lost.
         """
 
     def subscribe(
@@ -210,7 +210,7 @@ class Subscriptions:
 
     def _end(self, subscription: TopicSubscription, tell: Callable[[], None]) -> None:
         """End a subscription, notify its hub, and drop it. A hub waits for the listener's call that
-        is under way: in that one, the hub is told behind it.
+        is under way: in that one, the hub is notified after it.
         """
         before, done = subscription.leaving, Event()
 
@@ -365,22 +365,22 @@ class Subscriptions:
             subscription.hub = hub
             meanwhile = self._meanwhile.pop(subscription)
         loop.start(self._attend, hub, subscription.queue)
-        for each in [told for at, told in meanwhile if at == hub]:
+        for each in [detached for at, detached in meanwhile if at == hub]:
             self._take_in(subscription, hub, each)
 
     async def _attend(self, hub: Address, queue: str) -> None:
-        """Be told by a hub what it detached, until it delivers nothing to this client."""
+        """Ask a hub what it detached, until it delivers nothing to this client."""
         if (hub, queue) in self._attending:
             return
         self._attending[hub, queue] = asyncio.current_task()
         opening_s = self._calls.settings.connect_timeout_ms / 1e3
         connection = AsyncConnection(
-            hub, TOLD_BYTES_MAX, TOLD_CONTAINERS_MAX, connect_timeout_s=opening_s
+            hub, DETACHED_BYTES_MAX, DETACHED_CONTAINERS_MAX, connect_timeout_s=opening_s
         )
         try:
             while not self._closed and any(each.hub == hub for each in self._of(queue)):
-                told = await self._told(connection, hub, queue)
-                for subscription, each in self._heard(hub, queue, told):
+                detached = await self._ask_detached(connection, hub, queue)
+                for subscription, each in self._heard(hub, queue, detached):
                     self._take_in(subscription, hub, each)
         finally:
             connection.close()
@@ -389,16 +389,18 @@ class Subscriptions:
     def _of(self, queue: str) -> list[TopicSubscription]:
         return [each for each in list(self._all.values()) if each.queue == queue]
 
-    async def _told(self, by: AsyncConnection, hub: Address, queue: str) -> list[Any] | None:
+    async def _ask_detached(
+        self, by: AsyncConnection, hub: Address, queue: str
+    ) -> list[Any] | None:
         """What a hub has detached; None if that is not known."""
         service, bound_ms = self._idl.HQueueHubService, WAIT_MS + ANSWER_MS
         call = by.call_method(
             service, "detached", queue, self._session, WAIT_MS, timeout_s=bound_ms / 1e3
         )
-        telling = asyncio.ensure_future(call)
+        asking = asyncio.ensure_future(call)
         try:
-            await self._await(telling, hub, share_ms(bound_ms))
-            told: list[Any] = telling.result()
+            await self._await(asking, hub, share_ms(bound_ms))
+            detached: list[Any] = asking.result()
         except asyncio.CancelledError:
             raise
         except BaseException as exc:  # Whatever it is, they are attached again.
@@ -406,28 +408,28 @@ class Subscriptions:
                 self._calls.silent.note(hub)
             return None
         finally:
-            telling.cancel()
-            await asyncio.wait([telling])  # The connection is free for the next call.
-        return told
+            asking.cancel()
+            await asyncio.wait([asking])  # The connection is free for the next call.
+        return detached
 
-    async def _await(self, telling: asyncio.Future[Any], hub: Address, silence_ms: float) -> None:
-        """Wait for what a hub tells, and see now and then whether it answers at all."""
+    async def _await(self, asking: asyncio.Future[Any], hub: Address, silence_ms: float) -> None:
+        """Wait for a hub's report, and check now and then whether it answers at all."""
         bound_ms = silence_ms
-        while not (await asyncio.wait([telling], timeout=silence_ms / 1e3))[0]:
+        while not (await asyncio.wait([asking], timeout=silence_ms / 1e3))[0]:
             with contextlib.suppress(HQueueError):  # There is no thread to ask it by.
                 await in_thread(self._calls.silent.check, hub, bound_ms)
             silence_ms *= 2
 
     def _heard(
-        self, hub: Address, queue: str, told: list[Any] | None
+        self, hub: Address, queue: str, detached: list[Any] | None
     ) -> list[tuple[TopicSubscription, Any]]:
-        """What was heard of which subscription: of all of a queue if it is not known what was
-        told.
+        """The reports by subscription: of all of a queue's if it is not known what the hub
+        reported.
         """
         heard: list[tuple[TopicSubscription, Any]] = []
-        if told is None:
+        if detached is None:
             heard += [(each, None) for each in self._of(queue)]
-        for each in told or ():
+        for each in detached or ():
             named = self._all.get((queue, text_of(each.topic), text_of(each.subscriber)))
             heard += [(named, each)] if named is not None else []
         with self._lock:
@@ -435,8 +437,8 @@ class Subscriptions:
                 self._meanwhile.get(subscription, []).append((hub, each))
         return heard
 
-    def _take_in(self, subscription: TopicSubscription, hub: Address, told: Any) -> None:
-        """Take in that a hub detached a subscription, or may have if what it told was lost."""
+    def _take_in(self, subscription: TopicSubscription, hub: Address, detached: Any) -> None:
+        """Take in that a hub detached a subscription, or may have if its report was lost."""
         loop, reasons = needed_loop(), self._idl.TDetachedReason
         with self._lock:
             if subscription.hub != hub:
@@ -444,10 +446,10 @@ class Subscriptions:
             subscription.hub = None
         topic, subscriber = subscription.topic, subscription.subscriber
         failure: HQueueError | None = None
-        if told is not None and told.reason == reasons.REPLACED:
+        if detached is not None and detached.reason == reasons.REPLACED:
             text = "another client has subscribed under the name"
             failure = SubscriberConnectedError(text, topic=topic, subscriber=subscriber)
-        elif told is not None and told.reason == reasons.UNSUBSCRIBED:
+        elif detached is not None and detached.reason == reasons.UNSUBSCRIBED:
             text = "the subscription was ended"
             failure = SubscriberNotFoundError(text, topic=topic, subscriber=subscriber)
         loop.start(self._go_on, subscription, failure)

@@ -163,7 +163,7 @@ def test_one_that_is_detached_as_soon_as_it_is_attached_is_attached_again(
     place.hubs.pop().terminate()
     client, taking = place.client(), Taking()
     subscriptions = client._subscriptions
-    subscribe, tell = subscriptions._calls.call, subscriptions._told
+    subscribe, tell = subscriptions._calls.call, subscriptions._ask_detached
     told: list[Any] = []
     taken_in = threading.Event()
 
@@ -186,7 +186,7 @@ def test_one_that_is_detached_as_soon_as_it_is_attached_is_attached_again(
         return found if heard or not found else None
 
     monkeypatch.setattr(subscriptions._calls, "call", subscribing)
-    monkeypatch.setattr(subscriptions, "_told", telling)
+    monkeypatch.setattr(subscriptions, "_ask_detached", telling)
     client.subscribe("other", "sub", Taking())  # So that the hub is attended.
     client.subscribe("t", "sub", taking)
     if answered:

@@ -151,7 +151,7 @@ class SubscriptionService:
         at = self._queue(queue)
         name = check_name(text_of(session, "session"))
         wait = check_whole(waitMs, 0, WAIT_MS_MAX, option="waitMs")
-        return self._answer(lambda: at.subscriptions.detached(name, wait), self._told)
+        return self._answer(lambda: at.subscriptions.detached(name, wait), self._detached_structs)
 
     def _queue(self, queue: Any) -> ServedQueue:
         name = text_of(queue, "queue")
@@ -209,7 +209,7 @@ class SubscriptionService:
             self._session_ms,
         )
 
-    def _told(self, found: list[Detached]) -> list[Any]:
+    def _detached_structs(self, found: list[Detached]) -> list[Any]:
         return [
             self._idl.TDetached(each.subscriber, each.topic, int(each.reason)) for each in found
         ]
