@@ -67,7 +67,7 @@ class Message(tuple[str | bytes | int | Headers | None, ...]):
     """A topic, a value, a key and headers, to be put. Immutable.
 
     One that was read is a `ReceivedMessage`, and can be put again. Two are equal if all their
-    fields are; so one that was read equals none that is to be put.
+    fields are; so a message that was read equals none that is put.
 
     Args:
         topic: 1 to 255 bytes of UTF-8. One that begins with ``hqueue.`` is the system's own: it is
@@ -237,7 +237,7 @@ class ConsumedMessage(ReceivedMessage):
 
 
 class Messages(Sequence[Message]):
-    """Values of one topic, in their order, as messages that are to be put. Immutable.
+    """Values of one topic, in their order, as messages to put. Immutable.
 
     For a caller with many values: a `Message` is made only where one is asked for, so that a batch
     of thousands is put in a fraction of the time that a list of messages takes.

@@ -245,7 +245,7 @@ def fetch_once(
 
 
 def to_check(fetches: Iterable[Fetch[ReaderT]]) -> Iterator[ReaderT]:
-    """The readers whose log's end is to be looked at itself, before the others are asked for."""
+    """The readers that must look at their log's end themselves, before the others are asked for."""
     return (each.reader for each in fetches if each.check and each.reader.at_tail)
 
 

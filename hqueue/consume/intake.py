@@ -87,7 +87,7 @@ class _Partition(Fetch[PartitionCursor], Generic[KeyT]):
 
 
 class _Source(Generic[KeyT]):
-    """A queue of which partitions are read."""
+    """A queue with partitions that are read."""
 
     def __init__(self, reader: QueueReader) -> None:
         self.reader = reader
@@ -221,7 +221,7 @@ class Intake(Generic[KeyT]):
     def _await(
         self, ends_ms: float
     ) -> tuple[FetchedBatches[KeyT] | None, Callable[[], None] | None]:
-        """What came, or what is to be done in this thread first; nothing if neither came in time,
+        """What came, or what this thread must do first; nothing if neither came in time,
         or it was woken.
         """
         while not self._own:

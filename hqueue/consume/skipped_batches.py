@@ -34,7 +34,7 @@ RECORD = "skipped/batches"
 """No producer has such a name."""
 
 SKIPPED_MAX = 100
-"""Batches that are passed by in a queue. More damage than this is not to be read around."""
+"""Batches that are passed by in a queue. A reader can't pass by more damage than this."""
 
 _Named = tuple[bytes, bytes]
 """A batch's row and its nonce."""

@@ -23,7 +23,7 @@ PAUSE_MS = 200
 def scans_of(
     topic: str, ranges: Sequence[LogRange], start: Moment | None, stop: Moment | None
 ) -> list[tuple[int, Scan]]:
-    """What is to be read of which partition, one after the other. Of a range that is marked it is
+    """The scans of partitions, one after the other. Of a range that is marked it is
     only what its owner appended: not what somebody else put there under the topic's name.
 
     Raises:
@@ -45,14 +45,14 @@ class TopicRanges:
     """What is still to be read of a topic.
 
     A region server that lost a partition and does not know yet may answer from a log that ends
-    earlier. So a range that is to be there whole, as each is that others follow, is read again
+    earlier. So a range that must be there whole, as each one that others follow, is read again
     where the log seems to end before it does, for ``operation_timeout_ms``: one that stays so short
     was truncated.
 
     Args:
         reading: reads the queue.
         scans: partition and `Scan` of each range, in the order of IDs.
-        whole: whether the last range, too, is to be there up to its scan's stop.
+        whole: whether the last range, too, must be there up to its scan's stop.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class TopicRanges:
             self._deadline = None
 
     def _is_short(self, partition: int, scan: Scan) -> Work[bool]:
-        """Whether what a range has from a scan's start on is to be there, and may come yet."""
+        """Whether a range's messages from a scan's start on must be there, and may still come."""
         if scan.start >= scan.stop or not (self._whole or len(self._scans) > 1):
             return False
         (offsets,) = yield from self._reading.offsets([partition])

@@ -35,7 +35,7 @@ class TopicScanner:
         reader: reads the queue.
         scans: partition and `Scan` of each range, in the order of IDs.
         bytes_max: the bodies held at a time and on their way, about.
-        whole: whether the last range, too, is to be there up to its scan's stop.
+        whole: whether the last range, too, must be there up to its scan's stop.
 
     Raises:
         InvalidInputError: an argument is out of range.

@@ -57,7 +57,7 @@ def check_layout(name: str, column: pa.Array) -> None:
 
 
 def check_text(name: str, texts: pa.Array) -> None:
-    """Refuse a column of strings whose layout can't be, or of which one is no UTF-8."""
+    """Refuse a column of strings with an impossible layout, or with a string that is no UTF-8."""
     check_layout(name, texts)
     data, offsets = texts.buffers()[2], offsets_of(texts)
     first, last = offsets[0], offsets[-1]

@@ -158,7 +158,7 @@ _topic_of, _value_of, _key_of, _headers_of = map(itemgetter, range(4))
 
 
 class Column(NamedTuple):
-    """The bodies of one topic in a batch that is to be."""
+    """The bodies of one topic in a batch that is being made."""
 
     topic: str
     indexes: Sequence[int]

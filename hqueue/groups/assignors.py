@@ -31,7 +31,7 @@ class GroupView:
     partitions: Mapping[PartitionKey, str | None]
     """Each partition of these queues, with its region's host; None if that is not known."""
     owners: Mapping[PartitionKey, str] = dataclasses.field(default_factory=dict)
-    """Who was to have what before; also members that are gone."""
+    """The assignment before; also of members that are gone."""
 
     def subscribers(self) -> dict[str, list[str]]:
         """The members of each queue, by name."""
@@ -136,7 +136,7 @@ class _Plan:
 
     @property
     def counts_alike(self) -> bool:
-        """Whether each partition weighs the same, whoever has it."""
+        """Whether each partition weighs the same for every member."""
         return len(self._weights) <= 1
 
     def assignment(self) -> Assignment:

@@ -94,7 +94,7 @@ class Committer(Stepwise):
         ending.register(self)
 
     def at_end(self) -> None:
-        """Commit what waits, and call what is to be called; from now on commit at once."""
+        """Commit what waits, and call the callbacks; from now on commit at once."""
         self._ending = True
         self._commit_all({})
         thread = self._thread
@@ -115,7 +115,7 @@ class Committer(Stepwise):
         self._decisions.add(decision)
 
     def commit(self, positions: Mapping[PartitionKey, Position]) -> None:
-        """Commit now, after what was to be committed later.
+        """Commit now, after the commits that wait.
 
         Raises:
             CommitFailedError: some are refused; the others are committed.
@@ -216,7 +216,7 @@ class Committer(Stepwise):
             self._call_back()
 
     def _call_back(self) -> None:
-        """Call what is to be called. Where no thread can be started, whoever holds no lock does."""
+        """Call the callbacks. Where no thread can be started, a caller that holds no lock does."""
         while True:
             with self._lock:
                 if not self._to_call:

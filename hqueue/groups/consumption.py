@@ -291,7 +291,7 @@ class Consumption:
     ) -> None:
         """The same, in another thread."""
         self.committer.await_room()
-        with self.lock:  # So nobody waits for what is decided before it is to be done.
+        with self.lock:  # So nobody waits for what is decided before it must be done.
             self.committer.commit_later(decide(), on_commit)
         self.committer.call_back()
 

@@ -345,7 +345,7 @@ class GroupMember(OnStore):
         finally:
             if self._abandoned:  # Before there was anybody who could close it.
                 await self._leave.in_loop()
-            elif self._left:  # `close` waits no more, so what was claimed meanwhile is nobody's.
+            elif self._left:  # `close` waits no more: release what was claimed meanwhile.
                 await self._give_up_claims.in_loop()
 
     async def _run(self) -> None:

@@ -76,7 +76,7 @@ class GroupMembership:
         self._broker_watch: Watch | None = None
         self._selected = Selection()
         self._leaving: list[GroupMember | HandAssigned | Watch | QueueCatalog] = []
-        """What was given up, and is to be closed: an interruption leaves it to the next call."""
+        """What was given up, and must be closed: an interruption leaves it to the next call."""
 
     def offsets(self) -> GroupOffsets | None:
         """The group's; None without one."""
@@ -117,7 +117,7 @@ class GroupMembership:
         return joined
 
     def assign(self, partitions: Collection[PartitionKey]) -> None:
-        """Have these partitions, whoever else does."""
+        """Have these partitions, even if another consumer has them."""
         self._finish_leaving()
         if self._paths is not None:
             self._check_broker()

@@ -348,7 +348,7 @@ class GroupOffsets(OnStore):
 
 @dataclasses.dataclass
 class Written:
-    """What came of each of several offsets that were to be moved; the rest was not applied."""
+    """The outcome of each of several offsets; those that are missing were not applied."""
 
     moved: dict[PartitionKey, Offset] = dataclasses.field(default_factory=dict)
     refused: set[PartitionKey] = dataclasses.field(default_factory=set)

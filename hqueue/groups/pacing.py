@@ -31,7 +31,7 @@ class Pacing:
 
     def __init__(self, alarm: Alarm, clock: Clock, idle_ms_max: float | None = None) -> None:
         self.pending = False
-        """Whether something is to be done now."""
+        """Whether something must be done now."""
         self._alarm = alarm
         self._clock = clock
         self._idle_ms_max = idle_ms_max
@@ -41,7 +41,7 @@ class Pacing:
         """What was waited for."""
 
     def notify(self) -> None:
-        """Something is to be done."""
+        """Something must be done."""
         self.pending = True
         self._alarm.ring()
 
@@ -59,7 +59,7 @@ class Pacing:
         self._retry_ms = None if done else RETRIES.longer(self._retry_ms or 0.0)
 
     async def wait(self, closed: Callable[[], bool]) -> None:
-        """Until something is to be done, or done again; or it is `idle` or closed."""
+        """Until something must be done, or done again; or it is `idle` or closed."""
         ends_ms = float("inf")
         if self._retry_ms is not None:
             ends_ms = self._clock.monotonic_ms() + self._retry_ms

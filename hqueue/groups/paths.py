@@ -3,7 +3,7 @@
     <root>/consumers/<group>/ids/<consumer>                         ephemeral: a member
     <root>/consumers/<group>/owners/<queue>/<broker>-<partition>    ephemeral: who consumes it
     <root>/consumers/<group>/offsets/<queue>/<broker>-<partition>   the next ID, and who wrote it
-    <root>/consumers/<group>/plan/<broker>                          who is to have what
+    <root>/consumers/<group>/plan/<broker>                          who shall have what
 
 The first three are those of Kafka's first consumers, whose topic is a queue here, and whose broker
 is an HQueue cluster by its logical ID. What the names of groups and consumers have that no segment

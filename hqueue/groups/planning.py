@@ -1,5 +1,5 @@
-"""What the members of a group are to have, as one of them sees it. Pure: its driver hears of the
-group, and writes the plan.
+"""Which partitions the members of a group get, as one of them sees it. Pure: its driver hears of
+the group, and writes the plan.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["Planning"]
 
 
 class Planning:
-    """Finds out what a member is to have. Not thread-safe.
+    """Finds out which partitions a member gets. Not thread-safe.
 
     One member plans for all: the *leader*, the first by name of those that are present. The others
     follow what it wrote last. So the work and the requests of a change grow with the group, and
@@ -107,7 +107,7 @@ class Planning:
         return None if plan == before and self._readable else plan
 
     def wanted(self) -> frozenset[PartitionKey]:
-        """What this member is to have."""
+        """The partitions that this member gets."""
         streams = self._members.get(self._member, {})
         if self._led:
             plan: Mapping[PartitionKey, str] = self._plan or {}

@@ -47,7 +47,7 @@ def is_to_come(time: MessageID, log: QueueLog) -> bool:
 def unreadable_offset(
     key: PartitionKey, reason: UnsupportedFormatError, **facts: object
 ) -> UnsupportedFormatError:
-    """The error that names a partition of which the group's offset can't be read."""
+    """The error that names a partition whose group offset can't be read."""
     error = UnsupportedFormatError(
         "the record of a group's offset can't be read; seek to where the partition goes on, or "
         "reset the group"

@@ -63,7 +63,7 @@ class Share(Stepwise):
         self.topics: frozenset[str] = frozenset()
         """Those that are read; all if empty."""
         self.commit_due_ms = float("inf")
-        """When positions are to be committed next."""
+        """When positions must be committed next."""
         self._settings = settings
         self._clock = clock
         self._to_accept: dict[PartitionKey, Offset] = {}
@@ -98,7 +98,7 @@ class Share(Stepwise):
             stream.notice()
 
     def take_notice(self) -> None:
-        """Something is to be done. From any thread, also one that was interrupted anywhere: no lock
+        """Something must be done. From any thread, also one that was interrupted anywhere: no lock
         is taken that is not reentrant.
         """
         for stream in self.streams:
@@ -131,7 +131,7 @@ class Share(Stepwise):
         return failure
 
     def serve(self, stream: Stream) -> None:
-        """Do what is to be done before messages of a stream are handed out: those that were are
+        """Do what must be done before messages of a stream are handed out: those that were are
         done with, and it is settled.
         """
         stream.attention = False
@@ -172,7 +172,7 @@ class Share(Stepwise):
                 self.committer.commit_later(moved)
 
     def _note(self, changes: Changes) -> None:
-        """Keep in mind what is to be done: changes are told once, and a callback may fail."""
+        """Note what must be done: changes are reported once, and a callback may fail."""
         for key in changes.lost | changes.revoked:
             self._to_accept.pop(key, None)
         self._to_accept |= changes.assigned
@@ -264,7 +264,7 @@ class Share(Stepwise):
     def _commit(
         self, positions: Mapping[PartitionKey, Position]
     ) -> Work[Any, Collection[PartitionKey]]:
-        """Done by whoever commits."""
+        """Done by the thread that commits."""
         holder = self.membership.holder
         if holder is None:
             return positions.keys()

@@ -35,11 +35,11 @@ class Stream:
         self.keys: set[PartitionKey] = set()
         """Its partitions."""
         self.to_begin: set[PartitionKey] = set()
-        """Those of them that are to be read from their positions on."""
+        """Those of them that must be read from their positions on."""
         self.revoked: set[PartitionKey] = set()
         """Those that it is to give up, when what it handed out is done with."""
         self.attention = False
-        """Whether something is to be done before the next message."""
+        """Whether something must be done before the next message."""
         self.valid_until_s = float("-inf")
         """Until when messages may be handed out without another look, by `Consumption.now_s`."""
         self.asked_ms = clock.monotonic_ms()
@@ -55,7 +55,7 @@ class Stream:
         self._intake: Intake[PartitionKey] = Intake(bytes_max, clock)
 
     def notice(self) -> None:
-        """Something is to be done: let who waits for messages look. From any thread."""
+        """Something must be done: wake the thread that waits for messages. From any thread."""
         self.attention = True
         self._intake.wake()
 

@@ -43,7 +43,7 @@ class RowChange:
         self._new = new
         self._cells = cells
         self._in_doubt = False
-        """Whether a request may have been done of which there is no answer."""
+        """Whether a request without an answer may have been done."""
 
     def make(self, deadline: Deadline) -> Work[bool]:
         """Whether it was made; False where the row had another version.

@@ -237,7 +237,7 @@ class RowRecords:
             tombstone = encode(gone, {}, whole=False)
             burial = RowChange(row, old=old, new=gone, cells=tombstone)
             if (yield from burial.make(deadline)):
-                # A tombstone that stays is in nobody's way.
+                # A tombstone that stays does no harm.
                 with contextlib.suppress(HQueueError):
                     yield RowUpdate(row, gone.cell, None)
                 return True

@@ -1,4 +1,4 @@
-"""What a profile consists of, and what its gateways are told."""
+"""What a profile consists of, and the configuration of its gateways."""
 
 from __future__ import annotations
 

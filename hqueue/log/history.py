@@ -128,7 +128,7 @@ class History:
         return oldest[0] if oldest else None
 
     def _go_on(self, nonce: bytes, deadline: Deadline) -> Work[SeenBatch | None]:
-        """Look at every header from `end` on, up to a page of which one has the nonce."""
+        """Look at every header from `end` on, up to a page with a header that has the nonce."""
         while True:
             found = None
             page = yield from deadline.insist(self._walk.page)

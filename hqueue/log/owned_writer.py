@@ -269,7 +269,7 @@ class OwnedPartitionWriter:
             except BrokenOffError as exc:
                 raise self._lost() from exc
             except CorruptLogError:
-                self._invalidate()  # It can't be told whom it fences.
+                self._invalidate()  # It is not known whom it fences.
                 raise
             if len(page) < WALKED_HEADERS:
                 # The walk may have taken long. What it knows counts while it is the tail.

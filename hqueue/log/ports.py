@@ -6,7 +6,7 @@ needs beyond them is in `hqueue.log.table_ports`. Each method makes one try.
 Each raises `StoreUnavailableError` when it got no usable answer, with the outcome of a write, and
 another `HQueueError` for an answer that trying again won't change.
 
-A write is applied by whoever serves the partition, and by no one else. A read may be answered by a
+A write is applied by the server of the partition, and by no one else. A read may be answered by a
 server that lost the partition and has not noticed: from the log as it was before, with what is in
 one answer known to one server.
 """

@@ -36,13 +36,13 @@ class OwnedRange(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is to be said of a topic's range, and the row where."""
+    """What a check found about a topic's range, and the row where."""
 
     topic: str
     row: bytes
     problem: str
     damage: bool = True
-    """Otherwise it is to be finished by the topic's next owner."""
+    """Otherwise the topic's next owner finishes it."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -122,8 +122,8 @@ class RangeCheck:
                 checked.foreign = row
 
     def verdicts(self) -> Iterator[Verdict]:
-        """What is to be said at the end of the log. Of what was collected, or truncated away, the
-        log says nothing.
+        """What the check found, at the end of the log. The log says nothing of messages that were
+        collected or truncated.
         """
         for topic in self._checked:
             yield from self._contradictions(topic)

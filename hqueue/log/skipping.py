@@ -89,7 +89,7 @@ class Skips:
     def pass_by(
         self, row: bytes, header: Header, entry: TopicEntry, error: CorruptLogError
     ) -> None:
-        """Return if a topic's messages in a batch, which can't be read, are to be passed by.
+        """Return if a topic's messages in a batch, which can't be read, must be passed by.
 
         Raises:
             CorruptLogError: they are not: the same error.

@@ -40,7 +40,7 @@ class HeaderWalk:
 
         Raises:
             BrokenOffError: the log goes on elsewhere: it was truncated, or collected up to here.
-            StoreUnavailableError: it can't be told yet. Try again.
+            StoreUnavailableError: that is not known yet. Try again.
             CorruptLogError: a header can't be read.
         """
         rows: list[Row] = yield Headers(self._partition, self.end.slot, WALKED_HEADERS)

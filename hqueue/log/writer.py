@@ -73,7 +73,7 @@ class PartitionWriter:
         """Append a batch, unless one with this nonce is in the log already.
 
         Every header from `since` to the slot that is won has been seen, and no batch can lie
-        between: so the same nonce is never appended twice, whoever tries, and however late.
+        between: so the same nonce is never appended twice, by any writer, however late.
         Which headers were seen is remembered: another append walks those only that are new.
 
         Args:

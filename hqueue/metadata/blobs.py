@@ -152,7 +152,7 @@ class BlobRecords:
         except StoreUnavailableError as exc:
             answers = answers_of(exc, changes.keys() - done.keys())
             for key, answer in answers.items():
-                if answer is None and changes[key].version in (NEW, ANY):  # It was to be repeated.
+                if answer is None and changes[key].version in (NEW, ANY):  # It needs another try.
                     answers[key] = like(exc, Outcome.NOT_APPLIED)
             raise partly_done(exc, answers | done) from exc
 

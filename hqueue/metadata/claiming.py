@@ -23,7 +23,7 @@ class _Phase(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Steps:
-    """What is to be done now, in any order."""
+    """What must be done now, in any order."""
 
     claim: frozenset[PartitionKey] = frozenset()
     """To be claimed. Each ends with `Claiming.answered`."""
@@ -38,7 +38,7 @@ class Steps:
 
 
 class Claiming:
-    """Brings what one has to what it is to have. Not thread-safe.
+    """Brings a claimant's partitions to those that it requests. Not thread-safe.
 
     It claims what it is to have, whoever has that now, and gives up only what it has itself: so a
     partition changes hands when its owner lets go, or when that owner's session ends. What it is
@@ -126,7 +126,7 @@ class Claiming:
 
     def taken_away(self, keys: Iterable[PartitionKey]) -> frozenset[PartitionKey]:
         """These claims are gone, by another's hand, while the session lives; those of them that it
-        had until now. What it is to have of them is claimed again.
+        had until now. Those that it requests are claimed again.
         """
         had = frozenset(key for key in keys if self.owns(key) or self.revokes(key))
         for key in had:
@@ -134,7 +134,7 @@ class Claiming:
         return had
 
     def steps(self) -> Steps:
-        """What is to be done now. It counts as begun, and is not named again."""
+        """What must be done now. It counts as begun, and is not named again."""
         wanted = frozenset() if self.leaving else self._wanted
         stay = wanted - self._outdated if self._eager else wanted
         revoke = self.owned - stay

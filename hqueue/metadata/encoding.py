@@ -212,7 +212,7 @@ def encode_plan(plan: Mapping[PartitionKey, str]) -> bytes:
 
 
 def decode_plan(data: bytes, path: str) -> dict[PartitionKey, str]:
-    """Which member of a group is to have which partition."""
+    """Which member of a group shall have which partition."""
 
     def read(fields: dict[str, Any]) -> dict[PartitionKey, str]:
         members = [text_of(member) for member in list_of(fields["members"])]

@@ -84,7 +84,7 @@ def answers_of(
 
     Args:
         error: the error.
-        keys: what was to be changed.
+        keys: the records to change.
         outcome: of those of which it says nothing; if None its own.
     """
     known = error.answers if isinstance(error, PartlyDoneError) else {}

@@ -82,7 +82,7 @@ class Registration(OnStore):
         self._made_by: int | None = None
         self._closed = False
         self._settled = False
-        """Whether nothing is to be removed any more."""
+        """Whether nothing must be removed any more."""
         self._own: OwnKeys | None = None
         self._faults = FaultLog(logger, clock)
         self._making = Turn()

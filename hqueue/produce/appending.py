@@ -33,7 +33,7 @@ __all__ = ["Given", "QueueAppending"]
 
 
 class Given(NamedTuple):
-    """What is to be appended as one batch, and where."""
+    """What goes to the log as one batch, and where."""
 
     bodies: Bodies
     partition: int | None

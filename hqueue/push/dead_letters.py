@@ -305,7 +305,7 @@ class DeadLetters:
 
 
 def _letters(letters: Iterable[DeadLetter]) -> Iterator[DeadLetter]:
-    """Those that are to be put, one by one.
+    """Those that must be put, one by one.
 
     Raises:
         InvalidInputError: one is none.

@@ -59,7 +59,7 @@ class Handover:
         self._stray -= self._phases.keys()
 
     def revoked(self, partitions: Iterable[int]) -> None:
-        """These, which it has, are to be another's."""
+        """These, which it has, go to another."""
         self._phases.update(dict.fromkeys(partitions, _Phase.WITHDRAWING))
 
     def lost(self, partitions: Iterable[int]) -> None:
@@ -77,7 +77,7 @@ class Handover:
                 self._phases[partition] = _Phase.CLAIMED
 
     def to_withdraw(self) -> frozenset[int]:
-        """Where it is to be present no more. Then call `withdrawn`."""
+        """Where it must be present no more. Then call `withdrawn`."""
         return self._at(_Phase.WITHDRAWING) | self._stray
 
     def withdrawn(self, partitions: Iterable[int]) -> None:
@@ -88,7 +88,7 @@ class Handover:
                 self._phases[partition] = _Phase.DRAINING
 
     def to_release(self, busy: Collection[int]) -> frozenset[int]:
-        """Whose claims are to be released, while calls of the busy ones are under way. Then call
+        """Whose claims must be released, while calls of the busy ones are under way. Then call
         `released`.
         """
         return self.draining.difference(busy)

@@ -52,7 +52,7 @@ class SubscriberMember(Stepwise):
     present (``address``, ``topics``) in those that it has claimed, for as long as it has the claim,
     and handles calls only for them: see `Handover`.
 
-    From `start` to `close` a task of the process's loop does what is to be done.
+    From `start` to `close` a task of the process's loop does what must be done.
 
     Args:
         queue: the queue's name.
@@ -90,7 +90,7 @@ class SubscriberMember(Stepwise):
         self._calls: Counter[int] = Counter()
         """The calls under way, by their partition."""
         self._awaited: frozenset[int] = frozenset()
-        """Those of which the last call is waited for."""
+        """Those whose last call is waited for."""
         self._loop = needed_loop()
         self._due = Alarm(self._loop)
         self._closed = self._failed = False
@@ -271,7 +271,7 @@ class SubscriberMember(Stepwise):
 
     @stepwise
     def _turn(self) -> Work[Any, bool]:
-        """Do what is to be done now; whether all of it was."""
+        """Do what must be done now; whether all of it was."""
         member, handover, guard = self._member, self._handover, self._guard
         assert member is not None and guard is not None  # noqa: PT018
         if member.failure is not None:

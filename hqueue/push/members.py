@@ -56,7 +56,7 @@ def connected_members(coordination: Coordination, queue: str, subscriber: str) -
 
 
 def delete_members(coordination: Coordination, queue: str, subscriber: str) -> None:
-    """Remove what led to members, of which there are none any more."""
+    """Remove the nodes that led to members, if there are none any more."""
     paths = MemberPaths(coordination, queue, subscriber, None)
     records = coordination.store.records
     left = [

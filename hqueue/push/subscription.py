@@ -25,7 +25,7 @@ class Subscription:
         topics: the topics wanted; all if empty.
         start: where partitions begin for which there is no checkpoint.
         reset: begin at the start also where there is a checkpoint.
-        delivery: how the messages are to be delivered.
+        delivery: how messages are delivered.
 
     Raises:
         InvalidInputError: an argument is out of range.

@@ -73,7 +73,7 @@ class Callers(Generic[_Caller]):
         self.bounds = bounds
         self._connections_max = bounds.connections_max
         self._new: OrderedDict[_Caller, None] = OrderedDict()
-        """Idle ones of which no request has come, the oldest first."""
+        """Idle ones that have sent no request, the oldest first."""
         self._idle: OrderedDict[_Caller, None] = OrderedDict()
         """Idle ones that were answered, the one that was idle for longest first."""
         self._begun: OrderedDict[_Caller, None] = OrderedDict()
@@ -161,7 +161,7 @@ class Callers(Generic[_Caller]):
             caller.among = None
 
     def surplus(self) -> Iterator[_Caller]:
-        """Those that go so that the others are within the bound on memory: each is to be dropped
+        """Those that go so that the others are within the bound on memory: each must be dropped
         before the next one is asked for.
         """
         while self._begun and self.held_bytes > self.bounds.held_bytes_max:

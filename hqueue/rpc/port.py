@@ -52,7 +52,7 @@ class Port:
         bounds: of the port. The process's limit on open files may allow fewer connections.
         whose: what the log calls it.
         make_gatherer: of each connection.
-        serve: called in a turn with a connection whose `request` has come, or whose `step` is to be
+        serve: called in a turn with a connection whose `request` has come, or whose `step` must be
             taken.
         refuse: makes the answer to a call that is not served, of its first bytes and why; empty if
             there can be none.
@@ -188,7 +188,7 @@ class Port:
         return self._drained
 
     def turn(self) -> float:
-        """Do what is to be done now, and for a while; how long nothing will be from then on, unless
+        """Do what must be done now, and for a while; how long nothing will be from then on, unless
         something comes: in seconds, below 0 if all is over.
         """
         ready = self._selector.select(0)

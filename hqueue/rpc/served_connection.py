@@ -61,14 +61,14 @@ class ServedConnection(Caller):
         self.memory_bytes = 0
         """What its request was given, if it is large."""
         self.step: Callable[[], bytes | None] | None = None
-        """Goes on with a call that was waited for: the reply to it, or None if there is to be more
-        waiting."""
+        """Goes on with a call that was waited for: the reply to it, or None if it has to wait
+        again."""
         self.last = False
         """Whether it is hung up on when it has read its answer."""
         self.unsent: memoryview | None = None
         """What the caller has not read yet of its answer."""
         self.reason: str | None = None
-        """Why it is to be hung up on; empty if it has gone."""
+        """Why the server hangs up on it; empty if the caller has gone."""
         self.refusal: HQueueError | None = None
         """What it is told before, if its request is read so far that it can be."""
         self.leaving = False

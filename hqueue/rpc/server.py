@@ -79,7 +79,7 @@ class ThriftServer:
     A `Port` accepts its callers, gathers calls, and sends what a caller does not take at once of
     its answer. A caller that sends what is no call, too much, or half a call and then nothing, or
     does not read its answer, is hung up on; others don't notice. If it can be seen what it calls it
-    is told why before. A forked child has none of it.
+    gets the reason first. A forked child has none of it.
 
     The handler is called **by threads**, which are given whole calls, and wait for no caller: but
     for a moment, for the next call of the one that was just answered, while a quarter of them are
@@ -181,7 +181,7 @@ class ThriftServer:
         """Serve: in the event loop that runs, or else in the background.
 
         Raises:
-            HQueueError: the system starts no more threads. It is to be closed then.
+            HQueueError: the system starts no more threads. Close it then.
         """
         if self._in_loop:
             self._loop = asyncio.get_running_loop()
@@ -262,7 +262,7 @@ class ThriftServer:
         raise AssertionError("it goes on or returns")
 
     def _goes_on(self, connection: ServedConnection, served: int) -> bool:
-        """Whether the caller's next call is there, and is to be served here after so many."""
+        """Whether the caller's next call is there, and must be served here after so many."""
         connection.passed_bytes = 0
         request = connection.request = connection.gathered()
         if connection.reason is not None or self._port.closing:

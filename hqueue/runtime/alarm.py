@@ -26,7 +26,7 @@ def needed_loop() -> LoopThread:
 
 
 class Alarm:
-    """Lets one task wait until something is to be done. Rung before the task waits, it rings then.
+    """Lets one task wait until something must be done. Rung before the task waits, it rings then.
 
     Args:
         loop: the task's.

@@ -36,7 +36,7 @@ class EndAware(Protocol):
 
 
 class _Process:
-    """What is to be finished in one process."""
+    """What one process must finish."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
@@ -93,7 +93,7 @@ def register(item: EndAware) -> None:
 
 
 def discard(item: EndAware) -> None:
-    """Nothing of this item is to be finished any more."""
+    """Nothing of this item must be finished any more."""
     _here().items.discard(item)
 
 

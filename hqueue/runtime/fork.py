@@ -1,7 +1,7 @@
 """What must happen in a child process after a fork.
 
 A forked child shares its parent's sockets and may inherit locks that nobody will ever release.
-Objects that hold either register here and are told in the child, before any of its code runs.
+Objects that hold either register here and are called in the child, before any of its code runs.
 """
 
 from __future__ import annotations

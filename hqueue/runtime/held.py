@@ -39,7 +39,7 @@ _WAIT = (True,)
 
 
 class NotHeldError(Exception):
-    """A lock was not to be had in time."""
+    """A lock was not free in time."""
 
 
 def if_free(lock: threading.Lock | threading.RLock, work: Callable[[], object]) -> bool:
@@ -61,7 +61,7 @@ class Held:
     Args:
         lock: the lock. A semaphore will do in a thread that runs no handlers of signals.
         timeout_s: how long to wait for it.
-        error: makes what is raised if it is not to be had.
+        error: makes what is raised if it is not free in time.
     """
 
     __slots__ = ("__exit__", "_error", "_lock", "_timeout_s")

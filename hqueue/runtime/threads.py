@@ -103,7 +103,7 @@ def start(target: Callable[..., object], *args: object, name: str) -> threading.
 
 
 def end(thread: threading.Thread, bound_s: float) -> bool:
-    """Wait until a thread of the library has ended, which it was told to; whether it has.
+    """Wait until a thread of the library has ended, as it was asked to; whether it has.
 
     Returns at once in that thread itself. One that does not end in time is left to end by itself.
     """

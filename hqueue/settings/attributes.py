@@ -206,7 +206,7 @@ def check_partitions(partitions: object) -> int:
 
 
 def check_same_partitions(queue: str, there: int, wanted: int) -> None:
-    """Return if a queue that is there has as many partitions as one that was to be created.
+    """Return if a queue that is there has as many partitions as the one to create.
 
     Raises:
         QueueExistsError: it has another number.

@@ -56,7 +56,7 @@ class Endpoint(SubscriberHandler):
         )
 
     def start(self) -> None:
-        """Let hubs call. If it raises, it is to be closed."""
+        """Let hubs call. If it raises, close it."""
         self._server.start()
 
     def add(self, subscription: TopicSubscription) -> None:

@@ -69,7 +69,7 @@ class HubClientSettings:
     are open while more threads publish."""
 
     owners_max: int = 100_000
-    """Topics of which it is remembered which hub owns them."""
+    """Topics whose owning hub is remembered."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hubs", hub_addresses(self.hubs))

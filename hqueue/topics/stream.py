@@ -57,7 +57,7 @@ class _Buffer:
         return subscription
 
     def receive(self, messages: Sequence[ReceivedMessage]) -> Status:
-        """Take what is new; a hub that subscribes anew sends what it does not know as consumed."""
+        """Take what is new; a hub that subscribes again sends what it does not know as consumed."""
         if len(self._waiting) + len(messages) > 2 * WINDOW_MAX:
             return Status.RETRY  # No hub sends as much.
         new = [each for each in messages if each.id > self._newest]

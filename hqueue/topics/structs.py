@@ -37,7 +37,7 @@ def preferences_struct(preferences: SubscriptionPreferences) -> Any:
 
 
 def preferences_of(given: Any) -> SubscriptionPreferences:
-    """Preferences that a hub told, or none."""
+    """Preferences in a hub's answer, or none."""
     if given is None:
         return SubscriptionPreferences()
     return SubscriptionPreferences(
@@ -51,7 +51,7 @@ def preferences_of(given: Any) -> SubscriptionPreferences:
 def message_structs(
     topic: str, messages: Sequence[bytes | bytearray | memoryview | Message]
 ) -> list[Any]:
-    """Messages of a topic that are to be published.
+    """Messages of a topic to publish.
 
     Raises:
         InvalidInputError: there is none, one can't be the topic's, or the topic or a header is the
@@ -113,11 +113,11 @@ def access_struct(**rules: Sequence[str] | None) -> Any:
 
 
 def access_of(given: Any) -> TopicAccess:
-    """A topic's rules that a hub told."""
+    """A topic's rules in a hub's answer."""
     rules = given.publish, given.subscribe, given.manage
     return TopicAccess(*([text_of(name) for name in rule or ()] for rule in rules))
 
 
 def text_of(given: bytes | str | None) -> str:
-    """A text that a hub told."""
+    """A text in a hub's answer."""
     return given.decode(errors="replace") if isinstance(given, bytes) else given or ""

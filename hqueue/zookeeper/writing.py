@@ -56,11 +56,11 @@ class Writing:
 
     Args:
         session: with ZooKeeper.
-        changes: what is to be changed.
+        changes: the changes to make.
         deadline: the bound on all of it.
         guards: what else must have which version, by the keys of changes. Where an ephemeral node
             is created its guard is written, too.
-        ephemeral: whether nodes that are created are to be this session's.
+        ephemeral: whether nodes that are created end with this session.
         removal: whether the nodes are deleted: what is done has the version that it had.
     """
 

@@ -1,4 +1,4 @@
-"""What a process does, each part beside the others, until it is told to end."""
+"""The roles of a process, each beside the others, until it must end."""
 
 from __future__ import annotations
 

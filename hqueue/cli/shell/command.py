@@ -58,7 +58,7 @@ def shell(context: typer.Context) -> None:
 
 
 def _execute(session: Session, command: Any, line: str) -> int | None:
-    """Execute a line; its exit code, and None if the shell is to be left."""
+    """Execute a line; its exit code, and None if the user leaves the shell."""
     try:
         arguments = parse_line(line)
     except HQueueError as exc:

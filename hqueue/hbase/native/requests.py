@@ -37,7 +37,7 @@ and Condition are (see `hqueue.hbase.native.updates`): 256 messages take a milli
 class TableRequests(Asker[Via]):
     """What asks about one table's rows. Thread-safe.
 
-    What asks is work, and makes one try. Where a region was not to be had, or no answer came, the
+    What asks is work, and makes one try. Where a region was out of reach, or did not answer, the
     region map is read again before the next. Errors are those of `hqueue.log.ports`.
 
     Args:

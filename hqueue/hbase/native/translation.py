@@ -53,7 +53,7 @@ NOT_SERVED = frozenset(
         "WrongRegionException",
     }
 )
-"""The server has not this region: nothing was done. The region map is not to be believed."""
+"""The server has not this region: nothing was done. The region map can't be trusted."""
 
 _NOT_APPLIED = frozenset(
     {

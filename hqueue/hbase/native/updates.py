@@ -11,7 +11,7 @@ RegionAction, by hand, for a thousand rows take some milliseconds:
     1A  Action                      08 00, and 12 MutationProto: 0A row, 10 type, 40 number of cells
     22  Condition                   0A row, 12 family, 1A qualifier, 20 02 (equal), and
         2A  Comparator              0A its class, and 12 BinaryComparator:
-            0A  ByteArrayComparable 0A the value; without it where there is to be none
+            0A  ByteArrayComparable 0A the value; without it where there must be none
 
 Each of these begins with its length, as protobuf has it.
 """

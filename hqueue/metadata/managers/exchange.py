@@ -64,12 +64,12 @@ FIELDS = {
 
 
 class Imported(NamedTuple):
-    """What became of a record that was to be taken in."""
+    """What became of a record of an import."""
 
     subject: Subject
     result: str
-    """``created``; ``unchanged``, if it was there as it is to be; ``overwritten``; ``skipped``, if
-    it is an owner; or ``refused``."""
+    """``created``; ``unchanged``, if it was there with the same content; ``overwritten``;
+    ``skipped``, if it is an owner; or ``refused``."""
     reason: MetadataError | InvalidInputError | UnsupportedFormatError | None = None
     """Why it was refused."""
 

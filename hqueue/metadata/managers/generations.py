@@ -117,7 +117,7 @@ class GenerationRecords:
         return {*self._records.delete(anyhow, levels_above=levels_above)}
 
     def _newest(self, beside: Mapping[str, str]) -> dict[str, Guard]:
-        """The guards of records that are to be created, given the nodes beside them."""
+        """The guards of records that will be created, given the nodes beside them."""
         nodes = set(beside.values())
         there = dict(self._records.read(nodes))
         if missing := nodes - there.keys():

@@ -32,7 +32,7 @@ class Kind(Generic[Value]):
         encode: a value's fields.
         decode: the value of a record's fields; its key is for errors.
         missing: what is raised where a record is needed, and isn't there.
-        exists: what is raised where one is to be created, and is there.
+        exists: what is raised where a record that should be created is there.
     """
 
     def __init__(

@@ -49,14 +49,14 @@ class Pipeline:
     What is asked for while requests are under way goes with the next ones, as many together as
     `TOGETHER_MAX`; so each store does many at once in its own way. Threads end soon after the
     requests, but for `SCANS_MAX`. Changes of the same record are made in the order of the calls.
-    Reads are in no order with changes: what is to be read after a change is asked for when that is
+    Reads are in no order with changes: a read that must follow a change is asked for when that is
     done.
 
     A future can be cancelled until its request is sent. Its callbacks run in the threads of the
     pipeline, and should return soon. They may ask for more, and wait for that; for what was asked
     for before they must not wait, for it may come with the same answers, which they hold up.
 
-    In a forked child it begins anew, and the parent's futures never end there.
+    In a forked child it starts empty, and the parent's futures never end there.
 
     Args:
         store: the store.

@@ -20,7 +20,7 @@ logger = Log(__name__)
 
 
 class PresentRecords(BlobRecords):
-    """`FieldRecords` of which each disappears with the session that created it.
+    """`FieldRecords`, each of which disappears with the session that created it.
 
     A change of one leaves it the session's that created it: to take a record over is to delete
     and to create it. No version comes a second time, also of a record that went and was created

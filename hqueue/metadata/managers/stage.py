@@ -273,7 +273,7 @@ class StageRecord:
         return decode_stage(record.value, self._key) if record else self.first
 
     def _has_ended(self, stage: Stage) -> bool:
-        """Whether it was in the memory of processes of which none writes any more."""
+        """Whether it was in the memory of processes none of which writes any more."""
         location = stage.location
         return location.store == MEMORY and location != self.first.location and not self.writers()
 

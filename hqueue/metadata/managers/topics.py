@@ -47,7 +47,7 @@ class TopicOwnershipManager:
     - `BadVersionError`: it has another version. With `NEW`: somebody owns the topic.
     - `NoTopicOwnerInfoError`: nobody owns the topic.
     - `UnsupportedFormatError`: the record can't be read.
-    - `StoreUnavailableError`: with an outcome, where something was to be changed.
+    - `StoreUnavailableError`: with an outcome, for changes.
 
     Args:
         pipeline: to the store.
@@ -124,7 +124,7 @@ class SubscriptionDataManager:
     """The subscriptions to each topic of a queue.
 
     As `TopicOwnershipManager`, with `NoSubscriptionStateError` where there is no such
-    subscription, and `SubscriptionStateExistsError` where one is to be created that there is.
+    subscription, and `SubscriptionStateExistsError` where one should be created that exists.
 
     Args:
         pipeline: to the store.

@@ -27,7 +27,7 @@ from pyspark_hqueue.reading.topic_ranges import planned
 __all__ = ["Count", "Counting", "Statistics"]
 
 WINDOWS = 20
-"""About so many windows there are if nobody says how long they are to be."""
+"""About so many windows there are if nobody says how long they are."""
 
 SPANS_MS = tuple(
     seconds * 1_000
@@ -90,7 +90,7 @@ class Statistics:
 
 
 class Counting:
-    """What is to be counted of a queue: all that is in it now, or what the options name.
+    """What a job counts of a queue: all that is in it now, or what the options name.
 
     Args:
         queue: the queue's name.

@@ -54,7 +54,7 @@ def archived_pieces(folder: Folder) -> list[Piece]:
 
 
 class Replay:
-    """Files that are to be written to a queue.
+    """Files to write to a queue.
 
     Args:
         spark: the session. Its settings stay as they are.

@@ -35,7 +35,7 @@ class Round:
         name: the stream's, which it has from its checkpoint.
         number: rounds are counted from 0 on.
         messages: how many of all topics there are.
-        frame: what is to be read, with the data source's columns, headers among them.
+        frame: what to read, with the data source's columns, headers among them.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Rounds:
         partitions_of(self.queue, self.options)
 
     def pending(self) -> list[Range]:
-        """What is to be read. Nothing is changed by asking.
+        """What to read. Asking changes nothing.
 
         Raises:
             DataLossError: messages are gone that were not read.

@@ -36,7 +36,7 @@ def read_ranges(
     The same range gives the same messages whenever it is read: all of them, or an error.
 
     Raises:
-        DataLossError: messages of it are gone, and that is to be an error.
+        DataLossError: messages of it are gone, and the options make that an error.
     """
     queue = client_of(options.settings).queue(options.queue)
     schema = arrow_schema(columns)
@@ -117,7 +117,7 @@ def topics_named(queue: Queue, range_: Range) -> frozenset[str]:
 
 
 def _columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The library's columns as those that Spark was told of."""
+    """The library's columns as those of the schema that Spark has."""
     arrays = []
     for field in schema:
         if field.name == "sequence":

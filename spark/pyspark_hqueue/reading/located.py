@@ -147,7 +147,7 @@ def frame_of(
         options: how they are read.
         ranges: what is read.
         columns: those that are made.
-        fixed: whether the tasks are to be the same each time, wherever regions are by then and
+        fixed: whether the tasks must be the same each time, wherever regions are by then and
             however many cores there are; otherwise no task lies on two hosts.
     """
     client = client_of(options.settings)
@@ -174,7 +174,7 @@ def _by_host(
     hosts: Mapping[int, str],
     cores: int,
 ) -> list[Task]:
-    """Tasks of which each has partitions of one host only."""
+    """Tasks that each have partitions of one host only."""
     pieces = pieces_of(queue, ranges, options, cores)
     by_host: dict[str, list[Range]] = collections.defaultdict(list)
     for range_ in ranges:

@@ -65,7 +65,7 @@ class Range:
         ordinal: messages that the partition had before `start`.
         messages: how many there were, of all topics and those that are gone by now, too. A region
             server that lost the partition and does not know yet may have counted too few, or none:
-            what is read is told by the IDs.
+            the IDs say what is read.
         exact: whether all of them have to be there; otherwise those that are.
         owner_epoch: only what the owner with this epoch appended of the topic; whoever wrote it if
             None.
@@ -382,7 +382,7 @@ def cut(ranges: Sequence[Range], pieces: int, place: Callable[[int, int], Positi
     """Cut ranges into tasks of equal numbers of messages, to one or two.
 
     Args:
-        ranges: what is to be read; tasks keep their order.
+        ranges: what to read; tasks keep their order.
         pieces: the number of tasks. Those of which all is gone have no ranges; the others keep
             their numbers, by which a sink may know them.
         place: as `place_of` for the queue.

@@ -79,7 +79,7 @@ def _id_of(given: Any, name: str) -> MessageID | None:
 
 
 def message_of(given: Any) -> Message:
-    """A `TMessage` that is to be put.
+    """A `TMessage` to put.
 
     Raises:
         InvalidInputError: it is missing, or something of it is out of range.
@@ -97,7 +97,7 @@ def message_of(given: Any) -> Message:
 
 
 def messages_of_list(given: Sequence[Any] | None) -> list[Message]:
-    """The messages that are to be put.
+    """The messages to put.
 
     Raises:
         InvalidInputError: they are missing, or something of one is out of range.

@@ -69,7 +69,7 @@ class Caller:
 
         Raises:
             HQueueError: the messages can't be had now; or they are dead letters that could not be
-                written, or it is not known: the call is to be made again.
+                written, or it is not known: the caller must make the call again.
         """
         call: Call | None = None
         tries, error = UNTRIED, None

@@ -54,7 +54,7 @@ class Cursor:
         Nothing is taken away: the next call is given only from a position behind this one.
 
         Args:
-            until: where a call ended that is to be made once more, with the same messages.
+            until: where a call ended that must be made once more, with the same messages.
             may_have: whether a message may be had, by its ID.
             messages_max: messages of the call, if that is less than the subscriber takes.
         """

@@ -175,7 +175,7 @@ class ServedPartition:
             del self._changing[subscriber]
 
     async def _step(self, subscriber: str) -> bool:
-        """Do the next thing that is to be done; whether there may be another."""
+        """Do the next thing that must be done; whether there may be another."""
         wanted = self._wanted.get(subscriber)
         if subscriber not in self._running:
             return wanted is not None and await self._begin(subscriber, wanted)

@@ -138,7 +138,7 @@ class Segment:
 
         Raises:
             HQueueError: the original of a message that is put back can't be read; or the batch
-                can't, and is not to be passed by, or may not be asked for that.
+                can't, and must not be passed by, or may not be asked for that.
         """
         return self.slices(filter_) or self._cut(queue, filter_, may_read=may_read)
 

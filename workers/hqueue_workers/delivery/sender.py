@@ -25,7 +25,7 @@ class MessageSender:
     """Takes calls from a cursor, makes them, and moves the checkpoint on.
 
     One call at a time, and the next only when this one is done or its messages lie with the dead
-    letters. A call that is to be made once more is put together again, of the same messages: while
+    letters. A call that must be made once more is put together again, of the same messages: while
     it waits for that it holds nothing.
 
     Args:

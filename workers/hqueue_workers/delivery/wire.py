@@ -132,7 +132,7 @@ def _encode_rest(key: bytes | None, headers: Headers) -> bytes:
 
 
 def decode_messages(data: bytes) -> list[ReceivedMessage]:
-    """The messages of which `encode_message` made these bytes."""
+    """The messages that `encode_message` made these bytes of."""
     messages = []
     at = 0
     while at < len(data):

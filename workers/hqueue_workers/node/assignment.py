@@ -36,7 +36,7 @@ def assign(
     the owners, gives the same again.
 
     Args:
-        partitions: each partition that is to be served, with its region's host; None if that is
+        partitions: each partition that must be served, with its region's host; None if that is
             not known.
         workers: each worker that is present, with the host that it sits on.
         owners: who has what now; also of workers that are gone.

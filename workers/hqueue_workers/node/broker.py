@@ -164,7 +164,7 @@ class BrokerRegistration:
         if session != self._sessions or not (lost or gone):
             return
         logger.warning("registrations of broker %d were removed by another hand", self._broker)
-        if lost:  # Whoever holds it now registers the queues.
+        if lost:  # Its holder registers the queues.
             await self._brokers.release_queues.in_loop(self._broker, known.keys())
             self.revoke()
         for queue in gone:

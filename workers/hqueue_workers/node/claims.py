@@ -259,7 +259,7 @@ class Claims(Generic[_Served]):
             self._changed.set()
 
     async def _release(self, claimant: Claimant) -> None:
-        """Release what was to be given up, and has ended: what ends meanwhile goes with the next.
+        """Release what was given up, and has ended: what ends meanwhile goes with the next.
 
         Raises:
             HQueueError: it is released later.

@@ -27,7 +27,7 @@ def leave(
     subscriptions left, and delete it, if that is wanted. For threads that may wait.
 
     Raises:
-        StoreUnavailableError: it was to be deleted, and another hub has taken it over.
+        StoreUnavailableError: another hub took the topic over before it was deleted.
         HQueueError, TimeoutError: not now. It is this hub's still.
     """
     committer.drained(owned, bound_s)

@@ -88,7 +88,7 @@ class QueueTopics:
         creations: how many topics each caller may create.
         bound_s: of what is asked of ZooKeeper and HBase for one call.
         pool: the threads.
-        listener: told of topics that are left.
+        listener: is notified of topics that are left.
         choose: chooses the hub that a topic without an owner goes to.
         hubs: those that are available, as they were a moment ago.
     """
@@ -147,7 +147,7 @@ class QueueTopics:
 
         The future's errors are `RedirectedError` where another hub owns it, `NotAllowedError`,
         `BufferFullError` where this hub owns as many topics as it may, the store's, and
-        `NoSubscriptionStateError` where there is no such topic and it is not to be created.
+        `NoSubscriptionStateError` where there is no such topic and `create` is false.
         """
         owned = self.serving(topic)
         if owned is None:

@@ -8,7 +8,7 @@
    whose end it knew before. From then on the topic's messages may be appended there.
 
 A hub that dies between the steps leaves an open range, which the next one closes likewise. Of two
-that do it at once one wins the compare-and-set; the other begins anew with a higher epoch.
+that do it at once one wins the compare-and-set; the other begins again with a higher epoch.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class TakeOver:
     ) -> OwnedTopic | None:
         """Let a topic's messages go to a partition from now on, and nobody else's to where they
         went before. None if somebody was quicker, or it is not known: whether this hub is still the
-        owner is to be asked then, before another try.
+        owner must be asked then, before another try.
 
         Args:
             topic: the topic.

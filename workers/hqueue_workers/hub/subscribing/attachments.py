@@ -35,7 +35,7 @@ TOGETHER = 64
 Deliver = Callable[
     [Callable[[Subscription], Awaitable[None]], Callable[[Subscription], None]], Delivering
 ]
-"""Makes what delivers, given what stores a mark, and what notes one that is to be stored soon."""
+"""Makes what delivers, given what stores a mark, and what notes one that must be stored soon."""
 
 
 class _QueueTopics(Protocol):

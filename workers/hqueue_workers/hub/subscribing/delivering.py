@@ -69,7 +69,7 @@ class Delivering:
         lease: whether the hub's session certainly lives: asked before each piece that is sent.
         may_reach: whether an IP address may be called: anybody can name one.
         store: stores a subscription's mark.
-        moved: told of a subscription whose mark is to be stored before long.
+        moved: called with a subscription whose mark must be stored before long.
         metrics: counts.
         calls_max: calls at a time.
     """

@@ -1,4 +1,4 @@
-"""Subscribers' sessions with a hub: what a client is told was detached, and when it is gone."""
+"""Subscribers' sessions with a hub: what a client hears was detached, and when it is gone."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 __all__ = ["Detached", "DetachedReason", "Sessions"]
 
 SESSIONS_MAX = 10_000
-"""For a further one the one goes of which nothing was heard for longest: its client finds out when
-it asks what was detached, and subscribes again.
+"""When there are too many, the one that was silent for longest goes: its client finds out
+when it asks what was detached, and subscribes again.
 """
 HOST_SESSIONS_MAX = 2_500
 """From one address, likewise."""
@@ -56,7 +56,7 @@ class Sessions:
     """The sessions of one queue. Used by the event loop; a session is nothing but an object.
 
     Args:
-        session_ms: one of which nothing is heard for so long is over.
+        session_ms: a session that is silent for so long is over.
         clock: where time comes from.
     """
 
@@ -64,7 +64,7 @@ class Sessions:
         self._session_ms = session_ms
         self._clock = clock
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
-        """The one of which something was heard last is the last."""
+        """The session that was heard from last is the last."""
         self._of_host: defaultdict[str, OrderedDict[str, None]] = defaultdict(OrderedDict)
         """Those from each address, likewise."""
         self._waits: Counter[str] = Counter()
@@ -84,7 +84,7 @@ class Sessions:
         self._hear(name, session)
 
     def attached(self, name: str, topic: str, subscriber: str) -> None:
-        """What was to be told of this subscription is so no more."""
+        """Drop the note of this subscription: it is attached again."""
         session = self._sessions.get(name)
         if session is not None:
             session.notes.pop((topic, subscriber), None)
@@ -101,7 +101,7 @@ class Sessions:
             session.waiting.set_result(None)
 
     async def wait(self, name: str, wait_ms: int) -> list[Detached]:
-        """What was detached of a session and not told yet, once there is something, or after a
+        """What was detached of a session and not reported yet, once there is something, or after a
         while. An earlier call of the session that waits ends.
 
         Raises:
@@ -129,8 +129,8 @@ class Sessions:
             session.waiting = None
         if self._sessions.get(name) is session:
             self._hear(name, session)
-        told, session.notes = session.notes, {}
-        return [Detached(*key, reason) for key, reason in told.items()]
+        notes, session.notes = session.notes, {}
+        return [Detached(*key, reason) for key, reason in notes.items()]
 
     def end_waits(self) -> None:
         """Answer each call that waits, and let none wait from now on: the hub ends, and its clients

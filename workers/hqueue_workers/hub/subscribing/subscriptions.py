@@ -86,8 +86,8 @@ class Subscriptions:
         """Create a subscription, or change it; and attach it, if it is said where to deliver.
 
         Raises:
-            SubscriptionStateExistsError: it is there, and is to be created.
-            NoSubscriptionStateError: it is not there, and is not to be.
+            SubscriptionStateExistsError: it exists, and the mode is to create it.
+            NoSubscriptionStateError: it does not exist, and the mode is to attach.
             BufferFullError: as many are attached, or were created, as may be.
             StoreUnavailableError: the topic is not this hub's any more, or the store's.
         """

@@ -70,7 +70,7 @@ class Committer:
             append of unknown outcome before another is made.
         on_append: called with how many publishes, messages and topics an append had.
         on_fence: called with a topic that is fenced.
-        on_appended: told what was appended, before those that wait are; as `OwnedListener`.
+        on_appended: called with what was appended, before the callers; as `OwnedListener`.
         clock: where time comes from.
     """
 
@@ -182,7 +182,7 @@ class Committer:
 
         Raises:
             FencedTopicError: it is not this hub's any more; also by the future.
-            UnknownNumbersError: by the future: what was numbered is to be learned first.
+            UnknownNumbersError: by the future: the publisher's numbers must be learned first.
         """
         done: Future[Published] = Future()
 
@@ -279,7 +279,7 @@ class Committer:
         try:
             answer = await work
         except BaseException as exc:
-            self._see(exc)  # First: who is told, and tries again, finds the partition given up.
+            self._see(exc)  # First: a caller that tries again finds the partition given up.
             self._fail(waiting, exc)
             _pass_cancellation(exc)
         else:

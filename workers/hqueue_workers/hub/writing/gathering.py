@@ -35,8 +35,8 @@ def gather(
     together. To be called when all that is in the log is known.
 
     Returns:
-        The publishes of which nothing is to be appended, and what became of them: an error, or the
-        newest message of the publisher where the topic has all that was to be published.
+        The publishes that append nothing, and what became of them: an error, or the
+        newest message of the publisher where the topic has all messages already.
     """
     ended: list[tuple[Publish, HQueueError | Newest]] = [
         (each, fenced(each.owned)) for each in batch if each.owned.fenced
@@ -66,14 +66,14 @@ def gather(
 
 
 def fenced(owned: OwnedTopic) -> FencedTopicError:
-    """The error of what was to be appended to a topic that is another hub's."""
+    """The error of a publish to a topic that another hub owns."""
     return FencedTopicError(
         "another hub owns the topic", topic=owned.name, partition=owned.partition
     )
 
 
 def _judged(publish: Publish, numbers: Numbers) -> HQueueError | Newest | None:
-    """What becomes of a publish of which nothing is to be appended; None of any other."""
+    """The result of a publish that appends nothing; None for any other."""
     if publish.owned.fenced:
         return fenced(publish.owned)
     try:

@@ -148,7 +148,7 @@ class Numbers:
         """The newest message of a publisher from an ID on; it may be an older one.
 
         Raises:
-            UnknownNumbersError: that is to be learned first.
+            UnknownNumbersError: that must be learned first.
         """
         with self._lock:
             if since < owned.known_from:
@@ -170,7 +170,7 @@ class Numbers:
         publisher, if there is one.
 
         Raises:
-            UnknownNumbersError: that is to be learned first.
+            UnknownNumbersError: that must be learned first.
         """
         numbered = publish.numbered
         if numbered is None:

@@ -49,7 +49,7 @@ class FencedTopicError(HQueueError):
 
 
 class UnknownNumbersError(HQueueError):
-    """What the publisher has numbered is to be read from the log first. Nothing was done."""
+    """The publisher's numbers must be read from the log first. Nothing was done."""
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -97,14 +97,14 @@ class OwnedTopic:
         return ranges
 
     def changes_hands(self) -> HQueueError:
-        """The error of what was to be done with it, and was not."""
+        """The error of a call for it that was not carried out."""
         return StoreUnavailableError(
             "the topic changes hands", topic=self.name, outcome=Outcome.NOT_APPLIED
         )
 
 
 class OwnedListener(Protocol):
-    """Is told what becomes of owned topics. Called by any thread."""
+    """Is notified of what becomes of owned topics. Called by any thread."""
 
     def appended(
         self, publishes: Sequence[tuple[Publish, int]], uncertain: Sequence[OwnedTopic], end: int
@@ -128,7 +128,7 @@ class Published:
         id: the first one's; of none the newest one's that the topic has of the publisher.
         partition: where they are.
         count: how many were appended.
-        dropped: how many of those that were to be published the topic had already.
+        dropped: how many of the call's messages the topic had already.
         newest: the ID of the topic's newest message of the publisher.
     """
 
