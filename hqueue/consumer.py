@@ -47,9 +47,9 @@ class Consumer(ConsumerStream):
     as evenness needs, and what stays is not stopped. How far the group is in each partition is
     kept in ZooKeeper: there the next one goes on when a consumer ends, orderly or not.
 
-    **Every message at least once**: what was handed out, and not committed, comes again to whoever
-    has the partition next. A consumer that lost its partitions, because its process stood still or
-    its session ended, commits nothing any more, and hands out nothing.
+    **Every message at least once**: what was handed out, and not committed, comes again to the
+    consumer that has the partition next. A consumer that lost its partitions, because its process
+    stood still or its session ended, commits nothing any more, and hands out nothing.
 
     Iterate over it, or `poll`; or take `arrow_batches`. Use it as a context manager, or `close` it.
     One that is forgotten leaves its group when it is collected, with a `ResourceWarning`, and
@@ -167,7 +167,7 @@ class Consumer(ConsumerStream):
         )
 
     def assign(self, partitions: Iterable[Partition]) -> None:
-        """Consume these partitions, and no others, whoever else does.
+        """Consume these partitions, and no others, even if other consumers do.
 
         With a group it begins at the group's offsets, and takes them over: another consumer of the
         group that has these partitions commits nothing any more.
@@ -295,7 +295,7 @@ class Consumer(ConsumerStream):
 
         Args:
             positions: as for `commit`.
-            on_commit: called there with what was to be committed, and with the error if there was
+            on_commit: called there with the offsets of this commit, and with the error if there was
                 one. Without it errors are logged. It may commit and close the consumer; what it
                 raises is logged.
         """

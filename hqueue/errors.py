@@ -308,7 +308,7 @@ class IdempotencyKeyError(HQueueError):
 
 class IdempotencyKeyReusedError(IdempotencyKeyError):
     """The log has a batch with this idempotency key and other messages. Facts: `messages`, how many
-    were to be put; `messages_before`, how many that batch has.
+    the call has; `messages_before`, how many that batch has.
     """
 
 

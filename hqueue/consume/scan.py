@@ -41,7 +41,7 @@ class Scan:
         self.topics: set[str] = set()
         """The topics wanted; all if empty."""
         self.owner_epoch: int | None = None
-        """Of topics that hubs own: only what the owner with this epoch appended; whoever wrote it
+        """Of topics that hubs own: only what the owner with this epoch appended; from any writer
         if None."""
         for topic in listed(topics, "topics"):
             self.add_topic(topic)

@@ -168,9 +168,9 @@ def reset_group(
 
     A record that can't be read is written over: that is its repair.
 
-    Whoever joins meanwhile is safe: a consumer that takes a partition over gives its offset another
-    version, and an offset is only set if it has the version that it had before the group was found
-    to be without consumers.
+    A member that joins meanwhile is safe: a consumer that takes a partition over gives its offset
+    another version, and an offset is only set if it has the version that it had before the group
+    was found to be without consumers.
 
     Raises:
         GroupNotFoundError: there is none of this name.

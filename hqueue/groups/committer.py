@@ -58,13 +58,13 @@ _Later = tuple[Mapping[PartitionKey, Position], "OnCommit | None"]
 class Committer(Stepwise):
     """Commits one after the other, in the order in which it was asked. Thread-safe.
 
-    What is committed later is done by a task of the process's loop, or by whoever commits before
-    that. Of positions that wait, and that nobody waits for, only the latest are committed: however
-    slow the store is, what waits is no more than one position a partition.
+    What is committed later is done by a task of the process's loop, or by a caller that commits
+    before that. Of positions that wait, and that nobody waits for, only the latest are committed:
+    however slow the store is, what waits is no more than one position a partition.
 
     Nothing here waits for a callback: a callback may commit itself. Callbacks have a thread, for as
-    long as there are some to be called. Before the process ends in order, all that was to be
-    committed later is; what comes after that is committed by the caller.
+    long as there are some to call. Before the process ends in order, all that waits is committed;
+    what comes after that is committed by the caller.
 
     Args:
         commit: commits positions, and returns the partitions for which that was refused.
@@ -109,8 +109,8 @@ class Committer(Stepwise):
         return self._thread is threading.current_thread()
 
     def expect(self, decision: threading.RLock) -> None:
-        """Let `flush` wait for a decision what to commit: for as long as this lock is held, which
-        whoever decides does until that is committed, or will be later.
+        """Let `flush` wait for a decision what to commit: for as long as this lock is held. The
+        one who decides holds it until that is committed, or will be later.
         """
         self._decisions.add(decision)
 

@@ -159,7 +159,7 @@ class GroupMember(OnStore):
         """What changed since this was called last.
 
         Args:
-            asked_ms: when whoever asks was alive with all that it does; now if None.
+            asked_ms: when the caller was alive with all that it does; now if None.
         """
         with self._lock:
             self._pacing.see_alive(asked_ms)

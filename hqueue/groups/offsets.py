@@ -51,7 +51,7 @@ class Offset:
     claim: object = dataclasses.field(default=None, compare=False, repr=False)
     """The take-over that it is known by; None if it was only read."""
     unreadable: UnsupportedFormatError | None = dataclasses.field(default=None, compare=False)
-    """Why its record can't be read, if it can't: then the position says nothing. Whoever sets the
+    """Why its record can't be read, if it can't: then the position says nothing. Setting the
     offset all the same writes over the record."""
 
 

@@ -31,8 +31,8 @@ def choose_ports(
     """Choose a port for each name, all different.
 
     A given port is taken as it is. A preferred one is taken if it is free now. The others are
-    random free ones. Another program may take a free port before the server binds it: whoever
-    starts the server must be ready to choose again.
+    random free ones. Another program may take a free port before the server binds it: the
+    program that starts the server must be ready to choose again.
 
     Raises:
         LocalServerError: a given name is unknown, a given port is in use, or none is free.

@@ -29,8 +29,8 @@ class PartitionReader:
         bytes_max: the bodies asked of the store in one request, about; at least one batch.
         ordinal: messages that the partition had before the start, if that is known: then what was
             collected from there on is counted in `expired`, too.
-        owner_epoch: only messages that the owner of their topic with this epoch appended; whoever
-            wrote them if None.
+        owner_epoch: only messages that the owner of their topic with this epoch appended; those
+            of any writer if None.
         decisions: which batches are passed by where they can't be read.
     """
 

@@ -40,15 +40,15 @@ class Steps:
 class Claiming:
     """Brings a claimant's partitions to those that it requests. Not thread-safe.
 
-    It claims what it is to have, whoever has that now, and gives up only what it has itself: so a
-    partition changes hands when its owner lets go, or when that owner's session ends. What it is
-    to have may be out of date, and others may follow another plan: the service decides who has a
+    It claims the partitions that it requests, even if another has them, and gives up only its own:
+    so a partition changes hands when its owner lets go, or when that owner's session ends. A
+    request may be out of date, and others may follow another plan: the service decides who has a
     partition.
 
-    What was refused is claimed again: its owner gives it up sooner or later. What it may have, and
-    is not to have any more, is released: what it claimed without an answer, and what it had when it
-    took its session for over, which may live on. An answer counts for the session that asked: what
-    comes when that is over is in doubt.
+    A claim that was refused is made again: the owner gives the partition up sooner or later. What
+    it may have, and requests no more, is released: claims without an answer, and what it had when
+    it took its session for over, which may live on. An answer counts for the session that asked:
+    what comes when that is over is in doubt.
 
     Args:
         eager: when the group changes, give up everything before anything is claimed, as Kafka's
@@ -154,7 +154,7 @@ class Claiming:
     ) -> frozenset[PartitionKey]:
         """What `steps` named to be claimed and released was asked for; what it owns by that.
 
-        What it does not own `steps` names to be claimed again, if it still is to be had: another
+        What it does not own `steps` names to be claimed again, if it is still requested: another
         has it. So the driver waits a little before it asks.
 
         Args:

@@ -37,17 +37,17 @@ class FieldChange(NamedTuple):
     fields: Fields
     version: Version
     whole: bool = True
-    """Whether these are all of its fields; else the others stay as they are, whoever changes them
-    at the same time. Only where the store is `FieldRecords.partial`."""
+    """Whether these are all of its fields; else the other fields stay as they are, even if they
+    change at the same time. Only where the store is `FieldRecords.partial`."""
 
 
 class FieldRecords(Protocol):
     """Versioned records of fields. Thread-safe.
 
     Keys are as those of `hqueue.metadata.ports`, versions opaque: another after each change. Where
-    a record was deleted and created again a store may begin anew with them. Of changes that come at
-    the same time with the same version one counts; a change is done at one moment between call and
-    return, a read as the store reads. Each is bounded and raises as said there.
+    a record was deleted and created again a store may begin again with them. Of changes that come
+    at the same time with the same version one counts; a change is done at one moment between call
+    and return, a read as the store reads. Each is bounded and raises as said there.
     """
 
     @property
@@ -73,8 +73,8 @@ class FieldRecords(Protocol):
         When an answer is lost it is looked up, and never guessed.
 
         Returns:
-            The version that each has now; None where there is a record although it was to be
-            created, or none of the version that is known.
+            The version that each has now; None where a record that should be created
+            exists, or a record does not have the version that is given.
 
         Raises:
             StoreUnavailableError: with an outcome; some may have been changed. Of several changes

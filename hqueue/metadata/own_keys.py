@@ -18,7 +18,7 @@ class OwnKeys:
     """Keys that this session registered, and that others may take away or change. Thread-safe.
 
     An operator can remove a registration, and another client can replace it, while the session
-    that it lives by goes on. Whoever acts by right of a registration asks here, each time that
+    that it lives by goes on. Anyone who acts by right of a registration asks here, each time that
     `on_change` is called. Costs nothing while nothing changes: a key is asked about once, and again
     only after a change of it, or after the connection was cut.
 

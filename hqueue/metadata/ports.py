@@ -3,7 +3,7 @@
 *Versioned records* are what HBase has as well; *ephemeral registrations* are records that are
 there for as long as the session that made them. A key is a path, ``/`` and segments parted by
 ``/``, each of which could be a file's name. Records lie below others: what has records below it is
-created before them, if it is to be a record itself. A value has at most `VALUE_BYTES_MAX`: who
+created before them, if it is a record itself. A value has at most `VALUE_BYTES_MAX`: who
 writes it sees to that.
 
 Each method that asks the store is bounded by the operation's bound of its settings and repeats

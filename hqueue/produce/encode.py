@@ -24,9 +24,9 @@ _Given = TypeVar("_Given")
 
 
 def taken(messages: _Given | Iterator[Message]) -> _Given | list[Message]:
-    """What is to be put, as it is now: what a generator gives, or a list that its owner may change,
-    is gone through once. Of both as many are taken as a batch may have, and one more, which is then
-    refused.
+    """The messages of a put, as they are now: what a generator gives, or a list that its owner may
+    change, is gone through once. Of both as many are taken as a batch may have, and one more, which
+    is then refused.
     """
     if isinstance(messages, (Message, Messages, str, bytes, bytearray, memoryview)):
         return messages

@@ -143,10 +143,10 @@ class _Owned:
 class OwnedLog(_Owned):
     """One partition, to be written by the owner of topics. Made by `OpenLog.own`.
 
-    A topic's owner has an epoch, which grows with every owner. Whoever takes a topic over appends a
-    control record with its epoch, by `close_ranges`; an owner that is behind meets that record
-    before it appends anything after it, and appends nothing of the topic any more. No lease and no
-    clock is needed for that. What is needed:
+    A topic's owner has an epoch, which grows with every owner. A hub that takes a topic over
+    appends a control record with its epoch, by `close_ranges`; an owner that is behind meets that
+    record before it appends anything after it, and appends nothing of the topic any more. No lease
+    and no clock is needed for that. What is needed:
 
     - `open` the partition, and `own` a topic, before it is made known that the topic lies here;
     - after an `OwnershipLostError` it owns nothing: open it again, and take the topics over again.

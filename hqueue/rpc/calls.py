@@ -9,8 +9,8 @@
 
 Lengths, counts and the seqid have 4 bytes. A library that takes them as they come can be made to
 count to 2^30 over elements that have no bytes, in C, while no other thread runs; to set memory
-aside for what never comes; and to go down from list to list until its stack ends. So whoever serves
-a port to strangers lets a `CallWalk` look first.
+aside for what never comes; and to go down from list to list until its stack ends. So anyone who
+serves a port to strangers lets a `CallWalk` look first.
 """
 
 from __future__ import annotations

@@ -50,7 +50,8 @@ class RefusedCallError(TApplicationException):
 class Reasoned(TPayload):
     """What a handler may answer in place of a number: with a text beside it, if that is not empty.
 
-    No IDL can say this, and whoever knows the IDL alone passes over the text: field 2 of the reply.
+    No IDL can say this, and a client that knows the IDL alone passes over the text: field 2 of the
+    reply.
     """
 
     thrift_spec: ClassVar[dict[int, tuple[Any, ...]]] = {

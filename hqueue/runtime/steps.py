@@ -36,7 +36,7 @@ class Pause(NamedTuple):
 
 
 class Give(NamedTuple):
-    """Gives something to whoever takes what work gives, one after the other; the answer is None."""
+    """Gives an item to the taker of what work gives, one after the other; the answer is None."""
 
     item: Any
 

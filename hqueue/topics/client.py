@@ -316,8 +316,8 @@ class HubClient:
 
         Raises:
             InvalidInputError: an argument is out of range, or it can't be listened there.
-            SubscriberExistsError: there is one, and it was to be created.
-            SubscriberNotFoundError: there is none, and it was to be attached to.
+            SubscriberExistsError: the subscription exists, and `mode` is to create it.
+            SubscriberNotFoundError: no such subscription exists, and `mode` is to attach.
             QueueNotFoundError, NotAllowedError, HubUnavailableError, ClosedError: as `publish`.
         """
         return self._subscriptions.subscribe(
@@ -345,7 +345,7 @@ class HubClient:
     ) -> AsyncGenerator[ReceivedMessage, None]:
         """A topic's messages, one after the other, for ``async for``. A message is consumed when
         the next one is asked for; the mark is stored now and then, and when the generator is closed
-        (`contextlib.aclosing`). What was not consumed comes again to whoever attaches next.
+        (`contextlib.aclosing`). What was not consumed comes again to the next client that attaches.
 
         At most ``delivery_window`` messages wait here, 1,000 if there is no such preference.
 
@@ -370,7 +370,7 @@ class HubClient:
         return messages_of(subscribe, self)
 
     def unsubscribe(self, topic: str, subscriber: str, *, queue: str | None = None) -> None:
-        """End a subscription, whoever is attached to it: its mark and preferences are gone.
+        """End a subscription, even if a client is attached: its mark and preferences are gone.
 
         In a call of that subscription's listener this returns at once, as
         `TopicSubscription.unsubscribe` does.

@@ -52,7 +52,7 @@ class HubClientSettings:
     """The queue of the topics, where a call names none."""
 
     publisher: str = "hqueue"
-    """Who calls, as hubs are told: 1 to 200 characters."""
+    """The caller's name that hubs see: 1 to 200 characters."""
 
     connect_timeout_ms: int = 3_000
     """The bound on opening a connection to a hub."""

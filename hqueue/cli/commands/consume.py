@@ -76,7 +76,7 @@ def consume(
     """Consume queues as one of a group, and write the messages to stdout.
 
     Consumers of one group share the partitions. A message is committed after it was written; what
-    was not comes again, to whoever has the partition next. SIGINT and SIGTERM end it in order.
+    was not comes again, to the next owner of the partition. SIGINT and SIGTERM end it in order.
     Of several queues, and with --pattern, text and json begin with the queue's name.
     """
     from hqueue.consumer import Consumer  # noqa: PLC0415  (not needed for help)

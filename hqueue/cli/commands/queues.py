@@ -142,7 +142,7 @@ def alter(
     """Change how long a queue keeps messages, and its attributes; what is not given stays."""
     given = _attributes(attribute)
     if ttl is None and not given:
-        raise InvalidInputError("nothing is to be changed: give --ttl or --attribute")
+        raise InvalidInputError("no change was given: use --ttl or --attribute")
     if ttl is not None:
         given["ttl"] = ttl
     now = session_of(context).client.alter_queue(queue, **given)

@@ -66,8 +66,9 @@ def consume(
 ) -> None:
     """Write a topic's messages to stdout, in their order, from a subscription's mark on.
 
-    A message is consumed after it was written; what was not comes again, to whoever attaches next.
-    SIGINT and SIGTERM end it in order. With --hubs neither HBase nor ZooKeeper need be in reach.
+    A message is consumed after it was written; what was not comes again, to the next client that
+    attaches. SIGINT and SIGTERM end it in order. With --hubs neither HBase nor ZooKeeper need be in
+    reach.
     """
     from hqueue.topics import SubscribeMode  # noqa: PLC0415  (not needed for help)
 
@@ -104,7 +105,7 @@ def unsubscribe(
     subscriber: SubscriberOption,
     hubs: HubsOption = None,
 ) -> None:
-    """End a subscription to a topic, whoever is attached to it: its mark is gone."""
+    """End a subscription to a topic, even if a client is attached to it: its mark is gone."""
     with hub_client(context, queue, hubs, "hqueue") as client:
         client.unsubscribe(topic, subscriber)
 

@@ -165,7 +165,7 @@ def move(
     to: Annotated[str, typer.Argument(metavar="HOST:PORT", help="The hub, as it is registered.")],
     *,
     hubs: HubsOption = None,
-    caller: Annotated[str, typer.Option(help="Who calls, as hubs are told.")] = "hqueue",
+    caller: Annotated[str, typer.Option(help="The caller's name that hubs see.")] = "hqueue",
 ) -> None:
     """Let another hub own a topic; later it may leave it to others, as any."""
     with hub_client(context, queue, hubs, caller) as client:
@@ -183,7 +183,7 @@ def allow(
         str | None, typer.Option(help="Who may move and delete it, and change its rules.")
     ] = None,
     hubs: HubsOption = None,
-    caller: Annotated[str, typer.Option(help="Who calls, as hubs are told.")] = "hqueue",
+    caller: Annotated[str, typer.Option(help="The caller's name that hubs see.")] = "hqueue",
     json: options.Json = False,
 ) -> None:
     """Say who may do what with a topic, and show its rules: what, who. A rule that is not given
@@ -215,7 +215,7 @@ def delete(
     topic: options.Topic,
     *,
     hubs: HubsOption = None,
-    caller: Annotated[str, typer.Option(help="Who calls, as hubs are told.")] = "hqueue",
+    caller: Annotated[str, typer.Option(help="The caller's name that hubs see.")] = "hqueue",
     yes: options.Yes = False,
 ) -> None:
     """Delete a topic and its subscriptions. Its messages stay in the queue for as long as it keeps

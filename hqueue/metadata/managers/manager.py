@@ -121,8 +121,8 @@ class Kind(Generic[Value]):
             if there == version:
                 # It was deleted, or never had this version, and has come to it since.
                 raise BadVersionError(
-                    "the record did not have this version when it was to be changed, and was "
-                    "changed by others since: read it again",
+                    "the record did not have this version when the change came, and was changed "
+                    "by others since: read it again",
                     path=key,
                     given=version,
                 )

@@ -75,7 +75,7 @@ def _read(queue: Queue, range_: Range, options: ReadOptions) -> Iterator[pa.Reco
         if deadline.expired:
             before = queue.count_before(partition, min(cursor, stop))
             report_loss(
-                "the log ends before what was to be read: the queue was truncated",
+                "the log ends before the offsets to read: the queue was truncated",
                 fail=options.fail_on_data_loss,
                 queue=queue.name,
                 partition=partition,

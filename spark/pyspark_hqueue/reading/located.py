@@ -75,8 +75,8 @@ def foreach_batch(
 ) -> DataStreamWriter:
     """A stream of a queue whose batches are read by tasks on the hosts of its regions.
 
-    As ``readStream … .writeStream.foreachBatch(function)``, which it is under Spark Connect. The
-    result is to be given a checkpoint and a trigger, and to be started. The ranges of a batch are
+    As ``readStream … .writeStream.foreachBatch(function)``, which it is under Spark Connect. Give
+    the result a checkpoint and a trigger, and start it. The ranges of a batch are
     fixed by the checkpoint: a batch that is repeated holds the same messages in the same tasks.
 
     Args:

@@ -67,8 +67,7 @@ class Range:
             server that lost the partition and does not know yet may have counted too few, or none:
             the IDs say what is read.
         exact: whether all of them have to be there; otherwise those that are.
-        owner_epoch: only what the owner with this epoch appended of the topic; whoever wrote it if
-            None.
+        owner_epoch: only what the owner with this epoch appended of the topic; all if None.
     """
 
     partition: int

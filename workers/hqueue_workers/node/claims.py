@@ -59,15 +59,15 @@ class Claims(Generic[_Served]):
     """The partitions that this worker has claimed.
 
     It sees who is subscribed, which workers there are and who has claimed what; from that it
-    plans, claims what is to be its own and nobody has, and gives up what is to be another's, when
-    its calls have ended. Used by the event loop's thread alone.
+    plans, claims its share of the partitions that nobody has, and gives up what goes to another,
+    when its calls have ended. Used by the event loop's thread alone.
 
     Args:
         coordination: the session.
         lease: whether this worker may act.
         runtime: what the worker runs on.
         regions: gives those of some partitions that exist, and the hosts of their regions. The
-            second argument says whose hosts are to be as new as can be: for what nobody has, all
+            second argument says whose hosts must be as new as can be: for what nobody has, all
             workers must come to the same plan soon.
         serve: begins to deliver a partition that was claimed.
     """
@@ -174,8 +174,8 @@ class Claims(Generic[_Served]):
         self._changed.set()
 
     async def _look_after(self, claimant: Claimant) -> None:
-        """End at once what another hand took away: others may serve it already. What is to be its
-        own is claimed again.
+        """End at once what another hand took away: others may serve it already. What it
+        still plans to serve is claimed again.
         """
         gone = await claimant.look_after.in_loop()
         if gone:
