@@ -23,7 +23,7 @@ KEPT_MS = 60_000.0
 
 
 @dataclasses.dataclass
-class _Part:
+class _PartitionPast:
     newest: NewestMessages
     used_ms: float
     lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
@@ -46,7 +46,7 @@ class TopicPast:
         self._reader = reader
         self._clock = clock
         self._lock = threading.RLock()
-        self._parts: dict[int, _Part] = {}
+        self._known: dict[int, _PartitionPast] = {}
         """By partition; the one that was used last is the last."""
 
     def may_have(self, topic: str, ranges: Sequence[LogRange], start: Moment, stop: Moment) -> bool:
@@ -63,14 +63,14 @@ class TopicPast:
         """
         deadline = self._reader.deadline()
         for partition, scan in scans_of(topic, ranges, start, stop):
-            part = self._part(partition)
+            known = self._of(partition)
             late = functools.partial(
                 StoreUnavailableError,
                 "headers that others asked for did not come in time",
                 partition=partition,
             )
-            with Held(part.lock, deadline.remaining_ms / 1e3, late):
-                asked = functools.partial(part.newest.may_have, topic, scan.start, scan.stop)
+            with Held(known.lock, deadline.remaining_ms / 1e3, late):
+                asked = functools.partial(known.newest.may_have, topic, scan.start, scan.stop)
                 found = self._reader.do(asked, deadline)
             with self._lock:
                 self._drop_oldest()
@@ -82,21 +82,21 @@ class TopicPast:
         """Drop what nobody has asked for lately; whether anything is left."""
         oldest_ms = self._clock.monotonic_ms() - KEPT_MS
         with self._lock:
-            used = filter(lambda item: item[1].used_ms > oldest_ms, self._parts.items())
-            self._parts = dict(used)
-            return bool(self._parts)
+            used = filter(lambda item: item[1].used_ms > oldest_ms, self._known.items())
+            self._known = dict(used)
+            return bool(self._known)
 
-    def _part(self, partition: int) -> _Part:
+    def _of(self, partition: int) -> _PartitionPast:
         now_ms = self._clock.monotonic_ms()
         with self._lock:
-            part = self._parts.pop(partition, None)
-            if part is None:
-                part = _Part(self._reader.newest_messages(partition), now_ms)
-            part.used_ms = now_ms
-            self._parts[partition] = part
-            return part
+            known = self._known.pop(partition, None)
+            if known is None:
+                known = _PartitionPast(self._reader.newest_messages(partition), now_ms)
+            known.used_ms = now_ms
+            self._known[partition] = known
+            return known
 
     def _drop_oldest(self) -> None:
         """The lock is held."""
-        while sum(len(each.newest) for each in self._parts.values()) > TOPICS_MAX:
-            del self._parts[next(iter(self._parts))]
+        while sum(len(each.newest) for each in self._known.values()) > TOPICS_MAX:
+            del self._known[next(iter(self._known))]

@@ -97,7 +97,7 @@ def encode_record_batch(batch: pa.RecordBatch) -> Bodies:
         _check_header_count(headers)
     topic = only_text("topic", topics)
     if topic is not None:
-        one = _Part(values, keys, headers)
+        one = _Columns(values, keys, headers)
         return bodies_of([_column(topic, range(batch.num_rows), one)])
     check_layout("topic", topics)
     topics = topics.dictionary_encode()
@@ -106,7 +106,7 @@ def encode_record_batch(batch: pa.RecordBatch) -> Bodies:
     # A stable sort: the messages of a topic stay in their order.
     order = pc.array_sort_indices(topics.indices)
     runs = pc.run_end_encode(topics.indices.take(order))
-    ordered = _Part(values, keys, headers).take(order)
+    ordered = _Columns(values, keys, headers).take(order)
     columns = []
     start = 0
     for name, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
@@ -164,7 +164,7 @@ FEW = 64
 """So many offsets are counted from 0 on one by one: to call Arrow for them takes longer."""
 
 
-class _Part(NamedTuple):
+class _Columns(NamedTuple):
     """The messages of a topic, by column."""
 
     values: pa.Array
@@ -172,11 +172,11 @@ class _Part(NamedTuple):
     headers: pa.Array | None
     """Lists of pairs as `HEADERS`, without nulls."""
 
-    def take(self, order: pa.Array) -> _Part:
-        return _Part(*(None if each is None else each.take(order) for each in self))
+    def take(self, order: pa.Array) -> _Columns:
+        return _Columns(*(None if each is None else each.take(order) for each in self))
 
-    def slice(self, start: int, count: int) -> _Part:
-        return _Part(*(None if each is None else each.slice(start, count) for each in self))
+    def slice(self, start: int, count: int) -> _Columns:
+        return _Columns(*(None if each is None else each.slice(start, count) for each in self))
 
 
 _TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
@@ -314,11 +314,11 @@ def _pieces(values: pa.Array) -> tuple[memoryview, list[memoryview], int]:
     return _from_zero(offsets), pieces, last - first
 
 
-def _column(topic: str, indexes: Sequence[int], part: _Part) -> Column:
+def _column(topic: str, indexes: Sequence[int], columns: _Columns) -> Column:
     """The column of slices, whose buffers are those of the whole arrays."""
-    keys = b"" if part.keys is None else _keys_column(part.keys)
-    headers = b"" if part.headers is None else _headers_column(part.headers)
-    return Column(topic, indexes, *_pieces(part.values), keys, headers)
+    keys = b"" if columns.keys is None else _keys_column(columns.keys)
+    headers = b"" if columns.headers is None else _headers_column(columns.headers)
+    return Column(topic, indexes, *_pieces(columns.values), keys, headers)
 
 
 def _keys_column(keys: pa.Array) -> bytes:

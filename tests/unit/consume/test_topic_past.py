@@ -101,7 +101,7 @@ def test_headers_are_read_once_for_all_topics_and_again_when_they_were_forgotten
 def test_who_waits_for_what_another_asked_waits_for_so_long_at_most(place: Place) -> None:
     last = place.append(0, "other")
     assert not place.may_have("t", 0, a_range(0, 0, last))
-    with place.past._parts[0].lock, pytest.raises(StoreUnavailableError):
+    with place.past._known[0].lock, pytest.raises(StoreUnavailableError):
         place.may_have("t", 0, a_range(0, 0, last))
 
 
