@@ -67,8 +67,8 @@ class Place:
         return owner
 
     def abandon(self, topic: str = "t") -> None:
-        region = self.owner(topic).hub._parts[QUEUE].region
-        region.abandon(topic).result(WAIT_S)
+        topics = self.owner(topic).hub._hosted[QUEUE].topics
+        topics.abandon(topic).result(WAIT_S)
 
     def lose(self, topic: str = "t") -> None:
         """End the session of the hub that has it: it stores nothing any more."""
@@ -76,8 +76,8 @@ class Place:
 
     def attached(self, topic: str = "t") -> list[Subscription]:
         """What a hub delivers."""
-        parts = [hub.hub._parts[QUEUE] for hub in self.hubs]
-        found = [part.subscriptions.attachments.find(topic, "sub") for part in parts]
+        queues = [hub.hub._hosted[QUEUE] for hub in self.hubs]
+        found = [queue.subscriptions.attachments.find(topic, "sub") for queue in queues]
         return [each for each in found if each is not None]
 
     def mark(self, topic: str = "t") -> MessageID | None:
@@ -592,7 +592,7 @@ def test_a_hub_that_ends_does_not_wait_for_what_a_client_asked_that_has_left(pla
     client = place.client()
     client.subscribe("t", "sub", Taking())
     owner = place.owner()
-    waits = owner.hub._parts[QUEUE].subscriptions._sessions._waits
+    waits = owner.hub._hosted[QUEUE].subscriptions._sessions._waits
     wait_for(lambda: waits.total() > 0, "it waits to be told what is detached")
     client.close()
     began_s = time.monotonic()
