@@ -15,7 +15,7 @@ from hqueue.settings.connection import Settings, setting_source
 __all__ = ["Absence", "hbase_absence", "hub_absence"]
 
 SILENCE_S = 2.0
-"""After so long a user is told that something is not there: operations try on for a minute."""
+"""After so long a command says that something is not there: operations try on for a minute."""
 
 MEETING_S = 2.4
 ADDRESSES_MAX = 8

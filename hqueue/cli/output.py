@@ -96,7 +96,9 @@ class Output:
 
     def _run(self) -> None:
         poller = select.poll()
-        poller.register(self._stream.fileno(), 0)  # Only what is always told: that it was closed.
+        poller.register(
+            self._stream.fileno(), 0
+        )  # Only what it always reports: that it was closed.
         while not self._ended.wait(FLUSH_EVERY_MS / 1e3):
             if self._dirty:
                 self._flush()

@@ -83,7 +83,7 @@ class QueueCatalog:
     Args:
         cluster: where the queues are.
         on_change: called in the background with what was found, if it is something else
-            than before; and a little later again, if it returns false: it can't be told yet.
+            than before; and a little later again, if it returns false: that is not known yet.
         age_ms_max: how old that gets.
         clock: where time comes from.
     """

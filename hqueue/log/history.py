@@ -120,8 +120,7 @@ class History:
         if oldest and oldest[0].slot and since is not None:
             raise IdempotencyKeyTooOldError(
                 "the log is not kept back to where the search for the idempotency key begins, so "
-                "it can't be "
-                "told whether it was put",
+                "it is not known whether it was put",
                 partition=self._partition,
                 since=since,
             )

@@ -70,9 +70,9 @@ class ServedConnection(Caller):
         self.reason: str | None = None
         """Why the server hangs up on it; empty if the caller has gone."""
         self.refusal: HQueueError | None = None
-        """What it is told before, if its request is read so far that it can be."""
+        """The answer that it gets before, if its request is read so far that it can get one."""
         self.leaving = False
-        """Whether it was told, and only goes on to send what it has begun."""
+        """Whether it got that answer, and only goes on to send what it has begun."""
 
     def receive(self) -> Request | None:
         """Take what has come; the request that is whole by that."""

@@ -101,7 +101,7 @@ class ThriftServer:
     has found its end, and counted what will be made of it: large ones are read one after another,
     if they are too much together. What a coroutine was given counts until it is done; a handler
     that returns a future counts by itself what waits. One whose turn has not come after
-    `idle_ms_max`, or for which there is no room to wait, is not served: its caller is told to call
+    `idle_ms_max`, or for which there is no room to wait, is not served: its caller is asked to call
     again.
 
     Connections: with as many as there may be, one that has made no call yet goes for each that
@@ -238,8 +238,8 @@ class ThriftServer:
             self._port.give_back(connection)
 
     def _serve(self, connection: ServedConnection) -> bool:
-        """Answer a caller until it is the port's again; False if its answer is still to come: it is
-        nobody's until then.
+        """Answer a caller until it is the port's again; False if its answer is still to come: it
+        has no owner until then.
         """
         peer = connection.peer
         _calling_host.set(str(peer[0]) if isinstance(peer, tuple) else "")

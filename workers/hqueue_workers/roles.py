@@ -23,7 +23,7 @@ class Role(Protocol):
 
 async def run_together(roles: Sequence[Role], stopping: asyncio.Event) -> None:
     """Play roles beside each other until `stopping` is set, or one of them ends: then the others
-    end, too, each as it does when it is told.
+    end, too, each as it would by `stopping`.
 
     Raises:
         Exception: the first one by which a role ended.

@@ -115,8 +115,8 @@ def _cells(letter: DeadLetter, extra: Iterable[Callable[[Message], str]]) -> tup
     elif sys.stdout.isatty() and len(shown) > VALUE_SHOWN:
         shown = shown[: VALUE_SHOWN - 1] + "…"
     cells = (message.partition, letter.id, message.id, message.topic)
-    told = (letter.attempts, letter.reason)
-    return (*cells, *told, *(text_of(message) for text_of in extra), shown)
+    facts = (letter.attempts, letter.reason)
+    return (*cells, *facts, *(text_of(message) for text_of in extra), shown)
 
 
 def _as_json(letter: DeadLetter) -> dict[str, object]:

@@ -145,7 +145,7 @@ class Shipment:
         if self._on_written is not None:
             try:
                 self._on_written(delivery, size)
-            except Exception as exc:  # The sender is told, and goes on no further.
+            except Exception as exc:  # It goes to the sender, which stops.
                 self.error = self.error or exc
 
     def _lose(self, count: int, *, unknown: bool) -> None:

@@ -64,7 +64,7 @@ def demo(
     check_worker()
     session = session_of(context)
     for file in files or ():
-        open_input(file).close()  # A wrong name is told before anything is begun.
+        open_input(file).close()  # A wrong name is an error before anything is begun.
     server = start_server()
     session.close()  # It may have been opened, in a shell, before the server ran.
     settings = session.client.settings

@@ -347,7 +347,7 @@ def beyond_expiry(
     """Where a query's first batch ends so that it alone can meet messages that have expired.
 
     It has what is left; the next one begins with a message that was named, which has to be there.
-    So the first passes all that expires within a minute. Which that is, is told by the time: this
+    So the first passes all that expires within a minute. Which that is, follows from the time: this
     machine's or, if that is behind, the newest message's. Where the log shows that this is wrong,
     it is what was written within a minute of the oldest message that is there.
 

@@ -25,7 +25,7 @@ class GroupLagMeter:
     Nobody has to tell which: of the workers that are present it is the one whose name, hashed
     with the group's, is greatest. So a worker that comes or goes changes that for few groups, and
     groups whose queues have no subscribers are measured as well. What can't be measured is not
-    told.
+    reported.
 
     Args:
         client: the connection.

@@ -216,8 +216,8 @@ class Claims(Generic[_Served]):
         steps = self._next(claimant)
         self._give_up(claimant, steps.revoke)
         claimed = await claimant.carry_out.in_loop(steps)
-        # The session may have been lost meanwhile: then what was claimed is nobody's. That the
-        # lease holds may be the next session's.
+        # The session may have been lost meanwhile: then the claims are gone. That the lease
+        # holds may be the next session's.
         with self._lock:
             new = claiming.owned - self.served.keys()
         if new and (self._closed or not self._lease.holds):

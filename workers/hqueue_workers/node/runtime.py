@@ -102,7 +102,7 @@ class Runtime:
             begun.cancel()
             await asyncio.wait({begun})
             if not begun.cancelled():
-                begun.exception()  # An error of what was given up is nobody's.
+                begun.exception()  # Nobody waits for the error of what was given up.
 
     def start(self, work: Coroutine[Any, Any, _Result]) -> asyncio.Task[_Result]:
         """Let something go on beside. An error that it raises ends the worker. What bounds the

@@ -65,9 +65,9 @@ class Committer:
     Args:
         partition: the partition.
         runtime: what the hub runs on.
-        open_log: opens its log, given what is told of each topic and epoch of a control record
-            before anything is appended behind that record, and what is told what became of an
-            append of unknown outcome before another is made.
+        open_log: opens its log, given what is called with each topic and epoch of a control
+            record before anything is appended behind that record, and what is called with the
+            result of an append of unknown outcome before another is made.
         on_append: called with how many publishes, messages and topics an append had.
         on_fence: called with a topic that is fenced.
         on_appended: called with what was appended, before the callers; as `OwnedListener`.
