@@ -51,8 +51,8 @@ TRIES_MAX = 10
 """How often others may take a topic over at the same time before it is given up."""
 
 
-class _Asked(NamedTuple):
-    """Who asks for what."""
+class _Request(NamedTuple):
+    """Who asks for which topic, and how."""
 
     caller: str
     topic: str
@@ -132,7 +132,7 @@ class QueueTopics:
         self._listener = listener
         self._lock = threading.Lock()
         self._topics: dict[str, OwnedTopic] = {}
-        self._resolving: dict[_Asked, Future[OwnedTopic]] = {}
+        self._resolving: dict[_Request, Future[OwnedTopic]] = {}
         self._owning = [threading.Lock() for _ in range(LOCKS)]
         """Held while a topic is made this hub's own, so that it is once."""
         self._leaving: dict[str, _Leaving] = {}
@@ -273,12 +273,12 @@ class QueueTopics:
     def _resolve(
         self, caller: str, topic: str, *, redirected: bool, create: bool = True
     ) -> Future[OwnedTopic]:
-        """Go through the flow, once for all that ask at the same time."""
+        """Run the flow, once for all that ask at the same time."""
         if not self._certain():
             raise StoreUnavailableError(
                 "the hub's session with ZooKeeper is not certain now", queue=self.queue
             )
-        key, host = _Asked(caller, topic, redirected, create), calling_host()
+        key, host = _Request(caller, topic, redirected, create), calling_host()
         with self._lock:
             if self._closing:
                 raise StoreUnavailableError("the hub is ending", queue=self.queue)
@@ -294,7 +294,7 @@ class QueueTopics:
 
         def start(_: object = None) -> None:
             try:
-                self._pool.submit(self._go_through, key, host, done)
+                self._pool.submit(self._run_flow, key, host, done)
             except HQueueError as exc:
                 self._end(key, done, exc)
 
@@ -304,7 +304,7 @@ class QueueTopics:
             leaving.done.add_done_callback(start)
         return done
 
-    def _go_through(self, key: _Asked, host: str, done: Future[OwnedTopic]) -> None:
+    def _run_flow(self, key: _Request, host: str, done: Future[OwnedTopic]) -> None:
         try:
             owned = self._flow(key, host)
         except FutureTimeoutError as exc:
@@ -320,12 +320,12 @@ class QueueTopics:
                 del self._resolving[key]
             done.set_result(owned)
 
-    def _end(self, key: _Asked, done: Future[OwnedTopic], error: BaseException) -> None:
+    def _end(self, key: _Request, done: Future[OwnedTopic], error: BaseException) -> None:
         with self._lock:
             self._resolving.pop(key, None)
         done.set_exception(error)
 
-    def _flow(self, key: _Asked, host: str) -> OwnedTopic:
+    def _flow(self, key: _Request, host: str) -> OwnedTopic:
         caller, topic, redirected, create = key
         looked = self._records.look(topic)
         for _ in range(STEPS_MAX):

@@ -143,7 +143,7 @@ class Attachments:
         ]
         unsure = [owned for owned in uncertain if owned.name in subscribed]
         if came or unsure:
-            self._runtime.call(lambda: self._came(came, unsure, end))
+            self._runtime.call(lambda: self._on_appended(came, unsure, end))
 
     def leave(self, owned: OwnedTopic, *, deleted: bool = False) -> Future[None]:
         """As `OwnedListener`. Done when all marks are stored, or can't be."""
@@ -152,7 +152,7 @@ class Attachments:
 
     def lost(self, topics: Sequence[OwnedTopic]) -> None:
         """As `OwnedListener`. Nothing is stored: others are at it."""
-        self._runtime.call(lambda: self._lost(topics))
+        self._runtime.call(lambda: self._on_lost(topics))
 
     @contextlib.asynccontextmanager
     async def subscribed(self, owned: OwnedTopic) -> AsyncIterator[SubscribedTopic]:
@@ -194,7 +194,7 @@ class Attachments:
         """No message that comes from now on has an ID below this one."""
         return max(subscribed.end, self._topics.end_of(subscribed.owned))
 
-    def _came(
+    def _on_appended(
         self, came: Sequence[tuple[OwnedTopic, Kept]], uncertain: Sequence[OwnedTopic], end: int
     ) -> None:
         for owned in uncertain:
@@ -262,7 +262,7 @@ class Attachments:
         for some in _batches(subscriptions):
             await asyncio.gather(*map(end, some))
 
-    def _lost(self, topics: Sequence[OwnedTopic]) -> None:
+    def _on_lost(self, topics: Sequence[OwnedTopic]) -> None:
         for owned in topics:
             subscribed = self._subscribed.get(owned.name)
             if subscribed is not None and subscribed.owned is owned:

@@ -144,7 +144,7 @@ class Delivering:
                 subscription = self._ready.popleft()
                 endpoint = self._endpoints.at(subscription.delivery.address)
                 if subscription.left:
-                    self._let_go_on(endpoint)
+                    self._give_turns(endpoint)
                 else:
                     await self._turn(subscription, endpoint)
         finally:
@@ -160,7 +160,7 @@ class Delivering:
         full = next((share for share in shares if not share.has_room(host)), None)
         if full is not None:
             full.wait(subscription)
-            self._let_go_on(endpoint)  # Others may have waited for the room that it leaves.
+            self._give_turns(endpoint)  # Others may have waited for the room that it leaves.
             return
         endpoint.busy += 1
         for share in shares:
@@ -185,7 +185,7 @@ class Delivering:
                 subscription.ended.set_result(None)
         if subscription.dirty:
             self._moved(subscription)
-        self._let_go_on(endpoint)
+        self._give_turns(endpoint)
         if subscription.left:
             return
         if pause_ms:
@@ -193,7 +193,7 @@ class Delivering:
         else:
             self.wake(subscription)
 
-    def _let_go_on(self, endpoint: SubscriberEndpoint) -> None:
+    def _give_turns(self, endpoint: SubscriberEndpoint) -> None:
         """Give turns to those that waited for an endpoint or a share, where there is room."""
         room = endpoint.room
         while endpoint.waiting and room > 0:

@@ -147,7 +147,7 @@ class Subscription:
 
     def delivered(self, ids: Sequence[int], end: int) -> None:
         """The subscriber has these messages, and nothing else lies below `end` for it."""
-        self._go_on(len(ids), end)
+        self._advance(len(ids), end)
         if not ids:
             return
         if self.delivery.explicit:
@@ -159,11 +159,11 @@ class Subscription:
 
     def passed(self, ids: Sequence[int], end: int) -> None:
         """These messages need not be delivered: they were dropped, or are dead letters."""
-        self._go_on(len(ids), end)
+        self._advance(len(ids), end)
         if ids and not self.outstanding:
             self._move(ids[-1], len(ids))
 
-    def _go_on(self, count: int, end: int) -> None:
+    def _advance(self, count: int, end: int) -> None:
         self.position = max(self.position, end)
         self.tries = self.tries.passed()
         if self.waiting is not None:
