@@ -41,7 +41,7 @@ class Shedding:
         self._me = me
         self._release = release or topics.abandon
         self._clock = clock
-        self._topics: list[OwnedTopic] = []
+        self._measured: list[OwnedTopic] = []
 
     def measure(self) -> int:
         """How much there is to do, by what was published since the last time."""
@@ -53,7 +53,7 @@ class Shedding:
             load = load_of((owned.published - before) / seconds)
             owned.rated = now_ms, owned.published
             measured.append(OwnedTopic(owned.name, load, owned.since_ms))
-        self._topics = measured
+        self._measured = measured
         return round(sum(each.load for each in measured))
 
     def shed(self) -> None:
@@ -61,9 +61,9 @@ class Shedding:
         go to other hubs.
         """
         others = [hub.load for address, hub in self._hubs.list().items() if address != self._me]
-        own = sum(each.load for each in self._topics)
+        own = sum(each.load for each in self._measured)
         released = topics_to_release(
-            own, others, self._topics, len(self._topics), self._clock.monotonic_ms()
+            own, others, self._measured, len(self._measured), self._clock.monotonic_ms()
         )
         for topic in released:
             logger.info("topic %r is left to other hubs", topic)
