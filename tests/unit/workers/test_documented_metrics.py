@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue_workers.api.metrics import ApiMetrics
 from hqueue_workers.api.scanners import ScannerTable
-from hqueue_workers.hub.metrics import HubMetrics, RegionFigures
+from hqueue_workers.hub.metrics import HubMetrics, QueueFigures
 from hqueue_workers.node.metrics import Metrics
 from hqueue_workers.node.skipped import SkippedMessages
 
@@ -31,7 +31,7 @@ def test_the_tables_of_metrics_name_each_metric_and_no_other() -> None:
     worker = Metrics()
     scanners = ScannerTable(count_max=1, bytes_max=1, idle_ms=1, clock=SYSTEM_CLOCK)
     ApiMetrics(worker.registry, scanners)
-    hub = HubMetrics(lambda: {"q": RegionFigures(0, 0)}, lambda: 0)
+    hub = HubMetrics(lambda: {"q": QueueFigures(0, 0)}, lambda: 0)
     for registry in (worker.registry, hub.registry):
         registry.register(SkippedMessages(dict))
     there = names_in(worker.registry) | names_in(hub.registry)
