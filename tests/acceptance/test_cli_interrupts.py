@@ -113,8 +113,8 @@ sys.exit(main())
     ("module", "moment"),
     [
         ("typer", "between two modules"),
-        ("hqueue.hbase.native.store", "between two modules"),
-        ("hqueue.hbase.native.store", "a class is made"),
+        ("hqueue.hbase.native.native_store", "between two modules"),
+        ("hqueue.hbase.native.native_store", "a class is made"),
     ],
 )
 def test_ctrl_c_while_modules_are_loaded_ends_with_130_and_no_traceback(
