@@ -1,4 +1,4 @@
 """Reading: scanners, prefetching and following, and batches as messages or as columns.
 
-It knows stores by `hqueue.log.ports` and `hqueue.log.store` alone.
+It knows stores by `hqueue.log.ports` and `hqueue.log.table_ports` alone.
 """
