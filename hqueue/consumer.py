@@ -219,7 +219,7 @@ class Consumer(ConsumerStream):
         """
         self._check_usable()
         if self._parts is not None:
-            raise InvalidInputError("its streams were handed out before")
+            raise InvalidInputError("the consumer's streams were handed out before")
         self._consumption.split()
         self._parts = [
             ConsumerStream(self._consumption, stream, self._check_usable)
@@ -435,7 +435,9 @@ class Consumer(ConsumerStream):
     def _check_whole(self) -> None:
         self._check_usable()
         if self._parts is not None:
-            raise InvalidInputError("its streams were handed out: messages come from these")
+            raise InvalidInputError(
+                "the consumer's streams were handed out: they give the messages"
+            )
 
     def _check_usable(self) -> None:
         self._consumption.check_process()

@@ -110,7 +110,7 @@ def options(
     named = {name: value for name, value in given.items() if value is not None}
     if session.in_shell:
         if named or verbose:
-            raise InvalidInputError("these options are given when the shell is started")
+            raise InvalidInputError("options of the connection are given when the shell is started")
         return
     session.given = named
     session.verbose = verbose

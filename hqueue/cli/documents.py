@@ -84,9 +84,9 @@ def _object(line: bytes) -> dict[str, Any]:
     try:
         fields = json.loads(line.decode())
     except json.JSONDecodeError as exc:
-        raise InvalidInputError("this is no JSON", reason=exc.msg, column=exc.colno) from exc
+        raise InvalidInputError("the line is no JSON", reason=exc.msg, column=exc.colno) from exc
     except (ValueError, RecursionError) as exc:
-        raise InvalidInputError("this is no JSON", reason=str(exc)[:_SHOWN]) from exc
+        raise InvalidInputError("the line is no JSON", reason=str(exc)[:_SHOWN]) from exc
     if not isinstance(fields, dict):
         raise InvalidInputError("a message in JSON is an object", type=type(fields).__name__)
     return fields

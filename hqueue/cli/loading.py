@@ -114,7 +114,9 @@ def _add_missing(app: typer.Typer, point: EntryPoint, error: ImportError) -> Non
     from rich.markup import escape  # noqa: PLC0415  (only where something is missing)
 
     wanted = ",".join(point.extras)
-    text = f"this needs more: {installing(wanted)}" if wanted else "this can't be loaded"
+    text = (
+        f"the command needs more: {installing(wanted)}" if wanted else "the command can't be loaded"
+    )
 
     def missing(_context: typer.Context) -> None:
         raise SettingsError(text, command=point.name, reason=str(error)) from error

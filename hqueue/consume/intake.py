@@ -151,7 +151,7 @@ class Intake(Generic[KeyT]):
         cursor = reader.reading.cursor(partition, scan, self._request_bytes_max, ordinal)
         with self._lock:
             if self._closed:
-                raise ClosedError("this is closed")
+                raise ClosedError("the consumer was closed: nothing more is read")
             source = self._sources.setdefault(reader, _Source(reader))
             source.partitions += 1
             fetch = _Partition(key, source, cursor, self._clock.monotonic_ms())
@@ -226,7 +226,7 @@ class Intake(Generic[KeyT]):
         """
         while not self._own:
             if self._closed:
-                raise ClosedError("this is closed")
+                raise ClosedError("the consumer was closed: nothing more is read")
             now_ms = self._clock.monotonic_ms()
             self._ask(now_ms)
             if self._ready:
@@ -351,7 +351,7 @@ class Intake(Generic[KeyT]):
             came.setdefault(batch.partition, []).append(batch)
         with self._lock:
             if self._closed:
-                raise ClosedError("this is closed")
+                raise ClosedError("the consumer was closed: nothing more is read")
             for number, each in came.items():
                 self._put(by_number[number], each)
 

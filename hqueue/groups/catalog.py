@@ -47,7 +47,7 @@ class Selection:
                 return cls(pattern=re.compile(pattern))
             except (re.error, TypeError) as exc:
                 raise InvalidInputError(
-                    "this is no regular expression", pattern=pattern, reason=str(exc)
+                    "the pattern is no regular expression", pattern=pattern, reason=str(exc)
                 ) from exc
         names = frozenset([queues] if isinstance(queues, str) else listed(queues or (), "queues"))
         if not names:

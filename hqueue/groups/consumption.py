@@ -117,7 +117,9 @@ class Consumption:
         """As `hqueue.Consumer.assign`. The partitions are there."""
         self.check_no_callback()
         if isinstance(self.membership.holder, GroupMember):
-            raise InvalidInputError("it has subscribed; unsubscribe before partitions are assigned")
+            raise InvalidInputError(
+                "the consumer has subscribed; unsubscribe before partitions are assigned"
+            )
         self.unsubscribe()
         with self.lock:
             self.membership.assign(partitions)
@@ -196,7 +198,9 @@ class Consumption:
         while not self._stopping:
             with self.lock:
                 if self.membership.holder is None:
-                    raise InvalidInputError("it consumes nothing: subscribe, or assign partitions")
+                    raise InvalidInputError(
+                        "the consumer consumes nothing: subscribe, or assign partitions"
+                    )
                 self._share.serve(stream)
                 holder = self.membership.holder
             # Asked only where there is something to hand out: so an idle consumer asks nothing.

@@ -262,7 +262,7 @@ class Positions:
 
     def _beyond(self, key: PartitionKey, place: MessageID, end: MessageID) -> InvalidInputError:
         return InvalidInputError(
-            "this place lies beyond the end of the partition",
+            "the position lies beyond the end of the partition",
             queue=key.queue,
             partition=key.partition,
             place=str(place),

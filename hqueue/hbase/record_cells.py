@@ -143,7 +143,7 @@ def check_fields(fields: Fields) -> None:
     size = sum(map(len, fields.values()))
     if size > VALUE_BYTES_MAX:
         raise InvalidInputError(
-            "this is more than a record holds", bytes=size, bytes_max=VALUE_BYTES_MAX
+            "the fields are larger than a record may be", bytes=size, bytes_max=VALUE_BYTES_MAX
         )
 
 

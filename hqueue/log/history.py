@@ -88,7 +88,7 @@ class History:
             except BrokenOffError:
                 self._first = self._lacks = None  # It was truncated, or collected up to here.
         raise CorruptLogError(
-            "the log does not go on here",
+            "the log does not go on behind this row",
             row=rowkey.encode(self._partition, self.end.slot).hex(),
         )
 

@@ -85,7 +85,7 @@ class _StreamInThreads:
 
     async def read(self, rows: int) -> list[Row]:
         if self._gone:
-            raise StoreUnavailableError("the scan is gone")
+            raise StoreUnavailableError("the scan was closed, or is broken off")
         try:
             return await self._call(partial(self._read, rows))
         except asyncio.CancelledError:

@@ -272,7 +272,7 @@ def encode_blob(fields: Fields) -> bytes:
     blob = f"{{{', '.join(members)}}}".encode()
     if len(blob) > VALUE_BYTES_MAX:
         raise InvalidInputError(
-            "this is more than a record holds", bytes=len(blob), bytes_max=VALUE_BYTES_MAX
+            "the fields are larger than a record may be", bytes=len(blob), bytes_max=VALUE_BYTES_MAX
         )
     return blob
 
@@ -297,7 +297,7 @@ def _decode(record: Record, key: str) -> Found:
     with contextlib.suppress(ValueError, RecursionError):
         members = json.loads(record.value)
     if not isinstance(members, dict) or "version" not in members:
-        return UnsupportedFormatError("this is no record of hqueue", path=key)
+        return UnsupportedFormatError("what lies here is no record of hqueue", path=key)
     if members["version"] != FORMAT:
         return UnsupportedFormatError(
             "a record has a version that this release does not know",
@@ -311,5 +311,5 @@ def _decode(record: Record, key: str) -> Found:
             if name not in ("version", WRITER)
         }
     except (ValueError, RecursionError):  # A text that has no UTF-8.
-        return UnsupportedFormatError("this is no record of hqueue", path=key)
+        return UnsupportedFormatError("what lies here is no record of hqueue", path=key)
     return FieldRecord(fields, record.version)

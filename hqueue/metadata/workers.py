@@ -88,7 +88,7 @@ def _decode(path: str, found: Mapping[str, Record]) -> tuple[str, WorkerRecord]:
 
 def _taken(obstacle: Obstacle) -> RequestRefusedError:
     return RequestRefusedError(
-        "there is a worker of this name",
+        "another worker of this name is registered",
         path=obstacle.key,
         record=(obstacle.value or b"").decode(errors="replace"),
     )

@@ -123,7 +123,7 @@ class Delivery(Generic[_IDs]):
         except concurrent.futures.TimeoutError as exc:  # A class of its own before Python 3.11.
             if is_interruption(exc):
                 raise
-            raise TimeoutError("it is not known yet whether it is written") from exc
+            raise TimeoutError("the outcome of the delivery is not known yet") from exc
         return cast("_IDs", ids if self._index is None else ids[self._index])
 
     def exception(self, timeout_s: float | None = None) -> BaseException | None:
@@ -137,7 +137,7 @@ class Delivery(Generic[_IDs]):
         except concurrent.futures.TimeoutError as exc:
             if is_interruption(exc):
                 raise
-            raise TimeoutError("it is not known yet whether it is written") from exc
+            raise TimeoutError("the outcome of the delivery is not known yet") from exc
 
     def _awaited(self) -> BatchFuture:
         """What becomes of it, if that may be waited for: not in the middle of a call of its
@@ -152,7 +152,7 @@ class Delivery(Generic[_IDs]):
         """What becomes of it, if that is learned in this process."""
         if self._future.inherited:
             raise ClosedError(
-                "this was sent before the process was forked: its parent learns what becomes of it",
+                "the message was sent before the fork: the parent process learns its outcome",
                 outcome=Outcome.UNKNOWN,
             )
         return self._future

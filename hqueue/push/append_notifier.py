@@ -136,7 +136,7 @@ class AppendNotifier:
         """
         try:
             if self._closed:
-                raise ClosedError("this notifies of nothing more")
+                raise ClosedError("the notifications of appends were closed")
             if not self._watches and not self._begin_watching():
                 return LOOK_FOR_ZOOKEEPER_EVERY_MS
             self._connect()

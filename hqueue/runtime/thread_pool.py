@@ -117,7 +117,7 @@ class ThreadPool(Executor):
             if not self._changed.wait_for(self._has_room, self._wait_s):
                 raise BufferFullError("too many requests wait", waiting=self._unfinished_max)
             if self._closed:
-                raise ClosedError("these threads take no more work: their owner was closed")
+                raise ClosedError("the thread pool takes no more work: its owner was closed")
             threads = len(self._threads) + len(self._starting)
             if len(self._unfinished) >= threads < self._threads_max:
                 self._start()

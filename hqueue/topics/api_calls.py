@@ -219,7 +219,13 @@ class ApiCalls:
                 kind = kinds.get(error.condition, QueueNotFoundError)
                 return kind(reason, queue=queue, outcome=outcome)
             case idl.TServiceError():
-                return HubError("the hub can't do it", queue=queue, reason=reason, outcome=outcome)
+                return HubError(
+                    "the hub can't serve the call", queue=queue, reason=reason, outcome=outcome
+                )
         return HubUnavailableError(
-            "the hub can't do it now", api=str(at), queue=queue, reason=reason, outcome=outcome
+            "the hub can't serve the call now",
+            api=str(at),
+            queue=queue,
+            reason=reason,
+            outcome=outcome,
         )

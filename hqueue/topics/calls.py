@@ -160,7 +160,7 @@ class HubCalls:
             self.check_open()
             if deadline.expired:
                 raise HubUnavailableError(
-                    "no hub did it in time", queue=queue, topic=topic, reason=str(last)
+                    "no hub answered the call in time", queue=queue, topic=topic, reason=str(last)
                 ) from last
             self._clock.sleep_ms(min(next(pauses), deadline.remaining_ms))
 
@@ -237,7 +237,7 @@ class HubCalls:
                 )
             case idl.TUnavailable() if error.outcome != idl.TOutcome.NOT_APPLIED:
                 made = HubUnavailableError(
-                    "the hub does not know whether it was done",
+                    "the hub does not know whether the call was done",
                     outcome=Outcome.UNKNOWN,
                     hub=str(hub),
                     queue=queue,

@@ -121,7 +121,7 @@ class TopicSubscription:
         if not self.explicit_consume:
             raise InvalidInputError("the listener's answers consume; see explicit_consume")
         if not isinstance(message_id, MessageID):
-            raise InvalidInputError("this is no MessageID", value=message_id)
+            raise InvalidInputError("what is consumed is a MessageID", value=message_id)
         self._client.consume(self, message_id)
 
     def close(self) -> None:

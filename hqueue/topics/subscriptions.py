@@ -129,7 +129,7 @@ class Subscriptions:
         try:
             mode = SubscribeMode(mode)
         except ValueError as exc:
-            raise InvalidInputError("this is no SubscribeMode", mode=mode) from exc
+            raise InvalidInputError("mode is no SubscribeMode", mode=mode) from exc
         if preferences is not None and not isinstance(preferences, SubscriptionPreferences):
             raise InvalidInputError(
                 "preferences are SubscriptionPreferences", type=type(preferences).__name__

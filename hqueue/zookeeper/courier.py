@@ -82,7 +82,8 @@ class Courier(Stepwise):
         came: tuple[Result | None, BaseException | None] | None = yield take(done, bound_ms)
         if came is None:
             raise StoreUnavailableError(
-                "the session with ZooKeeper did not do it in time", outcome=Outcome.UNKNOWN
+                "the session with ZooKeeper did not finish the request in time",
+                outcome=Outcome.UNKNOWN,
             )
         value, error = came
         if error is not None:

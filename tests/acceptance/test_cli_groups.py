@@ -124,7 +124,9 @@ def test_an_offset_that_can_not_be_read_is_named_and_reset_alone(
     shown = run("groups", "describe", group)
     assert shown.code == 0
     assert [line.split("\t")[3] for line in shown.lines] == ["unreadable", "0-1"]
-    assert shown.err.startswith(f"{queue.name} 0: this is no record of hqueue [path='{path}'")
+    assert shown.err.startswith(
+        f"{queue.name} 0: what lies here is no record of hqueue [path='{path}'"
+    )
     first, second = described(run, group)
     assert path in str(first["unreadable"])
     assert second["unreadable"] is None

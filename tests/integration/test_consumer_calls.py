@@ -316,7 +316,7 @@ def test_each_stream_has_partitions_of_its_own_for_a_thread_of_its_own(
     consumer = join(queue, streams=3)
     taken = take(4, consumer)
     streams = consumer.streams()
-    with pytest.raises(hqueue.InvalidInputError, match="come from these"):
+    with pytest.raises(hqueue.InvalidInputError, match="they give the messages"):
         consumer.poll()
     found: list[list[hqueue.ConsumedMessage]] = [[], [], []]
 

@@ -412,7 +412,7 @@ def test_wrong_input_is_refused_before_anything_is_done(
             spark, queue.name, str(tmp_path / "full"), options=connection)),
         ("file system|can't be used", lambda: Archive(
             spark, queue.name, "nowhere://x/y", options=connection)),
-        ("nothing at this path", lambda: Replay(
+        ("no files lie at this path", lambda: Replay(
             spark, str(tmp_path / "none"), target.name, options=connection)),
         ("column value", lambda: Replay(
             spark, str(tmp_path / "other.parquet"), target.name, options=connection)),

@@ -103,11 +103,11 @@ def test_a_command_whose_extra_is_missing_is_listed_and_says_so(
     assert shown.returncode == 0
     assert f"{name} " in shown.stdout
     words = " ".join(shown.stdout.replace("│", " ").split())
-    assert f"This needs more: in a clone of HQueue, pip install '.[{extra}]'" in words
+    assert f"The command needs more: in a clone of HQueue, pip install '.[{extra}]'" in words
     for arguments in [(name,), (name, "--help"), (name, "some", "--option", "1")]:
         ended = command(*arguments, missing=missing)
         assert ended.returncode == 2
         assert ended.stderr.startswith(
-            f"hqueue: error: this needs more: in a clone of HQueue, pip install '.[{extra}]'"
+            f"hqueue: error: the command needs more: in a clone of HQueue, pip install '.[{extra}]'"
         )
         assert len(ended.stderr.splitlines()) == 1

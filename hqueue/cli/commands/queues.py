@@ -243,7 +243,7 @@ def _attributes(assignments: list[str] | None) -> dict[str, Any]:
         if not equals:
             raise InvalidInputError("an attribute is written NAME=VALUE", attribute=assignment)
         if name.strip() in ("ttl", "name", "partitions"):
-            raise InvalidInputError("this has an option of its own", attribute=assignment)
+            raise InvalidInputError("this attribute has an option of its own", attribute=assignment)
         given[name.strip()] = value.strip()
     return given
 

@@ -43,7 +43,7 @@ def shell(context: typer.Context) -> None:
     """
     session = session_of(context)
     if session.in_shell:
-        raise InvalidInputError("this is the shell already")
+        raise InvalidInputError("the shell is running already")
     command: Any = context.find_root().command
 
     session.in_shell = True

@@ -122,7 +122,7 @@ class Procedure:
                 return result
             if result.state == pb.GetProcedureResultResponse.NOT_FOUND or deadline.expired:
                 raise StoreUnavailableError(
-                    "the master did not do it in time",
+                    "the master did not finish the operation in time",
                     outcome=Outcome.UNKNOWN,
                     queue=self._table,
                     request=self._method,

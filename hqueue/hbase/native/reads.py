@@ -68,7 +68,7 @@ class Stream(Asker[Via]):
     @carried_out
     def read(self, rows: int) -> Asking[list[Row]]:
         if self._closed:
-            raise StoreUnavailableError("the scan is gone")
+            raise StoreUnavailableError("the scan was closed, or is broken off")
         found = yield from self._read(self._range, rows)
         if found:
             self._range = self._range._replace(start=found[-1].key + b"\0")

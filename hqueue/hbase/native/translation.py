@@ -124,7 +124,9 @@ def translate_answer(error: RemoteError, table: str, method: str, server: str) -
         return StoreUnavailableError("the server takes no requests now", **facts)
     if kind not in _PASSING and (error.final or kind in _REFUSALS):
         return RequestRefusedError("HBase refused", **facts)
-    return StoreUnavailableError("HBase did not do it in time", outcome=Outcome.UNKNOWN, **facts)
+    return StoreUnavailableError(
+        "HBase did not finish the request in time", outcome=Outcome.UNKNOWN, **facts
+    )
 
 
 def translate_silence(

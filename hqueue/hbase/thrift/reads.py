@@ -84,7 +84,7 @@ class _Scanner:
     @reads_answer
     def read(self, rows: int) -> list[Row]:
         if self._run is None or os.getpid() != self._pid:
-            raise StoreUnavailableError("the scan is gone, or the parent process's")
+            raise StoreUnavailableError("the scan was closed, or belongs to the parent process")
         found = self._call("scannerGetList", self._id, rows, bulk=self._bulk)
         if len(found) > rows:
             raise ValueError("more rows than were asked for")

@@ -83,7 +83,7 @@ def translate_answer(error: Exception, table: str, method: str) -> HQueueError:
     if not passing and any(marker in text for marker in _REFUSALS):
         return RequestRefusedError("HBase refused", queue=table, request=method, answer=first_line)
     return StoreUnavailableError(
-        "HBase did not do it in time",
+        "HBase did not finish the request in time",
         outcome=Outcome.UNKNOWN,
         queue=table,
         request=method,

@@ -171,7 +171,7 @@ class TopicPersistenceInfo:
         if not all(isinstance(each, LogRange) for each in self.ranges):
             raise InvalidInputError("persistence info is ranges of a log")
         if not isinstance(self.access, TopicAccess):
-            raise InvalidInputError("these are no TopicAccess", type=type(self.access).__name__)
+            raise InvalidInputError("access is no TopicAccess", type=type(self.access).__name__)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -241,7 +241,9 @@ class SubscriptionData:
             (self.state, SubscriptionState),
         ):
             if part is not None and not isinstance(part, kind):
-                raise InvalidInputError(f"this is no {kind.__name__}", type=type(part).__name__)
+                raise InvalidInputError(
+                    f"a part of a subscription is no {kind.__name__}", type=type(part).__name__
+                )
 
 
 def _check_id(value: object, option: str) -> None:

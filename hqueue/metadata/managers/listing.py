@@ -76,7 +76,9 @@ def decode_info(kind: str, fields: Fields, path: str) -> Info:
 def _entry(layout: Layout, kind: str, key: str, found: Found) -> Entry:
     subject = layout.subject(key)
     if subject is None or subject.kind != kind:
-        return Entry(key, None, UnsupportedFormatError("this is no record of hqueue", path=key))
+        return Entry(
+            key, None, UnsupportedFormatError("what lies here is no record of hqueue", path=key)
+        )
     if not isinstance(found, FieldRecord):
         return Entry(key, subject, found)
     try:

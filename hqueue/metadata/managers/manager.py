@@ -31,6 +31,7 @@ class Kind(Generic[Value]):
         of: what each value is.
         encode: a value's fields.
         decode: the value of a record's fields; its key is for errors.
+        name: what the errors call such a record.
         missing: what is raised where a record is needed, and isn't there.
         exists: what is raised where a record that should be created is there.
     """
@@ -42,6 +43,7 @@ class Kind(Generic[Value]):
         encode: Callable[[Value], Fields],
         decode: Callable[[Fields, str], Value],
         *,
+        name: str,
         missing: type[MetadataError],
         exists: type[MetadataError] = BadVersionError,
     ) -> None:
@@ -49,6 +51,7 @@ class Kind(Generic[Value]):
         self._of = of
         self._encode = encode
         self._decode = decode
+        self._name = name
         self._missing = missing
         self._exists = exists
 
@@ -62,12 +65,14 @@ class Kind(Generic[Value]):
         """Write it if it is of this version; the version that it has then."""
         self._check_version(version)
         if not isinstance(value, self._of):
-            raise InvalidInputError(f"this is no {self._of.__name__}", type=type(value).__name__)
+            raise InvalidInputError(
+                f"the value to write is no {self._of.__name__}", type=type(value).__name__
+            )
         fields = self._encode(value)
         size = sum(map(len, fields.values()))
         if size > VALUE_BYTES_MAX - BESIDES_BYTES:
             raise InvalidInputError(
-                "this is more than a record holds",
+                f"the {self._name} is larger than a record may be",
                 bytes=size,
                 bytes_max=VALUE_BYTES_MAX - BESIDES_BYTES,
             )
@@ -76,7 +81,7 @@ class Kind(Generic[Value]):
             if done is not None:
                 return done
             if version == NEW:
-                raise self._exists("the record is there already", path=key)
+                raise self._exists(f"the topic's {self._name} exists already", path=key)
             return self._refused(key, version)
 
         return self._pipeline.write(key, FieldChange(fields, version, whole), verdict)
@@ -112,22 +117,22 @@ class Kind(Generic[Value]):
     def _refused(self, key: str, version: Version) -> Future[After]:
         """Why something was not done."""
         if version == ANY:
-            raise self._missing("there is no such record", path=key)
+            raise self._missing(f"the topic has no {self._name}", path=key)
 
         def why(found: Found | None) -> After:
             if found is None:
-                raise self._missing("there is no such record", path=key)
+                raise self._missing(f"the topic has no {self._name}", path=key)
             there = found.version if isinstance(found, FieldRecord) else None
             if there == version:
                 # It was deleted, or never had this version, and has come to it since.
                 raise BadVersionError(
-                    "the record did not have this version when the change came, and was changed "
-                    "by others since: read it again",
+                    f"the {self._name} did not have this version when the change came, and "
+                    "was changed by others since: read it again",
                     path=key,
                     given=version,
                 )
             raise BadVersionError(
-                "the record has another version than the one that was given: read it again",
+                f"the {self._name} changed since this version of it was read: read it again",
                 path=key,
                 given=version,
                 version=there,

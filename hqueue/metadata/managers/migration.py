@@ -108,7 +108,7 @@ class MetadataMigration:
             MetadataError: somebody writes to the copy, past all this.
         """
         if to not in (ZOOKEEPER, HBASE):
-            raise SettingsError("it is moved to 'zookeeper' or 'hbase'", store=to)
+            raise SettingsError("topics' metadata is moved to 'zookeeper' or 'hbase'", store=to)
         self._check()
         stage, version = self._record.read()
         if stage.phase is Phase.STABLE and stage.location.store == to:
@@ -212,7 +212,7 @@ def _batches(source: LocationRecords) -> Iterator[Batch]:
                 if not isinstance(found, FieldRecord):
                     raise found
                 if source.layout.subject(key) is None or _members(found) is None:
-                    raise UnsupportedFormatError("this is no record of hqueue", path=key)
+                    raise UnsupportedFormatError("what lies here is no record of hqueue", path=key)
                 yield key, found
 
     records = readable()

@@ -166,7 +166,7 @@ class MigrationFence:
                 self._leave()
             if is_made(answer):
                 raise StoreUnavailableError(
-                    "it may have been moved to another store meanwhile, without this change",
+                    "the metadata may have been moved to another store, without this change",
                     outcome=Outcome.UNKNOWN,
                 )
 

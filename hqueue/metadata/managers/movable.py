@@ -93,7 +93,7 @@ class MovableRecords:
             records = self._records(at)
             if not records.partial and not all(each.whole for each in changes.values()):
                 raise MetadataReadOnlyError(
-                    "it was moved to a store that changes all fields of a record together",
+                    "the metadata was moved to a store that changes a record only as a whole",
                     store=at.location.store,
                 )
             sent = {}

@@ -186,7 +186,7 @@ class _Batcher(Generic[Input]):
                 lambda: self._closed or len(self._waiting) < WAITING_MAX, self._wait_s
             )
             if self._closed:
-                raise ClosedError("this is closed")
+                raise ClosedError("the access to topics' metadata was closed")
             if not roomy:
                 raise BufferFullError("too many requests wait", waiting=WAITING_MAX)
             self._waiting.append(_Request(key, what, then, future))

@@ -108,7 +108,10 @@ class Stage:
             InvalidInputError: it is being moved to another store.
         """
         if self.copy is not None and self.copy.store != to:
-            raise InvalidInputError("it is being moved to another store", target=self.copy.store)
+            raise InvalidInputError(
+                "the queue's topics' metadata is being moved to another store: abandon that first",
+                target=self.copy.store,
+            )
         copy = MetadataLocation(to, self.number + 1)
         return self._next(Phase.COPYING, copy=copy, left=self._with(self.copy))
 

@@ -57,7 +57,12 @@ class TopicOwnershipManager:
     def __init__(self, pipeline: Pipeline, layout: Layout) -> None:
         self._layout = layout
         self._kind: Kind[HubInfo] = Kind(
-            pipeline, HubInfo, encode_owner_info, decode_owner_info, missing=NoTopicOwnerInfoError
+            pipeline,
+            HubInfo,
+            encode_owner_info,
+            decode_owner_info,
+            name="owner record",
+            missing=NoTopicOwnerInfoError,
         )
 
     def read_owner_info(self, topic: str) -> Future[Versioned[HubInfo] | None]:
@@ -93,6 +98,7 @@ class TopicPersistenceManager:
             TopicPersistenceInfo,
             encode_persistence_info,
             decode_persistence_info,
+            name="persistence record",
             missing=NoTopicPersistenceInfoError,
         )
 
@@ -139,6 +145,7 @@ class SubscriptionDataManager:
             SubscriptionData,
             encode_subscription,
             decode_subscription,
+            name="subscription of this name",
             missing=NoSubscriptionStateError,
             exists=SubscriptionStateExistsError,
         )
@@ -214,7 +221,9 @@ class SubscriptionDataManager:
 
 def _check(data: SubscriptionData) -> None:
     if not isinstance(data, SubscriptionData):
-        raise InvalidInputError("this is no SubscriptionData", type=type(data).__name__)
+        raise InvalidInputError(
+            "the value to write is no SubscriptionData", type=type(data).__name__
+        )
 
 
 def _check_whole(data: SubscriptionData) -> None:

@@ -133,8 +133,8 @@ class Replay:
 
     def _load(self) -> DataFrame:
         if not self._folder.exists():
-            raise InvalidInputError("there is nothing at this path", path=self._folder.uri)
-        with refusing("these are no Parquet files", path=self._folder.uri):
+            raise InvalidInputError("no files lie at this path", path=self._folder.uri)
+        with refusing("the files at this path are no Parquet files", path=self._folder.uri):
             return self._spark.read.parquet(self._folder.uri)
 
     def pending(self) -> list[Piece]:

@@ -247,7 +247,7 @@ class MemoryStream:
 
     def read(self, rows: int) -> list[Row]:
         if self._gone:
-            raise StoreUnavailableError("the scan is gone")
+            raise StoreUnavailableError("the scan was closed, or is broken off")
         try:
             found = self._log.scan(self._first, self._beyond, rows, self._topics)
         except StoreUnavailableError:

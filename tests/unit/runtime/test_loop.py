@@ -424,7 +424,7 @@ def test_where_no_thread_can_be_started_the_one_that_is_kept_does_the_work_of_ot
         name = loop.start(by_threads, others, 1e3 * SOON_S, _name_of_thread).result(SOON_S)
         assert name == "hqueue-loop-call"
     others.shutdown()
-    with pytest.raises(ClosedError, match="their owner was closed"):
+    with pytest.raises(ClosedError, match="its owner was closed"):
         loop.start(by_threads, others, 1e3 * SOON_S, _name_of_thread).result(SOON_S)
 
 

@@ -194,7 +194,9 @@ class HostedQueueFactory:
         try:
             known = asked.result(self._client.settings.operation_timeout_ms / 1e3)
         except FutureTimeoutError as exc:
-            raise StoreUnavailableError("where a topic lies did not come in time") from exc
+            raise StoreUnavailableError(
+                "the topic's persistence record did not come in time"
+            ) from exc
         if known is None:
             raise NoTopicPersistenceInfoError("there is no such topic", topic=topic)
         return known.value.ranges

@@ -86,7 +86,7 @@ def test_a_record_that_comes_after_a_refusal_is_not_said_to_have_another_version
         assert "did not have this version" in caught.value.text
         assert "version" not in caught.value.facts
     else:
-        assert "another version" in caught.value.text
+        assert "changed since this version of it was read" in caught.value.text
         assert [caught.value.facts["version"]] == again
 
 

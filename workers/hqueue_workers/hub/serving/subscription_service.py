@@ -100,7 +100,7 @@ class SubscriptionService:
         try:
             wanted_mode = SubscribeMode(mode)
         except ValueError as exc:
-            raise InvalidInputError("mode is none", mode=mode) from exc
+            raise InvalidInputError("mode is no TSubscribeMode", mode=mode) from exc
         reserved.check_topic(topic_of(topic))
         where, wanted = _delivery(given(delivery)), _preferences(given(preferences))
         if where is not None and not self._callbacks.may_have(where.address.host):

@@ -155,7 +155,7 @@ class Numbers:
                 alone = self._alone.get((owned, publisher))
                 if alone is None or since < alone.since:
                     raise UnknownNumbersError(
-                        "what was numbered is not known yet", topic=owned.name
+                        "the numbers that publishers have used are not known yet", topic=owned.name
                     )
                 self._alone.move_to_end((owned, publisher))
                 return alone.newest
