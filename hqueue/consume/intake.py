@@ -126,7 +126,7 @@ class Intake(Generic[KeyT]):
         self._asked = 0
         """Requests under way for partitions that are behind."""
         self._lock = threading.RLock()
-        self._work = Condition(self._lock)
+        self._work = Condition(self._lock, carried=True)
         self._woken = False
         self._closed = False
         self._loop = background()

@@ -77,7 +77,7 @@ class Committer(Stepwise):
         self._committing = Turn()
         """Taken by who commits, and by no callback."""
         self._lock = threading.RLock()
-        self._less = Condition(self._lock)
+        self._less = Condition(self._lock, carried=True)
         self._later: collections.deque[_Later] = collections.deque()
         self._to_call: collections.deque[tuple[OnCommit, _Later, HQueueError | None]] = (
             collections.deque()

@@ -36,6 +36,7 @@ from hqueue.runtime.logs import Log
 from hqueue.runtime.loop import in_thread
 from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.stepwise import stepwise
+from hqueue.runtime.waiting import carries_others
 
 __all__ = ["GroupMember"]
 
@@ -250,7 +251,7 @@ class GroupMember(OnStore):
             watch.close()
         ended = self._serving.wait(self._store.session_timeout_ms / 1e3)
         self._left = True
-        if not ended:
+        if not ended and not carries_others():
             logger.warning("a member is left that has no answer: %s", self.consumer)
         self._offsets.give_up()
         self._leave()

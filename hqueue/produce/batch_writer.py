@@ -93,7 +93,7 @@ class BatchWriter(Generic[Target]):
         """Called by the owner, which uses it no more."""
         self.lock = threading.RLock()
         """That of what is gathered, too."""
-        self.changed = Condition(self.lock)
+        self.changed = Condition(self.lock, carried=True)
         """Notified when a batch was written, and by the owner."""
         self._chores: collections.deque[PendingBatch[Target]] = collections.deque()
         """Batches that wait for a thread: what comes next with them may block."""

@@ -17,6 +17,7 @@ from hqueue.runtime import ending
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.runtime.fork import register
 from hqueue.runtime.turn import OWN_TURN
+from hqueue.runtime.waiting import carries_others
 from hqueue.settings.kinds import check_timeout_s
 from hqueue.settings.limits import (
     BATCH_BYTES_MAX,
@@ -141,7 +142,8 @@ class BatchingBuffer(Generic[Target]):
                 with self._lock:
                     batch = self._open.get(target)
                     if (
-                        batch is None
+                        self._ending
+                        or batch is None
                         or size > batch.room
                         or topic not in batch.kinds
                         or batch.left <= 0
@@ -301,6 +303,8 @@ class BatchingBuffer(Generic[Target]):
     def _check_waiter(self) -> None:
         if self._writer.is_working():  # The caller is a delivery callback.
             raise InvalidInputError("a delivery callback can't wait for its own producer")
+        if carries_others():  # The caller is a `__del__` in one of the library's threads.
+            raise InvalidInputError("a __del__ that any thread may call can't wait for a producer")
         if self._writer.changed.is_held():
             raise InvalidInputError(OWN_TURN)
 
@@ -318,8 +322,11 @@ class BatchingBuffer(Generic[Target]):
             ClosedError: nothing may, any more.
             _NoRoomError: there is no room now.
         """
-        if self._ending and self._writer.is_working():
-            raise ClosedError("the program is ending: a delivery callback can't send any more")
+        if self._ending and (self._writer.is_working() or carries_others()):
+            raise ClosedError(
+                "the program is ending: a delivery callback, and a __del__ that any thread may "
+                "call, can't send any more"
+            )
         if self._closed:
             raise ClosedError("the producer was closed, or belongs to the parent process")
         if self._buffered >= self._buffer_bytes_max:

@@ -75,7 +75,7 @@ class PendingBatch(Generic[Target]):
         """What came of it, since it was written or failed."""
         self.to_call: Iterator[tuple[int, Taken]] | None = None
         """The messages whose callbacks were not called yet, since it is time to."""
-        self.future = BatchFuture()
+        self.future = BatchFuture(carried=True)
 
     def encoded(self) -> Bodies:
         """Its messages as a batch.

@@ -25,7 +25,7 @@ from hqueue.runtime.steps import Wait
 from hqueue.runtime.switch_interval import short_turns
 from hqueue.runtime.thread_pool import ThreadPool
 from hqueue.runtime.threads import START_S, try_start
-from hqueue.runtime.waiting import Event, InterruptibleFuture
+from hqueue.runtime.waiting import Event, InterruptibleFuture, carrying
 
 __all__ = [
     "HERE_BYTES",
@@ -107,7 +107,7 @@ class LoopThread:
             What comes of it, for another thread to wait for. `cancel` cancels it. An error that is
             no `HQueueError` is logged, too: perhaps nobody looks.
         """
-        future: InterruptibleFuture[Result] = InterruptibleFuture()
+        future: InterruptibleFuture[Result] = InterruptibleFuture(carried=True)
         if self.in_loop:
             contextvars.Context().run(self._begin, future, function, args, named)
         else:
@@ -151,10 +151,11 @@ class LoopThread:
 
     def _run(self) -> None:
         """Run the loop, and run it again when something in it stops it: `SystemExit` does that."""
-        while True:
-            _, error = call_foreign("a task in the background", self._loop.run_forever)
-            if isinstance(error, Exception):
-                time.sleep(BROKEN_S)
+        with carrying():
+            while True:
+                _, error = call_foreign("a task in the background", self._loop.run_forever)
+                if isinstance(error, Exception):
+                    time.sleep(BROKEN_S)
 
 
 async def _carry(
@@ -248,7 +249,7 @@ async def computed(
 
 
 def _in_short_turns(function: Callable[[], Result]) -> Result:
-    with short_turns():
+    with short_turns(), carrying():
         return function()
 
 

@@ -5,19 +5,33 @@ end them between any two steps. Behind the step that takes their lock it stays t
 next `set` of an event, or a thread that has a result, waits for it. Behind the step that releases
 it for a wait, the block around finds it released, and raises a `RuntimeError` instead of what the
 handler raised. Here each of these steps is noted by the call that does it.
+
+And the collector calls a `__del__` of the program in any thread, so in one of ours, too, which it
+must not keep waiting for what that thread itself does when it returns (`carrying`).
 """
 
 from __future__ import annotations
 
 import _thread
 import concurrent.futures
+import contextlib
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import starmap
 from typing import Any, TypeVar
 
-__all__ = ["Condition", "Event", "InterruptibleFuture", "wait_for_all"]
+from hqueue.errors import InvalidInputError
+from hqueue.runtime.fork import register
+
+__all__ = [
+    "Condition",
+    "Event",
+    "InterruptibleFuture",
+    "carries_others",
+    "carrying",
+    "wait_for_all",
+]
 
 Result = TypeVar("Result")
 
@@ -26,18 +40,49 @@ _ONCE = ((),)
 notes that it did in one step."""
 
 
+class _Here(threading.local):
+    carries = False
+
+    def after_fork_in_child(self) -> None:
+        self.carries = False
+
+
+_here = _Here()
+register(_here)
+
+
+@contextlib.contextmanager
+def carrying() -> Iterator[None]:
+    """Work that others wait for is carried by this thread meanwhile: in it nobody waits for such
+    work, for it would never be done.
+    """
+    carries, _here.carries = _here.carries, True
+    try:
+        yield
+    finally:
+        _here.carries = carries
+
+
+def carries_others() -> bool:
+    """Whether the caller's thread is `carrying`: then a `__del__` has called."""
+    return _here.carries
+
+
 class Condition(threading.Condition):
     """A condition of an `RLock`. ``with condition:`` is as safe as ``with lock:``.
 
     Args:
         lock: its lock; one of its own if None.
+        carried: whether it comes of what threads do that are `carrying`. They don't wait for it:
+            `wait` and `wait_for` raise `InvalidInputError` there.
     """
 
     __slots__ = ("__enter__", "__exit__")
 
-    def __init__(self, lock: threading.RLock | None = None) -> None:
+    def __init__(self, lock: threading.RLock | None = None, *, carried: bool = False) -> None:
         lock = threading.RLock() if lock is None else lock
         super().__init__(lock)
+        self._carried = carried
         # The `with` statement looks them up in the class, finds the slots, and calls what lies
         # there, which is written in C.
         self.__enter__ = lock.__enter__  # type: ignore[method-assign]
@@ -56,6 +101,10 @@ class Condition(threading.Condition):
         """
         if not self.is_held():
             raise RuntimeError("the lock of a condition is held when it is waited for")
+        if self._carried and _here.carries and (timeout is None or timeout > 0):
+            raise InvalidInputError(
+                "a __del__ that is called in a thread of the library can't wait for what that does"
+            )
         waiter = _thread.allocate_lock()
         waiter.acquire()
         saved: list[Any] = []
@@ -79,10 +128,15 @@ class Condition(threading.Condition):
 
 
 class Event:
-    """A flag that threads wait for. As `threading.Event`."""
+    """A flag that threads wait for. As `threading.Event`.
 
-    def __init__(self) -> None:
-        self._changed = Condition()
+    Args:
+        carried: as for `Condition`; `wait` does not wait there.
+    """
+
+    def __init__(self, *, carried: bool = False) -> None:
+        self._carried = carried
+        self._changed = Condition(carried=carried)
         self._is_set = False
 
     def is_set(self) -> bool:
@@ -101,21 +155,31 @@ class Event:
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until it is set, no longer than so many seconds; whether it is."""
+        if self._carried and _here.carries:
+            return self._is_set
         with self._changed:
             return self._changed.wait_for(self.is_set, timeout_s)
 
 
 class InterruptibleFuture(concurrent.futures.Future[Result]):
-    """A future. As `concurrent.futures.Future`."""
+    """A future. As `concurrent.futures.Future`.
 
-    def __init__(self) -> None:
+    Args:
+        carried: as for `Condition`; `wait` does not wait there, and `result` and `exception` raise
+            `InvalidInputError` while it is not done.
+    """
+
+    def __init__(self, *, carried: bool = False) -> None:
         super().__init__()
-        self._condition = Condition()
+        self._carried = carried
+        self._condition = Condition(carried=carried)
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until it is done, no longer than so many seconds; whether it is. As
         `concurrent.futures.wait`, which leaves its lock taken where it is interrupted.
         """
+        if self._carried and _here.carries:
+            return self.done()
         with self._condition:
             return self._condition.wait_for(self.done, timeout_s)
 

@@ -84,7 +84,7 @@ class TopicSubscription:
         self.kept: object | None = None
         """What lives for as long as this does."""
         self._client = client
-        self._ended = Event()
+        self._ended = Event(carried=True)
         self._on_end = on_end
 
     def __enter__(self) -> TopicSubscription:
