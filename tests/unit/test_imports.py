@@ -88,7 +88,7 @@ FRAME = {
     "hqueue.errors",
     *(
         f"hqueue.runtime{module}"
-        for module in ("", ".extras", ".interrupts", ".logs", ".threads", ".waiting")
+        for module in ("", ".extras", ".fork", ".interrupts", ".logs", ".threads", ".waiting")
     ),
     *(
         f"hqueue.cli{module}"
