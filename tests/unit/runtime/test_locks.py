@@ -30,7 +30,7 @@ OTHERWISE = {
 }
 PLAIN = {
     "hqueue/runtime/turn.py": "a place's, which the one holds whose place it is",
-    "hqueue/consume/scanners.py": "a generator that runs is refused before its lock is taken",
+    "hqueue/consume/scan_reading.py": "a generator that runs is refused before its lock is taken",
     "hqueue/runtime/waiting.py": "a waiter's own, which another releases",
     "hqueue/consume/topic_past.py": "waited for within the bound of an operation",
     "hqueue/zookeeper/courier.py": "its thread holds it for as long as it lives",
