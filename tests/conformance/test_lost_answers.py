@@ -47,7 +47,7 @@ class Other:
         self.store.records.write({f"{self.key}-beside": Change(OTHERS, NEW)})
 
 
-class Place:
+class Scene:
     """Where a case happens: a session behind a proxy, and another one."""
 
     def __init__(self, zookeeper: str) -> None:
@@ -59,7 +59,7 @@ class Place:
         self.key = self.other.key
         self.other.store.records.create({root: b""})  # Other cases change what is above it.
 
-    def __enter__(self) -> Place:
+    def __enter__(self) -> Scene:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -79,14 +79,14 @@ class Place:
         return ask(self.proxy, operation, fate, lambda: meanwhile(self.other))
 
 
-def of_each(cases: Mapping[str, Case], zookeeper: str, run: Callable[[Place, Case], Any]) -> None:
+def of_each(cases: Mapping[str, Case], zookeeper: str, run: Callable[[Scene, Case], Any]) -> None:
     """Each case has the answer that stands last in it; all at once, for each waits for a
     connection.
     """
 
     def found(case: Case) -> Any:
-        with Place(zookeeper) as place:
-            return run(place, case)
+        with Scene(zookeeper) as scene:
+            return run(scene, case)
 
     with ThreadPoolExecutor(16) as pool:
         answers = dict(zip(cases, pool.map(found, cases.values()), strict=True))
@@ -179,11 +179,11 @@ CASES: dict[str, Case] = {
 
 
 def test_a_write_whose_answer_was_lost(zookeeper: str) -> None:
-    def run(place: Place, case: Case) -> Any:
+    def run(scene: Scene, case: Case) -> Any:
         before, version, fate, meanwhile, _ = case
-        change = {place.key: Change(OURS, version)}
-        return place.ask(
-            before, lambda: place.store.records.write(change)[place.key], fate, meanwhile
+        change = {scene.key: Change(OURS, version)}
+        return scene.ask(
+            before, lambda: scene.store.records.write(change)[scene.key], fate, meanwhile
         )
 
     of_each(CASES, zookeeper, run)
@@ -199,10 +199,10 @@ REMOVALS: dict[str, Case] = {
 
 
 def test_a_removal_whose_answer_was_lost(zookeeper: str) -> None:
-    def run(place: Place, case: Case) -> Any:
+    def run(scene: Scene, case: Case) -> Any:
         fate, meanwhile, _ = case
-        return place.ask(
-            created, lambda: place.store.records.remove({place.key: V0})[place.key], fate, meanwhile
+        return scene.ask(
+            created, lambda: scene.store.records.remove({scene.key: V0})[scene.key], fate, meanwhile
         )
 
     of_each(REMOVALS, zookeeper, run)
@@ -213,11 +213,11 @@ def test_a_deletion_whose_answer_was_lost_leaves_what_was_made_anew(zookeeper: s
         wait_for(lambda: not other.store.records.read([other.key]), "it is deleted")
         other.create()
 
-    with Place(zookeeper) as place:
-        assert place.ask(
-            created, lambda: place.store.records.delete({place.key: V0}), DONE, meanwhile
+    with Scene(zookeeper) as scene:
+        assert scene.ask(
+            created, lambda: scene.store.records.delete({scene.key: V0}), DONE, meanwhile
         )
-        assert place.other.store.records.read([place.key])[place.key].value == OTHERS
+        assert scene.other.store.records.read([scene.key])[scene.key].value == OTHERS
 
 
 REGISTRATIONS: dict[str, Case] = {
@@ -232,11 +232,11 @@ REGISTRATIONS: dict[str, Case] = {
 
 
 def test_a_registration_whose_answer_was_lost(zookeeper: str) -> None:
-    def run(place: Place, case: Case) -> Any:
+    def run(scene: Scene, case: Case) -> Any:
         before, fate, meanwhile, _ = case
-        return place.ask(
+        return scene.ask(
             before,
-            lambda: place.store.ephemerals.create({place.key: OURS})[place.key],
+            lambda: scene.store.ephemerals.create({scene.key: OURS})[scene.key],
             fate,
             meanwhile,
         )
@@ -254,11 +254,11 @@ GUARDED: dict[str, Case] = {
 
 
 def test_a_guarded_write_whose_answer_was_lost(zookeeper: str) -> None:
-    def run(place: Place, case: Case) -> Any:
+    def run(scene: Scene, case: Case) -> Any:
         fate, meanwhile, _ = case
-        write = GuardedWrite(place.key, OURS, f"{place.key}/who")
-        return place.ask(
-            created, lambda: place.store.ephemerals.write_where_absent([write]), fate, meanwhile
+        write = GuardedWrite(scene.key, OURS, f"{scene.key}/who")
+        return scene.ask(
+            created, lambda: scene.store.ephemerals.write_where_absent([write]), fate, meanwhile
         )
 
     of_each(GUARDED, zookeeper, run)
@@ -267,10 +267,10 @@ def test_a_guarded_write_whose_answer_was_lost(zookeeper: str) -> None:
 def test_of_several_changes_that_alone_is_in_doubt_of_which_nothing_can_be_known(
     zookeeper: str,
 ) -> None:
-    def change(place: Place, beside: str) -> Mapping[str, Any]:
+    def change(scene: Scene, beside: str) -> Mapping[str, Any]:
         try:
-            return place.store.records.write(
-                {beside: Change(OURS, V0), place.key: Change(OURS, V0)}
+            return scene.store.records.write(
+                {beside: Change(OURS, V0), scene.key: Change(OURS, V0)}
             )
         except PartlyDoneError as exc:
             return exc.answers
@@ -279,12 +279,12 @@ def test_of_several_changes_that_alone_is_in_doubt_of_which_nothing_can_be_known
         other.write()
         other.write()
 
-    with Place(zookeeper) as place:
-        beside = f"{place.key}-beside"
-        answers = place.ask(created_beside, lambda: change(place, beside), DONE, twice)
+    with Scene(zookeeper) as scene:
+        beside = f"{scene.key}-beside"
+        answers = scene.ask(created_beside, lambda: change(scene, beside), DONE, twice)
     assert answers[beside] == V1
-    assert answers[place.key].outcome is Outcome.UNKNOWN
-    assert answers[place.key].path == place.key
+    assert answers[scene.key].outcome is Outcome.UNKNOWN
+    assert answers[scene.key].path == scene.key
 
 
 def test_what_was_never_sent_is_not_in_doubt(zookeeper: str) -> None:

@@ -21,7 +21,7 @@ START_MS = 1_000_000
 STEP_MS = 10
 
 
-class Place:
+class Scene:
     """A queue of two partitions, and what is asked of it."""
 
     def __init__(self, queue: Queue, clock: SteppedClock) -> None:
@@ -43,55 +43,55 @@ class Place:
 
 
 @pytest.fixture
-def place() -> Iterator[Place]:
+def scene() -> Iterator[Scene]:
     clock = SteppedClock(START_MS)
     with MemoryBackend(clock).connect(clock, operation_timeout_ms=10_000) as client:
         client.create_queue("q", partitions=2)
-        yield Place(client.queue("q"), clock)
+        yield Scene(client.queue("q"), clock)
 
 
-def test_a_topic_s_own_messages_count_and_no_others(place: Place) -> None:
-    first = place.put(0, "u", "t", "t", "u")
-    place.put(0, "u", "u")
-    second = place.put(0, "t")
-    place.put(0, "u")
-    assert place.lag(1) == TopicLag(3, True, 3 * STEP_MS)
-    assert place.lag(first[2]) == TopicLag(2, True, 3 * STEP_MS)
-    assert place.lag(first[2] + 1) == TopicLag(1, True, 1 * STEP_MS)
-    assert place.lag(second[0] + 1) == TopicLag(0, True, 0)
+def test_a_topic_s_own_messages_count_and_no_others(scene: Scene) -> None:
+    first = scene.put(0, "u", "t", "t", "u")
+    scene.put(0, "u", "u")
+    second = scene.put(0, "t")
+    scene.put(0, "u")
+    assert scene.lag(1) == TopicLag(3, True, 3 * STEP_MS)
+    assert scene.lag(first[2]) == TopicLag(2, True, 3 * STEP_MS)
+    assert scene.lag(first[2] + 1) == TopicLag(1, True, 1 * STEP_MS)
+    assert scene.lag(second[0] + 1) == TopicLag(0, True, 0)
 
 
-def test_messages_that_lie_between_others_of_their_batch_are_counted(place: Place) -> None:
-    scattered = place.put(0, "t", "u", "t", "u", "t")
-    assert place.lag(scattered[0]) == TopicLag(3, True, 0)
-    within = place.lag(scattered[1])
+def test_messages_that_lie_between_others_of_their_batch_are_counted(scene: Scene) -> None:
+    scattered = scene.put(0, "t", "u", "t", "u", "t")
+    assert scene.lag(scattered[0]) == TopicLag(3, True, 0)
+    within = scene.lag(scattered[1])
     assert within.messages >= 2
     assert not within.exact
 
 
-def test_all_ranges_count_and_of_a_marked_one_what_its_owner_appended(place: Place) -> None:
-    first = place.put(0, "t", "t")
+def test_all_ranges_count_and_of_a_marked_one_what_its_owner_appended(scene: Scene) -> None:
+    first = scene.put(0, "t", "t")
     begins = MessageID.from_int(first[-1] + 1)
-    place.clock.now_ms += STEP_MS
-    place.queue._log.appender.append(
+    scene.clock.now_ms += STEP_MS
+    scene.queue._log.appender.append(
         with_owners(encode_bodies([Message("t", b"owned")] * 3), {"t": 7}), 1
     )
-    place.put(1, "t")
-    place.ranges = [
+    scene.put(1, "t")
+    scene.ranges = [
         LogRange(0, MessageID(1), MessageID.from_int(first[-1]), 0),
         LogRange(1, begins, None, 7, marked=True),
     ]
-    assert place.lag(1).messages == 5
-    assert place.lag(first[-1] + 1).messages == 3
+    assert scene.lag(1).messages == 5
+    assert scene.lag(first[-1] + 1).messages == 3
 
 
-def test_several_readers_are_counted_at_once_each_for_itself(place: Place) -> None:
-    ids = [place.put(0, "t", "u")[0] for _ in range(10)]
+def test_several_readers_are_counted_at_once_each_for_itself(scene: Scene) -> None:
+    ids = [scene.put(0, "t", "u")[0] for _ in range(10)]
     starts = {str(number): ids[number] for number in range(10)} | {
         "again": ids[3],
         "end": ids[9] + 1,
     }
-    lags = place.lags(starts)
+    lags = scene.lags(starts)
     assert {name: lag.messages for name, lag in lags.items()} == {
         **{str(number): 10 - number for number in range(10)},
         **{"again": 7, "end": 0},
@@ -99,21 +99,21 @@ def test_several_readers_are_counted_at_once_each_for_itself(place: Place) -> No
     assert all(lag.exact for lag in lags.values())
 
 
-def test_one_that_is_far_behind_is_counted_by_ordinals_and_says_so(place: Place) -> None:
+def test_one_that_is_far_behind_is_counted_by_ordinals_and_says_so(scene: Scene) -> None:
     batches = (PAGES_MAX + 1) * WALKED_HEADERS
-    ids = [place.put(0, "t" if number % 10 == 0 else "u")[0] for number in range(batches)]
+    ids = [scene.put(0, "t" if number % 10 == 0 else "u")[0] for number in range(batches)]
     near = ids[-200]
-    lags = place.lags({"near": near, "far": ids[0]})
+    lags = scene.lags({"near": near, "far": ids[0]})
     assert lags["near"] == TopicLag(20, True, 199 * STEP_MS)
     assert not lags["far"].exact
     assert batches / 10 <= lags["far"].messages <= batches
     assert lags["far"].age_ms == (batches - 1) * STEP_MS
 
 
-def test_what_makes_no_sense_is_refused(place: Place) -> None:
+def test_what_makes_no_sense_is_refused(scene: Scene) -> None:
     with pytest.raises(InvalidInputError):
-        place.queue.topic_lags("t", {"s": 5})  # type: ignore[dict-item]
+        scene.queue.topic_lags("t", {"s": 5})  # type: ignore[dict-item]
     with pytest.raises(InvalidInputError):
-        place.queue.topic_lags("", {})
+        scene.queue.topic_lags("", {})
     with pytest.raises(InvalidInputError):
-        place.queue.topic_lags("t", [])  # type: ignore[arg-type]
+        scene.queue.topic_lags("t", [])  # type: ignore[arg-type]

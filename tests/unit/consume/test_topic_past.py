@@ -36,7 +36,7 @@ class _Chains:
         return self._chains[partition].headers(partition, start, limit)
 
 
-class Place:
+class Scene:
     """Partitions of headers, and what is known of them."""
 
     def __init__(self) -> None:
@@ -64,50 +64,50 @@ def a_range(partition: int, first: int, last: int | None, epoch: int = 0) -> Log
 
 
 @pytest.fixture
-def place() -> Place:
-    return Place()
+def scene() -> Scene:
+    return Scene()
 
 
-def test_all_ranges_behind_the_place_are_looked_at_and_no_others(place: Place) -> None:
-    first = place.append(0, "a")
-    place.append(1, "other")
-    second = place.append(1, "a")
-    place.append(2, "a")
+def test_all_ranges_behind_the_place_are_looked_at_and_no_others(scene: Scene) -> None:
+    first = scene.append(0, "a")
+    scene.append(1, "other")
+    second = scene.append(1, "a")
+    scene.append(2, "a")
     ranges = a_range(0, 0, first), a_range(1, first + 1, second, 1)
-    assert place.may_have("a", 0, *ranges)
-    assert place.may_have("a", first, *ranges)
-    assert not place.may_have("a", second + 1, *ranges)
-    assert not place.may_have("b", 0, *ranges)
-    assert place.chains[2].given == 0
+    assert scene.may_have("a", 0, *ranges)
+    assert scene.may_have("a", first, *ranges)
+    assert not scene.may_have("a", second + 1, *ranges)
+    assert not scene.may_have("b", 0, *ranges)
+    assert scene.chains[2].given == 0
 
 
 def test_headers_are_read_once_for_all_topics_and_again_when_they_were_forgotten(
-    place: Place,
+    scene: Scene,
 ) -> None:
-    last = [place.append(0, "other") for _ in range(50)][-1]
+    last = [scene.append(0, "other") for _ in range(50)][-1]
     for number in range(100):
-        assert not place.may_have(f"t{number}", 0, a_range(0, 0, last))
-    assert place.chains[0].given == 50
-    place.clock.now_ms += KEPT_MS / 2
-    assert place.past.drop_idle()
-    assert not place.may_have("t", 0, a_range(0, 0, last))
-    assert place.chains[0].given == 50
-    place.clock.now_ms += KEPT_MS + 1
-    assert not place.past.drop_idle()
-    assert not place.may_have("t", 0, a_range(0, 0, last))
-    assert place.chains[0].given == 100
+        assert not scene.may_have(f"t{number}", 0, a_range(0, 0, last))
+    assert scene.chains[0].given == 50
+    scene.clock.now_ms += KEPT_MS / 2
+    assert scene.past.drop_idle()
+    assert not scene.may_have("t", 0, a_range(0, 0, last))
+    assert scene.chains[0].given == 50
+    scene.clock.now_ms += KEPT_MS + 1
+    assert not scene.past.drop_idle()
+    assert not scene.may_have("t", 0, a_range(0, 0, last))
+    assert scene.chains[0].given == 100
 
 
-def test_who_waits_for_what_another_asked_waits_for_so_long_at_most(place: Place) -> None:
-    last = place.append(0, "other")
-    assert not place.may_have("t", 0, a_range(0, 0, last))
-    with place.past._known[0].lock, pytest.raises(StoreUnavailableError):
-        place.may_have("t", 0, a_range(0, 0, last))
+def test_who_waits_for_what_another_asked_waits_for_so_long_at_most(scene: Scene) -> None:
+    last = scene.append(0, "other")
+    assert not scene.may_have("t", 0, a_range(0, 0, last))
+    with scene.past._known[0].lock, pytest.raises(StoreUnavailableError):
+        scene.may_have("t", 0, a_range(0, 0, last))
 
 
-def test_no_more_topics_are_kept_than_may_be(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_topics_are_kept_than_may_be(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_past, "TOPICS_MAX", 10)
-    last = [[place.append(each, f"{number}") for number in range(9)][-1] for each in (0, 1)]
+    last = [[scene.append(each, f"{number}") for number in range(9)][-1] for each in (0, 1)]
     for partition in (0, 1, 0):
-        assert not place.may_have("t", 0, a_range(partition, 0, last[partition]))
-    assert [chain.given for chain in place.chains] == [18, 9, 0], "the first was forgotten for it"
+        assert not scene.may_have("t", 0, a_range(partition, 0, last[partition]))
+    assert [chain.given for chain in scene.chains] == [18, 9, 0], "the first was forgotten for it"

@@ -31,7 +31,7 @@ START_MS = 1_000_000
 TTL_MS = 3_600_000
 
 
-class Place:
+class Scene:
     """A topic in two ranges, of three messages each, and a server that stood still."""
 
     def __init__(self, queue: Queue, clock: SteppedClock) -> None:
@@ -80,140 +80,140 @@ class Place:
 
 
 @pytest.fixture
-def place() -> Iterator[Place]:
+def scene() -> Iterator[Scene]:
     clock = SteppedClock(START_MS)
     with MemoryBackend(clock).connect(clock, operation_timeout_ms=BOUND_MS) as client:
         client.create_queue("q", partitions=2, ttl=f"{TTL_MS // 1_000}s")
-        yield Place(client.queue("q"), clock)
+        yield Scene(client.queue("q"), clock)
 
 
 ALL = [b"0", b"1", b"2", b"3", b"4", b"5"]
 
 
-def test_all_ranges_come_in_order(place: Place) -> None:
-    assert place.values() == place.values(whole=True, stop=place.stop) == ALL
+def test_all_ranges_come_in_order(scene: Scene) -> None:
+    assert scene.values() == scene.values(whole=True, stop=scene.stop) == ALL
 
 
-def test_a_reader_gives_each_once_in_order_as_its_stop_moves_on(place: Place) -> None:
-    stops = iter([int(place.ids[1]), int(place.ids[4]) + 1])
-    reader = place.reader_to(stops)
-    assert place.read_all(reader) == ALL[:1]
-    place.stop_now = next(stops)
-    assert place.read_all(reader) == ALL[1:5]
-    place.stop_now = int(place.stop)
-    assert place.read_all(reader) == ALL[5:]
-    assert reader.cursor == int(place.stop)
+def test_a_reader_gives_each_once_in_order_as_its_stop_moves_on(scene: Scene) -> None:
+    stops = iter([int(scene.ids[1]), int(scene.ids[4]) + 1])
+    reader = scene.reader_to(stops)
+    assert scene.read_all(reader) == ALL[:1]
+    scene.stop_now = next(stops)
+    assert scene.read_all(reader) == ALL[1:5]
+    scene.stop_now = int(scene.stop)
+    assert scene.read_all(reader) == ALL[5:]
+    assert reader.cursor == int(scene.stop)
 
 
-def test_a_reader_waits_for_a_server_that_lags_and_passes_what_stays_short(place: Place) -> None:
-    place.lagging.ends = {0: int(place.ids[0]) + 1, 1: int(place.ids[3]) + 1}
-    place.lagging.scans_left = 3
-    assert place.read_all(place.reader_to(iter([int(place.stop)]))) == ALL
-    place.lagging.scans_left = 10**9
-    before_ms = place.clock.now_ms
-    assert place.read_all(place.reader_to(iter([int(place.stop)]))) == [b"0", b"3"]
-    assert place.clock.now_ms - before_ms >= 2 * BOUND_MS
+def test_a_reader_waits_for_a_server_that_lags_and_passes_what_stays_short(scene: Scene) -> None:
+    scene.lagging.ends = {0: int(scene.ids[0]) + 1, 1: int(scene.ids[3]) + 1}
+    scene.lagging.scans_left = 3
+    assert scene.read_all(scene.reader_to(iter([int(scene.stop)]))) == ALL
+    scene.lagging.scans_left = 10**9
+    before_ms = scene.clock.now_ms
+    assert scene.read_all(scene.reader_to(iter([int(scene.stop)]))) == [b"0", b"3"]
+    assert scene.clock.now_ms - before_ms >= 2 * BOUND_MS
 
 
-def test_a_server_that_lags_lets_no_range_be_passed_by(place: Place) -> None:
-    place.lagging.ends = {0: int(place.ids[0]) + 1}
-    place.lagging.scans_left = 3
-    assert place.values() == ALL
-    assert place.clock.now_ms < START_MS + BOUND_MS
+def test_a_server_that_lags_lets_no_range_be_passed_by(scene: Scene) -> None:
+    scene.lagging.ends = {0: int(scene.ids[0]) + 1}
+    scene.lagging.scans_left = 3
+    assert scene.values() == ALL
+    assert scene.clock.now_ms < START_MS + BOUND_MS
 
 
-def test_of_the_range_that_is_open_less_may_be_given_if_it_need_not_be_whole(place: Place) -> None:
-    place.lagging.ends = {1: int(place.ids[3]) + 1}
-    place.lagging.scans_left = 3
-    assert place.values(stop=place.stop) == ALL[:4]
-    place.lagging.scans_left = 3
-    assert place.values(whole=True, stop=place.stop) == ALL
+def test_of_the_range_that_is_open_less_may_be_given_if_it_need_not_be_whole(scene: Scene) -> None:
+    scene.lagging.ends = {1: int(scene.ids[3]) + 1}
+    scene.lagging.scans_left = 3
+    assert scene.values(stop=scene.stop) == ALL[:4]
+    scene.lagging.scans_left = 3
+    assert scene.values(whole=True, stop=scene.stop) == ALL
 
 
-def test_a_log_that_stays_short_was_truncated_and_ends_there(place: Place) -> None:
-    place.lagging.ends = {0: int(place.ids[0]) + 1, 1: int(place.ids[3]) + 1}
-    before_ms = place.clock.now_ms
-    assert place.values(whole=True, stop=place.stop) == [b"0", b"3"]
-    assert place.clock.now_ms - before_ms >= 2 * BOUND_MS
+def test_a_log_that_stays_short_was_truncated_and_ends_there(scene: Scene) -> None:
+    scene.lagging.ends = {0: int(scene.ids[0]) + 1, 1: int(scene.ids[3]) + 1}
+    before_ms = scene.clock.now_ms
+    assert scene.values(whole=True, stop=scene.stop) == [b"0", b"3"]
+    assert scene.clock.now_ms - before_ms >= 2 * BOUND_MS
 
 
-def test_of_what_is_to_be_whole_the_end_is_to_be_said(place: Place) -> None:
+def test_of_what_is_to_be_whole_the_end_is_to_be_said(scene: Scene) -> None:
     with pytest.raises(InvalidInputError, match="stop"):
-        place.queue.scan_topic("t", whole=True)
+        scene.queue.scan_topic("t", whole=True)
 
 
-def test_what_was_collected_is_not_waited_for(place: Place) -> None:
-    queue = place.queue
-    slots = [row.slot for row in place.reader._port.headers(0, 0, 10)]
-    place.clock.now_ms += 10
+def test_what_was_collected_is_not_waited_for(scene: Scene) -> None:
+    queue = scene.queue
+    slots = [row.slot for row in scene.reader._port.headers(0, 0, 10)]
+    scene.clock.now_ms += 10
     queue.put(Message("other", b"later"), partition=0)
     for slot in slots:
         queue._log.appender._port.delete_row(0, slot, [b"t"])
-    before_ms = place.clock.now_ms
-    assert place.values(whole=True, stop=place.stop) == ALL[3:]
-    assert place.clock.now_ms == before_ms
+    before_ms = scene.clock.now_ms
+    assert scene.values(whole=True, stop=scene.stop) == ALL[3:]
+    assert scene.clock.now_ms == before_ms
 
 
-def test_of_a_marked_range_only_what_its_owner_appended_is_read(place: Place) -> None:
-    log, port = place.queue._log, place.queue._log.appender._port
+def test_of_a_marked_range_only_what_its_owner_appended_is_read(scene: Scene) -> None:
+    log, port = scene.queue._log, scene.queue._log.appender._port
     writers = []
     for partition in range(2):
         writer = OwnedPartitionWriter(
             partition,
             on_fence=lambda topic, epoch: None,
             on_settled=lambda batch, appended: None,
-            clock=place.clock,
+            clock=scene.clock,
         )
         deadline = log.deadline()
         drive(writer.open(deadline), port, deadline)
         writers.append(writer)
 
     def publish(partition: int, epoch: int, *values: bytes) -> None:
-        place.clock.now_ms += 10
+        scene.clock.now_ms += 10
         writers[partition].own("t", epoch)
         batch = OwnedBatch(encode_bodies([Message("t", value) for value in values]))
         deadline = log.deadline()
         drive(writers[partition].append(partial(made, batch), deadline), port, deadline)
 
     publish(0, 5, b"a", b"b")
-    place.queue.put(Message("t", b"direct"), partition=0)
+    scene.queue.put(Message("t", b"direct"), partition=0)
     publish(0, 4, b"another epoch's")
     publish(0, 5, b"c")
-    place.queue.put([Message("t", b"direct"), Message("u", b"direct")], partition=0)
-    first = MessageID.from_int(int(place.ids[5]) + 1)
-    place.ranges = [LogRange(0, first, None, 5, marked=True)]
-    assert place.values() == [b"a", b"b", b"c"]
-    scanner = TopicScanner(place.reader, scans_of("t", place.ranges, None, None))
+    scene.queue.put([Message("t", b"direct"), Message("u", b"direct")], partition=0)
+    first = MessageID.from_int(int(scene.ids[5]) + 1)
+    scene.ranges = [LogRange(0, first, None, 5, marked=True)]
+    assert scene.values() == [b"a", b"b", b"c"]
+    scanner = TopicScanner(scene.reader, scans_of("t", scene.ranges, None, None))
     found = [batch.column("value").to_pylist() for batch in scanner.arrow_batches()]
     assert list(itertools.chain(*found)) == [b"a", b"b", b"c"]
-    place.ranges = [LogRange(0, first, None, 5)]
-    assert len(place.values()) == 6
+    scene.ranges = [LogRange(0, first, None, 5)]
+    assert len(scene.values()) == 6
 
 
-def test_of_what_expired_a_marked_range_counts_what_its_owner_appended(place: Place) -> None:
-    place.clock.now_ms += 10
-    place.queue.put([Message("t", b"direct")] * 5, partition=0)
-    place.queue._log.appender.append(
+def test_of_what_expired_a_marked_range_counts_what_its_owner_appended(scene: Scene) -> None:
+    scene.clock.now_ms += 10
+    scene.queue.put([Message("t", b"direct")] * 5, partition=0)
+    scene.queue._log.appender.append(
         with_owners(encode_bodies([Message("t", b"owned")] * 2), {"t": 5}), 0
     )
-    place.queue.put(Message("t", b"direct"), partition=0)
-    place.clock.now_ms += TTL_MS + 1
+    scene.queue.put(Message("t", b"direct"), partition=0)
+    scene.clock.now_ms += TTL_MS + 1
     for marked, expired in ((True, 2), (False, 8)):
-        range_ = LogRange(0, MessageID.from_int(int(place.ids[5]) + 1), None, 5, marked)
-        with TopicScanner(place.reader, scans_of("t", [range_], None, None)) as scanner:
+        range_ = LogRange(0, MessageID.from_int(int(scene.ids[5]) + 1), None, 5, marked)
+        with TopicScanner(scene.reader, scans_of("t", [range_], None, None)) as scanner:
             assert list(scanner) == []
             assert scanner.expired == expired
 
 
 @pytest.mark.parametrize(("number", "moment"), each_cut())
 def test_a_cursor_in_a_loop_gives_each_once_wherever_it_is_cancelled(
-    place: Place, number: int, moment: str
+    scene: Scene, number: int, moment: str
 ) -> None:
-    log = place.queue._log
+    log = scene.queue._log
     port = CuttingPort(log.loop_reader._port, number, moment)
     reader = LoopReader(log._context, log.reader.reading, port)
     cursor = reader.topic_cursor(
-        "t", lambda _: place.ranges, start=0, stop=lambda: int(place.stop), bytes_max=1
+        "t", lambda _: scene.ranges, start=0, stop=lambda: int(scene.stop), bytes_max=1
     )
     values: list[bytes] = []
 
@@ -246,14 +246,14 @@ def as_arrow(scanner: TopicScanner) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("way", [by_next, as_arrow])
 def test_one_that_was_interrupted_anywhere_gives_each_once_in_order_or_an_error(
-    place: Place, way: Callable[[TopicScanner], Iterator[bytes]]
+    scene: Scene, way: Callable[[TopicScanner], Iterator[bytes]]
 ) -> None:
     scanners: list[TopicScanner] = []
     values: list[bytes] = []
 
     def begin() -> None:
-        scans = scans_of("t", place.ranges, None, place.stop)
-        scanners.append(TopicScanner(place.reader, scans, whole=True))
+        scans = scans_of("t", scene.ranges, None, scene.stop)
+        scanners.append(TopicScanner(scene.reader, scans, whole=True))
         values.clear()
 
     def read() -> None:

@@ -25,7 +25,7 @@ HEADERS = [("hqueue.number", b"5"), ("hqueue.", b""), ("n", b"v")]
 KEPT = (("n", b"v"),)
 
 
-class Place:
+class Scene:
     """A queue, a hub that serves the Thrift API, too, and a client of it."""
 
     def __init__(self, stack: contextlib.ExitStack) -> None:
@@ -88,42 +88,42 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def place() -> Iterator[Place]:
+def scene() -> Iterator[Scene]:
     with contextlib.ExitStack() as stack:
-        yield Place(stack)
+        yield Scene(stack)
 
 
-def test_topics_of_the_systems_own_are_refused_at_each_way_in(place: Place) -> None:
-    before = place.queue.offsets()[0].end_ordinal
-    for name, way in place.ways().items():
+def test_topics_of_the_systems_own_are_refused_at_each_way_in(scene: Scene) -> None:
+    before = scene.queue.offsets()[0].end_ordinal
+    for name, way in scene.ways().items():
         for topic in SYSTEM:
             with pytest.raises(InvalidInputError, match="system's own"):
                 raise AssertionError(f"{name} took it: {way(Message(topic, b'v'))}")
-    with place.queue.producer() as producer, pytest.raises(InvalidInputError, match="system's own"):
+    with scene.queue.producer() as producer, pytest.raises(InvalidInputError, match="system's own"):
         producer.send_value(redrive_topic("s"), b"v")
-    assert place.queue.offsets()[0].end_ordinal == before
+    assert scene.queue.offsets()[0].end_ordinal == before
 
 
-def test_headers_of_the_systems_own_are_refused_at_each_way_in(place: Place) -> None:
-    before = place.queue.offsets()[0].end_ordinal
-    for name, way in place.ways().items():
+def test_headers_of_the_systems_own_are_refused_at_each_way_in(scene: Scene) -> None:
+    before = scene.queue.offsets()[0].end_ordinal
+    for name, way in scene.ways().items():
         for header in HEADERS[:2]:
             message = Message("t", b"v", headers=[("n", b"v"), header])
             if name in ("a subscription", "rules"):
                 continue
             with pytest.raises(InvalidInputError, match="system's own"):
                 raise AssertionError(f"{name} took it: {way(message)}")
-    assert place.queue.offsets()[0].end_ordinal == before
+    assert scene.queue.offsets()[0].end_ordinal == before
 
 
-def test_a_hub_and_the_api_refuse_what_a_foreign_client_sends(place: Place) -> None:
+def test_a_hub_and_the_api_refuse_what_a_foreign_client_sends(scene: Scene) -> None:
     """A client in another language checks nothing itself."""
     structs: Any = load("subscriber")
     header = [structs.THeader(b"hqueue.number", b"5")]
 
     def publish(topic: str, headers: Sequence[Any] = ()) -> None:
         sent = [structs.TMessage(topic=b"", value=b"v", headers=list(headers))]
-        place.hubs._calls.call(
+        scene.hubs._calls.call(
             QUEUE,
             topic,
             lambda client, to: client.publishMessages(QUEUE, "p", topic, sent, to),
@@ -132,7 +132,7 @@ def test_a_hub_and_the_api_refuse_what_a_foreign_client_sends(place: Place) -> N
 
     def put(topic: str, headers: Sequence[Any] = ()) -> None:
         sent = structs.TMessage(topic=topic.encode(), value=b"v", headers=list(headers))
-        place.hubs._api.call(QUEUE, lambda client: client.putMessage(QUEUE, sent), repeatable=False)
+        scene.hubs._api.call(QUEUE, lambda client: client.putMessage(QUEUE, sent), repeatable=False)
 
     for way in publish, put:
         with pytest.raises(InvalidInputError, match="system's own"):
@@ -141,29 +141,29 @@ def test_a_hub_and_the_api_refuse_what_a_foreign_client_sends(place: Place) -> N
             way("t", header)
 
 
-def test_what_was_read_is_put_again_without_what_the_system_said_of_it(place: Place) -> None:
-    place.hubs.publish_once("copied", [Message("copied", b"v", headers=KEPT)], number=7)
-    [read] = place.queue.scan_topic("copied")
+def test_what_was_read_is_put_again_without_what_the_system_said_of_it(scene: Scene) -> None:
+    scene.hubs.publish_once("copied", [Message("copied", b"v", headers=KEPT)], number=7)
+    [read] = scene.queue.scan_topic("copied")
     assert len(read.headers) == 3
-    [batch] = place.queue.scan_topic("copied").arrow_batches()
+    [batch] = scene.queue.scan_topic("copied").arrow_batches()
     ways: list[Callable[[], object]] = [
-        lambda: place.queue.put(read),
-        lambda: place.queue.put([read, Message("other", b"")]),
-        lambda: place.queue.put(batch),
-        lambda: place.queue.put(pa.Table.from_batches([batch])),
-        lambda: place.hubs.publish("copied", read),
-        lambda: place.hubs.queue().put(read),
-        lambda: place.queue.put(message_of(encoder(Format.JSON)(read)) or []),
+        lambda: scene.queue.put(read),
+        lambda: scene.queue.put([read, Message("other", b"")]),
+        lambda: scene.queue.put(batch),
+        lambda: scene.queue.put(pa.Table.from_batches([batch])),
+        lambda: scene.hubs.publish("copied", read),
+        lambda: scene.hubs.queue().put(read),
+        lambda: scene.queue.put(message_of(encoder(Format.JSON)(read)) or []),
     ]
     for way in ways:
-        end = place.queue.offsets()[0].end
+        end = scene.queue.offsets()[0].end
         way()
-        found = [each for each in place.queue.scan(start=end) if each.topic == "copied"]
+        found = [each for each in scene.queue.scan(start=end) if each.topic == "copied"]
         assert [(each.value, each.headers) for each in found] == [(b"v", KEPT)]
 
 
 def test_a_copied_document_of_a_dead_letter_is_left_out_and_a_made_one_is_refused(
-    place: Place,
+    scene: Scene,
 ) -> None:
     topic = dead_letter_topic("s")
     assert (
@@ -172,15 +172,15 @@ def test_a_copied_document_of_a_dead_letter_is_left_out_and_a_made_one_is_refuse
     made = message_of(b'{"topic":"%s","value":"v"}' % topic.encode())
     assert made is not None
     with pytest.raises(InvalidInputError, match="system's own"):
-        place.queue.put(made)
+        scene.queue.put(made)
 
 
 @pytest.mark.parametrize("name", ["hqueue", "Hqueue.x", "xhqueue.", "hqueue-x", "clicks"])
-def test_other_names_are_everybodys(name: str, place: Place) -> None:
+def test_other_names_are_everybodys(name: str, scene: Scene) -> None:
     assert not is_reserved(name)
-    place.queue.put(Message(name, b"v", headers=[(name, b"")]))
+    scene.queue.put(Message(name, b"v", headers=[(name, b"")]))
 
 
-def test_no_queue_has_the_name_of_the_table_of_metadata(place: Place) -> None:
+def test_no_queue_has_the_name_of_the_table_of_metadata(scene: Scene) -> None:
     with pytest.raises(InvalidInputError, match="metadata_table"):
-        place.store.create_queue("hqueue_metadata", partitions=1)
+        scene.store.create_queue("hqueue_metadata", partitions=1)

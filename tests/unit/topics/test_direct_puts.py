@@ -33,7 +33,7 @@ TOPIC = "t"
 WAIT_S = 60.0
 
 
-class Place:
+class Scene:
     """A queue of one partition, a hub that owns its topics, and clients of both."""
 
     def __init__(self, stack: contextlib.ExitStack) -> None:
@@ -81,9 +81,9 @@ class Place:
 
 
 @pytest.fixture
-def place() -> Iterator[Place]:
+def scene() -> Iterator[Scene]:
     with contextlib.ExitStack() as stack:
-        yield Place(stack)
+        yield Scene(stack)
 
 
 class Listener:
@@ -101,39 +101,39 @@ class Listener:
         assert self.got == list(values)
 
 
-def test_all_readers_of_a_topic_agree_that_direct_puts_are_none_of_it(place: Place) -> None:
+def test_all_readers_of_a_topic_agree_that_direct_puts_are_none_of_it(scene: Scene) -> None:
     listener = Listener()
-    place.client.publish(TOPIC, b"a")
-    with place.client.subscribe(TOPIC, "s", listener):
-        place.put(b"x", b"y")
-        place.client.publish(TOPIC, b"b")
+    scene.client.publish(TOPIC, b"a")
+    with scene.client.subscribe(TOPIC, "s", listener):
+        scene.put(b"x", b"y")
+        scene.client.publish(TOPIC, b"b")
         listener.wait_for(b"b")
-        place.put(b"z")
-    place.put(b"while nobody is attached")
-    place.client.publish(TOPIC, b"c")
-    with place.client.subscribe(TOPIC, "s", listener):
+        scene.put(b"z")
+    scene.put(b"while nobody is attached")
+    scene.client.publish(TOPIC, b"c")
+    with scene.client.subscribe(TOPIC, "s", listener):
         listener.wait_for(b"b", b"c")
-        place.put(b"again")
-        place.take_over()
-        place.put(b"in the next range")
-        place.client.publish(TOPIC, b"d")
+        scene.put(b"again")
+        scene.take_over()
+        scene.put(b"in the next range")
+        scene.client.publish(TOPIC, b"d")
         listener.wait_for(b"b", b"c", b"d")
-    assert place.in_topic() == [b"a", b"b", b"c", b"d"]
-    assert len(place.in_queue()) == 10
-    result = place.check()
+    assert scene.in_topic() == [b"a", b"b", b"c", b"d"]
+    assert len(scene.in_queue()) == 10
+    result = scene.check()
     assert (result.findings, result.unfinished, result.outside) == ([], [], 6)
 
 
-def test_direct_puts_count_toward_no_message_bound(place: Place) -> None:
+def test_direct_puts_count_toward_no_message_bound(scene: Scene) -> None:
     listener = Listener()
-    place.client.publish(TOPIC, b"a")
+    scene.client.publish(TOPIC, b"a")
     preferences = SubscriptionPreferences(message_bound=2)
-    place.client.subscribe(TOPIC, "s", Listener(), preferences=preferences).close()
-    place.put(*[b"x"] * 50)
-    place.client.publish_many(TOPIC, [b"b", b"c"])
-    place.put(*[b"y"] * 50)
-    place.take_over()
-    with place.client.subscribe(TOPIC, "s", listener):
+    scene.client.subscribe(TOPIC, "s", Listener(), preferences=preferences).close()
+    scene.put(*[b"x"] * 50)
+    scene.client.publish_many(TOPIC, [b"b", b"c"])
+    scene.put(*[b"y"] * 50)
+    scene.take_over()
+    with scene.client.subscribe(TOPIC, "s", listener):
         listener.wait_for(b"b", b"c")
 
 
@@ -143,27 +143,27 @@ def numbered(number: bytes, publisher: bytes = b"me") -> list[tuple[str, bytes]]
 
 @pytest.mark.parametrize("again", [False, True])
 def test_copied_messages_number_nothing_and_no_message_is_dropped_for_them(
-    place: Place, again: bool
+    scene: Scene, again: bool
 ) -> None:
-    place.client.publish(TOPIC, b"first")
-    place.put(b"copy", headers=numbered(b"17"))
-    place.put(b"copy", headers=numbered(b"9" * 5_000))
+    scene.client.publish(TOPIC, b"first")
+    scene.put(b"copy", headers=numbered(b"17"))
+    scene.put(b"copy", headers=numbered(b"9" * 5_000))
     if again:
-        place.take_over()
-    with place.connect() as me:
+        scene.take_over()
+    with scene.connect() as me:
         assert me.newest_number(TOPIC) is None
         done = me.publish_once(TOPIC, [b"1", b"2"], number=16)
         assert (done.dropped, len(done.ids)) == (0, 2)
-    place.put(b"copy", headers=numbered(b"99"))
-    place.take_over()
-    with place.connect() as me:
+    scene.put(b"copy", headers=numbered(b"99"))
+    scene.take_over()
+    with scene.connect() as me:
         assert me.newest_number(TOPIC) == 17
         assert me.publish_once(TOPIC, [b"2", b"3"], number=17).dropped == 1
-    assert place.in_topic() == [b"first", b"1", b"2", b"3"]
+    assert scene.in_topic() == [b"first", b"1", b"2", b"3"]
 
 
 def test_what_hubs_of_earlier_releases_numbered_counts_where_it_lies(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their batches say no owner, and their ranges are not marked: so all that lies there counts,
     as it did.
@@ -175,30 +175,30 @@ def test_what_hubs_of_earlier_releases_numbered_counts_where_it_lies(
     with monkeypatch.context() as earlier:
         earlier.setattr(owned_module, "with_owners", lambda bodies, epochs: bodies)
         earlier.setattr(takeover, "LogRange", unmarked)
-        place.client.publish_once(TOPIC, [b"1", b"2"], number=1)
-        place.put(b"direct")
-        place.put(b"mangled", headers=numbered(b"9" * 5_000))
-    place.take_over()
-    with place.connect() as me:
+        scene.client.publish_once(TOPIC, [b"1", b"2"], number=1)
+        scene.put(b"direct")
+        scene.put(b"mangled", headers=numbered(b"9" * 5_000))
+    scene.take_over()
+    with scene.connect() as me:
         assert me.newest_number(TOPIC) == 2
         assert me.publish_once(TOPIC, [b"2", b"3"], number=2).dropped == 1
-    place.put(b"copy", headers=numbered(b"50"))
-    place.take_over()
-    with place.connect() as me:
+    scene.put(b"copy", headers=numbered(b"50"))
+    scene.take_over()
+    with scene.connect() as me:
         assert me.newest_number(TOPIC) == 3
-    assert place.in_topic() == [b"1", b"2", b"direct", b"mangled", b"3"]
-    assert place.check().findings == []
+    assert scene.in_topic() == [b"1", b"2", b"direct", b"mangled", b"3"]
+    assert scene.check().findings == []
 
 
 @pytest.mark.parametrize("way", ["a value", "a message", "several"])
-def test_what_a_publisher_sends_can_not_look_numbered(place: Place, way: str) -> None:
+def test_what_a_publisher_sends_can_not_look_numbered(scene: Scene, way: str) -> None:
     sent: dict[str, Callable[[], object]] = {
-        "a value": lambda: place.client.publish(TOPIC, b"v"),
-        "a message": lambda: place.client.publish(TOPIC, Message(TOPIC, b"v", b"k")),
-        "several": lambda: place.client.publish_many(TOPIC, [b"v", b"w"]),
+        "a value": lambda: scene.client.publish(TOPIC, b"v"),
+        "a message": lambda: scene.client.publish(TOPIC, Message(TOPIC, b"v", b"k")),
+        "several": lambda: scene.client.publish_many(TOPIC, [b"v", b"w"]),
     }
     sent[way]()
-    for message in place.queue.scan_topic(TOPIC):
+    for message in scene.queue.scan_topic(TOPIC):
         assert message.headers == ()
     with pytest.raises(hqueue.InvalidInputError, match="system's own"):
-        place.client.publish(TOPIC, Message(TOPIC, b"v", headers=numbered(b"17")))
+        scene.client.publish(TOPIC, Message(TOPIC, b"v", headers=numbered(b"17")))

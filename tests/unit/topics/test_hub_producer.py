@@ -17,7 +17,7 @@ QUEUE = "q"
 WAIT_S = 60.0
 
 
-class Place:
+class Scene:
     """Two hubs of a queue, and a client."""
 
     def __init__(self, stack: contextlib.ExitStack) -> None:
@@ -47,14 +47,14 @@ class Place:
 
 
 @pytest.fixture
-def place() -> Iterator[Place]:
+def scene() -> Iterator[Scene]:
     with contextlib.ExitStack() as stack:
-        yield Place(stack)
+        yield Scene(stack)
 
 
-def test_messages_are_published_together_and_in_order(place: Place) -> None:
+def test_messages_are_published_together_and_in_order(scene: Scene) -> None:
     topics = ["a", "b", "c"]
-    with place.client.producer(linger_ms=50) as producer:
+    with scene.client.producer(linger_ms=50) as producer:
         sent = {
             topic: [
                 producer.send(Message(topic, b"%d" % number, b"k", [("n", b"%d" % number)]))
@@ -65,44 +65,44 @@ def test_messages_are_published_together_and_in_order(place: Place) -> None:
         assert producer.flush(WAIT_S)
         for topic in topics:
             ids = [each.result(0) for each in sent[topic]]
-            found = place.topic(topic)
+            found = scene.topic(topic)
             assert [each.id for each in found] == ids == sorted(set(ids))
             assert [each.value for each in found] == [b"%d" % number for number in range(200)]
             assert {(each.key, each.headers[0][0]) for each in found} == {(b"k", "n")}
-    assert place.appends() < 60
+    assert scene.appends() < 60
 
 
-def test_order_is_kept_while_a_topic_changes_hands(place: Place) -> None:
+def test_order_is_kept_while_a_topic_changes_hands(scene: Scene) -> None:
     done = threading.Event()
     failed: list[BaseException] = []
 
     def move() -> None:
         try:
             while not done.is_set():
-                for hub in place.hubs:
-                    place.client.move_topic("t", hub.address)
+                for hub in scene.hubs:
+                    scene.client.move_topic("t", hub.address)
         except hqueue.HQueueError as exc:
             failed.append(exc)
 
-    place.client.publish("t", b"first")
+    scene.client.publish("t", b"first")
     mover = threading.Thread(target=move)
     mover.start()
     try:
-        with place.client.producer(linger_ms=1, batch_messages_max=3) as producer:
+        with scene.client.producer(linger_ms=1, batch_messages_max=3) as producer:
             for number in range(300):
                 producer.send(Message("t", b"%d" % number))
     finally:
         done.set()
         mover.join(WAIT_S)
     assert not failed
-    values = [each.value for each in place.topic("t")]
+    values = [each.value for each in scene.topic("t")]
     assert values == [b"first", *(b"%d" % number for number in range(300))]
 
 
-def test_a_batch_that_failed_is_said_to_have_and_others_go_on(place: Place) -> None:
-    place.client.allow("closed", publish=[])
+def test_a_batch_that_failed_is_said_to_have_and_others_go_on(scene: Scene) -> None:
+    scene.client.allow("closed", publish=[])
     told: list[tuple[object, object]] = []
-    with place.client.producer() as producer:
+    with scene.client.producer() as producer:
         refused = producer.send(Message("closed", b"v"), callback=lambda *end: told.append(end))
         taken = producer.send(Message("open", b"v"), callback=lambda *end: told.append(end))
         assert isinstance(refused.exception(WAIT_S), NotAllowedError)
@@ -112,14 +112,14 @@ def test_a_batch_that_failed_is_said_to_have_and_others_go_on(place: Place) -> N
     assert len(told) == 2
 
 
-def test_what_a_producer_can_not_take_is_refused(place: Place) -> None:
+def test_what_a_producer_can_not_take_is_refused(scene: Scene) -> None:
     with pytest.raises(InvalidInputError, match="linger_ms"):
-        place.client.producer(lingr_ms=3)  # type: ignore[call-arg]
+        scene.client.producer(lingr_ms=3)  # type: ignore[call-arg]
     with pytest.raises(InvalidInputError):
-        place.client.producer(linger_ms=-1)
-    with hqueue.connect(hubs=place.hubs[0].address) as nowhere, pytest.raises(InvalidInputError):
+        scene.client.producer(linger_ms=-1)
+    with hqueue.connect(hubs=scene.hubs[0].address) as nowhere, pytest.raises(InvalidInputError):
         nowhere.producer()
-    producer = place.client.producer(buffer_bytes_max=1, block_ms_max=0, linger_ms=60_000)
+    producer = scene.client.producer(buffer_bytes_max=1, block_ms_max=0, linger_ms=60_000)
     with pytest.raises(InvalidInputError):
         producer.send(b"v")  # type: ignore[arg-type]
     kept = producer.send(Message("t", b"v"))
@@ -131,8 +131,8 @@ def test_what_a_producer_can_not_take_is_refused(place: Place) -> None:
         producer.send(Message("t", b"v"))
 
 
-def test_what_comes_after_the_client_was_closed_fails(place: Place) -> None:
-    with hqueue.connect(hubs=place.hubs[0].address, queue=QUEUE) as client:
+def test_what_comes_after_the_client_was_closed_fails(scene: Scene) -> None:
+    with hqueue.connect(hubs=scene.hubs[0].address, queue=QUEUE) as client:
         producer = client.producer(linger_ms=60_000)
         late = producer.send(Message("t", b"v"))
     producer.close()

@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[3]
 QUEUE = "q"
 
 
-class Place:
+class Scene:
     """Two hubs, a client of them, and one of the store."""
 
     def __init__(self, stack: contextlib.ExitStack) -> None:
@@ -58,9 +58,9 @@ class Place:
 
 
 @pytest.fixture
-def place() -> Iterator[Place]:
+def scene() -> Iterator[Scene]:
     with contextlib.ExitStack() as stack:
-        yield Place(stack)
+        yield Scene(stack)
 
 
 def test_the_page_names_what_puts_and_scans_by_way_of_hubs_do_not_take() -> None:
@@ -74,13 +74,13 @@ def test_the_page_names_what_puts_and_scans_by_way_of_hubs_do_not_take() -> None
     assert not [name for name in sorted(missing) if f"`{name}`" not in page]
 
 
-def test_what_is_put_is_what_is_read(place: Place) -> None:
-    queue = place.queue
+def test_what_is_put_is_what_is_read(scene: Scene) -> None:
+    queue = scene.queue
     headers = [("n", b"1"), ("\u00fc", b"\xff")]
     queue.put(Message("t", b"keyed", key=b"k", headers=headers))
     queue.put([Message("\u00fc", b""), Message("t", b"\xff")], partition=2)
     assert queue.partitions == 3
-    with place.store.queue(QUEUE).scan() as scanner:
+    with scene.store.queue(QUEUE).scan() as scanner:
         stored = list(scanner)
     assert list(queue.scan()) == stored
     assert {(m.topic, m.value, m.key, m.headers) for m in stored} == {
@@ -95,11 +95,11 @@ def test_what_is_put_is_what_is_read(place: Place) -> None:
     assert [m.topic for m in queue.scan(topics=["\u00fc"])] == ["\u00fc"]
 
 
-def test_a_scan_goes_on_at_another_hub(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scan_goes_on_at_another_hub(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hqueue.topics.queue.MESSAGES_MAX", 7)
     sent = [b"%d" % number for number in range(100)]
-    place.queue.put([Message("t", value) for value in sent], partition=0)
-    calls = place.client._api
+    scene.queue.put([Message("t", value) for value in sent], partition=0)
+    calls = scene.client._api
     method, at = calls.call_at, []
 
     def noted(api: Any, *given: Any) -> Any:
@@ -108,20 +108,20 @@ def test_a_scan_goes_on_at_another_hub(place: Place, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(calls, "call_at", noted)
     came = []
-    for message in place.queue.scan():
+    for message in scene.queue.scan():
         came.append(message.value)
         if len(came) == 10:
-            place.end(at[-1])
+            scene.end(at[-1])
     assert came == sent
     assert len(set(at)) == 2
-    assert place.queue.put(Message("t", b"after")) is None
+    assert scene.queue.put(Message("t", b"after")) is None
 
 
-def test_scanners_are_closed_when_a_scan_is(place: Place) -> None:
-    place.queue.put([Message("t", b"%d" % number) for number in range(2_000)], partition=2)
-    with contextlib.closing(place.queue.scan()) as scan:
+def test_scanners_are_closed_when_a_scan_is(scene: Scene) -> None:
+    scene.queue.put([Message("t", b"%d" % number) for number in range(2_000)], partition=2)
+    with contextlib.closing(scene.queue.scan()) as scan:
         next(scan)
-    for hub in place.hubs:
+    for hub in scene.hubs:
         assert hub.hub._api is not None
         assert len(hub.hub._api.scanners) == 0
 
@@ -135,32 +135,32 @@ def test_scanners_are_closed_when_a_scan_is(place: Place) -> None:
         {"messages": Message("t", b"v"), "partition": -1},
     ],
 )
-def test_a_put_that_makes_no_sense_is_refused(place: Place, given: dict[str, Any]) -> None:
+def test_a_put_that_makes_no_sense_is_refused(scene: Scene, given: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputError):
-        place.queue.put(**given)
-    assert list(place.queue.scan()) == []
+        scene.queue.put(**given)
+    assert list(scene.queue.scan()) == []
 
 
-def test_errors_are_those_of_a_queue(place: Place) -> None:
+def test_errors_are_those_of_a_queue(scene: Scene) -> None:
     with pytest.raises(MessageTooLargeError):
-        place.queue.put([Message("t", bytes(5 << 20))] * 2)
+        scene.queue.put([Message("t", bytes(5 << 20))] * 2)
     with pytest.raises(InvalidInputError):
-        place.queue.scan(start=2, stop=1)
+        scene.queue.scan(start=2, stop=1)
     with pytest.raises(QueueNotFoundError):
-        place.client.queue("other").put(Message("t", b"v"))
-    place.store.disable_queue(QUEUE)
+        scene.client.queue("other").put(Message("t", b"v"))
+    scene.store.disable_queue(QUEUE)
     with pytest.raises(QueueDisabledError) as caught:
-        place.queue.put(Message("t", b"v"))
+        scene.queue.put(Message("t", b"v"))
     assert caught.value.outcome is Outcome.NOT_APPLIED
-    place.client.close()
+    scene.client.close()
     with pytest.raises(ClosedError):
-        place.queue.put(Message("t", b"v"))
+        scene.queue.put(Message("t", b"v"))
 
 
-def test_hubs_without_the_api_and_none_at_all_are_told_apart(place: Place) -> None:
+def test_hubs_without_the_api_and_none_at_all_are_told_apart(scene: Scene) -> None:
     with contextlib.ExitStack() as stack:
         without = stack.enter_context(
-            HubThread(stack.enter_context(place.backend.connect()), QUEUE)
+            HubThread(stack.enter_context(scene.backend.connect()), QUEUE)
         )
         client = stack.enter_context(hqueue.connect(hubs=without.address, queue=QUEUE))
         with pytest.raises(InvalidInputError, match="api_port"):

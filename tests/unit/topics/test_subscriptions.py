@@ -42,7 +42,7 @@ WAIT_S = 60.0
 QUEUE = "q"
 
 
-class Place:
+class Scene:
     """Hubs, a queue, and clients that know the hubs alone."""
 
     def __init__(self, stack: contextlib.ExitStack) -> None:
@@ -89,14 +89,14 @@ class Place:
 
 
 @pytest.fixture
-def place() -> Iterator[Place]:
+def scene() -> Iterator[Scene]:
     with contextlib.ExitStack() as stack:
-        yield Place(stack)
+        yield Scene(stack)
 
 
 @pytest.fixture
 def seldom_stored(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No mark is stored soon after it moved. To be named before `place`."""
+    """No mark is stored soon after it moved. Name it before `scene`."""
     monkeypatch.setattr(attachments, "LOOK_MS", 3_600_000.0)
 
 
@@ -114,61 +114,61 @@ class Taking:
         return [each.value for each in self.messages]
 
 
-def test_what_is_published_after_it_comes_in_order_and_goes_on_at_the_mark(place: Place) -> None:
+def test_what_is_published_after_it_comes_in_order_and_goes_on_at_the_mark(scene: Scene) -> None:
     first, second = Taking(), Taking()
-    place.publisher.publish("t", b"before")
-    with place.client().subscribe("t", "sub", first) as subscription:
+    scene.publisher.publish("t", b"before")
+    with scene.client().subscribe("t", "sub", first) as subscription:
         values = [b"%d" % number for number in range(50)]
-        last = [place.publisher.publish("t", value) for value in values][-1]
+        last = [scene.publisher.publish("t", value) for value in values][-1]
         wait_for(lambda: first.values == values, "all came, in order")
         assert not subscription.ended
     assert subscription.ended
     assert subscription.wait(0)
-    assert place.mark() == last, "it is stored when it is closed"
-    later = place.publisher.publish("t", b"later")
-    again = place.client().subscribe("t", "sub", second, mode=SubscribeMode.ATTACH)
+    assert scene.mark() == last, "it is stored when it is closed"
+    later = scene.publisher.publish("t", b"later")
+    again = scene.client().subscribe("t", "sub", second, mode=SubscribeMode.ATTACH)
     assert again.consumed == last
     wait_for(lambda: second.values == [b"later"], "what came meanwhile")
-    wait_for(lambda: place.mark() == later, "its mark is stored")
+    wait_for(lambda: scene.mark() == later, "its mark is stored")
 
 
-def test_it_follows_its_topic_from_hub_to_hub_by_itself(place: Place) -> None:
+def test_it_follows_its_topic_from_hub_to_hub_by_itself(scene: Scene) -> None:
     taking = Taking()
-    with place.client().subscribe("t", "sub", taking):
+    with scene.client().subscribe("t", "sub", taking):
         sent: list[bytes] = []
         for round_ in range(4):
             for number in range(10):
                 sent.append(b"%d-%d" % (round_, number))
-                place.publisher.publish("t", sent[-1])
+                scene.publisher.publish("t", sent[-1])
             wait_for(lambda: taking.values == sent, "none is lost, none doubled, in order")
-            place.abandon()
+            scene.abandon()
 
 
-def test_it_goes_on_when_its_hub_ends(place: Place) -> None:
+def test_it_goes_on_when_its_hub_ends(scene: Scene) -> None:
     taking = Taking()
-    subscription = place.client().subscribe("t", "sub", taking)
-    place.publisher.publish("t", b"a")
+    subscription = scene.client().subscribe("t", "sub", taking)
+    scene.publisher.publish("t", b"a")
     wait_for(lambda: taking.values == [b"a"], "it came")
-    place.owner().terminate()
-    place.publisher.publish("t", b"b")
+    scene.owner().terminate()
+    scene.publisher.publish("t", b"b")
     wait_for(lambda: taking.values == [b"a", b"b"], "the other hub delivers")
-    assert subscription.hub in {hub.address for hub in place.hubs}
+    assert subscription.hub in {hub.address for hub in scene.hubs}
 
 
 @pytest.mark.parametrize("heard", [True, False], ids=["told", "what it told was lost"])
 @pytest.mark.parametrize("answered", [True, False], ids=["after its answer", "before its answer"])
 def test_one_that_is_detached_as_soon_as_it_is_attached_is_attached_again(
-    place: Place, monkeypatch: pytest.MonkeyPatch, heard: bool, answered: bool
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, heard: bool, answered: bool
 ) -> None:
-    place.hubs.pop().terminate()
-    client, taking = place.client(), Taking()
+    scene.hubs.pop().terminate()
+    client, taking = scene.client(), Taking()
     subscriptions = client._subscriptions
     subscribe, tell = subscriptions._calls.call, subscriptions._ask_detached
     told: list[Any] = []
     taken_in = threading.Event()
 
     def lose() -> None:
-        place.abandon("t")
+        scene.abandon("t")
         assert taken_in.wait(WAIT_S)
 
     def subscribing(queue: str, topic: str, *given: Any, **options: Any) -> Any:
@@ -191,15 +191,15 @@ def test_one_that_is_detached_as_soon_as_it_is_attached_is_attached_again(
     client.subscribe("t", "sub", taking)
     if answered:
         lose()
-    place.publisher.publish("t", b"a")
+    scene.publisher.publish("t", b"a")
     wait_for(lambda: taking.values == [b"a"], "it is attached again")
 
 
 def test_one_is_attached_again_where_the_system_refuses_the_thread_for_it_at_first(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taking, start, refused = Taking(), threading.Thread.start, []
-    place.client().subscribe("t", "sub", taking)
+    scene.client().subscribe("t", "sub", taking)
 
     def refuse(thread: threading.Thread) -> None:
         if thread.name == "hqueue-subscribe" and len(refused) < 2:
@@ -208,25 +208,25 @@ def test_one_is_attached_again_where_the_system_refuses_the_thread_for_it_at_fir
         start(thread)
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    place.abandon()
-    place.publisher.publish("t", b"a")
+    scene.abandon()
+    scene.publisher.publish("t", b"a")
     wait_for(lambda: taking.values == [b"a"], "it is attached again")
     assert refused
 
 
-def test_one_that_another_client_takes_over_ends_and_says_so(place: Place) -> None:
+def test_one_that_another_client_takes_over_ends_and_says_so(scene: Scene) -> None:
     first, second = Taking(), Taking()
-    subscription = place.client().subscribe("t", "sub", first)
-    place.client().subscribe("t", "sub", second)
+    subscription = scene.client().subscribe("t", "sub", first)
+    scene.client().subscribe("t", "sub", second)
     with pytest.raises(SubscriberConnectedError):
         subscription.wait(WAIT_S)
-    place.publisher.publish("t", b"a")
+    scene.publisher.publish("t", b"a")
     wait_for(lambda: second.values == [b"a"], "it comes to the other")
     assert first.values == []
 
 
-def test_modes_and_unsubscribing(place: Place) -> None:
-    client, taking = place.client(), Taking()
+def test_modes_and_unsubscribing(scene: Scene) -> None:
+    client, taking = scene.client(), Taking()
     with pytest.raises(SubscriberNotFoundError):
         client.subscribe("t", "sub", taking, mode=SubscribeMode.ATTACH)
     with pytest.raises(SubscriberNotFoundError):
@@ -239,17 +239,17 @@ def test_modes_and_unsubscribing(place: Place) -> None:
     with pytest.raises(InvalidInputError):
         client.subscribe("t", "sub", taking)
     with pytest.raises(SubscriberExistsError):
-        place.client().subscribe("t", "sub", taking, mode=SubscribeMode.CREATE)
-    place.client().unsubscribe("t", "sub")
+        scene.client().subscribe("t", "sub", taking, mode=SubscribeMode.CREATE)
+    scene.client().unsubscribe("t", "sub")
     with pytest.raises(SubscriberNotFoundError):
         subscription.wait(WAIT_S)
     again = client.subscribe("t", "sub", taking)
     again.unsubscribe()
     assert again.wait(0)
-    assert place.mark() is None
+    assert scene.mark() is None
 
 
-def test_what_a_listener_fails_at_comes_again(place: Place) -> None:
+def test_what_a_listener_fails_at_comes_again(scene: Scene) -> None:
     taken: list[bytes] = []
     failing = iter([True])
 
@@ -259,24 +259,24 @@ def test_what_a_listener_fails_at_comes_again(place: Place) -> None:
         taken.extend(each.value for each in messages)
         return Status.DONE
 
-    with place.client().subscribe("t", "sub", listener):
-        place.publisher.publish("t", b"a")
+    with scene.client().subscribe("t", "sub", listener):
+        scene.publisher.publish("t", b"a")
         wait_for(lambda: taken == [b"a"], "it came again")
 
 
-def test_an_explicit_consume_moves_the_mark(place: Place) -> None:
+def test_an_explicit_consume_moves_the_mark(scene: Scene) -> None:
     taking = Taking()
-    client = place.client()
+    client = scene.client()
     subscription = client.subscribe("t", "sub", taking, explicit_consume=True)
-    before = place.mark()
-    ids = place.publisher.publish_many("t", [b"a", b"b", b"c"])
+    before = scene.mark()
+    ids = scene.publisher.publish_many("t", [b"a", b"b", b"c"])
     wait_for(lambda: taking.values == [b"a", b"b", b"c"], "they came")
-    assert place.mark() == before
-    place.abandon()
+    assert scene.mark() == before
+    scene.abandon()
     subscription.consume(ids[1])
     subscription.close()
     # It may be closed while it is attached again: then the mark is stored a little later.
-    wait_for(lambda: place.mark() == ids[1], "its mark is stored")
+    wait_for(lambda: scene.mark() == ids[1], "its mark is stored")
     again = Taking()
     implicit = client.subscribe("t", "sub", again)
     wait_for(lambda: again.values == [b"c"], "what was not consumed")
@@ -284,13 +284,13 @@ def test_an_explicit_consume_moves_the_mark(place: Place) -> None:
         implicit.consume(ids[2])
 
 
-def test_one_name_has_many_topics_on_one_port(place: Place) -> None:
-    client = place.client()
+def test_one_name_has_many_topics_on_one_port(scene: Scene) -> None:
+    client = scene.client()
     listeners = {f"t{number}": Taking() for number in range(20)}
     made = [client.subscribe(topic, "sub", taking) for topic, taking in listeners.items()]
     assert len({each.endpoint for each in made}) == 1
     for topic in listeners:
-        place.publisher.publish(topic, topic.encode())
+        scene.publisher.publish(topic, topic.encode())
     for topic, taking in listeners.items():
         wait_for(lambda t=taking, v=topic: t.values == [v.encode()], "it came")  # type: ignore[misc]
 
@@ -299,13 +299,13 @@ def servers() -> set[threading.Thread]:
     return {each for each in threading.enumerate() if each.name.startswith("hqueue-server")}
 
 
-def test_a_name_listens_for_as_long_as_it_has_topics(place: Place) -> None:
-    client, taking = place.client(), Taking()
+def test_a_name_listens_for_as_long_as_it_has_topics(scene: Scene) -> None:
+    client, taking = scene.client(), Taking()
     before = servers()
     first = client.subscribe("t", "first", Taking())
     other = client.subscribe("u", "first", taking)
     first.close()
-    place.publisher.publish("u", b"a")
+    scene.publisher.publish("u", b"a")
     wait_for(lambda: taking.values == [b"a"], "one topic is left")
     assert servers() > before
     other.close()
@@ -314,11 +314,11 @@ def test_a_name_listens_for_as_long_as_it_has_topics(place: Place) -> None:
         client.subscribe("u", "sub", taking, mode=SubscribeMode.ATTACH, port=first.endpoint.port)
     taken = client.subscribe("u", "sub", taking, port=first.endpoint.port)
     assert taken.endpoint == first.endpoint, "the port is free again"
-    place.client().subscribe("u", "sub", Taking())
+    scene.client().subscribe("u", "sub", Taking())
     with pytest.raises(SubscriberConnectedError):
         taken.wait(WAIT_S)
     again = client.subscribe("u", "sub", taking, port=first.endpoint.port)
-    place.publisher.publish("u", b"b")
+    scene.publisher.publish("u", b"b")
     wait_for(lambda: taking.values == [b"a", b"b"], "it listens there again")
     assert not again.ended
 
@@ -355,10 +355,10 @@ ENDINGS: dict[str, Callable[[HubClient, TopicSubscription], object]] = {
 @pytest.mark.parametrize("kind", ["plain", "coroutine", "thread"])
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_a_listener_that_ends_its_own_subscription_goes_on_at_once_and_its_answer_counts(
-    place: Place, monkeypatch: pytest.MonkeyPatch, ending: str, kind: str
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, ending: str, kind: str
 ) -> None:
     monkeypatch.setattr(attachments, "GRACE_S", WAIT_S)  # A call that waits for itself waits long.
-    client, got = place.client(), Taking()
+    client, got = scene.client(), Taking()
     before = servers()
     begun, ended, go_on = threading.Event(), threading.Event(), threading.Event()
 
@@ -380,9 +380,9 @@ def test_a_listener_that_ends_its_own_subscription_goes_on_at_once_and_its_answe
     given = listener if kind == "plain" else async_listener
     subscription = client.subscribe("t", "sub", given)
     begun.set()
-    first = place.publisher.publish("t", b"a")
+    first = scene.publisher.publish("t", b"a")
     assert ended.wait(WAIT_S / 4), "it does not wait for itself"
-    place.publisher.publish("t", b"b")
+    scene.publisher.publish("t", b"b")
     ends = threading.Thread(target=subscription.close)  # As a program does that saw that it ended.
     ends.start()
     ends.join(0.2)
@@ -392,43 +392,43 @@ def test_a_listener_that_ends_its_own_subscription_goes_on_at_once_and_its_answe
     assert subscription.ended
     assert got.values == [b"a"], "nothing more comes"
     if "unsubscribe" in ending:
-        wait_for(lambda: place.mark() is None, "it is gone")
+        wait_for(lambda: scene.mark() is None, "it is gone")
     else:
-        wait_for(lambda: place.mark() == first, "what was answered counts")
+        wait_for(lambda: scene.mark() == first, "what was answered counts")
         again = Taking()
-        with place.client().subscribe("t", "sub", again):
+        with scene.client().subscribe("t", "sub", again):
             wait_for(lambda: again.values == [b"b"], "the others come when it is attached again")
     wait_for(lambda: servers() <= before, "it leaves no thread")
 
 
 def test_that_a_listener_could_not_unsubscribe_is_logged(
-    place: Place, caplog: pytest.LogCaptureFixture
+    scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
-    client = place.client()
+    client = scene.client()
     begun = threading.Event()
 
     def listener(messages: Sequence[ReceivedMessage]) -> None:
         assert begun.wait(WAIT_S)
         subscription.unsubscribe()
-        place.publisher.unsubscribe("t", "sub")  # Another client is before it.
+        scene.publisher.unsubscribe("t", "sub")  # Another client is before it.
 
     subscription = client.subscribe("t", "sub", listener)
     begun.set()
-    place.publisher.publish("t", b"a")
+    scene.publisher.publish("t", b"a")
     text = "a subscription to 't' was not ended as its listener asked"
     wait_for(lambda: text in caplog.text, "it is said")
 
 
-def test_a_client_that_is_closed_stores_marks_and_leaves_no_thread(place: Place) -> None:
+def test_a_client_that_is_closed_stores_marks_and_leaves_no_thread(scene: Scene) -> None:
     before = set(threading.enumerate())
-    hubs = ",".join(str(hub.address) for hub in place.hubs)
+    hubs = ",".join(str(hub.address) for hub in scene.hubs)
     taking = Taking()
     with hqueue.connect(hubs=hubs, queue=QUEUE) as client:
         subscription = client.subscribe("t", "sub", taking)
-        last = place.publisher.publish("t", b"a")
+        last = scene.publisher.publish("t", b"a")
         wait_for(lambda: taking.values == [b"a"], "it came")
     assert subscription.ended
-    assert place.mark() == last
+    assert scene.mark() == last
     wait_for(
         lambda: (
             not any(
@@ -443,9 +443,9 @@ def test_a_client_that_is_closed_stores_marks_and_leaves_no_thread(place: Place)
 
 
 def test_a_close_that_is_interrupted_closes_the_other_ports_when_it_is_called_again(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, client = servers(), place.client()
+    before, client = servers(), scene.client()
     for name in ("sub", "other", "third"):
         client.subscribe("t", name, Taking())
     close, interrupted = Endpoint.close, iter([True])
@@ -481,11 +481,11 @@ def test_bad_input_is_refused_before_anything_is_called() -> None:
             client.subscribe("t", "sub", taking)
 
 
-def test_an_iterator_consumes_what_was_gone_on_from(place: Place) -> None:
-    client = place.client()
+def test_an_iterator_consumes_what_was_gone_on_from(scene: Scene) -> None:
+    client = scene.client()
     created = client.subscribe("t", "sub", Taking())
     created.close()
-    ids = place.publisher.publish_many("t", [b"%d" % number for number in range(10)])
+    ids = scene.publisher.publish_many("t", [b"%d" % number for number in range(10)])
 
     async def take(count: int) -> list[bytes]:
         taken: list[bytes] = []
@@ -497,12 +497,12 @@ def test_an_iterator_consumes_what_was_gone_on_from(place: Place) -> None:
         return taken
 
     assert asyncio.run(take(4)) == [b"0", b"1", b"2", b"3"]
-    assert place.mark() == ids[2], "the one that it was left at is not consumed"
+    assert scene.mark() == ids[2], "the one that it was left at is not consumed"
     assert asyncio.run(take(7)) == [b"%d" % number for number in range(3, 10)]
 
 
-def test_an_iterator_goes_on_over_moves_and_ends_when_it_is_taken_over(place: Place) -> None:
-    client = place.client()
+def test_an_iterator_goes_on_over_moves_and_ends_when_it_is_taken_over(scene: Scene) -> None:
+    client = scene.client()
     taken: list[bytes] = []
     ended: list[BaseException] = []
 
@@ -520,18 +520,18 @@ def test_an_iterator_goes_on_over_moves_and_ends_when_it_is_taken_over(place: Pl
 
     thread = threading.Thread(target=run)
     thread.start()
-    wait_for(lambda: place.mark() is not None, "it has subscribed")
+    wait_for(lambda: scene.mark() is not None, "it has subscribed")
     sent = []
     for number in range(30):
         sent.append(b"%d" % number)
-        place.publisher.publish("t", sent[-1])
+        scene.publisher.publish("t", sent[-1])
         if number % 10 == 9:
             wait_for(lambda: taken == sent, "none is lost, none doubled, in order")
-            place.abandon()
+            scene.abandon()
     # Attached again: of two that attach at the same time the later one has it.
-    place.publisher.publish("t", b"last")
+    scene.publisher.publish("t", b"last")
     wait_for(lambda: taken[-1] == b"last", "it is attached where the topic is now")
-    other: TopicSubscription = place.client().subscribe("t", "sub", Taking())
+    other: TopicSubscription = scene.client().subscribe("t", "sub", Taking())
     thread.join(WAIT_S)
     assert not thread.is_alive()
     assert isinstance(ended[0], SubscriberConnectedError)
@@ -539,11 +539,11 @@ def test_an_iterator_goes_on_over_moves_and_ends_when_it_is_taken_over(place: Pl
 
 
 def test_an_iterator_says_again_what_is_consumed_when_a_hub_lost_that(
-    seldom_stored: None, place: Place
+    seldom_stored: None, scene: Scene
 ) -> None:
-    client = place.client()
+    client = scene.client()
     client.subscribe("t", "sub", Taking()).close()
-    ids = place.publisher.publish_many("t", [b"0", b"1"])
+    ids = scene.publisher.publish_many("t", [b"0", b"1"])
     preferences = SubscriptionPreferences(delivery_window=2)
 
     async def take() -> None:
@@ -551,47 +551,47 @@ def test_an_iterator_says_again_what_is_consumed_when_a_hub_lost_that(
         async with contextlib.aclosing(stream) as messages:
             assert [(await anext(messages)).id for _ in ids] == ids
             following = asyncio.ensure_future(anext(messages))
-            (said,) = place.attached()
+            (said,) = scene.attached()
             await asyncio.to_thread(wait_for, lambda: said.consumed == int(ids[1]), "it is said")
-            place.lose()
-            await asyncio.to_thread(place.publisher.publish, "t", b"2")
+            scene.lose()
+            await asyncio.to_thread(scene.publisher.publish, "t", b"2")
             assert (await asyncio.wait_for(following, WAIT_S)).value == b"2"
 
     asyncio.run(take())
-    assert place.mark() == ids[1]
+    assert scene.mark() == ids[1]
 
 
 def test_an_iterator_that_is_left_says_again_what_is_consumed_when_a_hub_lost_that(
-    seldom_stored: None, place: Place
+    seldom_stored: None, scene: Scene
 ) -> None:
-    client = place.client()
+    client = scene.client()
     client.subscribe("t", "sub", Taking()).close()
-    ids = place.publisher.publish_many("t", [b"0", b"1"])
+    ids = scene.publisher.publish_many("t", [b"0", b"1"])
     preferences = SubscriptionPreferences(delivery_window=2)
 
     async def take() -> None:
         stream = client.messages("t", "sub", preferences=preferences)
         async with contextlib.aclosing(stream) as messages:
             assert [(await anext(messages)).id for _ in ids] == ids
-            (said,) = place.attached()
+            (said,) = scene.attached()
             assert said.consumed == int(ids[0])
-            place.lose()
+            scene.lose()
             await asyncio.to_thread(
                 wait_for,
                 lambda: any(
-                    each.position > int(ids[1]) for each in place.attached() if each != said
+                    each.position > int(ids[1]) for each in scene.attached() if each != said
                 ),
                 "they came again",
             )
 
     asyncio.run(take())
-    assert place.mark() == ids[0]
+    assert scene.mark() == ids[0]
 
 
-def test_a_hub_that_ends_does_not_wait_for_what_a_client_asked_that_has_left(place: Place) -> None:
-    client = place.client()
+def test_a_hub_that_ends_does_not_wait_for_what_a_client_asked_that_has_left(scene: Scene) -> None:
+    client = scene.client()
     client.subscribe("t", "sub", Taking())
-    owner = place.owner()
+    owner = scene.owner()
     waits = owner.hub._hosted[QUEUE].subscriptions._sessions._waits
     wait_for(lambda: waits.total() > 0, "it waits to be told what is detached")
     client.close()
@@ -625,9 +625,9 @@ class SlowAttaching:
 
 
 def test_an_iterator_that_is_cancelled_while_it_subscribes_leaves_no_subscription(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client, hubs = place.client(), SlowAttaching(monkeypatch)
+    client, hubs = scene.client(), SlowAttaching(monkeypatch)
 
     async def give_up() -> None:
         (following,) = await hubs.begin(client, 1)
@@ -637,16 +637,16 @@ def test_an_iterator_that_is_cancelled_while_it_subscribes_leaves_no_subscriptio
 
     asyncio.run(give_up())
     hubs.going_on.set()
-    wait_for(lambda: place.mark("t0") is not None, "it has subscribed, late")
-    wait_for(lambda: not place.attached("t0"), "it is detached")
+    wait_for(lambda: scene.mark("t0") is not None, "it has subscribed, late")
+    wait_for(lambda: not scene.attached("t0"), "it is detached")
     wait_for(lambda: not client._subscriptions._all, "its name is free")
     client.subscribe("t0", "sub", Taking()).close()
 
 
 def test_iterators_that_wait_for_hubs_leave_others_the_threads_of_the_process(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client, hubs = place.client(), SlowAttaching(monkeypatch)
+    client, hubs = scene.client(), SlowAttaching(monkeypatch)
 
     async def ask_beside() -> None:
         following = await hubs.begin(client, loop.BLOCKING_MAX)

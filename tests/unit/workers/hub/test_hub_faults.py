@@ -37,7 +37,7 @@ QUEUE = "q"
 SESSION_MS = 2_000
 
 
-class Place:
+class Scene:
     """Hubs, each with a way to the store of its own, and a queue of one partition for each."""
 
     def __init__(self, stack: contextlib.ExitStack, store: str) -> None:
@@ -106,51 +106,51 @@ class Place:
 
 
 @pytest.fixture(params=["zookeeper", "hbase"])
-def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
     with contextlib.ExitStack() as stack:
-        yield Place(stack, request.param)
+        yield Scene(stack, request.param)
 
 
 def test_a_hub_says_when_it_is_ready_and_where(
-    place: Place, caplog: pytest.LogCaptureFixture
+    scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "hqueue_workers.ready")
-    address = place.hub().address
+    address = scene.hub().address
     said = [each.getMessage() for each in caplog.records if each.name == "hqueue_workers.ready"]
     assert said == [f"the hub of {QUEUE} is ready; it listens at {address}"]
 
 
 def test_an_append_of_unknown_outcome_reaches_its_subscriber_once_and_in_order(
-    place: Place,
+    scene: Scene,
 ) -> None:
-    place.hub(operation_timeout_ms=1_000)
-    sub = place.subscriber()
+    scene.hub(operation_timeout_ms=1_000)
+    sub = scene.subscriber()
     sub.subscribe("t")
-    assert place.publish(b"a").result(WAIT_S)
+    assert scene.publish(b"a").result(WAIT_S)
     applied = iter([Fate.LOSE_ANSWER])
     # One append comes in, and nobody can say so: the store can't be reached any more.
-    place.ways[0].set_fate(
+    scene.ways[0].set_fate(
         lambda method: (
             next(applied, Fate.LOSE_REQUEST) if method == "put_if_absent" else Fate.LOSE_REQUEST
         )
     )
-    error = place.publish(b"unknown").exception(WAIT_S)
+    error = scene.publish(b"unknown").exception(WAIT_S)
     assert isinstance(error, StoreUnavailableError)
     assert error.outcome is Outcome.UNKNOWN
-    place.ways[0].set_fate(lambda method: Fate.PASS)
-    last = place.publish(b"b").result(WAIT_S).id
+    scene.ways[0].set_fate(lambda method: Fate.PASS)
+    last = scene.publish(b"b").result(WAIT_S).id
     wait_for(lambda: sub.values[-1:] == [b"b"], "what came after it is there")
-    assert sub.values == [b"a", b"unknown", b"b"] == place.values()
-    wait_for(lambda: place.mark() == last, "its mark is stored")
+    assert sub.values == [b"a", b"unknown", b"b"] == scene.values()
+    wait_for(lambda: scene.mark() == last, "its mark is stored")
 
 
 @pytest.mark.parametrize("applied", [False, True], ids=["before", "after"])
 def test_a_hub_that_stood_still_in_an_append_while_its_topic_was_taken_over_is_fenced(
-    place: Place, *, applied: bool
+    scene: Scene, *, applied: bool
 ) -> None:
-    place.hub()
-    place.hub()
-    assert place.publish(b"first").result(WAIT_S)
+    scene.hub()
+    scene.hub()
+    assert scene.publish(b"first").result(WAIT_S)
     reached, go_on = threading.Event(), threading.Event()
 
     def stand_still(method: str) -> Fate:
@@ -169,68 +169,68 @@ def test_a_hub_that_stood_still_in_an_append_while_its_topic_was_taken_over_is_f
             assert go_on.wait(WAIT_S)
         return Fate.PASS
 
-    place.ways[0].set_fate(lose_then_stand_still if applied else stand_still)
-    slow = place.publish(b"slow")
+    scene.ways[0].set_fate(lose_then_stand_still if applied else stand_still)
+    slow = scene.publish(b"slow")
     assert reached.wait(WAIT_S)
-    place.depose()
-    quick = place.publish(b"quick", 1).result(WAIT_S)
+    scene.depose()
+    quick = scene.publish(b"quick", 1).result(WAIT_S)
     go_on.set()
     error = slow.exception(WAIT_S)
     if applied:
         assert error is None
         assert slow.result().id < quick.id
-        assert place.values() == [b"first", b"slow", b"quick"]
+        assert scene.values() == [b"first", b"slow", b"quick"]
     else:
         assert isinstance(error, RedirectedError)
-        assert error.address == place.hubs[1].address
-        assert place.values() == [b"first", b"quick"]
-    late = place.publish(b"late").exception(WAIT_S)
+        assert error.address == scene.hubs[1].address
+        assert scene.values() == [b"first", b"quick"]
+    late = scene.publish(b"late").exception(WAIT_S)
     assert isinstance(late, RedirectedError)
-    assert place.hubs[0].owns(QUEUE) == set()
-    fenced = place.hubs[0].hub._metrics.fenced._value.get()
+    assert scene.hubs[0].owns(QUEUE) == set()
+    fenced = scene.hubs[0].hub._metrics.fenced._value.get()
     assert fenced == 1
 
 
-def lag(reader: QueueReader, place: Place, end: MessageID) -> Lagging:
+def lag(reader: QueueReader, scene: Scene, end: MessageID) -> Lagging:
     """Let some scans be answered by a server that does not know what was appended lately."""
     lagging = Lagging(reader)
-    for each in place.hosted(0).topics.owned():
+    for each in scene.hosted(0).topics.owned():
         lagging.ends[each.partition] = int(end) + 1
     lagging.scans_left = 2
     return lagging
 
 
-def test_what_a_server_that_stood_still_does_not_know_is_not_passed_by(place: Place) -> None:
-    place.hub()
-    sub = place.subscriber()
+def test_what_a_server_that_stood_still_does_not_know_is_not_passed_by(scene: Scene) -> None:
+    scene.hub()
+    sub = scene.subscriber()
     sub.subscribe("t", attach=False)
-    known = place.publish(b"a").result(WAIT_S).id
-    assert place.publish(b"b").result(WAIT_S)
-    own = place.hosted(0).subscriptions.attachments._delivering._queue
-    lagging = lag(own._log.reader, place, known)
+    known = scene.publish(b"a").result(WAIT_S).id
+    assert scene.publish(b"b").result(WAIT_S)
+    own = scene.hosted(0).subscriptions.attachments._delivering._queue
+    lagging = lag(own._log.reader, scene, known)
     sub.subscribe("t", 1)
     wait_for(lambda: sub.values[:1] == [b"a"], "it reads the log")
-    last = place.publish(b"c").result(WAIT_S).id
-    wait_for(lambda: place.mark() == last, "its mark is stored")
+    last = scene.publish(b"c").result(WAIT_S).id
+    wait_for(lambda: scene.mark() == last, "its mark is stored")
     assert sub.values == [b"a", b"b", b"c"]
     assert lagging.scans_left == 0
 
 
 def test_numbers_that_a_server_that_stood_still_does_not_know_are_known_to_the_next_owner(
-    place: Place,
+    scene: Scene,
 ) -> None:
-    hub = place.hub()
-    client = place.hub_client(publisher="me")
+    hub = scene.hub()
+    client = scene.hub_client(publisher="me")
     known = client.publish_once("t", [b"1"], number=1).ids[-1]
     client.publish_once("t", [b"2"], number=2)
-    own = place.hosted(0).subscriptions.attachments._delivering._queue
-    lagging = lag(own._log.reader, place, known)
-    place.hosted(0).topics.abandon("t").result(WAIT_S)
-    again = place.hub_client(publisher="me")
+    own = scene.hosted(0).subscriptions.attachments._delivering._queue
+    lagging = lag(own._log.reader, scene, known)
+    scene.hosted(0).topics.abandon("t").result(WAIT_S)
+    again = scene.hub_client(publisher="me")
     assert again.publish_once("t", [b"2"], number=2).dropped == 1
     assert hub.owns(QUEUE) == {"t"}
     assert lagging.scans_left == 0
-    assert place.values() == [b"1", b"2"]
+    assert scene.values() == [b"1", b"2"]
 
 
 def expire(hub: HubThread) -> None:
@@ -245,18 +245,18 @@ def stand_apart(hub: HubThread) -> None:
 
 @pytest.mark.parametrize("end", [expire, stand_apart])
 def test_a_clients_subscription_goes_on_at_its_mark_when_its_hubs_session_ended_unseen(
-    place: Place, end: Callable[[HubThread], None]
+    scene: Scene, end: Callable[[HubThread], None]
 ) -> None:
-    place.hub()
-    place.hub()
+    scene.hub()
+    scene.hub()
     came: list[hqueue.ReceivedMessage] = []
-    client = place.hub_client()
+    client = scene.hub_client()
     subscription = client.subscribe("t", "sub", came.extend)
     sent = [b"%d" % number for number in range(10)]
     for value in sent:
         client.publish("t", value)
     wait_for(lambda: [each.value for each in came] == sent, "they came")
-    owner = place.owner()
+    owner = scene.owner()
     end(owner)
     for number in range(10, 20):
         sent.append(b"%d" % number)
@@ -264,30 +264,30 @@ def test_a_clients_subscription_goes_on_at_its_mark_when_its_hubs_session_ended_
     owner.client.coordination.store.resume()  # type: ignore[attr-defined]
     wait_for(lambda: came[-1].value == sent[-1], "it goes on")
     assert list(dict.fromkeys(each.value for each in came)) == sent, "none is lost, in order"
-    assert place.values() == sent
+    assert scene.values() == sent
     assert not subscription.ended
 
 
-def test_a_clients_subscription_goes_on_at_its_mark_when_its_hub_was_fenced(place: Place) -> None:
-    place.hub()
-    place.hub()
-    assert place.publish(b"before").result(WAIT_S)
+def test_a_clients_subscription_goes_on_at_its_mark_when_its_hub_was_fenced(scene: Scene) -> None:
+    scene.hub()
+    scene.hub()
+    assert scene.publish(b"before").result(WAIT_S)
     came: list[hqueue.ReceivedMessage] = []
-    subscription = place.hub_client().subscribe("t", "sub", came.extend)
-    first = place.publish(b"first").result(WAIT_S).id
-    wait_for(lambda: place.mark() == first, "it came, and its mark is stored")
-    place.depose()
-    assert place.publish(b"second", 1).result(WAIT_S)
-    assert isinstance(place.publish(b"late").exception(WAIT_S), RedirectedError)
-    assert place.publish(b"third", 1).result(WAIT_S)
+    subscription = scene.hub_client().subscribe("t", "sub", came.extend)
+    first = scene.publish(b"first").result(WAIT_S).id
+    wait_for(lambda: scene.mark() == first, "it came, and its mark is stored")
+    scene.depose()
+    assert scene.publish(b"second", 1).result(WAIT_S)
+    assert isinstance(scene.publish(b"late").exception(WAIT_S), RedirectedError)
+    assert scene.publish(b"third", 1).result(WAIT_S)
     wait_for(lambda: came[-1].value == b"third", "it goes on at the new owner")
     assert [each.value for each in came] == [b"first", b"second", b"third"]
-    assert subscription.hub == place.hubs[1].address
+    assert subscription.hub == scene.hubs[1].address
 
 
-def test_health_says_whether_a_hub_serves_and_what_it_owns(place: Place) -> None:
-    hub = place.hub()
-    assert place.publish(b"v").result(WAIT_S)
+def test_health_says_whether_a_hub_serves_and_what_it_owns(scene: Scene) -> None:
+    hub = scene.hub()
+    assert scene.publish(b"v").result(WAIT_S)
 
     def health() -> tuple[int, dict[str, Any]]:
         asked = asyncio.run_coroutine_threadsafe(hub.hub._health_page(), hub._loop)
@@ -302,25 +302,25 @@ def test_health_says_whether_a_hub_serves_and_what_it_owns(place: Place) -> None
     wait_for(lambda: health()[0] == 200, "it serves again")
 
 
-def test_a_client_does_not_say_that_its_own_subscription_was_there_before(place: Place) -> None:
-    place.hub(operation_timeout_ms=1_000)
-    assert place.publish(b"v").result(WAIT_S)
-    client = place.hub_client()
-    kept = place.hosted(0).metadata.subscriptions
+def test_a_client_does_not_say_that_its_own_subscription_was_there_before(scene: Scene) -> None:
+    scene.hub(operation_timeout_ms=1_000)
+    assert scene.publish(b"v").result(WAIT_S)
+    client = scene.hub_client()
+    kept = scene.hosted(0).metadata.subscriptions
     with made_later(kept, "create_subscription_data") as (reached, go_on):
         with pytest.raises(hqueue.HubUnavailableError) as caught:
             client.subscribe("t", "sub", lambda _: None, mode=hqueue.SubscribeMode.CREATE)
         assert reached.is_set()
         assert caught.value.outcome is Outcome.UNKNOWN
         go_on.set()
-    wait_for(place.is_there, "it is made after all")
+    wait_for(scene.is_there, "it is made after all")
 
 
 def test_of_a_subscription_that_was_made_when_its_topic_was_left_it_is_not_said_that_it_was_not(
-    place: Place,
+    scene: Scene,
 ) -> None:
-    hub, hosted = place.hub(), place.hosted(0)
-    assert place.publish(b"v").result(WAIT_S)
+    hub, hosted = scene.hub(), scene.hosted(0)
+    assert scene.publish(b"v").result(WAIT_S)
     owned = hosted.topics.serving("t")
     assert owned is not None
     delivery = Delivery(hqueue.Address("127.0.0.1", 1), "life", explicit=False)
@@ -333,7 +333,7 @@ def test_of_a_subscription_that_was_made_when_its_topic_was_left_it_is_not_said_
         error = subscribing.exception(WAIT_S)
     assert isinstance(error, StoreUnavailableError)
     assert error.outcome is Outcome.UNKNOWN
-    assert place.is_there()
+    assert scene.is_there()
 
 
 class Hanging:
@@ -345,28 +345,28 @@ class Hanging:
 
 
 def test_addresses_that_hang_leave_room_for_all_others(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def set_timeout(timeout_ms: int) -> None:
         options = dataclasses.replace(delivering.OPTIONS, timeout_ms=timeout_ms)
         monkeypatch.setattr(delivering, "OPTIONS", options)
 
     set_timeout(500)
-    place.hub(deliveries_max=4)
-    client = place.hub_client()
-    good = place.subscriber(name="good")
+    scene.hub(deliveries_max=4)
+    client = scene.hub_client()
+    good = scene.subscriber(name="good")
     good.subscribe("t")
     for number in range(6):
         for topic in ("u", "v", "t"):
-            hanging = place.subscriber(name=f"hanging{number}")
+            hanging = scene.subscriber(name=f"hanging{number}")
             if topic == "u":
-                port = Hanging(place.stack).port
+                port = Hanging(scene.stack).port
             hanging.port = port
             hanging.subscribe(topic)
     for topic in ("u", "v", "t"):
         client.publish(topic, b"first")
     wait_for(lambda: good.values == [b"first"], "the others had their turn")
-    attachments = place.hosted(0).subscriptions.attachments
+    attachments = scene.hosted(0).subscriptions.attachments
     hung = [each for each in attachments.every() if each.subscriber != "good"]
     wait_for(lambda: sum(each.tries.failures > 0 for each in hung) >= 6, "all were tried")
     # From here on a call that hangs would hang for longer than this test.
@@ -378,19 +378,19 @@ def test_addresses_that_hang_leave_room_for_all_others(
 
 
 def test_new_addresses_that_hang_hold_up_neither_who_answered_nor_who_comes_new(
-    place: Place,
+    scene: Scene,
 ) -> None:
-    hub = place.hub(deliveries_max=8)
-    client = place.hub_client()
-    good = place.subscriber(name="good")
+    hub = scene.hub(deliveries_max=8)
+    client = scene.hub_client()
+    good = scene.subscriber(name="good")
     good.subscribe("t")
     client.publish("t", b"first")
     wait_for(lambda: good.values == [b"first"], "it has answered")
-    hosted = place.hosted(0)
+    hosted = scene.hosted(0)
     owned = hosted.topics.serving("t")
     assert owned is not None
     for number in range(24):
-        address = hqueue.Address("127.0.0.1", Hanging(place.stack).port)
+        address = hqueue.Address("127.0.0.1", Hanging(scene.stack).port)
         stranger = Delivery(address, f"life{number}", explicit=False, host="192.0.2.1")
         call = hosted.subscriptions.subscribe(
             owned, f"hanging{number}", SubscribeMode.CREATE, stranger, None
@@ -402,16 +402,16 @@ def test_new_addresses_that_hang_hold_up_neither_who_answered_nor_who_comes_new(
     for value in sent:
         client.publish("t", value)
     wait_for(lambda: good.values[1:] == sent, "who answered gets all")
-    new = place.subscriber(name="new")
+    new = scene.subscriber(name="new")
     new.subscribe("t")
     client.publish("t", b"last")
     wait_for(lambda: new.values == [b"last"], "who comes new has a turn")
     assert time.monotonic() - began_s < delivering.OPTIONS.timeout_ms / 2e3
 
 
-def test_a_senseless_frame_ends_its_connection_and_nothing_else(place: Place) -> None:
-    hub = place.hub()
-    client = place.hub_client()
+def test_a_senseless_frame_ends_its_connection_and_nothing_else(scene: Scene) -> None:
+    hub = scene.hub()
+    client = scene.hub_client()
     client.publish("t", b"before")
     for frame in (b"GET / HTTP/1.1\r\n\r\n", b"\x80\x01\x00\x01\xff\xff\xff\xff", bytes(64)):
         with socket.create_connection(hub.address, timeout=WAIT_S) as stranger:
@@ -421,18 +421,18 @@ def test_a_senseless_frame_ends_its_connection_and_nothing_else(place: Place) ->
                 while stranger.recv(4_096):
                     pass
         client.publish("t", b"after")
-    assert len(place.values()) == 4
+    assert len(scene.values()) == 4
 
 
-def test_metrics_count_what_a_hub_did(place: Place) -> None:
-    place.hub()
-    place.hub()
-    client = place.hub_client()
-    assert place.publish(b"first").result(WAIT_S)
-    assert isinstance(place.publish(b"elsewhere", 1).exception(WAIT_S), RedirectedError)
+def test_metrics_count_what_a_hub_did(scene: Scene) -> None:
+    scene.hub()
+    scene.hub()
+    client = scene.hub_client()
+    assert scene.publish(b"first").result(WAIT_S)
+    assert isinstance(scene.publish(b"elsewhere", 1).exception(WAIT_S), RedirectedError)
     client.publish("t", b"second")
     client.subscribe("t", "sub", lambda _: None)
-    before = [_figures(place, number) for number in range(2)]
+    before = [_figures(scene, number) for number in range(2)]
     assert before[0]['hqueue_hub_topics{queue="q"}'] == 1
     assert before[0]['hqueue_hub_subscriptions{queue="q"}'] == 1
     assert before[0]["hqueue_hub_take_overs_total"] == 1
@@ -440,10 +440,10 @@ def test_metrics_count_what_a_hub_did(place: Place) -> None:
     assert before[0]["hqueue_hub_publish_latency_seconds_count"] == 1
     assert before[0]["hqueue_hub_appends_total"] == 2
     assert before[1]["hqueue_hub_redirects_total"] >= 1
-    place.depose()
-    assert place.publish(b"third", 1).result(WAIT_S)
-    assert isinstance(place.publish(b"late").exception(WAIT_S), RedirectedError)
-    after = [_figures(place, number) for number in range(2)]
+    scene.depose()
+    assert scene.publish(b"third", 1).result(WAIT_S)
+    assert isinstance(scene.publish(b"late").exception(WAIT_S), RedirectedError)
+    after = [_figures(scene, number) for number in range(2)]
     assert after[0]["hqueue_hub_fenced_topics_total"] == 1
     assert after[0]['hqueue_hub_topics{queue="q"}'] == 0
     assert after[1]['hqueue_hub_topics{queue="q"}'] == 1
@@ -451,11 +451,11 @@ def test_metrics_count_what_a_hub_did(place: Place) -> None:
 
 
 def test_a_subscription_that_is_behind_shows_its_lag_until_it_is_given_all(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hqueue_workers.hub.subscribing.lag_meter.EVERY_MS", 20.0)
-    place.hub()
-    client = place.hub_client()
+    scene.hub()
+    client = scene.hub_client()
     takes = threading.Event()
 
     def listener(_: object) -> Status:
@@ -469,7 +469,7 @@ def test_a_subscription_that_is_behind_shows_its_lag_until_it_is_given_all(
     idle = '{queue="q",subscriber="idle",topic="u"}'
 
     def lags() -> tuple[float | None, float | None]:
-        figures = _figures(place, 0)
+        figures = _figures(scene, 0)
         assert figures.get(f"hqueue_hub_lag_messages{idle}", 0) == 0
         return (
             figures.get(f"hqueue_hub_lag_messages{labels}"),
@@ -481,36 +481,36 @@ def test_a_subscription_that_is_behind_shows_its_lag_until_it_is_given_all(
     wait_for(lambda: lags() == (0, 0), "it was given all")
 
 
-def _figures(place: Place, number: int) -> dict[str, float]:
-    lines = place.hubs[number].hub._metrics.page().decode().splitlines()
+def _figures(scene: Scene, number: int) -> dict[str, float]:
+    lines = scene.hubs[number].hub._metrics.page().decode().splitlines()
     pairs = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
     return {name: float(value) for name, value in pairs}
 
 
 @pytest.mark.parametrize("what", ["abandon", "delete"])
 def test_a_topic_that_no_thread_is_there_to_leave_is_owned_and_served_as_before(
-    place: Place, monkeypatch: pytest.MonkeyPatch, what: str
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    place.hub()
-    place.publish(b"1").result(WAIT_S)
-    topics = place.hosted(0).topics
+    scene.hub()
+    scene.publish(b"1").result(WAIT_S)
+    topics = scene.hosted(0).topics
     none = ThreadPool(1, "none")
     none.shutdown()
     with monkeypatch.context() as patched:
         patched.setattr(topics, "_pool", none)
         with pytest.raises(hqueue.HQueueError):
             getattr(topics, what)("t")
-    place.publish(b"2").result(WAIT_S)
+    scene.publish(b"2").result(WAIT_S)
     getattr(topics, what)("t").result(WAIT_S)
-    assert not place.hubs[0].owns(QUEUE)
+    assert not scene.hubs[0].owns(QUEUE)
 
 
 def test_a_deletion_that_ended_by_a_fault_of_the_hub_is_not_reported_as_done(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place.hub()
-    place.publish(b"1").result(WAIT_S)
-    topics = place.hosted(0).topics
+    scene.hub()
+    scene.publish(b"1").result(WAIT_S)
+    topics = scene.hosted(0).topics
 
     def fail(*_: object, **__: object) -> None:
         raise SystemExit("a fault")
@@ -519,4 +519,4 @@ def test_a_deletion_that_ended_by_a_fault_of_the_hub_is_not_reported_as_done(
         patched.setattr(topics._listener, "leave", fail)
         with pytest.raises(StoreUnavailableError, match="not deleted"):
             topics.delete("t").result(WAIT_S)
-    assert place.values() == [b"1"]
+    assert scene.values() == [b"1"]

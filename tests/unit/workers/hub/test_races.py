@@ -25,7 +25,7 @@ WAIT_S = 60.0
 QUEUE = "q"
 
 
-class Place:
+class Scene:
     """Two hubs, and a queue."""
 
     def __init__(self, stack: contextlib.ExitStack, store: str) -> None:
@@ -75,9 +75,9 @@ class Place:
 
 
 @pytest.fixture(params=["zookeeper", "hbase"])
-def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
     with contextlib.ExitStack() as stack:
-        yield Place(stack, request.param)
+        yield Scene(stack, request.param)
 
 
 STEPS = ["look", "create", "acquire"]
@@ -86,139 +86,139 @@ STEPS = ["look", "create", "acquire"]
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("step", STEPS)
 def test_a_hub_that_stands_still_at_a_step_meets_the_other_as_the_owner(
-    place: Place, step: str, *, after: bool
+    scene: Scene, step: str, *, after: bool
 ) -> None:
-    with stopped_at(place.topics(0)._records, step, after=after) as (reached, go_on):
-        slow = place.publish(0, b"slow")
+    with stopped_at(scene.topics(0)._records, step, after=after) as (reached, go_on):
+        slow = scene.publish(0, b"slow")
         assert reached.wait(WAIT_S)
-        quick = place.publish(1, b"quick")
+        quick = scene.publish(1, b"quick")
         if step == "acquire" and after:  # It owns the topic: the other sends its caller to it.
             error = quick.exception(WAIT_S)
             assert isinstance(error, RedirectedError)
-            assert error.address == place.hubs[0].address
+            assert error.address == scene.hubs[0].address
             go_on.set()
             assert slow.result(WAIT_S)
-            assert place.values() == [b"slow"]
-            assert place.hubs[0].owns(QUEUE) == {"t"}
+            assert scene.values() == [b"slow"]
+            assert scene.hubs[0].owns(QUEUE) == {"t"}
             return
         assert quick.result(WAIT_S)
         go_on.set()
         error = slow.exception(WAIT_S)
     assert isinstance(error, RedirectedError)
-    assert error.address == place.hubs[1].address
-    assert place.values() == [b"quick"]
-    assert [place.hubs[n].owns(QUEUE) for n in range(2)] == [set(), {"t"}]
-    assert len(place.ranges()) == 1
+    assert error.address == scene.hubs[1].address
+    assert scene.values() == [b"quick"]
+    assert [scene.hubs[n].owns(QUEUE) for n in range(2)] == [set(), {"t"}]
+    assert len(scene.ranges()) == 1
 
 
 @pytest.mark.parametrize("step", ["read_topic_persistence_info", "write_topic_persistence_info"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_hub_that_stands_still_in_a_take_over_while_it_is_deposed_writes_to_no_closed_range(
-    place: Place, step: str, *, after: bool
+    scene: Scene, step: str, *, after: bool
 ) -> None:
-    assert place.publish(1, b"first").result(WAIT_S)
-    place.topics(1).abandon("t").result(WAIT_S)
-    persistence = place.topics(0)._take_over._persistence
+    assert scene.publish(1, b"first").result(WAIT_S)
+    scene.topics(1).abandon("t").result(WAIT_S)
+    persistence = scene.topics(0)._take_over._persistence
     with stopped_at(persistence, step, after=after) as (reached, go_on):
-        slow = place.publish(0, b"slow")
+        slow = scene.publish(0, b"slow")
         assert reached.wait(WAIT_S)
         # Its record goes, as when its session ends while it stands still.
-        ownership = place.metadata.ownership
+        ownership = scene.metadata.ownership
         found = ownership.read_owner_info("t").result(WAIT_S)
         if found is not None:
             ownership.delete_owner_info("t", found.version).result(WAIT_S)
-        assert place.publish(1, b"quick").result(WAIT_S)
+        assert scene.publish(1, b"quick").result(WAIT_S)
         go_on.set()
         error = slow.exception(WAIT_S)
-    ranges = place.ranges()
+    ranges = scene.ranges()
     assert [each.epoch for each in ranges] == sorted({each.epoch for each in ranges})
     assert all(each.last is not None for each in ranges[:-1])
     assert all(a.last < b.first for a, b in itertools.pairwise(ranges) if a.last)
-    values = place.values()
+    values = scene.values()
     assert values[0] == b"first"
     assert (b"slow" in values) == (error is None)
     assert b"quick" in values
 
 
 def test_a_hub_whose_topic_was_taken_over_unseen_is_fenced_and_sends_its_callers_on(
-    place: Place,
+    scene: Scene,
 ) -> None:
-    assert place.publish(0, b"first").result(WAIT_S)
-    ownership = place.metadata.ownership
+    assert scene.publish(0, b"first").result(WAIT_S)
+    ownership = scene.metadata.ownership
     found = ownership.read_owner_info("t").result(WAIT_S)
     assert found is not None
     ownership.delete_owner_info("t", found.version).result(WAIT_S)
-    second = place.publish(1, b"second").result(WAIT_S)
-    assert place.hubs[0].owns(QUEUE) == {"t"}, "it does not know yet"
-    error = place.publish(0, b"late").exception(WAIT_S)
+    second = scene.publish(1, b"second").result(WAIT_S)
+    assert scene.hubs[0].owns(QUEUE) == {"t"}, "it does not know yet"
+    error = scene.publish(0, b"late").exception(WAIT_S)
     assert isinstance(error, RedirectedError)
-    assert error.address == place.hubs[1].address
-    assert place.hubs[0].owns(QUEUE) == set()
-    third = place.publish(1, b"third").result(WAIT_S)
+    assert error.address == scene.hubs[1].address
+    assert scene.hubs[0].owns(QUEUE) == set()
+    third = scene.publish(1, b"third").result(WAIT_S)
     assert second.id < third.id
-    assert place.values() == [b"first", b"second", b"third"]
+    assert scene.values() == [b"first", b"second", b"third"]
 
 
 def test_a_topic_that_is_abandoned_under_load_loses_nothing_and_keeps_its_order(
-    place: Place,
+    scene: Scene,
 ) -> None:
-    hubs = ",".join(str(hub.address) for hub in place.hubs)
+    hubs = ",".join(str(hub.address) for hub in scene.hubs)
     with hqueue.connect(hubs=hubs, queue=QUEUE) as client:
         ids = []
         for number in range(60):
             ids.append(client.publish("t", b"%d" % number))
             if number % 10 == 5:
                 for n in range(2):
-                    place.topics(n).abandon("t")
+                    scene.topics(n).abandon("t")
     assert ids == sorted(ids)
-    assert place.values() == [b"%d" % number for number in range(60)]
-    assert len(place.ranges()) > 1
+    assert scene.values() == [b"%d" % number for number in range(60)]
+    assert len(scene.ranges()) > 1
 
 
 def test_a_hub_that_ends_while_a_topic_becomes_its_own_releases_that_one_too(
-    place: Place,
+    scene: Scene,
 ) -> None:
-    topics = place.topics(0)
+    topics = scene.topics(0)
     with stopped_at(topics._records, "acquire", after=True) as (reached, go_on):
-        place.publish(0, b"slow")
+        scene.publish(0, b"slow")
         assert reached.wait(WAIT_S)
-        ending = threading.Thread(target=place.hubs[0].terminate)
+        ending = threading.Thread(target=scene.hubs[0].terminate)
         ending.start()
         wait_for(lambda: topics._closing, "it ends")
         go_on.set()
         ending.join(WAIT_S)
         assert not ending.is_alive()
-    assert place.publish(1, b"next").result(WAIT_S)
-    assert place.hubs[1].owns(QUEUE) == {"t"}
+    assert scene.publish(1, b"next").result(WAIT_S)
+    assert scene.hubs[1].owns(QUEUE) == {"t"}
 
 
 def test_a_hub_that_stands_still_while_its_topic_is_deleted_does_not_bring_it_back(
-    place: Place,
+    scene: Scene,
 ) -> None:
-    assert place.publish(1, b"old").result(WAIT_S)
-    place.topics(1).abandon("t").result(WAIT_S)
-    managing = place.hubs[1].hub._hosted[QUEUE].managing
-    with stopped_at(place.topics(0)._records, "look", after=True) as (reached, go_on):
-        slow = place.topics(0).serve("me", "t", redirected=True, create=False)
+    assert scene.publish(1, b"old").result(WAIT_S)
+    scene.topics(1).abandon("t").result(WAIT_S)
+    managing = scene.hubs[1].hub._hosted[QUEUE].managing
+    with stopped_at(scene.topics(0)._records, "look", after=True) as (reached, go_on):
+        slow = scene.topics(0).serve("me", "t", redirected=True, create=False)
         assert reached.wait(WAIT_S)
         assert managing.delete("me", "t", redirected=True).result(WAIT_S)
         go_on.set()
         error = slow.exception(WAIT_S)
     assert isinstance(error, NoSubscriptionStateError)
-    assert [hub.owns(QUEUE) for hub in place.hubs] == [set(), set()]
-    assert place.metadata.persistence.read_topic_persistence_info("t").result(WAIT_S) is None
-    assert place.metadata.ownership.read_owner_info("t").result(WAIT_S) is None
+    assert [hub.owns(QUEUE) for hub in scene.hubs] == [set(), set()]
+    assert scene.metadata.persistence.read_topic_persistence_info("t").result(WAIT_S) is None
+    assert scene.metadata.ownership.read_owner_info("t").result(WAIT_S) is None
 
 
 def test_a_hub_whose_session_ended_owns_nothing_and_takes_its_topics_again_when_called(
-    place: Place,
+    scene: Scene,
 ) -> None:
-    before = place.publish(0, b"before").result(WAIT_S)
-    place.hubs[0].client.coordination.store.expire()  # type: ignore[attr-defined]
-    wait_for(lambda: place.hubs[0].owns(QUEUE) == set(), "it owns nothing")
+    before = scene.publish(0, b"before").result(WAIT_S)
+    scene.hubs[0].client.coordination.store.expire()  # type: ignore[attr-defined]
+    wait_for(lambda: scene.hubs[0].owns(QUEUE) == set(), "it owns nothing")
 
     def published() -> Published | None:
-        done = place.publish(0, b"after")
+        done = scene.publish(0, b"after")
         error = done.exception(WAIT_S)
         if error is None:
             return done.result()
@@ -228,22 +228,22 @@ def test_a_hub_whose_session_ended_owns_nothing_and_takes_its_topics_again_when_
 
     after = wait_for(published, "it takes the topic again")
     assert before.id < after.id
-    assert place.values() == [b"before", b"after"]
-    assert len(place.ranges()) == 2
+    assert scene.values() == [b"before", b"after"]
+    assert len(scene.ranges()) == 2
 
 
 def test_a_hub_whose_session_may_be_over_publishes_nothing_until_it_is_certain_again(
-    place: Place,
+    scene: Scene,
 ) -> None:
-    assert place.publish(0, b"before").result(WAIT_S)
-    store = place.hubs[0].client.coordination.store
-    lease = place.hubs[0].hub._lease
+    assert scene.publish(0, b"before").result(WAIT_S)
+    store = scene.hubs[0].client.coordination.store
+    lease = scene.hubs[0].hub._lease
     store.suspend()  # type: ignore[attr-defined]
     wait_for(lambda: not lease.holds, "it is not certain")
-    error = place.publish(0, b"meanwhile").exception(WAIT_S)
+    error = scene.publish(0, b"meanwhile").exception(WAIT_S)
     assert isinstance(error, StoreUnavailableError)
     assert error.outcome is Outcome.NOT_APPLIED
     store.resume()  # type: ignore[attr-defined]
     wait_for(lambda: lease.holds, "it is certain again")
-    assert place.publish(0, b"after").result(WAIT_S)
-    assert place.values() == [b"before", b"after"]
+    assert scene.publish(0, b"after").result(WAIT_S)
+    assert scene.values() == [b"before", b"after"]

@@ -27,7 +27,7 @@ TOPICS = [f"t{number}" for number in range(10)]
 MADE_MAX, TAKEN_MAX = 11.0, 8.0
 
 
-class Place:
+class Scene:
     """Two hubs, and how many requests about topics were sent."""
 
     def __init__(self, stack: contextlib.ExitStack, port: int) -> None:
@@ -58,10 +58,10 @@ class Place:
 
 
 @pytest.fixture
-def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+def scene(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(MemoryZooKeeper())
-        made = Place(stack, server.port)
+        made = Scene(stack, server.port)
         run = Session.run
 
         @stepwise
@@ -74,30 +74,30 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
         yield made
 
 
-def test_to_make_a_topic_own_it_and_subscribe_to_it_takes_few_requests(place: Place) -> None:
-    assert place.subscribe(TOPICS) <= MADE_MAX
-    assert sum(len(hub.owns(QUEUE)) for hub in place.hubs) == len(TOPICS) + 1
+def test_to_make_a_topic_own_it_and_subscribe_to_it_takes_few_requests(scene: Scene) -> None:
+    assert scene.subscribe(TOPICS) <= MADE_MAX
+    assert sum(len(hub.owns(QUEUE)) for hub in scene.hubs) == len(TOPICS) + 1
 
 
-def test_what_is_owned_and_attached_takes_none(place: Place) -> None:
-    place.subscribe(TOPICS)
-    for number, hub in enumerate(place.hubs):
+def test_what_is_owned_and_attached_takes_none(scene: Scene) -> None:
+    scene.subscribe(TOPICS)
+    for number, hub in enumerate(scene.hubs):
         own = sorted(hub.owns(QUEUE) & {*TOPICS})
-        assert not own or place.subscribe(own, at=number) == 0
+        assert not own or scene.subscribe(own, at=number) == 0
 
 
-def test_to_take_a_topic_over_with_its_subscription_takes_fewer(place: Place) -> None:
-    place.subscribe(TOPICS)
-    taken = sorted(place.hubs[1].owns(QUEUE) & {*TOPICS})
-    with place.client.topic_metadata(QUEUE) as metadata:
+def test_to_take_a_topic_over_with_its_subscription_takes_fewer(scene: Scene) -> None:
+    scene.subscribe(TOPICS)
+    taken = sorted(scene.hubs[1].owns(QUEUE) & {*TOPICS})
+    with scene.client.topic_metadata(QUEUE) as metadata:
         for topic in taken:  # As when its session ends.
             found = metadata.ownership.read_owner_info(topic).result(WAIT_S)
             assert found is not None
             metadata.ownership.delete_owner_info(topic, found.version).result(WAIT_S)
-    place.sent = 0
+    scene.sent = 0
     for topic in taken:
-        with contextlib.closing(place.subscriber._client(place.hubs[0].address)) as client:
-            delivery = place.subscriber.delivery()
-            client.subscribe(QUEUE, place.subscriber.name, topic, 2, delivery, None, True)
-    assert place.hubs[0].owns(QUEUE) >= {*taken}
-    assert place.sent <= TAKEN_MAX * max(1, len(taken))
+        with contextlib.closing(scene.subscriber._client(scene.hubs[0].address)) as client:
+            delivery = scene.subscriber.delivery()
+            client.subscribe(QUEUE, scene.subscriber.name, topic, 2, delivery, None, True)
+    assert scene.hubs[0].owns(QUEUE) >= {*taken}
+    assert scene.sent <= TAKEN_MAX * max(1, len(taken))

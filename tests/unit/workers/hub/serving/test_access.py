@@ -25,7 +25,7 @@ WAIT_S = 60.0
 RULES = {"authorizer": "rules", "creators": "maker,admin", "administrators": "admin"}
 
 
-class Place:
+class Scene:
     """Two hubs of one queue, that go by rules, and clients that give names."""
 
     def __init__(self, stack: contextlib.ExitStack, store: str) -> None:
@@ -60,9 +60,9 @@ class Place:
 
 
 @pytest.fixture(params=["zookeeper", "hbase"])
-def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
     with contextlib.ExitStack() as stack:
-        yield Place(stack, request.param)
+        yield Scene(stack, request.param)
 
 
 def test_rules_stand_for_names_and_beginnings_of_names() -> None:
@@ -96,8 +96,8 @@ def test_settings_that_say_nothing_of_who_may_are_refused(wrong: dict[str, str])
         HubSettings.load(wrong, {})
 
 
-def test_who_is_not_named_may_not(place: Place) -> None:
-    maker, other = place.client("maker"), place.client("other")
+def test_who_is_not_named_may_not(scene: Scene) -> None:
+    maker, other = scene.client("maker"), scene.client("other")
     with pytest.raises(NotAllowedError):
         other.publish("t", b"v")
     with pytest.raises(InvalidInputError, match="no such topic"):
@@ -105,14 +105,14 @@ def test_who_is_not_named_may_not(place: Place) -> None:
     assert maker.allow("t", publish=["pub-*"], manage=["maker"]) == TopicAccess(
         ["pub-*"], manage=["maker"]
     )
-    assert place.client("pub-1").publish("t", b"v")
+    assert scene.client("pub-1").publish("t", b"v")
     refused: list[Callable[[], Any]] = [
         lambda: maker.publish("t", b"v"),
         lambda: maker.newest_number("t"),
         lambda: other.publish_once("t", [b"v"], number=1),
         lambda: other.allow("t"),
         lambda: other.allow("t", manage=["other"]),
-        lambda: other.move_topic("t", place.hubs[0].address),
+        lambda: other.move_topic("t", scene.hubs[0].address),
         lambda: other.delete_topic("t"),
         lambda: other.allow("another", publish=["other"]),
     ]
@@ -122,14 +122,14 @@ def test_who_is_not_named_may_not(place: Place) -> None:
     maker.allow("t", manage=[])
     with pytest.raises(NotAllowedError):
         maker.allow("t")
-    admin = place.client("admin")
+    admin = scene.client("admin")
     assert admin.allow("t", manage=["maker"]).publish == ("pub-*",)
     assert maker.delete_topic("t")
     assert maker.allow("t", subscribe=["s"]) == TopicAccess(subscribe=["s"]), "it is another topic"
 
 
-def test_who_may_not_subscribe_any_more_gets_nothing_more(place: Place) -> None:
-    maker = place.client("maker")
+def test_who_may_not_subscribe_any_more_gets_nothing_more(scene: Scene) -> None:
+    maker = scene.client("maker")
     maker.publish("t", b"0")
     came: list[bytes] = []
     kept = maker.subscribe("t", "kept", lambda messages: came.extend(m.value for m in messages))
@@ -150,31 +150,31 @@ def test_who_may_not_subscribe_any_more_gets_nothing_more(place: Place) -> None:
     maker.subscribe("t", "ended", lambda _: None, mode=hqueue.SubscribeMode.ATTACH)
 
 
-def test_rules_go_with_the_topic_to_every_hub(place: Place) -> None:
-    maker = place.client("maker")
+def test_rules_go_with_the_topic_to_every_hub(scene: Scene) -> None:
+    maker = scene.client("maker")
     maker.publish("t", b"v")
     maker.allow("t", publish=["pub"])
-    for hub in (*place.hubs, *place.hubs):
+    for hub in (*scene.hubs, *scene.hubs):
         maker.move_topic("t", hub.address)
         with pytest.raises(NotAllowedError):
             maker.publish("t", b"v")
-        assert place.client("pub").publish("t", b"v")
-    place.hubs[place.owner()].terminate()
+        assert scene.client("pub").publish("t", b"v")
+    scene.hubs[scene.owner()].terminate()
     with pytest.raises(NotAllowedError):
         maker.publish("t", b"v")
 
 
-def test_a_hub_that_lost_a_topic_changes_no_rules_of_it(place: Place) -> None:
-    maker = place.client("maker")
+def test_a_hub_that_lost_a_topic_changes_no_rules_of_it(scene: Scene) -> None:
+    maker = scene.client("maker")
     maker.allow("t", publish=["first"])
-    maker.move_topic("t", place.hubs[0].address)
-    hosted = place.hubs[0].hub._hosted[QUEUE]
-    persistence = place.access(0)._persistence
+    maker.move_topic("t", scene.hubs[0].address)
+    hosted = scene.hubs[0].hub._hosted[QUEUE]
+    persistence = scene.access(0)._persistence
     with stopped_at(persistence, "write_topic_persistence_info") as (reached, go_on):
         late = hosted.managing.change_access("maker", "t", {"publish": ("late",)}, redirected=False)
         assert reached.wait(WAIT_S)
         hosted.topics.abandon("t").result(WAIT_S)
-        other = place.hubs[1].hub._hosted[QUEUE].managing
+        other = scene.hubs[1].hub._hosted[QUEUE].managing
         changed = other.change_access("maker", "t", {"manage": ("maker",)}, redirected=True)
         assert changed.result(WAIT_S) == TopicAccess(["first"], manage=["maker"])
         go_on.set()
@@ -182,16 +182,16 @@ def test_a_hub_that_lost_a_topic_changes_no_rules_of_it(place: Place) -> None:
     assert isinstance(error, StoreUnavailableError)
     assert error.outcome is Outcome.NOT_APPLIED
     assert maker.allow("t") == TopicAccess(["first"], manage=["maker"])
-    assert place.owner() == 1
+    assert scene.owner() == 1
 
 
 @pytest.mark.parametrize("stored", [False, True])
 def test_what_is_kept_holds_where_it_is_not_known_what_became_of_a_change(
-    place: Place, *, stored: bool
+    scene: Scene, *, stored: bool
 ) -> None:
-    maker = place.client("maker")
+    maker = scene.client("maker")
     maker.publish("t", b"v")
-    persistence: Any = place.access(place.owner())._persistence
+    persistence: Any = scene.access(scene.owner())._persistence
     write = persistence.write_topic_persistence_info
 
     def unanswered(*given: Any) -> Future[Any]:
@@ -201,7 +201,7 @@ def test_what_is_kept_holds_where_it_is_not_known_what_became_of_a_change(
         failed.set_exception(StoreUnavailableError("no answer", outcome=Outcome.UNKNOWN))
         return failed
 
-    managing = place.hubs[place.owner()].hub._hosted[QUEUE].managing
+    managing = scene.hubs[scene.owner()].hub._hosted[QUEUE].managing
     persistence.write_topic_persistence_info = unanswered
     try:
         changed = managing.change_access("maker", "t", {"publish": ()}, redirected=False)
@@ -216,11 +216,11 @@ def test_what_is_kept_holds_where_it_is_not_known_what_became_of_a_change(
 
 
 def test_a_subscriber_that_is_just_attaching_is_refused_by_a_rule_that_came_meanwhile(
-    place: Place,
+    scene: Scene,
 ) -> None:
-    maker = place.client("maker")
+    maker = scene.client("maker")
     maker.publish("t", b"v")
-    hub = place.hubs[place.owner()].hub
+    hub = scene.hubs[scene.owner()].hub
     hosted = hub._hosted[QUEUE]
     records: Any = hosted.subscriptions._records._manager
     with made_later(records, "create_subscription_data") as (reached, go_on):
@@ -234,7 +234,7 @@ def test_a_subscriber_that_is_just_attaching_is_refused_by_a_rule_that_came_mean
 
         hub._pool.submit(subscribe)
         assert reached.wait(WAIT_S)
-        place.client("maker").allow("t", subscribe=[])
+        scene.client("maker").allow("t", subscribe=[])
         go_on.set()
         assert isinstance(ended.exception(WAIT_S), NotAllowedError)
     assert hosted.subscriptions.attachments.attached == 0

@@ -26,7 +26,7 @@ QUEUE = "q"
 SIZE = 2_000
 
 
-class Place:
+class Scene:
     """A queue with hubs, which keep nothing of what they publish."""
 
     def __init__(self, stack: contextlib.ExitStack) -> None:
@@ -57,10 +57,10 @@ class Place:
 
 
 @pytest.fixture
-def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+def scene(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     monkeypatch.setattr(attachments, "RECENT_BYTES_MAX", 0)
     with contextlib.ExitStack() as stack:
-        yield Place(stack)
+        yield Scene(stack)
 
 
 def values_of(count: int, begin: int = 0) -> list[bytes]:
@@ -68,26 +68,26 @@ def values_of(count: int, begin: int = 0) -> list[bytes]:
 
 
 def test_a_backlog_over_several_ranges_is_read_once_for_all_that_come(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place.hub()
+    scene.hub()
     all_came = threading.Event()
 
     def answer(messages: Sequence[ReceivedMessage]) -> Status:
         assert all_came.wait(WAIT_S)
         return Status.DONE
 
-    subscribers = [place.subscriber(f"s{number}", answer=answer) for number in range(3)]
+    subscribers = [scene.subscriber(f"s{number}", answer=answer) for number in range(3)]
     for sub in subscribers:
         sub.subscribe("t", attach=False)
     values: list[bytes] = []
     for _ in range(3):
         more = values_of(120, len(values))
         for first in range(0, 120, 20):
-            place.publish(*more[first : first + 20])
+            scene.publish(*more[first : first + 20])
         values += more
-        place.hub()
-        place.hubs[-2].terminate()
+        scene.hub()
+        scene.hubs[-2].terminate()
     came: list[int] = []
     read_topic = TopicCursor.read
 
@@ -104,28 +104,28 @@ def test_a_backlog_over_several_ranges_is_read_once_for_all_that_come(
         wait_for(lambda: len(sub.values) == 360, "all came")  # noqa: B023
         assert sub.values == values, "in order, and none twice"
     assert len(came) == len(set(came)) == 18, "they share what was read"
-    place.publish(b"last")
+    scene.publish(b"last")
     for sub in subscribers:
         wait_for(lambda: sub.values[-1] == b"last", "what is published then")  # noqa: B023
 
 
 def test_those_that_stand_still_hold_a_bounded_amount_and_go_on_where_they_stood(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backlogs, "WINDOW_BYTES", 20 * SIZE)
     monkeypatch.setattr(backlogs, "IDLE_BYTES_MAX", 40 * SIZE)
-    place.hub()
+    scene.hub()
     topics = [f"t{number}" for number in range(12)]
-    sub = place.subscriber("s")
+    sub = scene.subscriber("s")
     for topic in topics:
         sub.subscribe(topic, attach=False)
         for first in range(0, 40, 4):
-            place.publish(*values_of(4, first), topic=topic)
+            scene.publish(*values_of(4, first), topic=topic)
     for topic in topics:
         sub.subscribe(topic, 1, explicit=True, deliveryWindow=5)
     wait_for(lambda: len(sub.values) == 5 * len(topics), "the windows are full")
-    wait_for(lambda: place.backlogs._held() <= 40 * SIZE, "what they hold is bounded")
-    assert len(place.backlogs._readings) < len(topics)
+    wait_for(lambda: scene.backlogs._held() <= 40 * SIZE, "what they hold is bounded")
+    assert len(scene.backlogs._readings) < len(topics)
 
     def take_all() -> bool:
         last = {message.topic: message for message in sub.messages}
@@ -140,13 +140,13 @@ def test_those_that_stand_still_hold_a_bounded_amount_and_go_on_where_they_stood
 
 
 def test_what_can_not_be_read_holds_up_only_its_own_topic(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place.hub()
-    sub = place.subscriber("s")
+    scene.hub()
+    sub = scene.subscriber("s")
     for topic in ("broken", "whole"):
         sub.subscribe(topic, attach=False)
-        place.publish(b"a", b"b", topic=topic)
+        scene.publish(b"a", b"b", topic=topic)
     read_topic = TopicCursor.read
 
     def fail(reader: TopicCursor, deadline: Deadline) -> list[hqueue.Batch]:
@@ -159,7 +159,7 @@ def test_what_can_not_be_read_holds_up_only_its_own_topic(
     for topic in ("broken", "whole"):
         sub.subscribe(topic, 1)
     wait_for(lambda: sub.values == [b"a", b"b"], "the other one came")
-    attached = place.hubs[-1].hub._hosted[QUEUE].subscriptions.attachments
+    attached = scene.hubs[-1].hub._hosted[QUEUE].subscriptions.attachments
     stuck = attached.find("broken", "s")
     assert stuck is not None
     wait_for(lambda: stuck.queued and not stuck.running, "it waits without a call's place")
@@ -168,19 +168,19 @@ def test_what_can_not_be_read_holds_up_only_its_own_topic(
 
 
 def test_a_call_that_is_made_again_has_the_same_messages_though_it_is_read_again(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backlogs, "IDLE_BYTES_MAX", 0)
-    place.hub()
+    scene.hub()
     answers = iter([Status.RETRY] * 4)
 
     def answer(messages: Sequence[ReceivedMessage]) -> Status:
         return next(answers, Status.DONE)
 
-    sub = place.subscriber("s", answer=answer)
+    sub = scene.subscriber("s", answer=answer)
     sub.subscribe("t", attach=False)
     for first in range(0, 30, 10):
-        place.publish(*values_of(10, first))
+        scene.publish(*values_of(10, first))
     sub.subscribe("t", 1, consumeInterval=7)
     wait_for(lambda: sub.values == values_of(30), "all came")
     assert sub.calls[:5] == [values_of(7)] * 5

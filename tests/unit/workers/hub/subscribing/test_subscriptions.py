@@ -33,7 +33,7 @@ WAIT_S = 60.0
 QUEUE = "q"
 
 
-class Place:
+class Scene:
     """Hubs, a queue, and subscribers."""
 
     def __init__(self, stack: contextlib.ExitStack, store: str) -> None:
@@ -81,37 +81,37 @@ class Place:
 
 
 @pytest.fixture(params=["zookeeper", "hbase"])
-def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
     with contextlib.ExitStack() as stack:
-        yield Place(stack, request.param)
+        yield Scene(stack, request.param)
 
 
 def test_a_new_subscription_gets_what_is_published_after_it_and_its_mark_is_stored(
-    place: Place,
+    scene: Scene,
 ) -> None:
-    place.hub()
-    place.publish(b"before")
-    sub = place.subscriber()
+    scene.hub()
+    scene.publish(b"before")
+    sub = scene.subscriber()
     found = sub.subscribe("t", 0, consumeInterval=3, application={"a": "b"})
     assert found.created
     assert (found.preferences.consumeInterval, found.preferences.application) == (3, {"a": "b"})
     assert found.sessionMs == 60_000
     values = [b"%d" % number for number in range(20)]
-    last = place.publish(*values)
+    last = scene.publish(*values)
     wait_for(lambda: sub.values == values, "all came, in order")
-    wait_for(lambda: place.mark() == last, "its mark is stored")
-    assert place.counted("delivered") == 20
+    wait_for(lambda: scene.mark() == last, "its mark is stored")
+    assert scene.counted("delivered") == 20
 
 
 def test_what_is_published_while_it_is_asked_if_anything_was_missed_is_not_passed_by(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place.hub()
-    sub = place.subscriber()
+    scene.hub()
+    sub = scene.subscriber()
     sub.subscribe("t", 0, attach=False)
     for number in range(8):  # In both partitions, so that where it stands is not where it begins.
-        place.publish(b"other", topic=f"other{number}")
-    may_have, attached = TopicPast.may_have, place.hubs[0].hub._hosted[QUEUE].subscriptions
+        scene.publish(b"other", topic=f"other{number}")
+    may_have, attached = TopicPast.may_have, scene.hubs[0].hub._hosted[QUEUE].subscriptions
     asked: list[bool] = []
 
     def ask(past: TopicPast, *given: Any) -> bool:
@@ -121,24 +121,24 @@ def test_what_is_published_while_it_is_asked_if_anything_was_missed_is_not_passe
         assert subscription is not None
         subscribed = subscription.topic
         before = subscribed.end
-        place.publish(b"meanwhile")
+        scene.publish(b"meanwhile")
         wait_for(lambda: subscribed.end > before, "it is known")
         return found
 
     monkeypatch.setattr(TopicPast, "may_have", ask)
     sub.subscribe("t", 1)
     wait_for(lambda: asked, "it is asked")
-    place.publish(b"after")
+    scene.publish(b"after")
     wait_for(lambda: sub.values == [b"meanwhile", b"after"], "all came")
     assert asked == [False]
 
 
-def test_modes_say_what_may_be_there_already(place: Place) -> None:
-    place.hub()
-    sub = place.subscriber()
+def test_modes_say_what_may_be_there_already(scene: Scene) -> None:
+    scene.hub()
+    sub = scene.subscriber()
     with pytest.raises(IDL.TNoSuchSubscription):
         sub.subscribe("t", 1)
-    assert place.hubs[0].owns(QUEUE) == set(), "no topic was created for that"
+    assert scene.hubs[0].owns(QUEUE) == set(), "no topic was created for that"
     assert sub.subscribe("t", 0).created
     with pytest.raises(IDL.TSubscriptionExists):
         sub.subscribe("t", 0)
@@ -146,68 +146,68 @@ def test_modes_say_what_may_be_there_already(place: Place) -> None:
     assert not sub.subscribe("t", 2).created
 
 
-def test_a_closed_subscription_goes_on_at_its_mark_when_it_is_attached_again(place: Place) -> None:
-    place.hub()
-    sub = place.subscriber()
+def test_a_closed_subscription_goes_on_at_its_mark_when_it_is_attached_again(scene: Scene) -> None:
+    scene.hub()
+    sub = scene.subscriber()
     sub.subscribe("t")
-    last = place.publish(b"a", b"b")
+    last = scene.publish(b"a", b"b")
     wait_for(lambda: sub.values == [b"a", b"b"], "they came")
     sub.close_subscription("t")
-    assert place.mark() == last, "it is stored on return"
+    assert scene.mark() == last, "it is stored on return"
     with pytest.raises(IDL.TNoSuchSubscription):
         sub.close_subscription("t")
-    later = place.publish(b"c", b"d")
-    again = place.subscriber(session="life2")
+    later = scene.publish(b"c", b"d")
+    again = scene.subscriber(session="life2")
     found = again.subscribe("t", 1)
     assert (found.consumed.timestamp, found.consumed.sequenceID) == (last.timestamp, last.sequence)
     wait_for(lambda: again.values == [b"c", b"d"], "what came meanwhile")
-    wait_for(lambda: place.mark() == later, "its mark is stored")
+    wait_for(lambda: scene.mark() == later, "its mark is stored")
     assert sub.values == [b"a", b"b"]
 
 
 def test_what_is_to_be_retried_comes_again_and_what_is_rejected_is_a_dead_letter(
-    place: Place,
+    scene: Scene,
 ) -> None:
-    place.hub()
+    scene.hub()
     answers = iter([Status.RETRY, Status.DONE, Status.REJECT])
-    sub = place.subscriber(answer=lambda _: next(answers, Status.DONE))
+    sub = scene.subscriber(answer=lambda _: next(answers, Status.DONE))
     sub.subscribe("t")
     for value in (b"a", b"b", b"c"):
-        last = place.publish(value)
-        wait_for(lambda at=last: place.mark() == at, "it is done with")  # type: ignore[misc]
+        last = scene.publish(value)
+        wait_for(lambda at=last: scene.mark() == at, "it is done with")  # type: ignore[misc]
     assert sub.calls == [[b"a"], [b"a"], [b"b"], [b"c"]]
-    letters = list(place.client.queue(QUEUE).dead_letters.waiting("sub"))
+    letters = list(scene.client.queue(QUEUE).dead_letters.waiting("sub"))
     assert [each.message.value for each in letters] == [b"b"]
     names = ("retried", "dead_letters", "delivered")
-    assert [place.counted(name) for name in names] == [1, 1, 2]
+    assert [scene.counted(name) for name in names] == [1, 1, 2]
 
 
 def test_no_more_than_the_consume_interval_is_delivered_behind_the_stored_mark(
-    place: Place,
+    scene: Scene,
 ) -> None:
-    place.hub()
+    scene.hub()
     behind: list[int] = []
 
     def answer(messages: Sequence[ReceivedMessage]) -> Status:
-        stored = place.mark()
+        stored = scene.mark()
         assert stored is not None
         behind.append(sum(each.id > stored for each in [*sub.messages, *messages]))
         return Status.DONE
 
-    sub = place.subscriber(answer=answer)
+    sub = scene.subscriber(answer=answer)
     sub.subscribe("t", consumeInterval=4)
     values = [b"%d" % number for number in range(40)]
     for value in values:
-        place.publish(value)
+        scene.publish(value)
     wait_for(lambda: sub.values == values, "all came")
     # Those of a call, and as many as were consumed since the mark was stored.
     assert max(behind) < 2 * 4
 
 
-def test_preferences_are_kept_and_given_back_by_whichever_hub_has_the_topic(place: Place) -> None:
-    place.hub()
-    place.hub()
-    sub = place.subscriber()
+def test_preferences_are_kept_and_given_back_by_whichever_hub_has_the_topic(scene: Scene) -> None:
+    scene.hub()
+    scene.hub()
+    sub = scene.subscriber()
     wanted = {
         "messageBound": 7,
         "consumeInterval": 5,
@@ -215,9 +215,9 @@ def test_preferences_are_kept_and_given_back_by_whichever_hub_has_the_topic(plac
         "application": {"team": "billing", "\u00fc": ""},
     }
     sub.subscribe("t", 0, **wanted)
-    owner = [hub.address for hub in place.hubs].index(sub.owner)
-    place.topics(owner).abandon("t").result(WAIT_S)
-    found = sub.subscribe("t", 1, at=place.hubs[1 - owner].address)
+    owner = [hub.address for hub in scene.hubs].index(sub.owner)
+    scene.topics(owner).abandon("t").result(WAIT_S)
+    found = sub.subscribe("t", 1, at=scene.hubs[1 - owner].address)
     given = {name: getattr(found.preferences, name) for name in wanted}
     assert given == wanted
     changed = sub.subscribe("t", 1, deliveryWindow=9)
@@ -225,141 +225,141 @@ def test_preferences_are_kept_and_given_back_by_whichever_hub_has_the_topic(plac
     assert not changed.preferences.application, "they are changed as a whole"
 
 
-def test_explicit_consume_moves_the_mark_and_the_window_bounds_what_is_out(place: Place) -> None:
-    place.hub()
-    sub = place.subscriber()
+def test_explicit_consume_moves_the_mark_and_the_window_bounds_what_is_out(scene: Scene) -> None:
+    scene.hub()
+    sub = scene.subscriber()
     sub.subscribe("t", explicit=True, deliveryWindow=3)
-    before = place.mark()
-    place.publish(*[b"%d" % number for number in range(8)])
+    before = scene.mark()
+    scene.publish(*[b"%d" % number for number in range(8)])
     wait_for(lambda: len(sub.values) == 3, "as many as the window has")
-    assert place.mark() == before
+    assert scene.mark() == before
     sub.consume("t", sub.messages[1].id)
     wait_for(lambda: len(sub.values) == 5, "there is room for two more")
-    wait_for(lambda: place.mark() == sub.messages[1].id, "the mark is stored")
+    wait_for(lambda: scene.mark() == sub.messages[1].id, "the mark is stored")
     with pytest.raises(IDL.TIllegalArgument):
         sub.consume("t", MessageID(sub.messages[-1].id.timestamp + 10**9))
-    again = place.subscriber(session="life2")
+    again = scene.subscriber(session="life2")
     again.subscribe("t")
     wait_for(lambda: again.values == [b"%d" % n for n in range(2, 8)], "what was not consumed")
     assert sub.detached() == [("t", IDL.TDetachedReason.REPLACED)]
 
 
-def test_a_message_bound_drops_the_oldest_and_counts_them(place: Place) -> None:
-    place.hub()
-    sub = place.subscriber()
+def test_a_message_bound_drops_the_oldest_and_counts_them(scene: Scene) -> None:
+    scene.hub()
+    sub = scene.subscriber()
     sub.subscribe("t", attach=False, messageBound=4)
-    last = place.publish(*[b"%d" % number for number in range(10)])
+    last = scene.publish(*[b"%d" % number for number in range(10)])
     sub.subscribe("t", 1)
     wait_for(lambda: sub.values == [b"6", b"7", b"8", b"9"], "the newest came")
-    wait_for(lambda: place.mark() == last, "its mark is stored")
-    assert place.counted("dropped") == 6
+    wait_for(lambda: scene.mark() == last, "its mark is stored")
+    assert scene.counted("dropped") == 6
 
 
-def test_a_message_bound_holds_while_a_subscriber_is_slow(place: Place) -> None:
-    place.hub()
+def test_a_message_bound_holds_while_a_subscriber_is_slow(scene: Scene) -> None:
+    scene.hub()
     go_on = threading.Event()
 
     def answer(messages: Sequence[ReceivedMessage]) -> Status:
         assert go_on.wait(WAIT_S)
         return Status.DONE
 
-    sub = place.subscriber(answer=answer)
+    sub = scene.subscriber(answer=answer)
     sub.subscribe("t", messageBound=2)
-    place.publish(b"0")
+    scene.publish(b"0")
     wait_for(lambda: sub.calls == [[b"0"]], "a call is under way")
-    place.publish(*[b"%d" % number for number in range(1, 8)])
+    scene.publish(*[b"%d" % number for number in range(1, 8)])
     go_on.set()
     wait_for(lambda: sub.values == [b"0", b"6", b"7"], "the oldest are dropped")
-    assert place.counted("dropped") == 5
+    assert scene.counted("dropped") == 5
 
 
-def test_another_session_replaces_and_unsubscribe_ends_it(place: Place) -> None:
-    place.hub()
-    first, second = place.subscriber(), place.subscriber(session="life2")
+def test_another_session_replaces_and_unsubscribe_ends_it(scene: Scene) -> None:
+    scene.hub()
+    first, second = scene.subscriber(), scene.subscriber(session="life2")
     first.subscribe("t")
-    place.publish(b"a")
+    scene.publish(b"a")
     wait_for(lambda: first.values == [b"a"], "it came")
     second.subscribe("t")
     assert first.detached(1_000) == [("t", IDL.TDetachedReason.REPLACED)]
     assert first.detached() == []
-    place.publish(b"b")
+    scene.publish(b"b")
     wait_for(lambda: second.values == [b"b"], "it came")
     assert first.values == [b"a"]
     first.call("unsubscribe", "t")
     assert second.detached(1_000) == [("t", IDL.TDetachedReason.UNSUBSCRIBED)]
-    assert place.mark() is None
+    assert scene.mark() is None
     with pytest.raises(IDL.TNoSuchSubscription):
         first.call("unsubscribe", "t")
     with pytest.raises(IDL.TIllegalArgument):
-        place.subscriber(session="unknown").detached(0, first.owner)
+        scene.subscriber(session="unknown").detached(0, first.owner)
 
 
-def test_a_topic_that_is_left_is_told_and_goes_on_at_the_other_hub(place: Place) -> None:
-    place.hub()
-    place.hub()
-    sub = place.subscriber()
-    sub.subscribe("t", at=place.hubs[0].address)
-    owner = [hub.address for hub in place.hubs].index(sub.owner)
+def test_a_topic_that_is_left_is_told_and_goes_on_at_the_other_hub(scene: Scene) -> None:
+    scene.hub()
+    scene.hub()
+    sub = scene.subscriber()
+    sub.subscribe("t", at=scene.hubs[0].address)
+    owner = [hub.address for hub in scene.hubs].index(sub.owner)
     sent, at = [], sub.owner
     for number in range(5):
         sent.append(b"%d" % number)
-        last = place.publish(sent[-1], number=owner)
-        place.topics(owner).abandon("t").result(WAIT_S)
+        last = scene.publish(sent[-1], number=owner)
+        scene.topics(owner).abandon("t").result(WAIT_S)
         assert sub.detached(30_000, at) == [("t", IDL.TDetachedReason.TOPIC_LEFT)]
         owner = 1 - owner
         sent.append(b"m%d" % number)
-        place.publish(sent[-1], number=owner)
-        at = place.hubs[owner].address
+        scene.publish(sent[-1], number=owner)
+        at = scene.hubs[owner].address
         sub.subscribe("t", 1, at=at)
         wait_for(lambda: sub.values == sent, "none is lost, none comes twice, in order")
     assert last < sub.messages[-1].id
 
 
-def consume_late(place: Place, owned: OwnedTopic, message_id: MessageID) -> None:
+def consume_late(scene: Scene, owned: OwnedTopic, message_id: MessageID) -> None:
     """A call that found the topic owned comes to the event loop when that is over."""
-    hosted = place.hubs[0].hub._hosted[QUEUE]
+    hosted = scene.hubs[0].hub._hosted[QUEUE]
     late = hosted.subscriptions.consume(owned, "sub", int(message_id))
     with pytest.raises(StoreUnavailableError) as caught:
-        asyncio.run_coroutine_threadsafe(late, place.hubs[0]._loop).result(WAIT_S)
+        asyncio.run_coroutine_threadsafe(late, scene.hubs[0]._loop).result(WAIT_S)
     assert caught.value.outcome is Outcome.NOT_APPLIED
 
 
 def test_a_call_that_comes_when_the_topic_is_being_left_leaves_the_marks_to_be_stored(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attachments, "LOOK_MS", 3_600_000)
-    place.hub()
-    sub = place.subscriber()
+    scene.hub()
+    sub = scene.subscriber()
     sub.subscribe("t")
-    last = place.publish(b"a")
-    wait_for(lambda: place.counted("delivered") == 1, "it came")
-    owned = place.topics().serving("t")
+    last = scene.publish(b"a")
+    wait_for(lambda: scene.counted("delivered") == 1, "it came")
+    owned = scene.topics().serving("t")
     assert owned is not None
-    committer = place.topics().committers.of(owned.partition)
+    committer = scene.topics().committers.of(owned.partition)
     with stopped_at(committer, "drained") as (reached, go_on):
-        leaving = place.topics().abandon("t")
+        leaving = scene.topics().abandon("t")
         assert reached.wait(WAIT_S)
-        consume_late(place, owned, last)
-        assert place.mark() != last
+        consume_late(scene, owned, last)
+        assert scene.mark() != last
         go_on.set()
         leaving.result(WAIT_S)
-    assert place.mark() == last
+    assert scene.mark() == last
     assert sub.detached() == [("t", IDL.TDetachedReason.TOPIC_LEFT)]
 
 
 @pytest.mark.parametrize("when", ["owned", "leaving", "detaching"])
 def test_a_mark_that_moved_is_not_stored_when_the_topic_was_lost(
-    place: Place, monkeypatch: pytest.MonkeyPatch, when: str
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     monkeypatch.setattr(attachments, "LOOK_MS", 3_600_000)
-    place.hub()
-    sub = place.subscriber()
+    scene.hub()
+    sub = scene.subscriber()
     sub.subscribe("t")
-    before = place.mark()
-    place.publish(b"a")
-    wait_for(lambda: place.counted("delivered") == 1, "it came")
-    topics, loop = place.topics(), place.hubs[0]._loop
-    attached = place.hubs[0].hub._hosted[QUEUE].subscriptions.attachments
+    before = scene.mark()
+    scene.publish(b"a")
+    wait_for(lambda: scene.counted("delivered") == 1, "it came")
+    topics, loop = scene.topics(), scene.hubs[0]._loop
+    attached = scene.hubs[0].hub._hosted[QUEUE].subscriptions.attachments
     subscription = attached.find("t", "sub")
     owned = topics.serving("t")
     assert subscription is not None
@@ -384,17 +384,17 @@ def test_a_mark_that_moved_is_not_stored_when_the_topic_was_lost(
             leaving.result(WAIT_S)
     # What looks for marks that moved has found it before.
     asyncio.run_coroutine_threadsafe(attached._try_to_store(subscription), loop).result(WAIT_S)
-    assert place.mark() == before
+    assert scene.mark() == before
 
 
 def test_that_marks_are_not_stored_is_said_once_an_outage_and_of_which_subscription(
-    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(attachments, "LOOK_MS", 20.0)
     monkeypatch.setattr(runtime, "FAULT_QUIET_MS", 200.0)
     caplog.set_level("INFO")
-    place.hub()
-    subs = [place.subscriber(), place.subscriber()]
+    scene.hub()
+    subs = [scene.subscriber(), scene.subscriber()]
     for topic, sub in zip("tu", subs, strict=True):
         sub.subscribe(topic, 0)
     tries: list[str] = []
@@ -409,52 +409,52 @@ def test_that_marks_are_not_stored_is_said_once_an_outage_and_of_which_subscript
     def outage(number: int) -> None:
         with monkeypatch.context() as patch:
             patch.setattr(SubscriptionRecords, "update", late)
-            last = place.publish(b"a")
-            place.publish(b"b", topic="u")
+            last = scene.publish(b"a")
+            scene.publish(b"b", topic="u")
             tries.clear()
             wait_for(lambda: min(map(tries.count, "tu")) > 5, "both are tried again and again")
             said = lines("did not come in time")
             assert len(said) == number
             assert any(f"'{topic}', 'sub'" in said[-1] for topic in "tu")
-        wait_for(lambda: place.mark() == last, "it is stored")
+        wait_for(lambda: scene.mark() == last, "it is stored")
         again = "are stored again"  # What else is stored says it.
-        wait_for(lambda: place.publish(b"c") and len(lines(again)) == number, "it is over")
+        wait_for(lambda: scene.publish(b"c") and len(lines(again)) == number, "it is over")
 
     outage(1)
     outage(2)
 
 
 def test_a_call_that_knows_an_ownership_that_is_over_does_not_end_what_the_next_one_has(
-    place: Place,
+    scene: Scene,
 ) -> None:
-    place.hub()
-    sub = place.subscriber()
+    scene.hub()
+    sub = scene.subscriber()
     sub.subscribe("t")
-    before = place.topics().serving("t")
+    before = scene.topics().serving("t")
     assert before is not None
-    place.topics().abandon("t").result(WAIT_S)
+    scene.topics().abandon("t").result(WAIT_S)
     sub.subscribe("t", 1)
-    consume_late(place, before, MessageID(1))
-    last = place.publish(b"a")
+    consume_late(scene, before, MessageID(1))
+    last = scene.publish(b"a")
     wait_for(lambda: sub.values == [b"a"], "it is attached")
-    wait_for(lambda: place.mark() == last, "its mark is stored")
+    wait_for(lambda: scene.mark() == last, "its mark is stored")
 
 
 def test_of_many_topics_that_come_only_those_are_read_that_have_something(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place.hub()
+    scene.hub()
     topics = [f"t{number}" for number in range(30)]
-    sub = place.subscriber()
+    sub = scene.subscriber()
     for topic in topics:
         sub.subscribe(topic)
-    place.publish(b"seen", topic="t3")
+    scene.publish(b"seen", topic="t3")
     wait_for(lambda: sub.values == [b"seen"], "it came")
     for topic in topics:
         sub.close_subscription(topic)
-    place.publish(b"missed", topic="t7")
-    place.hub()
-    place.hubs[0].terminate()
+    scene.publish(b"missed", topic="t7")
+    scene.hub()
+    scene.hubs[0].terminate()
     read: list[str] = []
     read_topic = TopicCursor.read
 
@@ -463,62 +463,62 @@ def test_of_many_topics_that_come_only_those_are_read_that_have_something(
         return read_topic(cursor, deadline)
 
     monkeypatch.setattr(TopicCursor, "read", note)
-    place.publish(b"new", topic="t9", number=1)
-    again = place.subscriber(session="life2")
+    scene.publish(b"new", topic="t9", number=1)
+    again = scene.subscriber(session="life2")
     for topic in topics:
-        again.subscribe(topic, 1, at=place.hubs[1].address)
+        again.subscribe(topic, 1, at=scene.hubs[1].address)
     wait_for(lambda: sorted(again.values) == [b"missed", b"new"], "they came")
-    place.publish(*[b"%d" % number for number in range(5)], topic="t1", number=1)
+    scene.publish(*[b"%d" % number for number in range(5)], topic="t1", number=1)
     wait_for(lambda: len(again.values) == 7, "and what is published then")
     assert set(read) == {"t7", "t9"}
 
 
-def test_a_silent_session_is_over(place: Place) -> None:
-    place.hub(session_ms=1_000)
-    sub = place.subscriber()
+def test_a_silent_session_is_over(scene: Scene) -> None:
+    scene.hub(session_ms=1_000)
+    sub = scene.subscriber()
     sub.subscribe("t")
-    figures = place.hubs[0].hub._figures
+    figures = scene.hubs[0].hub._figures
     assert figures()[QUEUE].subscriptions == 1
     wait_for(lambda: figures()[QUEUE].subscriptions == 0, "it is detached")
-    last = place.publish(b"a")
-    again = place.subscriber(session="life2")
+    last = scene.publish(b"a")
+    again = scene.subscriber(session="life2")
     again.subscribe("t", 1)
     wait_for(lambda: again.values == [b"a"], "it is delivered where somebody is")
-    wait_for(lambda: place.mark() == last, "its mark is stored")
+    wait_for(lambda: scene.mark() == last, "its mark is stored")
     assert sub.values == []
 
 
-def test_a_host_outside_the_networks_that_may_be_called_is_refused(place: Place) -> None:
-    place.hub()
-    sub = place.subscriber()
+def test_a_host_outside_the_networks_that_may_be_called_is_refused(scene: Scene) -> None:
+    scene.hub()
+    sub = scene.subscriber()
     with pytest.raises(IDL.TIllegalArgument) as refused:
         sub.call("subscribe", "t", 2, IDL.TDelivery("203.0.113.7", 1, "s"), None)
     assert "callback_networks" in refused.value.message
-    assert place.hubs[0].owns(QUEUE) == set()
+    assert scene.hubs[0].owns(QUEUE) == set()
 
 
 @pytest.mark.parametrize("host", ["a b", "\0", "h\x1b[2J", "134744072", "8.8"], ids=repr)
-def test_what_is_no_host_is_refused(place: Place, host: str) -> None:
-    place.hub()
-    sub = place.subscriber()
+def test_what_is_no_host_is_refused(scene: Scene, host: str) -> None:
+    scene.hub()
+    sub = scene.subscriber()
     with pytest.raises(IDL.TIllegalArgument):
         sub.call("subscribe", "t", 2, IDL.TDelivery(host, 1, "s"), None)
-    assert place.hubs[0].owns(QUEUE) == set()
+    assert scene.hubs[0].owns(QUEUE) == set()
 
 
 @pytest.mark.parametrize(
     ("host", "reason"), [("localhost", "callback_networks"), ("no-such-host.invalid", "")]
 )
 def test_it_is_said_once_that_a_name_is_not_called_and_why(
-    place: Place, caplog: pytest.LogCaptureFixture, host: str, reason: str
+    scene: Scene, caplog: pytest.LogCaptureFixture, host: str, reason: str
 ) -> None:
     caplog.set_level("DEBUG", "hqueue_workers.hub.subscribing.delivering")
-    place.hub(callback_networks="10.0.0.0/8")
-    sub = place.subscriber()
+    scene.hub(callback_networks="10.0.0.0/8")
+    sub = scene.subscriber()
     delivery = sub.delivery()
     delivery.host = host
     sub.call("subscribe", "t", 2, delivery, None)
-    place.publish(b"a")
+    scene.publish(b"a")
 
     def tries() -> int:
         return sum(each.startswith("no answer from") for each in caplog.messages)
@@ -531,23 +531,23 @@ def test_it_is_said_once_that_a_name_is_not_called_and_why(
     assert sub.values == []
 
 
-def test_a_name_that_resolves_outside_the_networks_is_not_called(place: Place) -> None:
-    place.hub(callback_networks="10.0.0.0/8")
-    sub = place.subscriber()
+def test_a_name_that_resolves_outside_the_networks_is_not_called(scene: Scene) -> None:
+    scene.hub(callback_networks="10.0.0.0/8")
+    sub = scene.subscriber()
     delivery = sub.delivery()
     delivery.host = "localhost"
     sub.call("subscribe", "t", 2, delivery, None)
-    place.publish(b"a")
-    attachments = place.hubs[0].hub._hosted[QUEUE].subscriptions.attachments
+    scene.publish(b"a")
+    attachments = scene.hubs[0].hub._hosted[QUEUE].subscriptions.attachments
     wait_for(lambda: attachments.every()[0].tries.failures > 0, "it was not reached")
     assert sub.values == []
 
 
 def test_no_more_are_created_from_an_address_than_may_be_also_if_none_is_attached(
-    place: Place,
+    scene: Scene,
 ) -> None:
-    place.hub(creations_per_hour_max=3)
-    sub = place.subscriber()
+    scene.hub(creations_per_hour_max=3)
+    sub = scene.subscriber()
     for number in range(12):
         sub.name = f"sub{number}"
         sub.call("subscribe", "t", 2, None, None)
@@ -558,9 +558,9 @@ def test_no_more_are_created_from_an_address_than_may_be_also_if_none_is_attache
     sub.call("subscribe", "t", 1, None, None)
 
 
-def test_no_more_are_attached_than_may_be(place: Place) -> None:
-    place.hub(subscriptions_max=1)
-    sub = place.subscriber()
+def test_no_more_are_attached_than_may_be(scene: Scene) -> None:
+    scene.hub(subscriptions_max=1)
+    sub = scene.subscriber()
     sub.subscribe("t")
     with pytest.raises(IDL.TBusy):
         sub.subscribe("u")
@@ -568,9 +568,9 @@ def test_no_more_are_attached_than_may_be(place: Place) -> None:
     sub.subscribe("u")
 
 
-def test_bad_input_is_refused_before_anything_happens(place: Place) -> None:
-    place.hub()
-    sub = place.subscriber()
+def test_bad_input_is_refused_before_anything_happens(scene: Scene) -> None:
+    scene.hub()
+    sub = scene.subscriber()
     good = sub.delivery()
     for name, topic, mode, delivery, preferences in (
         ("", "t", 2, good, None),
@@ -589,19 +589,19 @@ def test_bad_input_is_refused_before_anything_happens(place: Place) -> None:
     sub.name = "sub"
     for wait_ms in (-1, 30_001):
         with pytest.raises(IDL.TIllegalArgument):
-            sub.detached(wait_ms, place.hubs[0].address)
+            sub.detached(wait_ms, scene.hubs[0].address)
     with pytest.raises(IDL.TNoSuchSubscription):
         sub.consume("t", MessageID(1))
-    assert place.hubs[0].owns(QUEUE) == set()
+    assert scene.hubs[0].owns(QUEUE) == set()
 
 
 def test_what_applications_keep_in_preferences_is_bounded_for_who_creates_and_who_changes_them(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(opening, "PREFERENCES_BYTES_PER_HOUR_MAX", 1_500)
-    place.hub()
-    place.publish(b"v")
-    sub = place.subscriber()
+    scene.hub()
+    scene.publish(b"v")
+    sub = scene.subscriber()
     kept = sub.subscribe("t", 0, application={"a": "b" * 800})
     assert kept.created
     with pytest.raises(IDL.TBusy):

@@ -88,7 +88,7 @@ class Log:
         return base
 
 
-class Place:
+class Scene:
     """A committer over a log in memory."""
 
     def __init__(self) -> None:
@@ -133,8 +133,8 @@ class Place:
 
 
 @pytest.fixture
-def place() -> Iterator[Place]:
-    made = Place()
+def scene() -> Iterator[Scene]:
+    made = Scene()
     yield made
     made.log.gate.set()
     made.committer.close(WAIT_S)
@@ -142,164 +142,164 @@ def place() -> Iterator[Place]:
     made.thread.close()
 
 
-def test_what_waits_while_an_append_is_under_way_goes_together_in_its_order(place: Place) -> None:
-    topics = [place.own(f"t{number}") for number in range(3)]
-    held = place.hold(topics[0])
-    waiting = [place.put(topics[n % 3], b"%d a" % n, b"%d b" % n) for n in range(60)]
-    place.log.gate.set()
+def test_what_waits_while_an_append_is_under_way_goes_together_in_its_order(scene: Scene) -> None:
+    topics = [scene.own(f"t{number}") for number in range(3)]
+    held = scene.hold(topics[0])
+    waiting = [scene.put(topics[n % 3], b"%d a" % n, b"%d b" % n) for n in range(60)]
+    scene.log.gate.set()
     wait([held, *waiting], WAIT_S)
-    assert len(place.log.batches) == 2
-    assert place.log.batches[1] == [b"%d %s" % (n, c) for n in range(60) for c in (b"a", b"b")]
+    assert len(scene.log.batches) == 2
+    assert scene.log.batches[1] == [b"%d %s" % (n, c) for n in range(60) for c in (b"a", b"b")]
     assert [each.result().id for each in waiting] == [1 + 2 * n for n in range(60)]
     assert all(each.result().count == 2 for each in waiting)
 
 
-def test_a_batch_is_bounded_and_a_large_publish_goes_alone(place: Place) -> None:
-    owned = place.own("t")
-    held = place.hold(owned)
+def test_a_batch_is_bounded_and_a_large_publish_goes_alone(scene: Scene) -> None:
+    owned = scene.own("t")
+    held = scene.hold(owned)
     large = bytes(3 * 1024 * 1024)
-    waiting = [place.put(owned, large) for _ in range(3)]
-    place.log.gate.set()
+    waiting = [scene.put(owned, large) for _ in range(3)]
+    scene.log.gate.set()
     wait([held, *waiting], WAIT_S)
-    assert [len(batch) for batch in place.log.batches] == [1, 1, 1, 1]
+    assert [len(batch) for batch in scene.log.batches] == [1, 1, 1, 1]
 
 
-def test_ids_are_not_below_the_first_of_a_range(place: Place) -> None:
-    owned = place.own("t", first=1_000)
-    assert place.put(owned, b"a").result(WAIT_S).id == 1_000
-    assert place.put(owned, b"b").result(WAIT_S).id == 1_001
+def test_ids_are_not_below_the_first_of_a_range(scene: Scene) -> None:
+    owned = scene.own("t", first=1_000)
+    assert scene.put(owned, b"a").result(WAIT_S).id == 1_000
+    assert scene.put(owned, b"b").result(WAIT_S).id == 1_001
 
 
-def test_what_is_fenced_while_it_waits_is_refused_and_the_others_go(place: Place) -> None:
-    mine, lost = place.own("mine", 3), place.own("lost", 3)
-    held = place.hold(mine)
-    waiting = [place.put(owned, b"%d" % n) for n, owned in enumerate([lost, mine, lost, mine])]
-    place.log.meet = [("lost", 4), ("mine", 3), ("stranger", 9)]
-    place.log.gate.set()
+def test_what_is_fenced_while_it_waits_is_refused_and_the_others_go(scene: Scene) -> None:
+    mine, lost = scene.own("mine", 3), scene.own("lost", 3)
+    held = scene.hold(mine)
+    waiting = [scene.put(owned, b"%d" % n) for n, owned in enumerate([lost, mine, lost, mine])]
+    scene.log.meet = [("lost", 4), ("mine", 3), ("stranger", 9)]
+    scene.log.gate.set()
     wait([held, *waiting], WAIT_S)
-    assert [value for batch in place.log.batches for value in batch] == [b"first", b"1", b"3"]
+    assert [value for batch in scene.log.batches for value in batch] == [b"first", b"1", b"3"]
     for each in (waiting[0], waiting[2]):
         assert isinstance(each.exception(), FencedTopicError)
-    assert place.fenced == [lost]
+    assert scene.fenced == [lost]
     with pytest.raises(FencedTopicError):
-        place.put(lost, b"later")
+        scene.put(lost, b"later")
 
 
 def test_what_is_fenced_between_two_tries_for_a_slot_is_taken_out_of_the_batch(
-    place: Place,
+    scene: Scene,
 ) -> None:
-    mine, lost = place.own("mine", 3), place.own("lost", 3)
-    place.log.gate.clear()
-    first = place.put(lost, b"lost")
-    assert place.log.entered.acquire(timeout=WAIT_S)
-    second = place.put(mine, b"mine")
-    place.log.meet = [("lost", 4)]
-    place.log.gate.set()
+    mine, lost = scene.own("mine", 3), scene.own("lost", 3)
+    scene.log.gate.clear()
+    first = scene.put(lost, b"lost")
+    assert scene.log.entered.acquire(timeout=WAIT_S)
+    second = scene.put(mine, b"mine")
+    scene.log.meet = [("lost", 4)]
+    scene.log.gate.set()
     assert isinstance(first.exception(WAIT_S), FencedTopicError)
     assert second.result(WAIT_S).id == 0
-    assert place.log.batches == [[b"mine"]]
+    assert scene.log.batches == [[b"mine"]]
 
 
 def test_a_topic_that_comes_again_with_a_higher_epoch_fences_what_waits_of_the_one_before(
-    place: Place,
+    scene: Scene,
 ) -> None:
-    before = place.own("t", 3)
-    held = place.hold(before)
-    late = place.put(before, b"late")
-    now = place.own("t", 4)
-    newer = place.put(now, b"newer")
-    place.log.gate.set()
+    before = scene.own("t", 3)
+    held = scene.hold(before)
+    late = scene.put(before, b"late")
+    now = scene.own("t", 4)
+    newer = scene.put(now, b"newer")
+    scene.log.gate.set()
     held.result(WAIT_S)
     assert isinstance(late.exception(WAIT_S), FencedTopicError)
     newer.result(WAIT_S)
-    assert place.log.batches == [[b"first"], [b"newer"]]
-    assert place.log.owned == {"t": 4}
-    assert place.log.epochs == [{"t": 3}, {"t": 4}], "each by the ownership that took it in"
+    assert scene.log.batches == [[b"first"], [b"newer"]]
+    assert scene.log.owned == {"t": 4}
+    assert scene.log.epochs == [{"t": 3}, {"t": 4}], "each by the ownership that took it in"
 
 
-def test_ranges_that_are_closed_at_once_share_a_record(place: Place) -> None:
-    held = place.hold(place.own("t"))
-    closing = [place.committer.close_range(f"t{n}", n + 1, 10 * n) for n in range(50)]
-    place.log.gate.set()
+def test_ranges_that_are_closed_at_once_share_a_record(scene: Scene) -> None:
+    held = scene.hold(scene.own("t"))
+    closing = [scene.committer.close_range(f"t{n}", n + 1, 10 * n) for n in range(50)]
+    scene.log.gate.set()
     held.result(WAIT_S)
     assert {each.result(WAIT_S) for each in closing} == {490}
-    assert place.log.closed == [{f"t{n}": n + 1 for n in range(50)}]
+    assert scene.log.closed == [{f"t{n}": n + 1 for n in range(50)}]
 
 
 @pytest.mark.parametrize("outcome", Outcome)
 def test_each_publish_of_a_failed_append_has_its_outcome_and_the_topic_stays(
-    place: Place, outcome: Outcome
+    scene: Scene, outcome: Outcome
 ) -> None:
-    owned = place.own("t")
-    place.log.failure = StoreUnavailableError("away", outcome=outcome)
+    owned = scene.own("t")
+    scene.log.failure = StoreUnavailableError("away", outcome=outcome)
     for _ in range(2):
-        error = place.put(owned, b"a").exception(WAIT_S)
+        error = scene.put(owned, b"a").exception(WAIT_S)
         assert isinstance(error, StoreUnavailableError)
         assert error.outcome is outcome
-    place.log.failure = None
-    assert place.put(owned, b"b").result(WAIT_S)
+    scene.log.failure = None
+    assert scene.put(owned, b"b").result(WAIT_S)
     assert owned.waiting == 0
 
 
-def test_a_publish_that_can_be_no_batch_harms_no_other(place: Place) -> None:
-    owned = place.own("t")
-    place.log.failure = InvalidInputError("too large")
-    assert isinstance(place.put(owned, b"a").exception(WAIT_S), InvalidInputError)
-    place.log.failure = None
-    assert place.put(owned, b"b").result(WAIT_S)
+def test_a_publish_that_can_be_no_batch_harms_no_other(scene: Scene) -> None:
+    owned = scene.own("t")
+    scene.log.failure = InvalidInputError("too large")
+    assert isinstance(scene.put(owned, b"a").exception(WAIT_S), InvalidInputError)
+    scene.log.failure = None
+    assert scene.put(owned, b"b").result(WAIT_S)
 
 
-def test_all_topics_are_lost_when_the_log_can_t_be_followed(place: Place) -> None:
-    owned = place.own("t")
-    place.log.failure = ValueError("the log can't be followed")
-    assert isinstance(place.put(owned, b"a").exception(WAIT_S), ValueError)
+def test_all_topics_are_lost_when_the_log_can_t_be_followed(scene: Scene) -> None:
+    owned = scene.own("t")
+    scene.log.failure = ValueError("the log can't be followed")
+    assert isinstance(scene.put(owned, b"a").exception(WAIT_S), ValueError)
     wait_for(lambda: owned.fenced, "it is given up")
-    assert place.fenced == [owned]
+    assert scene.fenced == [owned]
     with pytest.raises(StoreUnavailableError):
-        place.own("t", 1)
-    assert place.committer.open().result(WAIT_S) == 0
-    assert len(place.logs) == 2
-    assert place.put(place.own("t", 1), b"b").result(WAIT_S)
+        scene.own("t", 1)
+    assert scene.committer.open().result(WAIT_S) == 0
+    assert len(scene.logs) == 2
+    assert scene.put(scene.own("t", 1), b"b").result(WAIT_S)
 
 
-def test_one_without_topics_ends_after_a_while_and_one_with_a_topic_does_not(place: Place) -> None:
-    owned = place.own("t")
-    place.put(owned, b"a").result(WAIT_S)
-    place.clock.now_ms += 1e9
-    assert not place.committer.close_if_idle()
-    assert place.committer.drained(owned, WAIT_S)
-    place.committer.drop(owned)
-    assert place.log.owned == {}
-    assert place.committer.close_if_idle()
+def test_one_without_topics_ends_after_a_while_and_one_with_a_topic_does_not(scene: Scene) -> None:
+    owned = scene.own("t")
+    scene.put(owned, b"a").result(WAIT_S)
+    scene.clock.now_ms += 1e9
+    assert not scene.committer.close_if_idle()
+    assert scene.committer.drained(owned, WAIT_S)
+    scene.committer.drop(owned)
+    assert scene.log.owned == {}
+    assert scene.committer.close_if_idle()
     with pytest.raises(StoreUnavailableError):
-        place.put(owned, b"b")
+        scene.put(owned, b"b")
 
 
-def test_a_topic_that_was_left_takes_nothing_more_and_the_others_go_on(place: Place) -> None:
-    left, other = place.own("left"), place.own("other")
-    held = place.hold(left)
-    place.committer.drop(left)
+def test_a_topic_that_was_left_takes_nothing_more_and_the_others_go_on(scene: Scene) -> None:
+    left, other = scene.own("left"), scene.own("other")
+    held = scene.hold(left)
+    scene.committer.drop(left)
     with pytest.raises(FencedTopicError):
-        place.put(left, b"late")
-    place.log.gate.set()
+        scene.put(left, b"late")
+    scene.log.gate.set()
     assert held.result(WAIT_S).id == 0, "what waited is appended"
     with pytest.raises(FencedTopicError):
-        place.put(left, b"later")
-    assert place.put(other, b"other").result(WAIT_S)
-    assert place.log.batches == [[b"first"], [b"other"]]
-    assert place.log.owned == {"other": 0}
+        scene.put(left, b"later")
+    assert scene.put(other, b"other").result(WAIT_S)
+    assert scene.log.batches == [[b"first"], [b"other"]]
+    assert scene.log.owned == {"other": 0}
 
 
-def test_what_waits_at_the_end_is_appended(place: Place) -> None:
-    owned = place.own("t")
-    held = place.hold(owned)
-    waiting = [place.put(owned, b"%d" % n) for n in range(3)]
-    ending = threading.Thread(target=place.committer.close, args=(WAIT_S,))
+def test_what_waits_at_the_end_is_appended(scene: Scene) -> None:
+    owned = scene.own("t")
+    held = scene.hold(owned)
+    waiting = [scene.put(owned, b"%d" % n) for n in range(3)]
+    ending = threading.Thread(target=scene.committer.close, args=(WAIT_S,))
     ending.start()
-    place.log.gate.set()
+    scene.log.gate.set()
     ending.join(WAIT_S)
     assert all(each.done() for each in (held, *waiting))
-    assert place.log.batches == [[b"first"], [b"0", b"1", b"2"]]
+    assert scene.log.batches == [[b"first"], [b"0", b"1", b"2"]]
 
 
 def fail(*_: object) -> None:
@@ -307,49 +307,49 @@ def fail(*_: object) -> None:
 
 
 def test_what_is_in_the_log_is_reported_whatever_a_listener_raises(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    owned = place.own("t")
-    monkeypatch.setattr(place.committer, "_on_appended", fail)
-    published = place.put(owned, b"a")
+    owned = scene.own("t")
+    monkeypatch.setattr(scene.committer, "_on_appended", fail)
+    published = scene.put(owned, b"a")
     assert published.result(WAIT_S).id == 0
     wait_for(lambda: owned.fenced, "what nobody looks at rightly any more is given up")
-    assert place.fenced == [owned]
+    assert scene.fenced == [owned]
     monkeypatch.undo()
-    assert place.committer.open().result(WAIT_S) == 0
-    assert place.put(place.own("t", 1), b"b").result(WAIT_S)
+    assert scene.committer.open().result(WAIT_S) == 0
+    assert scene.put(scene.own("t", 1), b"b").result(WAIT_S)
 
 
-def test_a_callback_keeps_no_other_from_its_answer_whatever_it_raises(place: Place) -> None:
-    owned = place.own("t")
-    held = place.hold(owned)
-    waiting = [place.put(owned, b"%d" % n) for n in range(3)]
+def test_a_callback_keeps_no_other_from_its_answer_whatever_it_raises(scene: Scene) -> None:
+    owned = scene.own("t")
+    held = scene.hold(owned)
+    waiting = [scene.put(owned, b"%d" % n) for n in range(3)]
     waiting[0].add_done_callback(fail)
-    place.log.gate.set()
+    scene.log.gate.set()
     assert held.result(WAIT_S)
     assert [each.result(WAIT_S).id for each in waiting] == [1, 2, 3]
     assert not owned.fenced
-    assert place.put(owned, b"next").result(WAIT_S)
+    assert scene.put(owned, b"next").result(WAIT_S)
 
 
 def test_a_log_that_raises_what_is_no_exception_ends_those_that_wait_and_not_the_thread(
-    place: Place,
+    scene: Scene,
 ) -> None:
-    owned = place.own("t")
-    place.log.failure = SystemExit("a fault")
-    assert isinstance(place.put(owned, b"a").exception(WAIT_S), SystemExit)
-    place.log.failure = None
-    assert place.committer.open().result(WAIT_S) == 0
-    assert place.put(place.own("t", 1), b"b").result(WAIT_S)
+    owned = scene.own("t")
+    scene.log.failure = SystemExit("a fault")
+    assert isinstance(scene.put(owned, b"a").exception(WAIT_S), SystemExit)
+    scene.log.failure = None
+    assert scene.committer.open().result(WAIT_S) == 0
+    assert scene.put(scene.own("t", 1), b"b").result(WAIT_S)
 
 
 def test_a_listener_of_fenced_topics_keeps_no_topic_from_being_given_up(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topics = [place.own("a"), place.own("b")]
-    monkeypatch.setattr(place.committer, "_on_fence", fail)
-    place.log.failure = ValueError("the log can't be followed")
-    assert isinstance(place.put(topics[0], b"a").exception(WAIT_S), ValueError)
+    topics = [scene.own("a"), scene.own("b")]
+    monkeypatch.setattr(scene.committer, "_on_fence", fail)
+    scene.log.failure = ValueError("the log can't be followed")
+    assert isinstance(scene.put(topics[0], b"a").exception(WAIT_S), ValueError)
     wait_for(lambda: all(each.fenced for each in topics), "both are given up")
-    place.log.failure = None
-    assert place.committer.open().result(WAIT_S) == 0
+    scene.log.failure = None
+    assert scene.committer.open().result(WAIT_S) == 0
