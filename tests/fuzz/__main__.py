@@ -7,7 +7,6 @@ finding: a run with that seed and target begins with it. The figures go to
 
 from __future__ import annotations
 
-import faulthandler
 import itertools
 import json
 import logging
@@ -34,8 +33,6 @@ SLOW = {
 """The executions of a turn: some seconds for each target."""
 
 REPORTS = Path(__file__).parents[2] / "reports"
-HANG_S = 120.0
-"""After so long a turn is ended from outside, with the stacks of all threads."""
 
 
 def main(
@@ -59,7 +56,6 @@ def main(
         turn_seed = next(turns)
         for name in chosen:
             began_s = time.monotonic()
-            faulthandler.dump_traceback_later(HANG_S, exit=True)
             try:
                 number = fuzz(TARGETS[name], turn_seed, SLOW.get(name, EXECUTIONS))
                 figures[name]["executions"] += number
@@ -67,7 +63,6 @@ def main(
                 figures[name]["findings"] += 1
                 typer.echo(f"{name}, seed {turn_seed}:\n{traceback.format_exc(limit=-8)}")
             finally:
-                faulthandler.cancel_dump_traceback_later()
                 figures[name]["seconds"] += time.monotonic() - began_s
     for name, of in figures.items():
         typer.echo(

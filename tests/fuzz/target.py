@@ -27,6 +27,8 @@ would not do: in `hqueue.hbase` also a `MemoryError` becomes a request that fail
 
 EXECUTION_S_MAX = 10.0
 """What takes longer hangs: every wait of a target is set to a fraction of it."""
+HANG_S = 120.0
+"""What takes so long is ended from outside, with the stacks of all threads."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +71,11 @@ def fuzz(target: Target[Any], seed: int, executions: int) -> int:
         nonlocal done
         done += 1
         began_s, before_kib = time.monotonic(), _peak_kib()
-        target.check(case)
+        faulthandler.dump_traceback_later(HANG_S, exit=True)
+        try:
+            target.check(case)
+        finally:
+            faulthandler.cancel_dump_traceback_later()
         took_s, took_kib = time.monotonic() - began_s, _peak_kib() - before_kib
         assert took_s < EXECUTION_S_MAX, f"it took {took_s:.1f} s"
         assert took_kib < MEMORY_MORE_KIB, f"it took {took_kib} KiB"
