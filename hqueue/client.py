@@ -187,7 +187,7 @@ class Client:
         return self._open(name)
 
     def queue_exists(self, name: str) -> bool:
-        """Whether there is a queue of this name; a table that is none doesn't count."""
+        """Whether there is a queue of this name; a table of another kind doesn't count."""
         try:
             self.describe_queue(name)
         except (QueueNotFoundError, NotAQueueError):
@@ -287,7 +287,7 @@ class Client:
         """Forget a subscriber that is not connected, and how far it was. The queue may be gone.
 
         Raises:
-            SubscriberNotFoundError: there is none of this name.
+            SubscriberNotFoundError: no subscriber has this name.
             SubscriberConnectedError: it is connected.
         """
         push.delete_subscriber(check_queue_name(queue), self.coordination, name)
@@ -307,7 +307,7 @@ class Client:
             The checkpoints that were set, by partition.
 
         Raises:
-            SubscriberNotFoundError: there is none of this name, or not in one of the partitions.
+            SubscriberNotFoundError: no subscriber has this name, or not in one of the partitions.
             SubscriberConnectedError: it is connected.
         """
         return push.seek_subscriber(
@@ -325,7 +325,7 @@ class Client:
         or three small requests a partition.
 
         Raises:
-            GroupNotFoundError: there is none of this name.
+            GroupNotFoundError: no group has this name.
         """
         return groups.describe_group(self._cluster, self.coordination.store, group, queue)
 
@@ -349,7 +349,7 @@ class Client:
             The offsets that were set, by partition.
 
         Raises:
-            GroupNotFoundError: there is none of this name.
+            GroupNotFoundError: no group has this name.
             GroupActiveError: it has consumers of this queue. With an outcome.
             InvalidInputError: there is no such partition; the ID lies beyond the end of each; or
                 the time is yet to come.
@@ -364,7 +364,7 @@ class Client:
         it does not consume any more. The queue may be gone.
 
         Raises:
-            GroupNotFoundError: there is none of this name, or it has no offsets in the queue.
+            GroupNotFoundError: no group has this name, or it has no offsets in the queue.
             GroupActiveError: it has consumers. With an outcome.
         """
         groups.delete_group(self._cluster, self.coordination.store, group, queue)

@@ -149,7 +149,7 @@ class Consumer(ConsumerStream):
                 may `seek`.
             on_revoked: called before partitions are given up, when all that was handed out of them
                 is done with: it may `commit`. What ``auto_commit`` commits is committed before it.
-            on_lost: called when others may have partitions already; `on_revoked` if there is none.
+            on_lost: called when others may have partitions already; `on_revoked` if None.
 
         Raises:
             InvalidInputError: an argument is out of range, or the consumer has no group, or was

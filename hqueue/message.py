@@ -426,7 +426,7 @@ def plain_text(text: object, wrong: str) -> str:
     """A text as a plain str, also where it is of a class derived from it, as a `StrEnum`'s member.
 
     Raises:
-        InvalidInputError: it is none; `wrong` is the error's text.
+        InvalidInputError: the value has another type; `wrong` is the error's text.
     """
     if not isinstance(text, str):
         raise InvalidInputError(wrong, value=text)

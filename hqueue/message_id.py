@@ -176,6 +176,6 @@ def check_message_id(value: object, option: str) -> MessageID:
     """An ID.
 
     Raises:
-        InvalidInputError: it is none.
+        InvalidInputError: the value is no message ID.
     """
     return check_kind(value, MessageID, option)  # type: ignore[no-any-return]

@@ -58,7 +58,7 @@ def message_of(line: bytes, topic: str = "") -> Message | None:
         topic: the message's topic if the document has none.
 
     Raises:
-        InvalidInputError: it is none, or not one of a message.
+        InvalidInputError: it is no JSON object, or not one of a message.
         MessageTooLargeError: the message is larger than a batch may be.
     """
     fields = _object(line)

@@ -19,7 +19,7 @@ def check_queue(client: Client, queue: str) -> None:
     """Return if there is such a queue.
 
     Raises:
-        QueueNotFoundError: there is none.
+        QueueNotFoundError: no such queue exists.
         NotAQueueError: the table of that name is no queue.
     """
     client.describe_queue(queue)
@@ -37,7 +37,7 @@ def check_subscriber(
         of_topics: whether a subscription to a topic of hubs counts, too. All of them are read.
 
     Raises:
-        SubscriberNotFoundError: there is none.
+        SubscriberNotFoundError: no such subscriber exists.
     """
     if any(key.subscriber == subscriber for key in client.coordination.subscriptions.list(queue)):
         return
@@ -54,7 +54,7 @@ def check_group(client: Client, queue: str | None, group: str) -> None:
     """Return if there is such a group, and it has to do with the queue, if one is given.
 
     Raises:
-        GroupNotFoundError: there is none.
+        GroupNotFoundError: no such group exists.
     """
     for listing in client.list_groups():
         if listing.group == group:

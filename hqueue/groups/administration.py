@@ -119,7 +119,7 @@ def describe_group(
     """Who is in a group, and how far it is in each partition, or in those of one queue.
 
     Raises:
-        GroupNotFoundError: there is none of this name.
+        GroupNotFoundError: no group has this name.
     """
     if queue is not None:
         queue = check_queue_name(queue)
@@ -173,7 +173,7 @@ def reset_group(
     was found to be without consumers.
 
     Raises:
-        GroupNotFoundError: there is none of this name.
+        GroupNotFoundError: no group has this name.
         GroupActiveError: it consumes the queue. Nothing was changed; or, where the outcome is
             unknown, one that joined meanwhile begins in some partitions where it was reset to.
         InvalidInputError: there is no such partition, or the start lies beyond the end.
@@ -213,7 +213,7 @@ def delete_group(cluster: Cluster, store: MetadataStore, name: str, queue: str |
     queue may be gone.
 
     Raises:
-        GroupNotFoundError: there is none of this name, or it has no offsets in the queue.
+        GroupNotFoundError: no group has this name, or it has no offsets in the queue.
         GroupActiveError: it has consumers. Nothing was changed; or, where the outcome is unknown,
             some offsets are deleted, and one that joined meanwhile has the others.
     """

@@ -148,7 +148,7 @@ class Committer(Stepwise):
     def commit_later(
         self, positions: Mapping[PartitionKey, Position], on_commit: OnCommit | None = None
     ) -> None:
-        """Commit soon, in the background; at once where there is none.
+        """Commit soon, in the background; at once where no background task can run.
 
         Args:
             positions: what to commit.

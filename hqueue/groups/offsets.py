@@ -93,7 +93,7 @@ class GroupOffsets(OnStore):
     def read_or_create(
         self, consumer: str, partitions: Iterable[PartitionKey]
     ) -> Work[dict[PartitionKey, Offset]]:
-        """These offsets, created as `UNSET` where there is none. Fences nobody."""
+        """These offsets, created as `UNSET` where they are missing. Fences nobody."""
         wanted = [*partitions]
         known = yield from self.read.steps(wanted)
         missing = {

@@ -158,7 +158,7 @@ class Positions:
         seen when that is read: see `begin_again`.
 
         Raises:
-            OffsetOutOfRangeError: there is none, and ``auto_offset_reset`` is ``error``.
+            OffsetOutOfRangeError: no offset was committed, and ``auto_offset_reset`` is ``error``.
             UnsupportedFormatError: the group's offset can't be read.
             StoreUnavailableError: where the partition ends can't be found out now.
         """

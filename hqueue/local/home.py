@@ -46,7 +46,7 @@ class State:
         """Find a process by its name.
 
         Raises:
-            LocalServerError: there is none of that name.
+            LocalServerError: no process has that name.
         """
         for process in self.processes:
             if process.name == name:

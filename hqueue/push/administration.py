@@ -110,7 +110,7 @@ def delete_subscriber(queue_name: str, coordination: Coordination, name: str) ->
     """Forget a subscriber that is not connected, with its checkpoints. The queue may be gone.
 
     Raises:
-        SubscriberNotFoundError: there is none of this name.
+        SubscriberNotFoundError: no subscriber has this name.
         SubscriberConnectedError: it is connected.
     """
     keys = _keys_of(queue_name, coordination, name, None)
@@ -132,7 +132,7 @@ def seek_subscriber(
     """Set the checkpoints of a subscriber that is not connected; returns them by partition.
 
     Raises:
-        SubscriberNotFoundError: there is none of this name, or not in one of the partitions.
+        SubscriberNotFoundError: no subscriber has this name, or not in one of the partitions.
         SubscriberConnectedError: it is connected. Nothing was changed.
     """
     start = check_start(start)

@@ -308,7 +308,7 @@ def _letters(letters: Iterable[DeadLetter]) -> Iterator[DeadLetter]:
     """Those that must be put, one by one.
 
     Raises:
-        InvalidInputError: one is none.
+        InvalidInputError: one is no dead letter.
     """
     check_kind(letters, Iterable, "letters")
     for letter in letters:

@@ -130,7 +130,7 @@ class Callers(Generic[_Caller]):
         return True
 
     def leave(self, caller: _Caller, now_ms: float) -> None:
-        """It was refused: it is none any more as soon as it has read so."""
+        """It was refused: it is dropped as soon as it has read so."""
         self._put(caller, self._leaving)
         caller.moved_ms = now_ms
 
@@ -154,7 +154,7 @@ class Callers(Generic[_Caller]):
         return caller.among is not self._busy and caller.among is not self._queued
 
     def drop(self, caller: _Caller) -> None:
-        """It is none any more."""
+        """It is gone: drop it."""
         self._hold(caller, 0)
         if caller.among is not None:
             del caller.among[caller]

@@ -117,7 +117,7 @@ class CallWalk:
                 and what came since then.
 
         Raises:
-            NoCallError: this is none, or it is larger than it may be.
+            NoCallError: this is no call, or a larger one than allowed.
         """
         if not self._at:
             self._begin(data)

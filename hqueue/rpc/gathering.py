@@ -62,7 +62,7 @@ class Gatherer(Protocol):
         """The next whole request, which is held here no more; None if it has not come yet.
 
         Raises:
-            NoCallError: what came is none, whatever follows.
+            NoCallError: what came is no call, whatever follows.
         """
 
 

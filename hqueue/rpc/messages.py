@@ -256,7 +256,7 @@ def decode_reasoned(method: str, seqid: int, reply: bytes) -> tuple[int | None, 
     `Reasoned` has them.
 
     Raises:
-        NoCallError: the reply is none to this call, or says an error: which.
+        NoCallError: the reply belongs to another call, or says an error: which.
     """
     spoken = TCyBinaryProtocol(TCyMemoryBuffer(reply), decode_response=False)  # type: ignore[no-untyped-call]
     name, kind, number = spoken.read_message_begin()  # type: ignore[no-untyped-call]

@@ -71,6 +71,6 @@ def check_mapping(values: Mapping[Any, Item], option: str) -> Mapping[Any, Item]
     """An argument that is a mapping.
 
     Raises:
-        InvalidInputError: it is none.
+        InvalidInputError: the value has another type.
     """
     return check_kind(values, Mapping, option)  # type: ignore[no-any-return]

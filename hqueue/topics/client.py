@@ -376,7 +376,7 @@ class HubClient:
         `TopicSubscription.unsubscribe` does.
 
         Raises:
-            SubscriberNotFoundError: there is none.
+            SubscriberNotFoundError: no such subscription exists.
             InvalidInputError, QueueNotFoundError, NotAllowedError, HubUnavailableError,
                 ClosedError: as `publish`.
         """

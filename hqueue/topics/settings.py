@@ -86,7 +86,7 @@ def hub_addresses(given: str | Address | Sequence[str | Address]) -> tuple[Addre
     """Hubs as they are given: a list, or a text with commas between.
 
     Raises:
-        SettingsError: there is none, or one is not written ``host:port``.
+        SettingsError: no hub is named, or one is not written ``host:port``.
     """
     if isinstance(given, str):
         given = [part.strip() for part in given.split(",") if part.strip()]

@@ -54,8 +54,8 @@ def message_structs(
     """Messages of a topic to publish.
 
     Raises:
-        InvalidInputError: there is none, one can't be the topic's, or the topic or a header is the
-            system's own.
+        InvalidInputError: no message is given, one can't be the topic's, or the topic or a
+            header is the system's own.
         MessageTooLargeError: together they are larger than a batch may be.
     """
     messages = listed(messages, "messages")
@@ -102,7 +102,7 @@ def access_struct(**rules: Sequence[str] | None) -> Any:
     """Those of a topic's rules that are given.
 
     Raises:
-        InvalidInputError: one is none.
+        InvalidInputError: one is no rule.
     """
     given = {
         what: list(check_names(names, option=what))

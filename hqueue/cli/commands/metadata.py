@@ -83,7 +83,7 @@ def get(
 ) -> None:
     """Show a topic's records as JSON lines: who owns it, where its messages lie, its subscriptions.
 
-    As "export" writes them. The exit code is 1 if there is none.
+    As "export" writes them. The exit code is 1 if the topic has no records.
     """
     from hqueue.metadata.managers import Subject, write_document  # noqa: PLC0415
 
@@ -201,7 +201,7 @@ def check(
 
     What can't be read, and what differs, is listed with its kind, topic and subscriber; the exit
     code is 5 if anything was found. Owners are not compared. Of records that are changed meanwhile
-    a difference may be listed that is none any more.
+    a difference may be listed that is gone by then.
     """
     number = 0
     with _open(context, queue, store) as metadata, Advance("check", noun=NOUN) as bar:
@@ -269,7 +269,7 @@ def _write_records(
 
 
 class _Lines:
-    """The records that lines are; what is none is named on stderr, and counted."""
+    """The records in lines; lines that are no records are reported on stderr, and counted."""
 
     def __init__(self, stream: BinaryIO, queue: str | None, bar: Advance) -> None:
         self.wrong = 0

@@ -71,7 +71,7 @@ def address_of(server: Any) -> Address:
     """The address in a ServerName.
 
     Raises:
-        ValueError: there is none in it.
+        ValueError: the ServerName has no valid address.
     """
     return checked_address(server.host_name, server.port)
 

@@ -82,7 +82,7 @@ def description(schema: Any, enabled: bool | None) -> QueueDescription:
     """The queue that a table is.
 
     Raises:
-        NotAQueueError: it is none.
+        NotAQueueError: the table is no queue's.
         ValueError: the answer makes no sense.
     """
     families = {each.name: attributes_of(each) for each in schema.column_families}

@@ -79,7 +79,7 @@ class Difference(NamedTuple):
 
     key: str
     subject: Subject | None
-    """What it is about; None where its key is none of hqueue's."""
+    """What it is about; None where its key is not hqueue's."""
     problem: str
 
 
@@ -149,7 +149,7 @@ def import_infos(
 def compare_metadata(first: TopicMetadata, second: TopicMetadata) -> Iterator[Difference]:
     """What two stores do not have alike, but for owners; also what can't be read in one.
 
-    Where records are changed meanwhile a difference may be named that is none any more.
+    Where records are changed meanwhile a difference may be named that is gone by then.
     """
     for entry, other in _pairs(first, second):
         if isinstance(entry.found, UnsupportedFormatError):

@@ -119,7 +119,7 @@ class Hubs(OnStore):
             on_failure: called if it can't be made available again.
 
         Raises:
-            InvalidInputError: its address is none that could be read again.
+            InvalidInputError: its address could not be read again.
             RequestRefusedError: there is a record at its address that this release does not know,
                 and its session does not end.
         """

@@ -185,7 +185,7 @@ class SubscriptionPreferences:
         application: what its application keeps here.
 
     Raises:
-        InvalidInputError: a number is out of range, or a text is none.
+        InvalidInputError: a number is out of range, or a text is no string.
     """
 
     message_bound: int | None = None

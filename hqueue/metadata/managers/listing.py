@@ -39,7 +39,7 @@ class Entry(NamedTuple):
 
     key: str
     subject: Subject | None
-    """What it is about; None where its key is none of hqueue's: then it can't be read either."""
+    """What it is about; None where its key is not hqueue's: then it can't be read either."""
     found: Versioned[Info] | UnsupportedFormatError
     """What it says, or why it can't be read."""
 

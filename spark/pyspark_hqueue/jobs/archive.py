@@ -81,7 +81,7 @@ class RoundRecord:
 
 
 def archived_queue(folder: Folder) -> dict[str, Any] | None:
-    """What a folder is the archive of; None if it is none."""
+    """What a folder is the archive of; None if it is no archive."""
     text = folder.read(RECORD)
     return None if text is None else dict(json.loads(text))
 

@@ -73,7 +73,7 @@ class ScannerTable:
         """The scanner with this ID, for this caller alone.
 
         Raises:
-            ScannerNotFoundError: there is none.
+            ScannerNotFoundError: no such scanner exists.
             ScannerBusyError: another call reads with it.
         """
         scanner = self._scanners.get(scanner_id)
@@ -97,7 +97,7 @@ class ScannerTable:
         """Forget a scanner. A call that reads with it is answered.
 
         Raises:
-            ScannerNotFoundError: there is none.
+            ScannerNotFoundError: no such scanner exists.
         """
         scanner = self._scanners.pop(scanner_id, None)
         if scanner is None:

@@ -54,7 +54,7 @@ class AppendKeyring:
         """Whether a notified batch (``TBatch``) was signed by one who may append.
 
         Raises:
-            Exception: it is none.
+            Exception: it is no batch.
         """
         keys = self._keys
         return keys is not None and keys.vouch(

@@ -94,7 +94,7 @@ class SubscriptionRecords:
         """Delete a subscription, whatever its version.
 
         Raises:
-            NoSubscriptionStateError: there is none.
+            NoSubscriptionStateError: no such subscription exists.
             BadVersionError: others change it again and again.
         """
         for last in (False, False, True):

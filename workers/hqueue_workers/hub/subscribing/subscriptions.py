@@ -173,7 +173,7 @@ class Subscriptions:
         """End a subscription.
 
         Raises:
-            NoSubscriptionStateError: there is none.
+            NoSubscriptionStateError: no such subscription exists.
         """
         key = (owned.name, subscriber)
         async with self.attachments.locks.of(key), self.attachments.subscribed(owned) as subscribed:
