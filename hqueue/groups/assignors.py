@@ -182,7 +182,7 @@ class _Plan:
         return shares
 
     def _together(self, member: str, keys: Sequence[PartitionKey], count: int) -> set[PartitionKey]:
-        """So many of these, from the hosts of which the member has most."""
+        """So many of these, from the hosts where the member has most."""
         hosts, of = self._hosts[member], self._view.partitions
         if hosts and 0 < count < len(keys):
             keys = sorted(keys, key=lambda key: -hosts[of[key]])

@@ -30,7 +30,7 @@ class ClaimedOffsets:
             committed.
         writer: how commits are signed.
         lock: held, by this and its user, where claims come and go; not while anything is asked.
-        on_refused: called, with the lock held, with claims of which a commit was refused; with
+        on_refused: called, with the lock held, with claims whose commit was refused; with
             those of them that are lost by that.
     """
 

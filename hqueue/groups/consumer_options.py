@@ -23,7 +23,7 @@ class ConsumerOptions(TypedDict, total=False):
     """The options of a `Consumer`, besides what it consumes. Times in milliseconds."""
 
     auto_offset_reset: Literal["earliest", "latest", "error"]
-    """Where a partition begins of which the group has no offset, and where it goes on when the
+    """Where a partition begins that has no offset of the group, and where it goes on when the
     messages at its offset have expired: with the oldest there is, by default; with what is written
     from now on; or with an `OffsetOutOfRangeError`, until `Consumer.seek` is called. After a
     truncation ``latest`` begins with the new log's first message, as ``earliest`` does: all of it

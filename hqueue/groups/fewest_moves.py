@@ -67,7 +67,7 @@ class _Exchanges:
             self._having[self._load[member]].append(member)
 
     def circle(self) -> list[_Node] | None:
-        """Nodes of which each leads to the next, and the last to the first, at a cost below 0."""
+        """Nodes, each of which leads to the next, and the last to the first, at a cost below 0."""
         began: list[_Node] = [(_MEMBER, member) for member, away in self._away.items() if away]
         cost: Counter[_Node] = Counter()
         came_by: dict[_Node, _Node] = {}

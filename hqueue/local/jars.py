@@ -86,7 +86,7 @@ def ensure_jars(
     fetches and the others wait for it.
 
     Args:
-        wanted: the jars of which server.
+        wanted: the server whose jars are fetched.
         cache: the cache; `cache_folder` if None.
         resolver: what fetches; `default_resolver` if None.
         progress: called with a line of text when a download begins.

@@ -85,7 +85,7 @@ def answers_of(
     Args:
         error: the error.
         keys: the records to change.
-        outcome: of those of which it says nothing; if None its own.
+        outcome: of those that it does not name; if None its own.
     """
     known = error.answers if isinstance(error, PartlyDoneError) else {}
     return {key: known[key] if key in known else like(error, outcome) for key in keys}

@@ -93,7 +93,7 @@ class Owners(OnStore):
     def inspect(
         self,
     ) -> Work[tuple[Mapping[PartitionKey, str], Mapping[PartitionKey, UnsupportedFormatError]]]:
-        """Every claim: who has which partition, and of which it can't be read who has it."""
+        """Every claim: who has which partition, and the claims that can't be read."""
         owners, unreadable = yield from self._claims.inspect()
         keys = {self._paths.partition_key(path): error for path, error in unreadable.items()}
         return owners, {key: error for key, error in keys.items() if key is not None}

@@ -42,7 +42,7 @@ class Port:
 
     It waits for nothing. Its callers' sockets are watched together, as one file: when anything
     comes of any, or it is time, it takes a turn in the event loop that serves it, which is bounded
-    however many callers there are and whatever they send. Those of which least has come are first.
+    however many callers there are and whatever they send. Those that have sent least come first.
 
     A connection is the port's until its request is given to `serve`; then that one's, until it is
     given back. A forked child has none of it.

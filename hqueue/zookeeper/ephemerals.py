@@ -160,7 +160,7 @@ class ZooKeeperEphemerals(Stepwise):
                 )
                 if obstacle is not None and changed:
                     raise StoreUnavailableError(
-                        "something came in the way of changes of which some may have been made",
+                        "something came in the way of changes, and some of them may have been made",
                         path=obstacle.key,
                     )
                 if obstacle is not None:

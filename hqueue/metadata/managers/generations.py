@@ -39,7 +39,7 @@ def check_parts(version: Version, version_max: int) -> bool:
 
 
 class GenerationRecords:
-    """`ChangeableRecords` of which those that are created (`create_present`) are this session's,
+    """`ChangeableRecords`; those that are created (`create_present`) are this session's,
     each in a generation of its own. Thread-safe.
 
     Args:

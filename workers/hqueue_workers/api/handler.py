@@ -214,7 +214,7 @@ class Handler:
             raise
 
     async def _opened(self, name: str) -> OpenLog:
-        """An open queue, of which nothing is changed by that."""
+        """An open queue, which stays as it is."""
         try:
             return await self._queues.get(name)
         except HQueueError as exc:

@@ -210,7 +210,7 @@ class Claims(Generic[_Served]):
             claiming.request(
                 (mine - self._leaving.keys()) | claiming.owned & (wanted.keys() - regions.keys())
             )
-            # Of an earlier time of this worker, of which it does not know.
+            # Claims of an earlier life of this worker, unknown to it.
             own = claimed_by(self._name, self._owners)
             claiming.doubt(own - claiming.held - self._leaving.keys())
         steps = self._next(claimant)

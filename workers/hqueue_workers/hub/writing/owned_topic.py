@@ -110,7 +110,7 @@ class OwnedListener(Protocol):
         self, publishes: Sequence[tuple[Publish, int]], uncertain: Sequence[OwnedTopic], end: int
     ) -> None:
         """Messages were appended, with IDs from the number beside them on and below `end`. Of the
-        uncertain topics there may be others below it, too, of which it was not known before.
+        uncertain topics there may be others below it, too, that were unknown before.
         """
 
     def leave(self, owned: OwnedTopic, *, deleted: bool = False) -> Future[None]:
