@@ -49,7 +49,8 @@ class MessageID(int):
     """The identity and the place of a message in its partition.
 
     It is an integer, ``timestamp << 15 | sequence``, and compares and sorts as one. Within a
-    partition IDs are unique and grow in the order in which the messages were written.
+    partition IDs are unique and grow in the order in which the messages were written. Plus or minus
+    a number it is an ID again, never a time: ``message.id + 1`` is where to go on after a message.
 
     Args:
         timestamp: milliseconds since the epoch, when the message was written.
@@ -114,6 +115,35 @@ class MessageID(int):
             raise InvalidInputError(
                 "a datetime ends with the year 9999", timestamp=self.timestamp
             ) from exc
+
+    def __add__(self, places: int, /) -> MessageID:
+        """The ID so many places after this one.
+
+        Raises:
+            InvalidInputError: no ID lies there.
+            TypeError: what is added is an ID, too.
+        """
+        if isinstance(places, MessageID):
+            raise TypeError("two MessageIDs can't be added: add a number of places to one of them")
+        moved = int.__add__(self, places)
+        return moved if moved is NotImplemented else MessageID.from_int(moved)
+
+    __radd__ = __add__
+
+    @overload
+    def __sub__(self, other: MessageID, /) -> int: ...  # type: ignore[overload-overlap]
+    @overload
+    def __sub__(self, other: int, /) -> MessageID: ...
+    def __sub__(self, other: int, /) -> int:
+        """The ID so many places before this one; of two IDs how many places they lie apart.
+
+        Raises:
+            InvalidInputError: no ID lies there.
+        """
+        moved = int.__sub__(self, other)
+        if moved is NotImplemented or isinstance(other, MessageID):
+            return moved
+        return MessageID.from_int(moved)
 
     def next(self) -> MessageID:
         """The smallest ID above this one: where to go on after this message."""

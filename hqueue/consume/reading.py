@@ -141,9 +141,9 @@ class QueueReading:
     def expiry(self, partition: int, guess: MessageID, exact_ms: int) -> Work[PartitionExpiry]:
         """As `Queue.expiry`."""
         partition = self._context.check_partition(partition)
-        check_message_id(guess, "guess")
+        near = int(check_message_id(guess, "guess"))
         exact_ms = check_whole(exact_ms, 1, option="exact_ms")
-        return operation(self.deadline, partial(expiry_of, partition, guess, exact_ms))
+        return operation(self.deadline, partial(expiry_of, partition, near, exact_ms))
 
     def appended_since(self, offsets: Sequence[PartitionOffsets]) -> Work[list[int]]:
         """As `Queue.appended_since`."""

@@ -86,7 +86,7 @@ def passed_by(header: Header | None, message_id: int) -> int:
     """How many messages a partition ever had before an ID, by what `batch_at` gave for it."""
     if header is None:
         return 0
-    return header.ordinal + min(max(0, message_id - header.base), header.count)
+    return header.ordinal + min(max(0, int(message_id) - header.base), header.count)
 
 
 def count_before(partition: int, message_id: int, deadline: Deadline) -> Work[int]:

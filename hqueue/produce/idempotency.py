@@ -59,7 +59,7 @@ def search_for(
     ).digest()
     if since is None:
         return Search(nonce, None)
-    return Search(nonce, max(0, as_message_id(since) - id_of(2 * skew_ms_max)))
+    return Search(nonce, max(0, int(as_message_id(since)) - id_of(2 * skew_ms_max)))
 
 
 class ProducerEpochs:

@@ -76,8 +76,43 @@ def test_next_is_the_smallest_id_above(value: int) -> None:
 
 
 def test_there_is_no_id_after_the_last() -> None:
-    with pytest.raises(InvalidInputError):
-        MessageID.from_int(MESSAGE_ID_MAX).next()
+    last = MessageID.from_int(MESSAGE_ID_MAX)
+    for beyond in (last.next, lambda: last + 1, lambda: MessageID(0) - 1):
+        with pytest.raises(InvalidInputError, match="0 to 2\\*\\*63 - 1"):
+            beyond()
+
+
+@given(ids, st.integers(-(2**16), 2**16))
+def test_an_id_plus_or_minus_a_number_is_an_id_and_never_taken_for_a_time(
+    message_id: MessageID, places: int
+) -> None:
+    for moved, value in (
+        (lambda: message_id + places, int(message_id) + places),
+        (lambda: places + message_id, int(message_id) + places),
+        (lambda: message_id - places, int(message_id) - places),
+    ):
+        if 0 <= value <= MESSAGE_ID_MAX:
+            assert type(moved()) is MessageID
+            assert as_message_id(moved()) == value
+        else:
+            with pytest.raises(InvalidInputError):
+                moved()
+
+
+@given(ids, ids)
+def test_two_ids_lie_so_many_places_apart_and_have_no_sum(one: MessageID, other: MessageID) -> None:
+    assert type(one - other) is int
+    assert one - other == int(one) - int(other)
+    assert other + (one - other) == one
+    with pytest.raises(TypeError, match="can't be added"):
+        one + other
+
+
+def test_a_time_is_not_added_to_an_id() -> None:
+    with pytest.raises(TypeError):
+        MessageID(1) + datetime.timedelta(seconds=1)  # type: ignore[operator]
+    with pytest.raises(TypeError):
+        MessageID(1) - datetime.timedelta(seconds=1)  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(

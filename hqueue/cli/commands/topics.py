@@ -19,7 +19,6 @@ from hqueue.cli.output import show_rows, show_table, write_json
 from hqueue.cli.registering import commands, group, only_reads
 from hqueue.cli.session import session_of
 from hqueue.errors import UnsupportedFormatError
-from hqueue.message_id import MessageID
 
 if TYPE_CHECKING:
     pass
@@ -146,9 +145,7 @@ def subscriptions(
         if each.value.state is not None
     }
     with client.queue(queue) as opened:
-        lags = opened.topic_lags(
-            topic, {name: MessageID.from_int(int(last) + 1) for name, last in consumed.items()}
-        )
+        lags = opened.topic_lags(topic, {name: last + 1 for name, last in consumed.items()})
     rows: list[tuple[object, ...]] = [
         (name, str(last), lags[name].messages, lags[name].age_ms, lags[name].exact)
         for name, last in consumed.items()

@@ -369,8 +369,8 @@ def beyond_expiry(
     for partition, expiry in _expiry(queue, bounded, oldest).items():
         target, margin = targets[partition], id_of(TTL_MARGIN_MS)
         assert oldest is not None
-        is_right = expiry.gone - margin <= oldest <= expiry.kept
-        kept = (oldest if is_right else int(expiry.kept)) + margin
+        is_right = int(expiry.gone) - margin <= oldest <= expiry.kept
+        kept = int(oldest if is_right else expiry.kept) + margin
         if ends[partition].id < min(kept, target.id):
             before = queue.count_before(partition, MessageID.from_int(kept))
             found[partition] = target if kept >= target.id else place_of(queue, partition, before)

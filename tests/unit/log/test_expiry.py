@@ -16,6 +16,7 @@ from tests.support.past import DAY_MS, put_in_the_past
 NOW_MS = 1_700_000_000_000
 MINUTE_MS = 60_000
 WRONG_MS = [0, -3 * MINUTE_MS, MINUTE_MS, -400 * DAY_MS, -DAY_MS, DAY_MS, 400 * DAY_MS]
+WRONG_MS.append(DAY_MS - NOW_MS)  # The first ID that there is.
 
 
 @pytest.fixture
