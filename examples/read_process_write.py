@@ -101,11 +101,9 @@ class Pipeline:
         try:
             self._put(partition, taken)
         except IdempotencyKeyReusedError as other:
-            count = other.facts["messages_before"]
-            assert isinstance(count, int)
             begin = self._begins[partition]
             with self._source.scan(partition=partition, start=begin) as messages:
-                taken = cut(messages, count, float("inf"))
+                taken = cut(messages, other.messages_before, float("inf"))
             self._put(partition, taken)
         return taken.end
 

@@ -54,6 +54,7 @@ servers underneath are translated where they arrive, with the original as ``__ca
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 
 __all__ = [
     "BadVersionError",
@@ -124,8 +125,9 @@ class HQueueError(Exception):
     """The root of all errors of this library.
 
     The text is the same for every occurrence of an error; what varies is in `facts`, and each
-    fact is an attribute as well: ``error.queue``, ``error.partition``. `outcome` says whether
-    the operation that failed is `Outcome.NOT_APPLIED` or `Outcome.UNKNOWN`.
+    fact is an attribute as well: ``error.queue``, ``error.partition``. Facts that every error of a
+    class has are declared there, with their types. `outcome` says whether the operation that failed
+    is `Outcome.NOT_APPLIED` or `Outcome.UNKNOWN`.
     """
 
     def __init__(
@@ -229,17 +231,28 @@ class GroupError(HQueueError):
 
 class CommitFailedError(GroupError):
     """Other consumers have these partitions now, or somebody set their offsets; what was handed out
-    of them may be handed out again. Facts: `partitions`, of which the outcome tells; those of them
-    that are `unknown`, where the others are not applied; and those that are `committed` all the
-    same.
+    of them may be handed out again.
     """
+
+    partitions: Sequence[tuple[str, int]]
+    """The partitions that the outcome is about, each a queue and a number."""
+    unknown: Sequence[tuple[str, int]]
+    """Those of them whose outcome is unknown; the others are not applied."""
+    committed: Sequence[tuple[str, int]]
+    """The partitions that were committed all the same."""
 
 
 class OffsetOutOfRangeError(GroupError):
     """At the offset there are no messages any more, or not yet; and ``auto_offset_reset`` is
-    ``error``. Facts: `queue`, `partition`, `offset`, and `lost`: how many messages are gone, None
-    where that is not known.
+    ``error``.
     """
+
+    queue: str
+    partition: int
+    offset: str
+    """As text, which `MessageID.parse` reads."""
+    lost: int | None
+    """How many messages are gone; None where that is not known."""
 
 
 class GroupNotFoundError(GroupError):
@@ -307,9 +320,12 @@ class IdempotencyKeyError(HQueueError):
 
 
 class IdempotencyKeyReusedError(IdempotencyKeyError):
-    """The log has a batch with this idempotency key and other messages. Facts: `messages`, how many
-    the call has; `messages_before`, how many that batch has.
-    """
+    """The log has a batch with this idempotency key and other messages."""
+
+    messages: int
+    """How many the call has."""
+    messages_before: int
+    """How many the batch in the log has."""
 
 
 class IdempotencyKeyTooOldError(IdempotencyKeyError):
@@ -319,25 +335,40 @@ class IdempotencyKeyTooOldError(IdempotencyKeyError):
 class FencedError(IdempotencyKeyError):
     """A later epoch of the same producer was claimed, so that this one is over."""
 
+    producer: str
+    epoch: int
+    latest: int
+    """The epoch that was claimed last."""
+
 
 class OwnershipError(HQueueError):
     """Messages of owned topics can't be appended by a writer."""
 
 
 class TopicFencedError(OwnershipError):
-    """A writer does not own a topic: it never did, or the log says that a later owner does. Facts:
-    `topic`, `partition`.
-    """
+    """A writer does not own a topic: it never did, or the log says that a later owner does."""
+
+    topic: str
+    partition: int
 
 
 class OwnershipLostError(OwnershipError):
     """A writer does not know what was appended to a partition since it knew its end, so others may
-    own its topics. It owns none of them any more. Facts: `partition`.
+    own its topics. It owns none of them any more.
     """
+
+    partition: int
 
 
 class ClockSkewError(HQueueError):
     """This machine's clock differs from the region server's by more than the bound."""
+
+    store_ahead_ms: int
+    """How far the region server's clock is ahead; below 0 if it is behind."""
+    error_ms: int
+    """How far off that may be."""
+    clock_skew_ms_max: int
+    """The bound."""
 
 
 class CorruptLogError(HQueueError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from typing import Any
 
 from hqueue.errors import InvalidInputError, OffsetOutOfRangeError, UnsupportedFormatError
 from hqueue.groups.consumer_options import ERROR
@@ -182,8 +181,7 @@ class Positions:
             "the log began again, for the queue was truncated or made again: what was not consumed "
             "is gone"
         )
-        self._refuse(text, key, lost=None)
-        logger.warning("%s: %s", text, self._facts(key, None))
+        logger.warning("%s", self._refuse(text, key, lost=None))
         self._positions[key] = BEGINNING
 
     def lose(self, key: PartitionKey, lost: int) -> bool:
@@ -198,8 +196,7 @@ class Positions:
             OffsetOutOfRangeError: ``auto_offset_reset`` is ``error``.
         """
         text = "messages are gone that were not consumed yet"
-        self._refuse(text, key, lost=lost)
-        logger.warning("%s: %s", text, self._facts(key, lost))
+        logger.warning("%s", self._refuse(text, key, lost=lost))
         if self._reset == LATEST:
             self._positions[key] = self.end(key)
         return self._reset == LATEST
@@ -269,10 +266,15 @@ class Positions:
             end=str(end),
         )
 
-    def _refuse(self, text: str, key: PartitionKey, lost: int | None) -> None:
+    def _refuse(self, text: str, key: PartitionKey, lost: int | None) -> OffsetOutOfRangeError:
+        """Raise this if ``auto_offset_reset`` is ``error``; else return it, for the log."""
+        error = OffsetOutOfRangeError(
+            text,
+            queue=key.queue,
+            partition=key.partition,
+            offset=str(self._positions[key].next),
+            lost=lost,
+        )
         if self._reset == ERROR:
-            raise OffsetOutOfRangeError(text, **self._facts(key, lost))
-
-    def _facts(self, key: PartitionKey, lost: int | None) -> dict[str, Any]:
-        offset = str(self._positions[key].next)
-        return {"queue": key.queue, "partition": key.partition, "offset": offset, "lost": lost}
+            raise error
+        return error
