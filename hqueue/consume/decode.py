@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import chain, repeat
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice, repeat
 from operator import attrgetter
 from typing import TypeVar
 
@@ -14,7 +15,7 @@ from hqueue.log import Batch
 from hqueue.message import ConsumedMessage, ReceivedMessage
 from hqueue.message_id import MessageID
 
-__all__ = ["consumed_messages_of", "each_message_of", "messages_of"]
+__all__ = ["consumed_messages_of", "each_message_of", "messages_and_ids_of", "messages_of"]
 
 _id_of = attrgetter("id")
 
@@ -42,15 +43,24 @@ def each_message_of(batch: Batch) -> Iterator[ReceivedMessage]:
             an operator decided so, there is no error, and that cell's messages are passed by.
         StoreUnavailableError: it is not known whether one did.
     """
+    return _decoded(batch, ReceivedMessage)[0]
+
+
+def messages_and_ids_of(batch: Batch) -> tuple[Iterator[ReceivedMessage], Iterator[MessageID]]:
+    """As `each_message_of`, and the IDs of those that were not taken. Where a signal's handler has
+    raised in the middle of a message, the others seem to be used up, and their IDs are left.
+    """
     return _decoded(batch, ReceivedMessage)
 
 
 def consumed_messages_of(batch: Batch, queue: str) -> Iterator[ConsumedMessage]:
     """As `each_message_of`, with the queue's name in each."""
-    return _decoded(batch, ConsumedMessage, queue)
+    return _decoded(batch, ConsumedMessage, queue)[0]
 
 
-def _decoded(batch: Batch, kind: type[MessageT], *more: object) -> Iterator[MessageT]:
+def _decoded(
+    batch: Batch, kind: type[MessageT], *more: object
+) -> tuple[Iterator[MessageT], Iterator[MessageID]]:
     parts = []
     for entry, cell in batch.cells:
         try:
@@ -60,21 +70,27 @@ def _decoded(batch: Batch, kind: type[MessageT], *more: object) -> Iterator[Mess
             batch.skips.pass_by(batch.key, batch.header, entry, exc)
     if len(parts) == 1:
         return parts[0]
-    return iter(sorted(chain.from_iterable(parts), key=_id_of))
+    each = chain.from_iterable(messages for messages, _ in parts)
+    return iter(sorted(each, key=_id_of)), iter(())
 
 
 def _messages_of_cell(
     batch: Batch, entry: TopicEntry, cell: bytes, kind: type[MessageT], more: Iterable[object]
-) -> Iterator[MessageT]:
+) -> tuple[Iterator[MessageT], Iterator[MessageID]]:
     base = batch.header.base
     bodies = decode_bodies(entry, cell)
     keys = decode_keys(entry, cell)
     headers = decode_headers(entry, cell)
-    ids: Iterable[int]
+    ids: Sequence[int]
     if entry.layout == SCATTERED:
         ids = [base + position for position in positions(batch.header, entry, cell)]
     else:
         ids = range(base + entry.first, base + entry.first + entry.count)
+    if batch.start > base or batch.stop < batch.header.end:
+        wanted = slice(bisect_left(ids, batch.start), bisect_left(ids, batch.stop))
+        ids, bodies = ids[wanted], islice(bodies, wanted.start, wanted.stop)
+        keys, headers = keys and keys[wanted], headers and headers[wanted]
+    left = map(int.__new__, repeat(MessageID), ids)
     # The tuples are built without a call in Python for each: this is where a scan's time goes.
     messages: Iterator[MessageT] = map(
         tuple.__new__,
@@ -84,11 +100,9 @@ def _messages_of_cell(
             bodies,
             repeat(None) if keys is None else keys,
             repeat(()) if headers is None else headers,
-            map(int.__new__, repeat(MessageID), ids),
+            left,
             repeat(batch.partition),
             *map(repeat, more),
         ),
     )
-    if batch.start > base or batch.stop < batch.header.end:
-        return (m for m in messages if batch.start <= _id_of(m) < batch.stop)
-    return messages
+    return messages, left

@@ -12,12 +12,13 @@ from operator import attrgetter
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hqueue.consume.decode import each_message_of
+from hqueue.consume.decode import each_message_of, messages_and_ids_of
 from hqueue.consume.prefetch import Prefetcher
 from hqueue.consume.queue_reader import QueueReader
 from hqueue.errors import ClosedError, HQueueError
 from hqueue.log import Batch, PartitionReader
 from hqueue.message import ReceivedMessage
+from hqueue.message_id import MessageID
 from hqueue.runtime.fork import register
 from hqueue.runtime.held import if_free
 
@@ -61,8 +62,8 @@ class ScanReading:
         """How many of what it reads by have come to their ends."""
         self._left: collections.deque[Batch] = collections.deque()
         """What came, and was not given."""
-        self._begun: tuple[Batch, Iterator[ReceivedMessage]] | None = None
-        """The batch that is given message by message, and what is left of it."""
+        self._begun: tuple[Batch, Iterator[ReceivedMessage], Iterator[MessageID]] | None = None
+        """The batch that is given message by message, and what is left of it, with the IDs."""
         register(self)
 
     def after_fork_in_child(self) -> None:
@@ -82,8 +83,8 @@ class ScanReading:
             answers: the `batches`.
         """
         for left in self._each_left(answers):
-            messages = self.noted(each_message_of, left[0])
-            self._begun = left.popleft(), messages
+            messages, ids = self.noted(messages_and_ids_of, left[0])
+            self._begun = left.popleft(), messages, ids
             yield messages
 
     def columns(
@@ -117,8 +118,11 @@ class ScanReading:
     def _put_back(self) -> bool:
         """Let what is left of a begun batch be given in whichever way; whether anything is left."""
         if self._begun is not None:
-            batch, messages = self._begun
+            batch, messages, ids = self._begun
             following = next(messages, None)
+            if following is None and next(ids, None) is not None:
+                self.failure = interrupted_scan(None)
+                raise self.failure
             if following is not None:
                 self._left.appendleft(dataclasses.replace(batch, start=int(following.id)))
                 collections.deque(messages, maxlen=0)  # They are not given by what has them.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -38,6 +40,46 @@ def test_one_that_was_interrupted_between_messages_gives_no_later_ones_as_arrow(
             scanner._source.throw(KeyboardInterrupt)
         with pytest.raises(HQueueError, match="the scan was interrupted"):
             next(scanner.arrow_batches())
+
+
+@pytest.mark.parametrize("place", range(1, 12))
+@pytest.mark.parametrize("bounded", [False, True])
+@pytest.mark.parametrize("way", ["for", "next", "arrow_batches"])
+def test_one_that_is_interrupted_while_a_body_is_cut_out_leaves_none_out_in_silence(
+    queue: Queue, way: str, bounded: bool, place: int
+) -> None:
+    ids = queue.put([Message("t", b"%d" % number) for number in range(10)], partition=0)
+    values: list[bytes] = []
+    said = ""
+    cut = itertools.count(1)
+
+    def interrupt(frame: FrameType, event: str, argument: object) -> Any:
+        if frame.f_code.co_name != "<genexpr>" or not frame.f_code.co_filename.endswith("cells.py"):
+            return None
+        if event == "line" and next(cut) == place:
+            raise KeyboardInterrupt
+        return interrupt
+
+    more = {"start": ids[2], "stop": ids[9]} if bounded else {"start": ids[0]}
+    with queue.scan(partition=0, **more) as scanner:
+        sys.settrace(interrupt)
+        try:
+            values.extend(message.value for message in scanner)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(None)
+        try:
+            if way == "for":
+                values.extend(message.value for message in scanner)
+            elif way == "next":
+                values.extend(message.value for message in iter(scanner.next, None))
+            else:
+                for columns in scanner.arrow_batches():
+                    values += columns["value"].to_pylist()
+        except HQueueError as exc:
+            said = exc.text
+    assert said.startswith("the scan was interrupted") or len(values) == (7 if bounded else 10)
 
 
 @pytest.mark.parametrize("by_id", [False, True])
