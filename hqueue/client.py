@@ -99,7 +99,9 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close all connections. What was made from this client can't be used any more."""
+        """Close all connections. What was made from this client can't be used any more: what its
+        producers still hold fails, so close them first.
+        """
         self._release()
         self._watched.closed()
 
