@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from hqueue.errors import HQueueError
+from hqueue.errors import ClosedError, HQueueError
 from hqueue.message import ReceivedMessage
 from hqueue.message_id import MessageID
 from hqueue.push.listener import Status
@@ -26,6 +26,10 @@ WINDOW, WINDOW_MAX = 1_000, 10_000
 
 WAIT_MS = 600_000.0
 """How long a call of hubs waits for a thread: longer than several take that get no answer."""
+
+LEAVING_S = 2.0
+"""How long a generator that is closed while it subscribes waits for that to be over. Then it goes
+on by itself, and is closed; what subscribes under its name waits for it."""
 
 _threads = ThreadPool(16, "hqueue-messages")
 """A call of hubs may take a minute and more: what others wait for has threads of its own."""
@@ -46,15 +50,38 @@ class _Buffer:
         self.subscription: TopicSubscription | None = None
         self.is_left = False
         """Whether nobody takes any more."""
+        self._is_subscribing = False
 
     def subscribe(self, subscribe: Callable[..., TopicSubscription]) -> TopicSubscription:
         """Subscribe. Where it was left meanwhile the subscription is closed at once."""
-        subscription = self.subscription = subscribe(
-            self.receive, explicit_consume=True, on_end=self.wake
-        )
-        if self.is_left:
-            subscription.close()
-        return subscription
+        self._is_subscribing = True  # Before it looks whether it was left.
+        try:
+            if self.is_left:
+                raise ClosedError("the generator was closed")
+            subscription = self.subscription = subscribe(
+                self.receive,
+                explicit_consume=True,
+                on_end=self.wake,
+                is_wanted=lambda: not self.is_left,
+            )
+            if self.is_left:
+                subscription.close()
+            return subscription
+        finally:
+            self._is_subscribing = False
+            self.wake()
+
+    async def wait_subscribed(self) -> None:
+        """Wait until nothing subscribes any more, for a while."""
+        with contextlib.suppress(TimeoutError, asyncio.TimeoutError):
+            await asyncio.wait_for(self._subscribed(), LEAVING_S)
+
+    async def _subscribed(self) -> None:
+        while True:
+            self.changed.clear()
+            if not self._is_subscribing:
+                return
+            await self.changed.wait()
 
     def receive(self, messages: Sequence[ReceivedMessage]) -> Status:
         """Take what is new; a hub that subscribes again sends what it does not know as consumed."""
@@ -111,10 +138,12 @@ async def messages_of(
                 await buffer.changed.wait()
     finally:
         buffer.is_left = True
-        if buffer.subscription is not None:
-            unknown = consumed if unsaid or buffer.again else None
-            # Cancelled once more, it is left all the same.
-            await asyncio.shield(_by_thread(partial(_leave, buffer.subscription, unknown)))
+        try:
+            await buffer.wait_subscribed()
+        finally:  # Cancelled once more, it is left all the same.
+            if buffer.subscription is not None:
+                unknown = consumed if unsaid or buffer.again else None
+                await asyncio.shield(_by_thread(partial(_leave, buffer.subscription, unknown)))
 
 
 async def _by_thread(call: Callable[[], Result]) -> Result:

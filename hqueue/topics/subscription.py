@@ -81,6 +81,10 @@ class TopicSubscription:
         """Why it ended, if that was not asked for."""
         self.leaving: Event | None = None
         """Set when what its own listener left to be done is done."""
+        self.freed = Event()
+        """Set when its topic can be subscribed to again under its name."""
+        self.is_wanted: Callable[[], bool] = lambda: True
+        """False where it is closed as soon as it is attached."""
         self.kept: object | None = None
         """What lives for as long as this does."""
         self._client = client

@@ -117,11 +117,14 @@ class Subscriptions:
         host: str | None,
         port: int,
         on_end: Callable[[], None] = lambda: None,
+        is_wanted: Callable[[], bool] = lambda: True,
     ) -> TopicSubscription:
         """As `HubClient.subscribe`.
 
         Args:
             on_end: called when it ends, by whatever thread ends it.
+            is_wanted: whether the caller still wants it. Otherwise the caller closes it as soon as
+                this returns.
         """
         self._calls.check_open()
         Message(topic, b"")  # Whether this can be a topic.
@@ -139,6 +142,8 @@ class Subscriptions:
             raise InvalidInputError("this can be no host's name", option="host", host=host)
         port = check_whole(port, 0, PORT_MAX, option="port")
         listeners = Listeners(listener, TIMEOUT_MS)
+        deadline = Deadline(SYSTEM_CLOCK, self._calls.settings.operation_timeout_ms)
+        self._await_ending((queue, topic, subscriber), deadline)
         subscription: TopicSubscription | None = None
         try:
             with self._opening:
@@ -153,12 +158,12 @@ class Subscriptions:
                     explicit_consume=explicit_consume,
                     on_end=on_end,
                 )
-                subscription.kept = self._client()
+                subscription.is_wanted, subscription.kept = is_wanted, self._client()
                 endpoint.add(subscription)
                 listeners.start()
                 self._listeners[subscription] = listeners
                 self._all[queue, topic, subscriber] = subscription
-            self._attach(subscription, mode, preferences)
+            self._attach(subscription, mode, preferences, deadline.remaining_ms)
             return subscription
         except BaseException:
             if subscription is None:
@@ -203,6 +208,14 @@ class Subscriptions:
         elif not self._is_called_by(subscription):
             leaving.wait(self._calls.settings.operation_timeout_ms / 1e3)
             self.drop(subscription)
+
+    def _await_ending(self, key: tuple[str, str, str], deadline: Deadline) -> None:
+        """Wait for a subscription that is ending to free its name."""
+        before = self._all.get(key)
+        if before is None or (before.is_wanted() and not before.ended):
+            return
+        if not self._is_called_by(before):
+            before.freed.wait(deadline.remaining_ms / 1e3)
 
     def _is_called_by(self, subscription: TopicSubscription) -> bool:
         listeners = self._listeners.get(subscription)
@@ -324,6 +337,8 @@ class Subscriptions:
                 key = subscription.queue, subscription.topic, subscription.subscriber
                 if self._all.get(key) is subscription:
                     del self._all[key]
+        if subscription is not None:
+            subscription.freed.set()
 
     def _attach(
         self,

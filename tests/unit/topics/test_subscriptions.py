@@ -30,7 +30,7 @@ from hqueue.errors import (
 )
 from hqueue.metadata.managers import SubscriptionPreferences
 from hqueue.runtime import loop
-from hqueue.topics import subscriptions
+from hqueue.topics import stream, subscriptions
 from hqueue.topics.endpoint import Endpoint
 from hqueue_workers.hub.subscribing import attachments
 from hqueue_workers.hub.subscribing.subscription import Subscription
@@ -641,6 +641,109 @@ def test_an_iterator_that_is_cancelled_while_it_subscribes_leaves_no_subscriptio
     wait_for(lambda: not scene.attached("t0"), "it is detached")
     wait_for(lambda: not client._subscriptions._all, "its name is free")
     client.subscribe("t0", "sub", Taking()).close()
+
+
+def test_an_iterator_is_closed_when_it_was_cancelled_while_it_subscribed(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, hubs = scene.client(), SlowAttaching(monkeypatch)
+
+    async def give_up() -> None:
+        (following,) = await hubs.begin(client, 1)
+        following.cancel()
+        asyncio.get_running_loop().call_later(0.2, hubs.going_on.set)
+        with pytest.raises(asyncio.CancelledError):
+            await following
+        assert hubs.going_on.is_set()
+        assert not client._subscriptions._all
+        assert not scene.attached("t0")
+
+    asyncio.run(give_up())
+
+
+def test_a_subscribe_waits_for_an_iterator_that_was_left_while_it_subscribed(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, hubs = scene.client(), SlowAttaching(monkeypatch)
+    monkeypatch.setattr(stream, "LEAVING_S", 0.0)
+
+    async def give_up() -> None:
+        (following,) = await hubs.begin(client, 1)
+        following.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await following
+        assert client._subscriptions._all, "it still subscribes"
+        again = asyncio.ensure_future(anext(client.messages("t0", "sub")))
+        await asyncio.sleep(0.2)
+        assert not again.done()
+        hubs.going_on.set()
+        await asyncio.to_thread(wait_for, lambda: scene.attached("t0"), "it is attached")
+        await asyncio.to_thread(scene.publisher.publish, "t0", b"value")
+        assert (await asyncio.wait_for(again, WAIT_S)).value == b"value"
+
+    asyncio.run(give_up())
+
+
+def test_a_subscribe_waits_for_a_subscription_that_its_listener_closed(scene: Scene) -> None:
+    client = scene.client()
+    going_on, subscriptions_made = threading.Event(), []
+
+    def close(messages: Sequence[ReceivedMessage]) -> None:
+        subscriptions_made[0].close()
+        assert going_on.wait(WAIT_S)
+
+    subscription = client.subscribe("t", "sub", close)
+    subscriptions_made.append(subscription)
+    scene.publisher.publish("t", b"value")
+    assert subscription.wait(WAIT_S)
+    timer = threading.Timer(0.2, going_on.set)
+    timer.start()
+    with client.subscribe("t", "sub", Taking()):
+        assert going_on.is_set()
+
+
+def test_a_subscribe_waits_no_longer_than_an_operation_for_a_subscription_that_ends(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, hubs = scene.client(operation_timeout_ms=300), SlowAttaching(monkeypatch)
+    monkeypatch.setattr(stream, "LEAVING_S", 0.0)
+
+    async def give_up() -> None:
+        (following,) = await hubs.begin(client, 1)
+        following.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await following
+        with pytest.raises(InvalidInputError, match="subscribed to the topic under this name"):
+            await asyncio.wait_for(anext(client.messages("t0", "sub")), WAIT_S)
+
+    try:
+        asyncio.run(give_up())
+    finally:
+        hubs.going_on.set()
+    wait_for(lambda: not client._subscriptions._all, "it is left")
+
+
+def test_an_iterator_that_is_cancelled_twice_while_it_subscribes_ends_at_once(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, hubs = scene.client(), SlowAttaching(monkeypatch)
+    monkeypatch.setattr(stream, "LEAVING_S", WAIT_S)
+
+    async def give_up() -> None:
+        (following,) = await hubs.begin(client, 1)
+        following.cancel()
+        await asyncio.sleep(0.05)
+        assert not following.done(), "it waits until it has subscribed"
+        following.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(following, WAIT_S / 10)
+
+    try:
+        asyncio.run(give_up())
+    finally:
+        hubs.going_on.set()
+    wait_for(lambda: not client._subscriptions._all, "it is left")
+    assert not scene.attached("t0")
 
 
 def test_iterators_that_wait_for_hubs_leave_others_the_threads_of_the_process(
