@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-__all__ = ["Advance", "display", "size_text"]
+__all__ = ["Advance", "count_text", "display", "size_text"]
 
 SHOWN_AFTER_S = 2.0
 _LOOK_EVERY = 256
@@ -22,10 +22,10 @@ class Advance:
     Args:
         label: what goes on.
         total_bytes: of how many; None if that is not known.
-        noun: what is counted.
+        noun: what is counted, in the singular.
     """
 
-    def __init__(self, label: str, total_bytes: int | None = None, noun: str = "messages") -> None:
+    def __init__(self, label: str, total_bytes: int | None = None, noun: str = "message") -> None:
         self._label = label
         self._noun = noun
         self._total_bytes = total_bytes
@@ -64,7 +64,7 @@ class Advance:
                 self._begin()
             assert self._bar is not None
             assert self._task is not None
-            text = f"{self._messages:,} {self._noun}"
+            text = count_text(self._messages, self._noun)
             self._bar.update(self._task, completed=self._bytes, messages=text)
 
     def _begin(self) -> None:
@@ -90,6 +90,17 @@ def display(*columns: str) -> Progress:
         for each in columns
     ]
     return progress.Progress(*made, console=Console(stderr=True), transient=True)
+
+
+def count_text(number: int, noun: str) -> str:
+    """A number of things for people: "1 batch", "1,000 messages".
+
+    Args:
+        number: how many.
+        noun: what one of them is called.
+    """
+    ending = "" if number == 1 else "es" if noun.endswith("ch") else "s"
+    return f"{number:,} {noun}{ending}"
 
 
 def size_text(size_bytes: float) -> str:

@@ -176,7 +176,8 @@ class PartitionChecker:
             self._find(row, "it does not lie where the batch before ends: batches are missing")
         if header.ordinal != before.next_ordinal:
             missing = header.ordinal - before.next_ordinal
-            self._find(row, f"its ordinal does not follow: {missing} messages are missing")
+            what = "1 message is" if missing == 1 else f"{missing:,} messages are"
+            self._find(row, f"its ordinal does not follow: {what} missing")
 
     def _check_bodies(self, group: Sequence[tuple[Row, Header]]) -> Work[None]:
         places = [(row.partition, row.slot) for row, _ in group]

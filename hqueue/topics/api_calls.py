@@ -182,7 +182,8 @@ class ApiCalls:
             without += 1
         if without == len(hubs):
             raise InvalidInputError(
-                "none of these hubs serves the Thrift API; see their setting api_port",
+                "none of these hubs serves the Thrift API: set the hub's api_port "
+                "(HQUEUE_HUB_API_PORT), not a worker's",
                 queue=queue,
                 hubs=",".join(map(str, hubs)),
             )

@@ -24,7 +24,7 @@ def test_a_right_queue_is_checked_without_findings(
     opened.put([hqueue.Message("t", b"a")] * 3, partition=1)
     checked = run("check", name)
     assert (checked.code, checked.out) == (0, b"")
-    assert "0 problems in 1 batches, 3 messages" in checked.err
+    assert "0 problems in 1 batch, 3 messages" in checked.err
 
 
 def test_a_flipped_bit_is_found_and_named_and_other_partitions_are_checked(
@@ -42,7 +42,7 @@ def test_a_flipped_bit_is_found_and_named_and_other_partitions_are_checked(
     assert checked.code == 5
     (finding,) = map(json.loads, checked.lines)
     assert (finding["partition"], finding["row"]) == (1, row.hex())
-    assert "1 problems in 3 batches, 2 messages" in checked.err
+    assert "1 problem in 3 batches, 2 messages" in checked.err
     scanned = run("scan", name)
     assert scanned.code == 5
     assert row.hex() in scanned.err
@@ -90,5 +90,5 @@ def test_ranges_of_topics_are_compared_with_the_log_where_that_is_wanted(
     (finding,) = map(json.loads, checked.lines)
     assert finding["partition"] == 9
     assert "does not exist" in finding["problem"]
-    assert "1 topics with owners; 3 messages under their names were put" in checked.err
+    assert "1 topic with owners; 3 messages under their names came into the queue" in checked.err
     assert run("check", name).code == 0

@@ -9,7 +9,7 @@ import typer
 from hqueue.cli.commands import options
 from hqueue.cli.exits import ExitCode, say
 from hqueue.cli.output import show_rows
-from hqueue.cli.progress import Advance, size_text
+from hqueue.cli.progress import Advance, count_text, size_text
 from hqueue.cli.registering import commands, only_reads
 from hqueue.cli.session import session_of
 from hqueue.errors import UnsupportedFormatError
@@ -86,14 +86,15 @@ def check(  # noqa: PLR0917  (the command's)
     messages = sum(result.messages for result in results.values())
     expired = sum(result.expired for result in results.values())
     say(
-        f"{len(findings)} problems in {batches:,} batches, {messages:,} messages "
-        f"({expired:,} expired), {size_text(seen_bytes)}; {controls:,} control records."
+        f"{count_text(len(findings), 'problem')} in {count_text(batches, 'batch')}, "
+        f"{count_text(messages, 'message')} ({expired:,} expired), {size_text(seen_bytes)}; "
+        f"{count_text(controls, 'control record')}."
     )
     if known is not None:
         outside = sum(result.outside for result in results.values())
         say(
-            f"{len(known):,} topics with owners; {outside:,} messages under their names were put "
-            "into the queue directly."
+            f"{count_text(len(known), 'topic')} with owners; "
+            f"{count_text(outside, 'message')} under their names came into the queue directly."
         )
     if findings or broken:
         raise typer.Exit(ExitCode.CORRUPT)
@@ -102,8 +103,8 @@ def check(  # noqa: PLR0917  (the command's)
 def _decide(batches: SkippedBatches, skip: Sequence[str], unskip: Sequence[str]) -> None:
     """Name batches that readers pass by, or that they stop at again."""
     for row in skip:
-        messages = batches.add(row)
-        say(f"Readers pass by what can't be read of row {row}, which has {messages:,} messages.")
+        count = count_text(batches.add(row), "message")
+        say(f"Readers pass by what can't be read of row {row}, which has {count}.")
     for row in unskip:
         known = batches.remove(row)
         text = "Readers stop at it again" if known else "Readers did not pass by it"

@@ -12,6 +12,7 @@ from hqueue.cli.commands.subscribers import START_HELP, parse_start
 from hqueue.cli.exits import say
 from hqueue.cli.formats import printable
 from hqueue.cli.output import show_table, write_json
+from hqueue.cli.progress import count_text
 from hqueue.cli.registering import group, only_reads
 from hqueue.cli.session import session_of
 
@@ -112,7 +113,7 @@ def reset(
     moved = session.client.reset_group(group, queue, to, partitions=partition)
     positions = sorted({str(at) for at in moved.values()})
     where = positions[0] if len(positions) == 1 else f"{to}, or the end where that is before"
-    say(f"{printable(group)} goes on in {queue} at {where}: {len(moved)} partitions.")
+    say(f"{printable(group)} goes on in {queue} at {where}: {count_text(len(moved), 'partition')}.")
 
 
 def delete(

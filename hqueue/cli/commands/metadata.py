@@ -18,7 +18,7 @@ from hqueue.cli.commands.migration import migrate
 from hqueue.cli.exits import ExitCode, say, show_error
 from hqueue.cli.known import check_queue
 from hqueue.cli.output import Output, show_rows, write_json
-from hqueue.cli.progress import Advance
+from hqueue.cli.progress import Advance, count_text
 from hqueue.cli.registering import group, only_reads
 from hqueue.cli.session import session_of
 from hqueue.errors import HQueueError, InvalidInputError, UnsupportedFormatError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 LINE_BYTES_MAX = 1024 * 1024
-NOUN = "records"
+NOUN = "record"
 
 KindOption = Annotated[
     list[str] | None,
@@ -215,7 +215,7 @@ def check(
                 print("\t".join([*map(_cell, names), problem]))
         if not number and next(metadata.entries(), None) is None:
             check_queue(session_of(context).client, queue)
-    say(f"{number} problems in {queue}.")
+    say(f"{count_text(number, 'problem')} in {queue}.")
     if number:
         raise typer.Exit(ExitCode.CORRUPT)
 
@@ -264,7 +264,7 @@ def _write_records(
         if not number:
             check_queue(session_of(context).client, queue)
     if broken:
-        say(f"{broken} records can't be read.")
+        say(f"{count_text(broken, NOUN)} can't be read.")
         raise typer.Exit(ExitCode.CORRUPT)
 
 

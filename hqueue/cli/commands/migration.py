@@ -11,7 +11,7 @@ from hqueue.cli.commands import options
 from hqueue.cli.exits import say
 from hqueue.cli.known import check_queue
 from hqueue.cli.output import write_json
-from hqueue.cli.progress import Advance
+from hqueue.cli.progress import Advance, count_text
 from hqueue.cli.session import session_of
 from hqueue.errors import InvalidInputError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["migrate"]
 
-NOUN = "records"
+NOUN = "record"
 DRAIN_S_MAX = 3_600
 
 
@@ -76,7 +76,7 @@ def migrate(
             number = migration.clear(on_progress=lambda _, records: _count(bar, records))
         if not number:
             check_queue(client, queue)
-        say(f"{number:,} records deleted that were not in force.")
+        say(f"{count_text(number, NOUN)} deleted, not in force.")
     else:
         check_queue(client, queue)
         stage = migration.stage()
@@ -101,7 +101,7 @@ def _move(migration: MetadataMigration, queue: str, to: Store, drain_s: float) -
             _count(bar, records)
 
         number = migration.move(to.value, drain_ms=drain_s * 1e3, on_progress=on_progress)
-    say(f"{queue}: in force in {to.value}, {number:,} records moved.")
+    say(f"{queue}: in force in {to.value}, {count_text(number, NOUN)} moved.")
 
 
 def _count(bar: Advance, records: int) -> None:

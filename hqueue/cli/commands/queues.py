@@ -10,6 +10,7 @@ import typer
 from hqueue.cli.commands import options
 from hqueue.cli.exits import say
 from hqueue.cli.output import show_rows, show_table, write_json
+from hqueue.cli.progress import count_text
 from hqueue.cli.registering import commands, only_reads
 from hqueue.cli.session import session_of
 from hqueue.errors import InvalidInputError, QueueExistsError
@@ -67,7 +68,8 @@ def create(
         check_same_partitions(queue, client.describe_queue(queue).partitions, partitions)
         say(f"{queue} is there already.")
         return
-    say(f"Created {queue}: {partitions} partitions, messages are kept {_kept(ttl)}.")
+    count = count_text(partitions, "partition")
+    say(f"Created {queue}: {count}, messages are kept {_kept(ttl)}.")
 
 
 @only_reads()

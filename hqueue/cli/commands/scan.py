@@ -12,6 +12,7 @@ from hqueue.cli.commands import options
 from hqueue.cli.exits import say
 from hqueue.cli.formats import Encode, Format, encoder
 from hqueue.cli.output import Output
+from hqueue.cli.progress import count_text
 from hqueue.cli.registering import commands, only_reads
 from hqueue.cli.session import session_of
 from hqueue.moment import MOMENT_HELP, parse_moment
@@ -121,9 +122,11 @@ def write_messages(
 def report_expired(scanner: CombinedPartitionScanner) -> None:
     """Say on stderr if messages were gone before they could be read."""
     if scanner.expired:
-        say(f"{scanner.expired:,} messages had expired.")
+        say(f"{count_text(scanner.expired, 'message')} had expired.")
     if scanner.skipped:
-        say(f"{scanner.skipped:,} messages can't be read, and were passed by, as was decided.")
+        count = count_text(scanner.skipped, "message")
+        were = "was" if scanner.skipped == 1 else "were"
+        say(f"{count} can't be read, and {were} passed by, as was decided.")
 
 
 register = commands("Messages", scan)

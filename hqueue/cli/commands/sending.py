@@ -20,7 +20,7 @@ from hqueue.cli.commands.making import message_maker, parse_headers
 from hqueue.cli.exits import ExitCode, OutputError, exit_code_of, say, show_error
 from hqueue.cli.framing import Framing, read_values
 from hqueue.cli.output import Output
-from hqueue.cli.progress import Advance, size_text
+from hqueue.cli.progress import Advance, count_text, size_text
 from hqueue.cli.session import Session
 from hqueue.errors import HQueueError, InvalidInputError
 from hqueue.message import Message
@@ -265,10 +265,16 @@ def _report(
     if not quiet or error is not None or lost:
         text = _summary(to, shipment.written, shipment.written_bytes, shipment.seconds)
         if lost:
+            were = "was" if shipment.failed == 1 else "were"
+            first = shipment.first_lost or 0
+            begin = (
+                "message of the input is"
+                if first == 1
+                else f"{count_text(first, 'message')} of the input are"
+            )
             text += (
-                f" {shipment.failed:,} were refused, {shipment.unknown:,} may be {to.verb} or "
-                f"may be not. The first {shipment.first_lost or 0:,} messages of the input are "
-                f"{to.verb}."
+                f" {shipment.failed:,} {were} refused, {shipment.unknown:,} may be {to.verb} or "
+                f"may be not. The first {begin} {to.verb}."
             )
         say(text)
     _say_left_out(source.left_out)
@@ -297,6 +303,5 @@ def _say_left_out(count: int) -> None:
 
 def _summary(to: Destination, messages: int, size: int, seconds: float) -> str:
     rate = f", {messages / seconds:,.0f} messages/s" if seconds > 0 and messages > 1 else ""
-    noun = "message" if messages == 1 else "messages"
-    count = f"{messages:,} {noun} ({size_text(size)})"
-    return f"{count} {to.verb} to {to.name} in {seconds:.2f} s{rate}."
+    count = count_text(messages, "message")
+    return f"{count} ({size_text(size)}) {to.verb} to {to.name} in {seconds:.2f} s{rate}."

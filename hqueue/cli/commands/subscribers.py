@@ -9,6 +9,7 @@ import typer
 from hqueue.cli.commands import options
 from hqueue.cli.exits import say
 from hqueue.cli.output import show_table, write_json
+from hqueue.cli.progress import count_text
 from hqueue.cli.registering import commands, only_reads
 from hqueue.cli.session import session_of
 from hqueue.moment import MOMENT_HELP, parse_moment
@@ -106,7 +107,7 @@ def seek(
     )
     positions = sorted({str(at) for at in moved.values()})
     where = positions[0] if len(positions) == 1 else "the end of each"
-    say(f"{subscriber} of {queue} goes on at {where}: {len(moved)} partitions.")
+    say(f"{subscriber} of {queue} goes on at {where}: {count_text(len(moved), 'partition')}.")
 
 
 def parse_start(text: str) -> Start:

@@ -18,6 +18,7 @@ import typer
 from hqueue.cli.commands.inputs import open_input
 from hqueue.cli.commands.local import start_server
 from hqueue.cli.exits import ExitCode, say
+from hqueue.cli.progress import count_text
 from hqueue.cli.registering import commands
 from hqueue.cli.session import PROGRAM, Session, session_of
 from hqueue.errors import HQueueError
@@ -78,7 +79,8 @@ def demo(
     queue = session.client.create_queue(
         name, partitions=partitions, ttl=TTL_FIRST, partitions_per_region=min(2, partitions)
     )
-    say(f"Created {name} with {partitions} partitions. Shipping what HBase logs, {seconds:g} s.")
+    count = count_text(partitions, "partition")
+    say(f"Created {name} with {count}. Shipping what HBase logs, {seconds:g} s.")
     try:
         with queue:
             result = _Demo(session, server, queue, files or (), seconds).run()
@@ -212,11 +214,11 @@ def _conclude(result: Result) -> None:
     found += result.delivered.differences(result.put, "delivered")
     found += result.scanned.differences(result.put, "scanned")
     if result.counted is not None and result.counted.messages != result.put.total:
-        found.append(f"Spark counted {result.counted.messages:,} messages")
+        found.append(f"Spark counted {count_text(result.counted.messages, 'message')}")
     found += [
-        f"partition {location.partition}: {result.lag(location.partition)} messages behind"
+        f"partition {location.partition}: {count_text(lag, 'message')} behind"
         for location in result.locations
-        if result.lag(location.partition)
+        if (lag := result.lag(location.partition))
     ]
     if not result.put.total:
         found.append("nothing came in: there are no logs, and no file with lines was given")

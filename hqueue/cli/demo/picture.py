@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hqueue.cli.demo.tally import Tally
-from hqueue.cli.progress import size_text
+from hqueue.cli.progress import count_text, size_text
 from hqueue.runtime.extras import installing
 
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ def show_picture(result: Result) -> None:
     rate_scan = result.scanned.total / max(result.scan_seconds, 1e-6)
     console.print(
         f"topics    {', '.join(f'{name} {count:,}' for name, count in topics[:8])}\n"
-        f"put       {result.put.total:,} messages, {size_text(result.put.bytes)}; the first "
-        f"{result.put_burst:,} at {rate_put:,.0f} messages/s\n"
+        f"put       {count_text(result.put.total, 'message')}, {size_text(result.put.bytes)}; "
+        f"the first {result.put_burst:,} at {rate_put:,.0f} messages/s\n"
         f"followed  while they were written, {result.age_ms:,.0f} ms after it (median); "
         f"{result.lag_max:,} behind at most, {lag:,} now\n"
         f"delivered {result.delivered.total:,} to a listener, by a worker; "
@@ -100,6 +100,6 @@ def _counted(counted: Counted | None) -> str:
     if counted is None:
         return f"not in Spark, which needs more: {installing('spark')}"
     return (
-        f"{counted.messages:,} messages in a Spark job, by windows of "
+        f"{count_text(counted.messages, 'message')} in a Spark job, by windows of "
         f"{counted.window_ms / 1e3:g} s, in {counted.seconds:.1f} s"
     )

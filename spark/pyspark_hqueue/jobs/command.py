@@ -11,7 +11,7 @@ import typer
 
 from hqueue.cli.exits import say
 from hqueue.cli.output import show_table
-from hqueue.cli.progress import size_text
+from hqueue.cli.progress import count_text, size_text
 from hqueue.cli.registering import group
 from hqueue.cli.session import session_of
 from hqueue.errors import InvalidInputError, SettingsError
@@ -107,7 +107,7 @@ def archive(
             sum(record.messages for record in records),
             bar.seconds,
             f"{size_text(sum(record.bytes for record in records))}, "
-            f"{sum(len(record.files) for record in records):,} files",
+            f"{count_text(sum(len(record.files) for record in records), 'file')}",
         )
 
 
@@ -168,7 +168,8 @@ def replay(
                 [(piece.number, len(piece.files) or None, piece.messages) for piece in pieces],
                 numbers=("round", "files", "messages"),
             )
-            say(f"{total:,} messages at most would be written to {queue}, as {job.write_id}.")
+            count = count_text(total, "message")
+            say(f"{count} at most would be written to {queue}, as {job.write_id}.")
             return
         with MessagesDone(f"replay into {queue}", total, spark) as bar:
             written = job.run(lambda piece: bar.advance(piece.messages))
@@ -351,14 +352,14 @@ def _show_ranges(ranges: Sequence[Range], what: str) -> None:
         ],
         numbers=("partition", "messages"),
     )
-    say(f"{_messages(ranges):,} messages of all topics in {len(ranges)} partitions {what}.")
+    count = count_text(_messages(ranges), "message")
+    say(f"{count} of all topics in {count_text(len(ranges), 'partition')} {what}.")
 
 
 def _summary(what: str, messages: int, seconds: float, more: str) -> None:
     rate = f", {messages / seconds:,.0f} messages/s" if messages and seconds > 0 else ""
-    noun = "message" if messages == 1 else "messages"
     more = f" ({more})" if more else ""
-    say(f"{messages:,} {noun}{more} {what} in {seconds:.2f} s{rate}.")
+    say(f"{count_text(messages, 'message')}{more} {what} in {seconds:.2f} s{rate}.")
 
 
 register = group(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 
 from hqueue import InvalidInputError, SettingsError
+from hqueue.cli.progress import count_text
 from hqueue.runtime.extras import installing
 from pyspark_hqueue.jobs.queue_statistics import Statistics
 
@@ -63,7 +64,7 @@ def plot(statistics: Statistics, path: str) -> None:
         below.bar(places, sizes, width, floor_bytes, align="edge")
         floor_messages = [a + b for a, b in zip(floor_messages, messages, strict=True)]
         floor_bytes = [a + b for a, b in zip(floor_bytes, sizes, strict=True)]
-    above.set_title(f"{statistics.queue}: {statistics.messages:,} messages")
+    above.set_title(f"{statistics.queue}: {count_text(statistics.messages, 'message')}")
     above.set_ylabel("messages/s")
     below.set_ylabel("bytes/s")
     below.set_xlabel("UTC")

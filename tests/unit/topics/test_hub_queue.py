@@ -163,7 +163,7 @@ def test_hubs_without_the_api_and_none_at_all_are_told_apart(scene: Scene) -> No
             HubThread(stack.enter_context(scene.backend.connect()), QUEUE)
         )
         client = stack.enter_context(hqueue.connect(hubs=without.address, queue=QUEUE))
-        with pytest.raises(InvalidInputError, match="api_port"):
+        with pytest.raises(InvalidInputError, match="HQUEUE_HUB_API_PORT"):
             client.queue().put(Message("t", b"v"))
         gone = without.address
     with (
