@@ -195,7 +195,11 @@ class CombinedPartitionScanner:
         `next`.
         """
         with needing_arrow():
-            from hqueue.consume import arrow  # noqa: PLC0415  (pyarrow is an extra)
+            from hqueue.consume.arrow import (  # noqa: PLC0415  (pyarrow is an extra)
+                first_of,
+                record_batch,
+                record_batch_of,
+            )
 
         reading = self._reading
         if reading.closed or (self._places is not None and not length_hint(self._places)):
@@ -203,9 +207,9 @@ class CombinedPartitionScanner:
         reading.check_failure(self._source)
         try:
             if self._answers is None:
-                yield from self._merged_columns(arrow.record_batch_of)
+                yield from self._merged_columns(record_batch_of)
                 return
-            columns = reading.columns(self._answers, arrow.first_of, arrow.record_batch)
+            columns = reading.columns(self._answers, first_of, record_batch)
             yield from columns if self._places is None else _limited(columns, self._places)
         except (HQueueError, GeneratorExit):
             raise
