@@ -56,21 +56,21 @@ class ConsumerStream:
         messages_max = check_whole(messages_max, 1, 1_000_000, option="messages_max")
         now_s = self._consumption.now_s
         ends_s = now_s() + check_number(timeout_ms, 0, float("inf"), option="timeout_ms") / 1e3
+        handout: Handout | None = None
         try:
-            return self._poll(ends_s, messages_max)
+            while True:
+                handout = self._next(max(0.0, ends_s - now_s()) * 1e3)
+                if handout is None:
+                    return []
+                messages = self._taken(handout, messages_max)
+                if messages:  # What a call before took may have been all of it.
+                    return messages
         except HQueueError:
             raise
         except BaseException:
-            self._stream.doubted = True  # What was taken comes again.
+            if handout is not None:  # Else it holds what an earlier call gave.
+                handout.lost = self._stream.doubted = True  # What was taken comes again.
             raise
-
-    def _poll(self, ends_s: float, messages_max: int) -> list[ConsumedMessage]:
-        now_s = self._consumption.now_s
-        while (handout := self._next(max(0.0, ends_s - now_s()) * 1e3)) is not None:
-            messages = self._taken(handout, messages_max)
-            if messages:  # What a call before took may have been all of it.
-                return messages
-        return []
 
     def __iter__(self) -> Iterator[ConsumedMessage]:
         """All messages as they come, without an end. As `messages`."""
@@ -86,13 +86,20 @@ class ConsumerStream:
         now_s = self._consumption.now_s
         while (handout := self._next(idle_ms)) is not None:
             handout.one_by_one = True
-            for message in handout.messages:
-                handout.last = message
-                yield message
-                if stream.attention or now_s() >= stream.valid_until_s:
-                    break
-            else:
-                handout.advance()
+            try:
+                for message in handout.messages:
+                    handout.last = message
+                    yield message
+                    if stream.attention or now_s() >= stream.valid_until_s:
+                        break
+                    del message  # Its turn ends without a condition, as `hqueue.runtime.held` says.
+                else:
+                    handout.advance()
+            except (HQueueError, GeneratorExit):
+                raise
+            except BaseException:
+                stream.doubted = True  # What was taken after the last one comes again.
+                raise
             if self._consumption.closed:
                 return
 
@@ -106,20 +113,31 @@ class ConsumerStream:
 
         idle_ms = _idle(idle_ms_max)
         while (handout := self._next(idle_ms)) is not None:
-            remaining, is_all = handout.remaining(), True
+            given = False
             try:
-                columns = with_queue(remaining, handout.key.queue) if remaining else None
+                remaining, is_all = handout.remaining(), True
+                try:
+                    columns = with_queue(remaining, handout.key.queue) if remaining else None
+                except HQueueError:
+                    if len(remaining) == 1:
+                        raise
+                    # What can be read before it is handed out, each batch by itself.
+                    columns, is_all = with_queue(remaining[:1], handout.key.queue), False
+                if is_all:
+                    handout.over = True
+                else:
+                    handout.finish_first()
+                if columns is not None and columns.num_rows:
+                    try:
+                        yield columns
+                    finally:
+                        given = True
             except HQueueError:
-                if len(remaining) == 1:
-                    raise
-                # What can be read before it is handed out, each batch by itself.
-                columns, is_all = with_queue(remaining[:1], handout.key.queue), False
-            if is_all:
-                handout.over = True
-            else:
-                handout.finish_first()
-            if columns is not None and columns.num_rows:
-                yield columns
+                raise
+            except BaseException:
+                if not given:
+                    handout.lost = self._stream.doubted = True  # It comes again.
+                raise
             if self._consumption.closed:
                 return
 

@@ -29,7 +29,7 @@ class Handout:
     """
 
     __slots__ = (
-        "_fetched", "_left", "_passed", "batch", "last", "messages", "one_by_one", "over",
+        "_fetched", "_left", "_passed", "batch", "last", "lost", "messages", "one_by_one", "over",
     )  # fmt: skip
 
     def __init__(self, fetched: FetchedBatches[PartitionKey]) -> None:
@@ -47,6 +47,9 @@ class Handout:
         those before it are done with."""
         self.over = False
         """Whether all of it was handed out: who takes the `rest` says so."""
+        self.lost = False
+        """Whether what was taken of it since its position was noted did not come to its program,
+        as who takes from it says."""
         self.advance()
 
     @property
@@ -56,7 +59,9 @@ class Handout:
 
     @property
     def position(self) -> Position | None:
-        """What is handed out next; None if nothing was yet."""
+        """What is handed out next; None if nothing was yet, or it is not known."""
+        if self.lost:
+            return None
         if self.over:
             return self.end
         if self.last is None:

@@ -48,7 +48,7 @@ class Stream:
         """What is being handed out."""
         self.doubted = False
         """Whether its thread was interrupted, by a handler of a signal, while it was being handed
-        something out: it may have got lost on its way."""
+        something out: what came next may have got lost on its way."""
         self._positions = positions
         self._bytes_max = bytes_max
         self._clock = clock
@@ -112,13 +112,13 @@ class Stream:
         """Note how far it is in what is being handed out: so far its program is done with it, says
         the thread that takes messages from it. Until then no position tells of what it works on.
         """
-        if self.doubted:
-            self._begin_again()
         handout = self.handout
         if handout is not None and handout.position is not None:
             self._positions[handout.key] = handout.position
             if handout.over:
                 self.handout = None
+        if self.doubted:
+            self._begin_again()
 
     def done(self) -> dict[PartitionKey, Position]:
         """The positions up to which its program is done with messages, where these are not
@@ -132,7 +132,7 @@ class Stream:
         return self._positions.changed(positions)
 
     def _begin_again(self) -> None:
-        """Read all from its positions on: after those it may have been handed out nothing."""
+        """Read all from its positions on: what its program was given lies before them."""
         self.handout = None
         self.to_begin.update(self.keys)
         self.attention = True

@@ -117,6 +117,15 @@ def test_a_consumer_goes_on_after_it_was_interrupted_anywhere_and_misses_nothing
     interrupted.polls_and_commits(connect, each_place)
 
 
+@pytest.mark.parametrize("left", [0, 2])
+@pytest.mark.parametrize("by", interrupted.TAKEN_BY)
+@interrupted_everywhere()
+def test_a_consumer_that_was_interrupted_anywhere_hands_nothing_out_again(
+    by: str, left: int, each_place: EachPlace
+) -> None:
+    interrupted.handouts(in_memory, each_place, by=by, left=left)
+
+
 @interrupted_also_over_zookeeper(in_memory, every=3)
 def test_a_closing_consumer_that_was_interrupted_is_closed_again_and_holds_up_nobody(
     connect: Connect, each_place: EachPlace

@@ -300,8 +300,83 @@ def polls_and_commits(connect: Connect, each_place: EachPlace) -> None:
             for where in each_place(poll_and_commit):
                 last = put_three()
                 quickly(catch_up, where)
-                assert set(handed_out) == {*range(last + 1)}, f"after an interruption at {where}"
+                assert handed_out == [*range(last + 1)], f"after an interruption at {where}"
                 put_three()
+
+
+def handouts(connect: Connect, each_place: EachPlace, *, by: str, left: int = 0) -> None:
+    """A consumer that is interrupted when it is asked for more hands nothing out again that it had
+    handed out before, and misses nothing.
+
+    Args:
+        by: how messages are taken, as `TAKEN_BY` says.
+        left: messages that were fetched and not taken, about, when it is interrupted.
+    """
+    with connect() as client:
+        queue = client.create_queue(QUEUE, partitions=1)
+        numbers = itertools.count()
+        options = {"auto_commit": False, "client": client, "group": "g"}
+        with hqueue.Consumer(QUEUE, **options) as consumer:  # type: ignore[arg-type]
+            handed_out: list[int] = []
+
+            def put() -> int:
+                for _ in range(2):
+                    batch = [Message("t", b"%d" % n) for n in itertools.islice(numbers, 3)]
+                    queue.put(batch, partition=0)
+                return int(batch[-1].value)
+
+            def take() -> None:
+                takes[-1]()
+
+            def take_up_to(number: int) -> None:
+                ends_s = time.monotonic() + 5 * QUICK_S  # The first one imports Arrow.
+                while not handed_out or handed_out[-1] < number:
+                    assert time.monotonic() < ends_s, f"{number} doesn't come: {handed_out[-9:]}"
+                    take()
+
+            def prepare() -> int:
+                last = put()
+                take_up_to(last - left)
+                return put() if handed_out[-1] == last else last
+
+            takes = [TAKEN_BY[by](consumer, handed_out)]
+            last = prepare()
+            for where in each_place(take):
+                takes.append(TAKEN_BY[by](consumer, handed_out))
+                quickly(functools.partial(take_up_to, last), where)
+                assert handed_out == [*range(last + 1)], f"after an interruption at {where}"
+                last = prepare()
+
+
+def _by_polls(consumer: hqueue.Consumer, handed_out: list[int]) -> Callable[[], None]:
+    return lambda: handed_out.extend([int(each.value) for each in consumer.poll(500, 2)])
+
+
+def _by_one_iteration(consumer: hqueue.Consumer, handed_out: list[int]) -> Callable[[], None]:
+    messages = consumer.messages(idle_ms_max=QUICK_S * 1e3)
+    return lambda: handed_out.append(int(next(messages).value))
+
+
+def _by_iterations(consumer: hqueue.Consumer, handed_out: list[int]) -> Callable[[], None]:
+    def take() -> None:
+        messages = consumer.messages(idle_ms_max=QUICK_S * 1e3)
+        handed_out.append(int(next(messages).value))
+        messages.close()  # Where it is freed instead, Python reports what is raised, and goes on.
+
+    return take
+
+
+def _by_arrow_batches(consumer: hqueue.Consumer, handed_out: list[int]) -> Callable[[], None]:
+    batches = consumer.arrow_batches(idle_ms_max=QUICK_S * 1e3)
+    return lambda: handed_out.extend(map(int, next(batches)["value"].to_pylist()))
+
+
+TAKEN_BY = {
+    "polls": _by_polls,
+    "one iteration": _by_one_iteration,
+    "iterations": _by_iterations,
+    "arrow batches": _by_arrow_batches,
+}
 
 
 def closes_of_consumers(connect: Connect, each_place: EachPlace) -> None:
@@ -427,6 +502,8 @@ def main(every: int) -> None:
         each.__name__: functools.partial(each, in_memory) for each in SCENES
     }
     scenes["native puts"] = functools.partial(puts, natively)
+    for by in TAKEN_BY.keys() - {"arrow batches"}:  # These need an extra.
+        scenes[by] = functools.partial(handouts, in_memory, by=by, left=2)
     scenes |= {f"scans {each}": functools.partial(scans, **each) for each in SCANS}
     scenes["requests side by side"] = requests_side_by_side
     with nobody_else_joining():

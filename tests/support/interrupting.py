@@ -13,7 +13,8 @@ Left out are lines at which no handler can be run, and an error would mean what 
 
 - the line of a `with` to which its block comes back to call `__exit__`,
 - the first line of a `finally`, and what follows an `if` there that calls nothing,
-- the line of an `except`, where an error is taken up, and that of a `try`, which does nothing.
+- the line of an `except`, where an error is taken up, and that of a `try`, which does nothing,
+- the line that yields a name straight after an assignment of a name, or first in a `try`.
 
 A handler runs within an instruction: here within the last one of the block before, which the block
 guards; `each_interruption` makes a place of that. Left out are also the turns of a comprehension
@@ -33,6 +34,7 @@ import dis
 import functools
 import gc
 import inspect
+import itertools
 import signal
 import sys
 import threading
@@ -240,7 +242,9 @@ def _left_out(path: str) -> tuple[frozenset[int], frozenset[int]]:
     never: set[int] = set()
     returns: set[int] = set()
     for node in ast.walk(ast.parse(Path(path).read_text())):
+        never.update(_yields_straight(getattr(node, "body", None)))
         if isinstance(node, ast.Try):
+            never.update(each.lineno for each in node.body[:1] if _yields_name(each))
             never.update(each.lineno for each in (node, *node.handlers))
             never.update(_first_lines(node.finalbody))
         elif isinstance(node, ast.With):
@@ -248,6 +252,22 @@ def _left_out(path: str) -> tuple[frozenset[int], frozenset[int]]:
         elif isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp)) and _INLINED:
             returns.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return frozenset(never), frozenset(returns)
+
+
+def _yields_straight(block: object) -> Iterator[int]:
+    """The lines that yield a name straight after an assignment of one: nothing is called between,
+    and nothing jumps.
+    """
+    if isinstance(block, list):
+        for before, statement in itertools.pairwise(block):
+            assigns = isinstance(before, ast.Assign) and isinstance(before.value, ast.Name)
+            if assigns and _yields_name(statement):
+                yield statement.lineno
+
+
+def _yields_name(statement: ast.stmt) -> bool:
+    yields = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Yield)
+    return yields and isinstance(statement.value.value, ast.Name)
 
 
 def _first_lines(block: list[ast.stmt]) -> Iterator[int]:
