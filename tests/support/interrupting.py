@@ -48,6 +48,7 @@ __all__ = ["Interrupted", "each_interruption", "each_line"]
 _ROOT = Path(__file__).parents[2]
 _HERE = tuple(map(str, (_ROOT / "hqueue", _ROOT / "workers" / "hqueue_workers")))
 _FREEING = ("weakref.py", "_weakrefset.py", "forgotten.py")
+_FREED = ("<genexpr>", "pauses")
 _ASKING = (
     "FOR_ITER",
     "SEND",
@@ -152,7 +153,7 @@ def _is_freeing(frame: FrameType | None) -> bool:
             code = frame.f_code
             if code.co_filename.endswith(_FREEING) or _is_let_go(frame):
                 return True
-            if code.co_name == "<genexpr>" and _is_ours(frame):  # Freed by who takes it up, too.
+            if code.co_name in _FREED and _is_ours(frame):  # Freed by who takes it up, too.
                 return True
             frame = frame.f_back
     return False
