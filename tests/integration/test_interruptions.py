@@ -30,7 +30,7 @@ from tests.support.memory.cluster import MemoryCluster
 from tests.support.memory.gateway import GatewayPair
 from tests.support.raw import RawHBase
 
-PROGRAM_S = 120
+PROGRAM_S = 300
 OTHERS = [each for each in pythons.versions() if each != pythons.PRESENT]
 
 
