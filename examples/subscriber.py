@@ -14,6 +14,11 @@ import hqueue
 from hqueue import DeliveryOptions, MessageListener, ReceivedMessage, Status, Subscription
 
 
+def say(text: str) -> None:
+    """Print a line in one piece: listeners are called in threads of their own."""
+    print(f"{text}\n", end="", flush=True)
+
+
 class Indexer(MessageListener):
     """Deals with messages one at a time, for it asks for no more in one delivery."""
 
@@ -25,13 +30,13 @@ class Indexer(MessageListener):
     def consume(self, messages: Sequence[ReceivedMessage]) -> Status:
         for message in messages:
             if message.value == b"broken":
-                print("rejected: broken", flush=True)
+                say("rejected: broken")
                 return Status.REJECT  # To the dead letters: `hqueue dead-letters` shows them.
             if message.value == b"later" and message.value not in self._retried:
                 self._retried.add(message.value)
-                print("not now: later", flush=True)
+                say("not now: later")
                 return Status.RETRY  # The same message again, before any later one.
-            print(f"indexed: {message.value.decode()}", flush=True)
+            say(f"indexed: {message.value.decode()}")
             self._left -= 1
             if self._left == 0:
                 self.done.set()
@@ -58,7 +63,7 @@ def main() -> None:
     with hqueue.connect() as client:
         queue = client.queue(arguments.queue)
         with queue.subscriber(subscription, indexer, shared=arguments.shared):
-            print("subscribed", flush=True)
+            say("subscribed")
             ended = indexer.done.wait(arguments.seconds)
     print("done" if ended else "too few messages came")
 

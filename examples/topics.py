@@ -48,8 +48,8 @@ def main() -> None:
         with client.subscribe(topic, "audit", auditor):
             client.publish_once(topic, bills, number=first)
             again = client.publish_once(topic, bills, number=first)
-            print(f"published; again: {again.dropped} dropped", flush=True)
             ended = auditor.done.wait(arguments.seconds)
+    print(f"published; again: {again.dropped} dropped")
     print("done" if ended else "too few messages came")
 
 
