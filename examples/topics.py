@@ -40,7 +40,7 @@ def main() -> None:
     topic, count = arguments.topic, arguments.count
 
     # The publisher's numbers count under its name: also those of the run before.
-    with hqueue.connect(hubs=arguments.hubs, queue=arguments.queue, publisher="biller") as client:
+    with hqueue.connect_hubs(arguments.hubs, queue=arguments.queue, publisher="biller") as client:
         newest = client.newest_number(topic)
         first = 0 if newest is None else newest + 1
         bills = [f"bill {number}".encode() for number in range(first, first + count)]

@@ -146,6 +146,7 @@ if TYPE_CHECKING:
     from hqueue.topics import PublishedOnce as PublishedOnce
     from hqueue.topics import SubscribeMode as SubscribeMode
     from hqueue.topics import TopicSubscription as TopicSubscription
+    from hqueue.topics import connect_hubs as connect_hubs
 
 __version__ = "0.1.0"  # The one place: packaging reads it from here.
 
@@ -214,7 +215,7 @@ _MODULES = {
     "hqueue.settings.reserved": "is_reserved",
     "hqueue.topics": (
         "HubClient HubClientSettings HubOptions HubProducer HubQueue "
-        "PublishedOnce SubscribeMode TopicSubscription"
+        "PublishedOnce SubscribeMode TopicSubscription connect_hubs"
     ),
 }
 """Where each public name is defined, for programs; type checkers have it from above. It is imported

@@ -2,63 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING
 
 from hqueue.errors import InvalidInputError, SettingsError
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
-from hqueue.settings.addresses import Address
 from hqueue.settings.connection import NATIVE, Settings
-from hqueue.settings.loading import all_known
 from hqueue.settings.options import ConnectOptions, Unpack
 
 if TYPE_CHECKING:
     from hqueue.client import Client
     from hqueue.store import StorePort
-    from hqueue.topics import HubClient, HubOptions
 
-# What isn't chosen isn't imported: each way to HBase, ZooKeeper and the client of hubs have
-# libraries of their own, which take a third of a second each.
+# What isn't chosen isn't imported: each way to HBase, and ZooKeeper, have libraries of their own,
+# which take a third of a second each.
 # ruff: noqa: PLC0415
 
 __all__ = ["connect", "open_client", "open_store"]
 
 
-@overload
-def connect(settings: Settings | None = None, **given: Unpack[ConnectOptions]) -> Client: ...
-@overload
-def connect(
-    *, hubs: str | Address | Sequence[str | Address], **given: Unpack[HubOptions]
-) -> HubClient: ...
-def connect(
-    settings: Settings | None = None,
-    *,
-    hubs: str | Address | Sequence[str | Address] | None = None,
-    **given: Any,
-) -> Client | HubClient:
-    """Connect to the HBase that the settings name; without any, to the running local server. With
-    ``hubs``, to these hubs: that client publishes to topics, and needs no HBase and no ZooKeeper.
+def connect(settings: Settings | None = None, **given: Unpack[ConnectOptions]) -> Client:
+    """Connect to the HBase that the settings name; without any, to the running local server.
+    Programs that can't reach HBase have `connect_hubs`.
 
     Nothing is sent before the first operation.
 
     Args:
         settings: all settings at once; or
         given: single ones by their names in `Settings`, as ``gateways="host:9090/9091"``. The
-            others come from the environment, the settings file and the defaults. With ``hubs`` by
-            their names in `HubClientSettings`; the others have their defaults.
-        hubs: some hubs, ``host:port`` with commas between.
+            others come from the environment, the settings file and the defaults.
 
     Raises:
         SettingsError: a setting is unknown or has a wrong value.
     """
-    if hubs is not None:
-        from hqueue.topics import HubClient, HubClientSettings
-
-        if settings is not None:
-            raise InvalidInputError("give Settings or hubs, not both")
-        return HubClient(
-            HubClientSettings(**all_known(HubClientSettings, {}, {"hubs": hubs, **given}))
-        )
     if settings is not None and not isinstance(settings, Settings):
         raise SettingsError(
             "settings are an hqueue.Settings; single ones are given by their names, as "

@@ -1,6 +1,6 @@
 """The client of hubs: topics with owners, with no HBase and no ZooKeeper in reach."""
 
-from hqueue.topics.client import HubClient
+from hqueue.topics.client import HubClient, connect_hubs
 from hqueue.topics.once import PublishedOnce
 from hqueue.topics.producer import HubProducer
 from hqueue.topics.queue import HubQueue
@@ -16,4 +16,5 @@ __all__ = [
     "PublishedOnce",
     "SubscribeMode",
     "TopicSubscription",
+    "connect_hubs",
 ]

@@ -18,6 +18,7 @@ from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.runtime.forgotten import Watched
 from hqueue.settings.addresses import Address
 from hqueue.settings.attributes import check_queue_name
+from hqueue.settings.loading import all_known
 from hqueue.settings.numbers import check_whole
 from hqueue.settings.options import Unpack, check_options
 from hqueue.topics.api_calls import ApiCalls
@@ -25,18 +26,18 @@ from hqueue.topics.calls import HubCalls, publish_call
 from hqueue.topics.once import NUMBER_MAX, PublishedOnce, PublishingOnce
 from hqueue.topics.producer import HubProducer
 from hqueue.topics.queue import HubQueue
-from hqueue.topics.settings import HubClientSettings
+from hqueue.topics.settings import HubClientSettings, HubOptions, hub_addresses
 from hqueue.topics.stream import messages_of
 from hqueue.topics.structs import access_of, access_struct, message_structs
 from hqueue.topics.subscription import SubscribeMode, TopicSubscription
 from hqueue.topics.subscriptions import Subscriptions
 
-__all__ = ["HubClient"]
+__all__ = ["HubClient", "connect_hubs"]
 
 
 class HubClient:
-    """Publishes and subscribes to topics of queues that hubs serve. Made by `connect` with
-    ``hubs``. Needs neither HBase nor ZooKeeper.
+    """Publishes and subscribes to topics of queues that hubs serve. Made by
+    `connect_hubs`. Needs neither HBase nor ZooKeeper.
 
     Thread-safe, and usable in a forked child. Connections are opened when needed, and kept; which
     hub owns a topic is remembered. Use it as a context manager, or `close` it. One that is
@@ -400,6 +401,26 @@ class HubClient:
         if chosen is None:
             raise InvalidInputError("name the queue, here or when the client is made")
         return check_queue_name(chosen)
+
+
+def connect_hubs(
+    hubs: str | Address | Sequence[str | Address], **given: Unpack[HubOptions]
+) -> HubClient:
+    """Connect to hubs: the client publishes and subscribes to topics, and needs neither HBase nor
+    ZooKeeper. Programs that reach HBase have `connect`.
+
+    Nothing is sent before the first operation.
+
+    Args:
+        hubs: some hubs, of which each names the others: ``host:port`` with commas between, an
+            `Address`, or a sequence of either.
+        given: settings by their names in `HubClientSettings`; the others have their defaults.
+
+    Raises:
+        SettingsError: a setting is unknown or has a wrong value.
+    """
+    known = all_known(HubClientSettings, {}, given)
+    return HubClient(HubClientSettings(hub_addresses(hubs), **known))
 
 
 def _release(subscriptions: Subscriptions, calls: HubCalls, api: ApiCalls) -> None:

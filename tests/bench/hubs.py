@@ -56,7 +56,7 @@ def latency(bench: Bench) -> Iterator[Comparison]:
     queue = bench.queue("hub-latency")
     with (
         running_hub(bench, queue) as hub,
-        hqueue.connect(hubs=hub.address, queue=queue.name) as hubs,
+        hqueue.connect_hubs(hub.address, queue=queue.name) as hubs,
     ):
         figures = interleave(
             {
@@ -91,7 +91,7 @@ def delivery(bench: Bench) -> Iterator[Comparison]:
     number = bench.many(5 * DELIVERED_PER_S)
     with (
         running_hub(bench, queue) as hub,
-        hqueue.connect(hubs=hub.address, queue=queue.name) as hubs,
+        hqueue.connect_hubs(hub.address, queue=queue.name) as hubs,
         hubs.subscribe(TOPIC, "bench", listen),
         running_worker(bench),
         beside.subscriber(Subscription("bench", start="latest"), listen),

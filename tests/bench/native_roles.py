@@ -147,7 +147,7 @@ def hub(bench: Bench) -> Iterator[Comparison]:
             queue = bench.queue(f"native-hub-{way}")
             hubs[way] = opened.enter_context(running_hub(bench, queue, way))
             publisher = opened.enter_context(
-                hqueue.connect(hubs=hubs[way].address, queue=queue.name)
+                hqueue.connect_hubs(hubs[way].address, queue=queue.name)
             )
             publish[way] = lambda publisher=publisher: publisher.publish(TOPIC, VALUE)
         yield latency(bench, "a publish", publish, times, 0.8)

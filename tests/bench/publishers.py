@@ -24,7 +24,7 @@ def main(way: str, address: str, queue: str) -> None:
     """Write whenever it is asked for."""
     write: Callable[[], object]
     if way == "hub":
-        hubs = hqueue.connect(hubs=address, queue=queue)
+        hubs = hqueue.connect_hubs(address, queue=queue)
         write = lambda: hubs.publish(TOPIC, VALUE)  # noqa: E731
     else:
         log = hqueue.connect(hbase="native", zookeeper=address).queue(queue)

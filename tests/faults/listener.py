@@ -56,8 +56,8 @@ class _Process:
 
         with (
             mock.patch.object(Subscriptions, "_attach", attach),
-            hqueue.connect(
-                hubs=",".join(self._specification.hubs), queue=self._specification.topics_queue
+            hqueue.connect_hubs(
+                ",".join(self._specification.hubs), queue=self._specification.topics_queue
             ) as client,
         ):
             while not self._over():

@@ -36,8 +36,8 @@ class _Process:
         self._calls = itertools.count()
 
     def run(self) -> None:
-        with hqueue.connect(
-            hubs=",".join(self._specification.hubs),
+        with hqueue.connect_hubs(
+            ",".join(self._specification.hubs),
             queue=self._specification.topics_queue,
             publisher=self._style,
             operation_timeout_ms=TIMEOUT_MS,

@@ -61,8 +61,8 @@ class TopicFaults:
     def _move(self, item: Planned) -> Harm:
         to = self._hubs[item.target % len(self._hubs)]
         moved = 0
-        with hqueue.connect(
-            hubs=",".join(self._hubs), queue=self._queue, operation_timeout_ms=TIMEOUT_MS
+        with hqueue.connect_hubs(
+            ",".join(self._hubs), queue=self._queue, operation_timeout_ms=TIMEOUT_MS
         ) as client:
             for topic in TOPICS:
                 with contextlib.suppress(HQueueError):  # A hub or a server may be away just now.

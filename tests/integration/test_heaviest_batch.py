@@ -46,7 +46,7 @@ def test_it_is_put_and_published_and_delivered_by_workers_and_hubs(
     with contextlib.ExitStack() as stack:
         hub = stack.enter_context(HubThread(stack.enter_context(backend.connect()), queue.name))
         publisher = stack.enter_context(
-            hqueue.connect(hubs=str(hub.address), queue=queue.name, publisher="p")
+            hqueue.connect_hubs(str(hub.address), queue=queue.name, publisher="p")
         )
         stack.enter_context(publisher.subscribe("t", "sub", by_hub, host="127.0.0.1"))
         # Several batches go into one call, if they fit.

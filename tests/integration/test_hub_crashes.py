@@ -74,8 +74,8 @@ def test_a_subscription_goes_on_at_its_mark_when_its_hub_is_killed_and_when_one_
 
         wait_for(lambda: len(metadata.hubs.list()) == 3, "hubs are there", timeout_s=WAIT_S)
         client = stack.enter_context(
-            hqueue.connect(
-                hubs=[hub.address for hub in hubs],
+            hqueue.connect_hubs(
+                [hub.address for hub in hubs],
                 queue=queue,
                 publisher="me",
                 operation_timeout_ms=int(WAIT_S * 1e3),
@@ -102,7 +102,7 @@ def test_a_subscription_goes_on_at_its_mark_when_its_hub_is_killed_and_when_one_
             timeout_s=WAIT_S,
         )
         (last,) = by_address.values()
-        with hqueue.connect(hubs=last.address, queue=queue) as other:
+        with hqueue.connect_hubs(last.address, queue=queue) as other:
             other.publish("t", b"other")
             numbers.sent.append(b"other")
         still.signal(signal.SIGCONT)

@@ -30,8 +30,8 @@ def hub() -> Iterator[tuple[hqueue.Queue, Address]]:
 
 
 def connected(address: Address) -> HubClient:
-    return hqueue.connect(
-        hubs=address, queue=QUEUE, connect_timeout_ms=1_000, operation_timeout_ms=4_000
+    return hqueue.connect_hubs(
+        address, queue=QUEUE, connect_timeout_ms=1_000, operation_timeout_ms=4_000
     )
 
 

@@ -65,7 +65,7 @@ class Hubs:
         self.hubs: list[HubThread] = []
         self.start()
         self.client = stack.enter_context(
-            hqueue.connect(hubs=self.hubs[0].address, queue=queue, operation_timeout_ms=60_000)
+            hqueue.connect_hubs(self.hubs[0].address, queue=queue, operation_timeout_ms=60_000)
         )
         self.metadata = stack.enter_context(
             stack.enter_context(self._connect()).topic_metadata(queue)

@@ -44,7 +44,7 @@ class Hubs:
         self.client = stack.enter_context(backend.connect(metadata_store=store))
         self.metadata = stack.enter_context(self.client.topic_metadata(queue))
         addresses = ",".join(str(hub.address) for hub in self.hubs)
-        self.publisher = stack.enter_context(hqueue.connect(hubs=addresses, queue=queue))
+        self.publisher = stack.enter_context(hqueue.connect_hubs(addresses, queue=queue))
 
     def mark(self, topic: str, subscriber: str = "sub") -> MessageID | None:
         found = self.metadata.subscriptions.read_subscription_data(topic, subscriber).result(WAIT_S)
@@ -180,7 +180,7 @@ def test_copies_that_are_put_past_hubs_number_nothing(
         directly = hubs.client.queue(queue)
         addresses = [hub.address for hub in hubs.hubs]
         for number in range(1, 4):
-            with hqueue.connect(hubs=addresses, queue=queue, publisher="me") as me:
+            with hqueue.connect_hubs(addresses, queue=queue, publisher="me") as me:
                 assert me.newest_number("t") == (number - 1 or None)
                 done = me.publish_once("t", [b"%d" % (number - 1), b"%d" % number],
                                        number=number - 1)  # fmt: skip

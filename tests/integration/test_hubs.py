@@ -125,7 +125,7 @@ def test_hubs_that_come_and_go_in_order_lose_nothing_and_keep_the_order(
         hubs = [start() for _ in range(3)]
         addresses = [hub.address for hub in hubs]
         seen = stack.enter_context(backend.connect(metadata_store=store))
-        with hqueue.connect(hubs=addresses, queue=queue) as published_by:
+        with hqueue.connect_hubs(addresses, queue=queue) as published_by:
             publisher = Publisher(published_by)
             wait_for(lambda: publisher.rounds >= 5, "messages are published", timeout_s=WAIT_S)
             owned = [hub.owns(queue) for hub in hubs]
@@ -171,8 +171,8 @@ def test_a_hub_that_is_killed_is_taken_over_and_one_that_stood_still_is_fenced(
         health = json.loads(hubs[0].page("/health") or b"{}")
         assert health["status"] == "serving"
         client = stack.enter_context(
-            hqueue.connect(
-                hubs=",".join(hub.address for hub in hubs),
+            hqueue.connect_hubs(
+                ",".join(hub.address for hub in hubs),
                 queue=queue,
                 operation_timeout_ms=int(WAIT_S * 1e3),
             )
@@ -180,8 +180,8 @@ def test_a_hub_that_is_killed_is_taken_over_and_one_that_stood_still_is_fenced(
         publisher = Publisher(client)
         stack.callback(publisher.stop)
         numbering = stack.enter_context(
-            hqueue.connect(
-                hubs=",".join(hub.address for hub in hubs),
+            hqueue.connect_hubs(
+                ",".join(hub.address for hub in hubs),
                 queue=queue,
                 publisher="numbering",
                 operation_timeout_ms=5_000,
@@ -210,7 +210,7 @@ def test_a_hub_that_is_killed_is_taken_over_and_one_that_stood_still_is_fenced(
             timeout_s=WAIT_S,
         )
         (last,) = by_address.values()
-        with hqueue.connect(hubs=last.address, queue=queue) as other:
+        with hqueue.connect_hubs(last.address, queue=queue) as other:
             taken = wait_for(
                 lambda: _published(other, publisher), "it was taken over", timeout_s=WAIT_S
             )

@@ -138,7 +138,7 @@ def test_what_hubs_publish_is_there_in_order_after_one_of_them_ended(
             for _ in range(2)
         ]
         publisher = stack.enter_context(
-            hqueue.connect(hubs=[hub.address for hub in hubs], queue=queue.name)
+            hqueue.connect_hubs([hub.address for hub in hubs], queue=queue.name)
         )
         ids = [publisher.publish("t", b"%d" % number) for number in range(20)]
         owner = wait_for(lambda: [hub for hub in hubs if hub.owns(queue.name)], "it is owned")[0]

@@ -184,7 +184,7 @@ def test_a_topic_is_followed_by_hubs_or_not_subscribed_to(
     with (
         memory.connect() as served,
         HubThread(served, QUEUE) as hub,
-        hqueue.connect(hubs=hub.address, queue=QUEUE, operation_timeout_ms=4_000) as topics,
+        hqueue.connect_hubs(hub.address, queue=QUEUE, operation_timeout_ms=4_000) as topics,
     ):
 
         def take(messages: Sequence[hqueue.ReceivedMessage]) -> None:

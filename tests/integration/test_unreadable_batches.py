@@ -225,7 +225,7 @@ def test_a_hub_delivers_on_once_that_is_decided_and_counts_it(
     with (
         backend.connect() as client,
         HubThread(client, queue.name) as hub,
-        hqueue.connect(hubs=str(hub.address), queue=queue.name) as publisher,
+        hqueue.connect_hubs(str(hub.address), queue=queue.name) as publisher,
         Subscriber(queue.name, lambda: [hub.address]) as sub,
     ):
         sub.subscribe("t", 0, attach=False)

@@ -164,7 +164,7 @@ def test_a_topic_that_a_hub_owns_is_read_whole(
     writer: hqueue.Client, client: hqueue.Client
 ) -> None:
     writer.create_queue("q", partitions=2, ttl="1d")
-    with HubThread(writer, "q") as hub, hqueue.connect(hubs=[hub.address], queue="q") as hubs:
+    with HubThread(writer, "q") as hub, hqueue.connect_hubs([hub.address], queue="q") as hubs:
         for number in range(5):
             hubs.publish("t", b"%d" % number)
         assert [message.value for message in client.queue("q").scan_topic("t")] == [

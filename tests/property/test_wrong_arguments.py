@@ -114,8 +114,8 @@ class World:
     def hubs(self) -> hqueue.HubClient:
         """A client of hubs that are not there."""
         settings = {"queue": QUEUE, "publisher": "p", "operation_timeout_ms": 1}
-        hubs = hqueue.connect(hubs="127.0.0.1:1", **settings)  # type: ignore[call-overload]
-        return self._stack.enter_context(hubs)  # type: ignore[no-any-return]
+        hubs = hqueue.connect_hubs("127.0.0.1:1", **settings)  # type: ignore[arg-type]
+        return self._stack.enter_context(hubs)
 
     @property
     def letter(self) -> hqueue.DeadLetter:
@@ -436,7 +436,11 @@ CALLS: dict[str, Callable[[World], Call]] = {
     ),
     "connect": lambda w: (
         _connect,
-        _options(hqueue.ConnectOptions, settings=LEFT_OUT, hubs=LEFT_OUT),
+        _options(hqueue.ConnectOptions, settings=LEFT_OUT),
+    ),
+    "connect_hubs": lambda w: (
+        _connect_hubs,
+        _options(hqueue.HubOptions, hubs="127.0.0.1:1"),
     ),
     "is_reserved": lambda w: (hqueue.is_reserved, {"name": "t"}),
 }
@@ -461,7 +465,11 @@ batch would cost time."""
 
 
 def _connect(**given: object) -> None:
-    hqueue.connect(**given).close()  # type: ignore[call-overload]
+    hqueue.connect(**given).close()  # type: ignore[arg-type]
+
+
+def _connect_hubs(**given: object) -> None:
+    hqueue.connect_hubs(**given).close()  # type: ignore[arg-type]
 
 
 def _spread(method: Callable[..., object]) -> Callable[..., object]:

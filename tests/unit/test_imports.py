@@ -50,7 +50,7 @@ def test_a_bare_import_loads_nothing_but_the_package() -> None:
         ("hqueue.Message", set()),
         ("hqueue.Settings", set()),
         ("hqueue.connect", set()),
-        ("hqueue.connect(hubs='h:1').close()", {"thriftpy2"}),
+        ("hqueue.connect_hubs('h:1').close()", {"thriftpy2"}),
         ("hqueue.connect(hbase='native').close()", NATIVE),
         (
             "hqueue.connect(gateways='h:1/2').close()",

@@ -14,7 +14,7 @@ import hqueue
 
 BOUND_S = 60.0
 
-client = hqueue.connect(hubs=sys.argv[1], queue=sys.argv[2])
+client = hqueue.connect_hubs(sys.argv[1], queue=sys.argv[2])
 came: list[bytes] = []
 
 

@@ -19,7 +19,7 @@ SETTLED_S = 5.0
 
 def main(hub: str, queue: str, topics: int) -> None:
     came: set[bytes] = set()
-    with hqueue.connect(hubs=hub, queue=queue) as client:
+    with hqueue.connect_hubs(hub, queue=queue) as client:
         for n in range(topics):
             client.subscribe(
                 f"t{n}", "sub", lambda messages: came.update(each.value for each in messages)

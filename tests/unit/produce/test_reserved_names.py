@@ -36,8 +36,8 @@ class Scene:
         serving = stack.enter_context(backend.connect())
         self.hub = stack.enter_context(HubThread(serving, QUEUE, api_port=0))
         self.hubs: HubClient = stack.enter_context(
-            hqueue.connect(
-                hubs=[self.hub.address], queue=QUEUE, publisher="p", operation_timeout_ms=60_000
+            hqueue.connect_hubs(
+                [self.hub.address], queue=QUEUE, publisher="p", operation_timeout_ms=60_000
             )
         )
 

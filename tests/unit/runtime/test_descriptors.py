@@ -116,7 +116,7 @@ def test_what_is_asked_of_several_names_the_want_of_descriptors_as_the_reason(
     with none_left(), pytest.raises(StoreUnavailableError, match="no file descriptors left"):
         nodes.read("/hqueue")
     with (
-        hqueue.connect(hubs=f"{host}:{port}", queue="q", operation_timeout_ms=1_000) as client,
+        hqueue.connect_hubs(f"{host}:{port}", queue="q", operation_timeout_ms=1_000) as client,
         none_left(),
         pytest.raises(HubUnavailableError, match="no file descriptors left") as caught,
     ):

@@ -98,7 +98,7 @@ def hub(make_hub: Callable[[], FakeHub]) -> FakeHub:
 @contextlib.contextmanager
 def client_of(*hubs: FakeHub, **options: Any) -> Iterator[hqueue.HubClient]:
     addresses = ",".join(str(hub.address) for hub in hubs)
-    with hqueue.connect(hubs=addresses, queue="q", **options) as client:
+    with hqueue.connect_hubs(addresses, queue="q", **options) as client:
         yield client
 
 
@@ -297,7 +297,7 @@ def test_what_makes_no_sense_is_refused_before_anything_is_sent(hub: FakeHub) ->
             client.publish("t", b"v", queue="no queue's name")
     with pytest.raises(ClosedError):
         client.publish("t", b"v")
-    with hqueue.connect(hubs=[hub.address]) as nameless, pytest.raises(InvalidInputError):
+    with hqueue.connect_hubs([hub.address]) as nameless, pytest.raises(InvalidInputError):
         nameless.publish("t", b"v")
     assert hub.calls == []
 
@@ -317,9 +317,4 @@ def test_what_makes_no_sense_is_refused_before_anything_is_sent(hub: FakeHub) ->
 )
 def test_a_wrong_setting_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(SettingsError):
-        hqueue.connect(**options)
-
-
-def test_settings_and_hubs_are_not_given_together() -> None:
-    with pytest.raises(InvalidInputError):
-        hqueue.connect(hqueue.Settings(), hubs="h:1")  # type: ignore[call-overload]
+        hqueue.connect_hubs(**options)

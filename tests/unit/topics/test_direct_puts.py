@@ -45,8 +45,8 @@ class Scene:
         self.client = stack.enter_context(self.connect())
 
     def connect(self, publisher: str = "me") -> HubClient:
-        return hqueue.connect(
-            hubs=[self.hub.address], queue=QUEUE, publisher=publisher, operation_timeout_ms=60_000
+        return hqueue.connect_hubs(
+            [self.hub.address], queue=QUEUE, publisher=publisher, operation_timeout_ms=60_000
         )
 
     def put(self, *values: bytes, headers: Sequence[tuple[str, bytes]] = ()) -> None:

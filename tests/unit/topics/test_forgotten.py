@@ -32,7 +32,7 @@ def queue() -> Iterator[tuple[hqueue.Queue, Connect]]:
         client = stack.enter_context(backend.connect())
         made = client.create_queue(QUEUE, partitions=2)
         hub = stack.enter_context(HubThread(stack.enter_context(backend.connect()), QUEUE))
-        yield made, lambda: hqueue.connect(hubs=str(hub.address), queue=QUEUE)
+        yield made, lambda: hqueue.connect_hubs(str(hub.address), queue=QUEUE)
 
 
 @contextlib.contextmanager

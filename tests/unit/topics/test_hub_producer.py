@@ -36,7 +36,7 @@ class Scene:
             for _ in range(2)
         ]
         hubs = [hub.address for hub in self.hubs]
-        self.client = stack.enter_context(hqueue.connect(hubs=hubs, queue=QUEUE))
+        self.client = stack.enter_context(hqueue.connect_hubs(hubs, queue=QUEUE))
 
     def topic(self, name: str) -> list[hqueue.ReceivedMessage]:
         with self._cluster.connect() as client, client.queue(QUEUE).scan_topic(name) as scanner:
@@ -117,7 +117,7 @@ def test_what_a_producer_can_not_take_is_refused(scene: Scene) -> None:
         scene.client.producer(lingr_ms=3)  # type: ignore[call-arg]
     with pytest.raises(InvalidInputError):
         scene.client.producer(linger_ms=-1)
-    with hqueue.connect(hubs=scene.hubs[0].address) as nowhere, pytest.raises(InvalidInputError):
+    with hqueue.connect_hubs(scene.hubs[0].address) as nowhere, pytest.raises(InvalidInputError):
         nowhere.producer()
     producer = scene.client.producer(buffer_bytes_max=1, block_ms_max=0, linger_ms=60_000)
     with pytest.raises(InvalidInputError):
@@ -132,7 +132,7 @@ def test_what_a_producer_can_not_take_is_refused(scene: Scene) -> None:
 
 
 def test_what_comes_after_the_client_was_closed_fails(scene: Scene) -> None:
-    with hqueue.connect(hubs=scene.hubs[0].address, queue=QUEUE) as client:
+    with hqueue.connect_hubs(scene.hubs[0].address, queue=QUEUE) as client:
         producer = client.producer(linger_ms=60_000)
         late = producer.send(Message("t", b"v"))
     producer.close()

@@ -45,8 +45,8 @@ class Scene:
             for _ in range(2)
         ]
         self.client = stack.enter_context(
-            hqueue.connect(
-                hubs=[hub.address for hub in self.hubs], queue=QUEUE, operation_timeout_ms=60_000
+            hqueue.connect_hubs(
+                [hub.address for hub in self.hubs], queue=QUEUE, operation_timeout_ms=60_000
             )
         )
         self.queue = self.client.queue()
@@ -162,12 +162,12 @@ def test_hubs_without_the_api_and_none_at_all_are_told_apart(scene: Scene) -> No
         without = stack.enter_context(
             HubThread(stack.enter_context(scene.backend.connect()), QUEUE)
         )
-        client = stack.enter_context(hqueue.connect(hubs=without.address, queue=QUEUE))
+        client = stack.enter_context(hqueue.connect_hubs(without.address, queue=QUEUE))
         with pytest.raises(InvalidInputError, match="HQUEUE_HUB_API_PORT"):
             client.queue().put(Message("t", b"v"))
         gone = without.address
     with (
-        hqueue.connect(hubs=gone, queue=QUEUE, operation_timeout_ms=100) as client,
+        hqueue.connect_hubs(gone, queue=QUEUE, operation_timeout_ms=100) as client,
         pytest.raises(HubUnavailableError) as caught,
     ):
         client.queue().put(Message("t", b"v"))

@@ -108,8 +108,8 @@ def make() -> Iterator[Make]:
 @contextlib.contextmanager
 def client_of(*hubs: Hub) -> Iterator[hqueue.HubClient]:
     addresses = [hub.address for hub in hubs]
-    with hqueue.connect(
-        hubs=addresses, queue="q", publisher="me", operation_timeout_ms=TIMEOUT_MS
+    with hqueue.connect_hubs(
+        addresses, queue="q", publisher="me", operation_timeout_ms=TIMEOUT_MS
     ) as client:
         yield client
 

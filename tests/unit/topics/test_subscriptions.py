@@ -60,7 +60,7 @@ class Scene:
 
     def client(self, **options: Any) -> HubClient:
         hubs = ",".join(str(hub.address) for hub in self.hubs)
-        return self.stack.enter_context(hqueue.connect(hubs=hubs, queue=QUEUE, **options))
+        return self.stack.enter_context(hqueue.connect_hubs(hubs, queue=QUEUE, **options))
 
     def owner(self, topic: str = "t") -> HubThread:
         (owner,) = [hub for hub in self.hubs if topic in hub.owns(QUEUE)]
@@ -423,7 +423,7 @@ def test_a_client_that_is_closed_stores_marks_and_leaves_no_thread(scene: Scene)
     before = set(threading.enumerate())
     hubs = ",".join(str(hub.address) for hub in scene.hubs)
     taking = Taking()
-    with hqueue.connect(hubs=hubs, queue=QUEUE) as client:
+    with hqueue.connect_hubs(hubs, queue=QUEUE) as client:
         subscription = client.subscribe("t", "sub", taking)
         last = scene.publisher.publish("t", b"a")
         wait_for(lambda: taking.values == [b"a"], "it came")
@@ -464,7 +464,7 @@ def test_a_close_that_is_interrupted_closes_the_other_ports_when_it_is_called_ag
 
 def test_bad_input_is_refused_before_anything_is_called() -> None:
     taking = Taking()
-    with hqueue.connect(hubs="127.0.0.1:1", queue=QUEUE, operation_timeout_ms=100) as client:
+    with hqueue.connect_hubs("127.0.0.1:1", queue=QUEUE, operation_timeout_ms=100) as client:
         subscribe: Any = client.subscribe
         for given, options in (
             (("", "sub", taking), {}),

@@ -74,7 +74,7 @@ class Scene:
 
     def hub_client(self, **options: Any) -> HubClient:
         hubs = [hub.address for hub in self.hubs]
-        return self.stack.enter_context(hqueue.connect(hubs=hubs, queue=QUEUE, **options))
+        return self.stack.enter_context(hqueue.connect_hubs(hubs, queue=QUEUE, **options))
 
     def owner(self) -> HubThread:
         (owner,) = [hub for hub in self.hubs if "t" in hub.owns(QUEUE)]

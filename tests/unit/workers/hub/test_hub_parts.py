@@ -93,7 +93,7 @@ def test_more_hubs_than_partitions_share_them(
 ) -> None:
     hubs = [start(cluster, stack) for _ in range(4)]
     wait_for(lambda: sum(len(held(hub)) for hub in hubs) == 3, "all are claimed")
-    with hqueue.connect(hubs=[hub.address for hub in hubs], queue=QUEUE) as client:
+    with hqueue.connect_hubs([hub.address for hub in hubs], queue=QUEUE) as client:
         for number in range(20):
             assert client.publish(f"t{number}", b"v")
 
@@ -102,7 +102,7 @@ def test_a_topic_is_moved_to_the_hub_that_is_named(
     cluster: MemoryBackend, stack: contextlib.ExitStack
 ) -> None:
     hubs = [start(cluster, stack, balance_ms=3_600_000) for _ in range(3)]
-    with hqueue.connect(hubs=[hub.address for hub in hubs], queue=QUEUE) as client:
+    with hqueue.connect_hubs([hub.address for hub in hubs], queue=QUEUE) as client:
         client.publish("t", b"v")
         for hub in [*hubs, *hubs, hubs[-1]]:
             client.move_topic("t", str(hub.address))
@@ -135,7 +135,7 @@ def test_a_topic_that_is_deleted_ends_and_one_of_its_name_begins_anew(
         for _ in range(2)
     ]
     addresses = [hub.address for hub in hubs]
-    client = stack.enter_context(hqueue.connect(hubs=addresses, queue=QUEUE, publisher="me"))
+    client = stack.enter_context(hqueue.connect_hubs(addresses, queue=QUEUE, publisher="me"))
     came: list[bytes] = []
     ended = client.subscribe("t", "s", lambda each: came.extend(m.value for m in each))
     client.publish("t", b"old")
@@ -172,7 +172,7 @@ def test_a_queue_that_is_not_served_is_refused(
     cluster: MemoryBackend, stack: contextlib.ExitStack
 ) -> None:
     hub = start(cluster, stack)
-    with hqueue.connect(hubs=hub.address) as client, pytest.raises(QueueNotFoundError):
+    with hqueue.connect_hubs(hub.address) as client, pytest.raises(QueueNotFoundError):
         client.publish("t", b"v", queue="another")
 
 
@@ -180,7 +180,7 @@ def test_a_hub_owns_no_more_topics_than_it_may(
     cluster: MemoryBackend, stack: contextlib.ExitStack
 ) -> None:
     hub = start(cluster, stack, topics_max=2)
-    with hqueue.connect(hubs=hub.address, queue=QUEUE, operation_timeout_ms=1_000) as client:
+    with hqueue.connect_hubs(hub.address, queue=QUEUE, operation_timeout_ms=1_000) as client:
         client.publish("a", b"v")
         client.publish("b", b"v")
         with pytest.raises(HubUnavailableError) as caught:

@@ -163,7 +163,7 @@ def test_a_topic_that_is_abandoned_under_load_loses_nothing_and_keeps_its_order(
     scene: Scene,
 ) -> None:
     hubs = ",".join(str(hub.address) for hub in scene.hubs)
-    with hqueue.connect(hubs=hubs, queue=QUEUE) as client:
+    with hqueue.connect_hubs(hubs, queue=QUEUE) as client:
         ids = []
         for number in range(60):
             ids.append(client.publish("t", b"%d" % number))

@@ -92,8 +92,8 @@ def test_a_caller_that_creates_more_topics_than_it_may_is_refused_and_goes_on_wi
 
         def client(publisher: str) -> hqueue.HubClient:
             return stack.enter_context(
-                hqueue.connect(
-                    hubs=hub.address, queue=QUEUE, publisher=publisher, operation_timeout_ms=1_000
+                hqueue.connect_hubs(
+                    hub.address, queue=QUEUE, publisher=publisher, operation_timeout_ms=1_000
                 )
             )
 

@@ -48,7 +48,7 @@ class Scene:
     def client(self, name: str, **settings: Any) -> hqueue.HubClient:
         hubs = [hub.address for hub in self.hubs]
         return self._stack.enter_context(
-            hqueue.connect(hubs=hubs, queue=QUEUE, publisher=name, **settings)
+            hqueue.connect_hubs(hubs, queue=QUEUE, publisher=name, **settings)
         )
 
     def access(self, number: int) -> AccessChanges:

@@ -137,8 +137,8 @@ def test_more_publishers_of_a_topic_than_can_be_remembered_keep_nobody_from_publ
         own = backend.connect(metadata_store=store)
         with own, HubThread(own, QUEUE) as hub:
             for publisher in range(20):
-                with hqueue.connect(
-                    hubs=[hub.address], queue=QUEUE, publisher=f"p{publisher}"
+                with hqueue.connect_hubs(
+                    [hub.address], queue=QUEUE, publisher=f"p{publisher}"
                 ) as caller:
                     for number in numbers:
                         done = caller.publish_once("t", [b"v"], number=number)
@@ -293,7 +293,7 @@ def hubs(request: pytest.FixtureRequest) -> Iterator[list[HubThread]]:
 
 
 def connect(hubs: list[HubThread], publisher: str = "me") -> HubClient:
-    return hqueue.connect(hubs=[hub.address for hub in hubs], queue=QUEUE, publisher=publisher)
+    return hqueue.connect_hubs([hub.address for hub in hubs], queue=QUEUE, publisher=publisher)
 
 
 def values(hubs: list[HubThread]) -> list[bytes]:
