@@ -19,7 +19,7 @@ from hqueue.cli.exits import (
     ExitCode,
     OutputError,
     exit_code_of,
-    is_interruption,
+    is_caused_by_interrupt,
     show_error,
 )
 from hqueue.cli.loading import InstalledCommands, installed_packages
@@ -144,7 +144,7 @@ def run(arguments: Sequence[str], session: Session) -> int:
             code = exc.code if isinstance(exc.code, int) else ExitCode.FAILED
         flush_stdout()
     except RuntimeError as exc:
-        if not is_interruption(exc):
+        if not is_caused_by_interrupt(exc):
             raise
         return ExitCode.INTERRUPTED
     except BrokenPipeError:

@@ -22,7 +22,7 @@ __all__ = [
     "ExitCode",
     "OutputError",
     "exit_code_of",
-    "is_interruption",
+    "is_caused_by_interrupt",
     "say",
     "show_error",
 ]
@@ -66,7 +66,7 @@ def exit_code_of(error: HQueueError) -> ExitCode:
     return ExitCode.FAILED
 
 
-def is_interruption(error: BaseException) -> bool:
+def is_caused_by_interrupt(error: BaseException) -> bool:
     """Whether an interruption caused it: up to Python 3.11 one that comes while a class is made is
     raised as an error of the class.
     """

@@ -17,7 +17,7 @@ from hqueue.runtime import ending
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.runtime.fork import register
 from hqueue.runtime.turn import OWN_TURN
-from hqueue.runtime.waiting import carries_others
+from hqueue.runtime.waiting import carries_others, check_may_wait
 from hqueue.settings.kinds import check_timeout_s
 from hqueue.settings.limits import (
     BATCH_BYTES_MAX,
@@ -303,8 +303,7 @@ class BatchingBuffer(Generic[Target]):
     def _check_waiter(self) -> None:
         if self._writer.is_working():  # The caller is a delivery callback.
             raise InvalidInputError("a delivery callback can't wait for its own producer")
-        if carries_others():  # The caller is a `__del__` in one of the library's threads.
-            raise InvalidInputError("a __del__ that any thread may call can't wait for a producer")
+        check_may_wait()
         if self._writer.changed.is_held():
             raise InvalidInputError(OWN_TURN)
 

@@ -34,7 +34,7 @@ _PROTOCOLS = {
     "binary": (protocols.TBinaryProtocol, BulkProtocol),
     "compact": (CompactProtocol, CompactProtocol),
 }
-"""The one for what is small, which is compiled if it can be, and the one for large values."""
+"""What writes small requests, compiled if it can be; and what writes large ones, and reads."""
 
 
 def open_socket(host: str, port: int, timeout_s: float) -> socket.socket:
@@ -76,12 +76,16 @@ class Connection:
         """Its time-out is set before each request."""
         # What is text in an IDL may be bytes: without decode_response=False thriftpy2 would try
         # each as UTF-8.
-        clients: list[Any] = [
-            TClient(service, spoken(carried(self.socket), decode_response=False))
+        small, large = [
+            spoken(carried(self.socket), decode_response=False)
             for carried, spoken in zip(_TRANSPORTS[transport], _PROTOCOLS[protocol], strict=True)
         ]
-        self.client, self.bulk_client = clients
-        """Two on one wire, used in turns: thriftpy2's own, and one for large values."""
+        # Answers are all read by ours: the compiled one believes a count, and steps over two
+        # billion values of no type for minutes.
+        self.client: Any = TClient(service, large, small)
+        self.bulk_client: Any = TClient(service, large)
+        """Two on one wire, used in turns: the former writes small requests by thriftpy2's compiled
+        protocol, the latter also large values."""
 
     def is_quiet(self) -> bool:
         """Whether nothing came, and the other side has not hung up."""

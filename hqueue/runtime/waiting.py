@@ -30,6 +30,7 @@ __all__ = [
     "InterruptibleFuture",
     "carries_others",
     "carrying",
+    "check_may_wait",
     "wait_for_all",
 ]
 
@@ -68,6 +69,19 @@ def carries_others() -> bool:
     return _here.carries
 
 
+def check_may_wait() -> None:
+    """See that the caller may wait for work that threads of the library do.
+
+    Raises:
+        InvalidInputError: the caller is a `__del__` in a thread that is `carrying`.
+    """
+    if _here.carries:
+        raise InvalidInputError(
+            "a __del__ that runs in a thread of the library can't wait for that thread's work: "
+            "call this in a thread of the program"
+        )
+
+
 class Condition(threading.Condition):
     """A condition of an `RLock`. ``with condition:`` is as safe as ``with lock:``.
 
@@ -101,10 +115,8 @@ class Condition(threading.Condition):
         """
         if not self.is_held():
             raise RuntimeError("the lock of a condition is held when it is waited for")
-        if self._carried and _here.carries and (timeout is None or timeout > 0):
-            raise InvalidInputError(
-                "a __del__ that is called in a thread of the library can't wait for what that does"
-            )
+        if self._carried and (timeout is None or timeout > 0):
+            check_may_wait()
         waiter = _thread.allocate_lock()
         waiter.acquire()
         saved: list[Any] = []

@@ -81,7 +81,7 @@ class TopicSubscription:
         """Why it ended, if that was not asked for."""
         self.leaving: Event | None = None
         """Set when what its own listener left to be done is done."""
-        self.freed = Event()
+        self.freed = Event(carried=True)
         """Set when its topic can be subscribed to again under its name."""
         self.is_wanted: Callable[[], bool] = lambda: True
         """False where it is closed as soon as it is attached."""

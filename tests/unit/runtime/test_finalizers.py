@@ -136,6 +136,25 @@ def test_a_consumer_is_closed_and_leaves_its_group(
     assert goes_on(queue) == [b"after", b"one", b"two"]
 
 
+def test_a_commit_is_made(client: hqueue.Client, queue: hqueue.Queue) -> None:
+    queue.put(Message("t", b"one"))
+    with Consumer("q", group="g", client=client, auto_commit=False) as consumer:
+        wait_for(lambda: consumer.poll(100), "it has what was put")
+        _, result = finalize(consumer.commit)
+        assert result is None
+        assert len(consumer.committed()) == 1
+    assert goes_on(queue) == [b"after", b"one"]
+
+
+def test_a_client_is_closed() -> None:
+    client = MemoryBackend().connect()
+    queue = client.create_queue("q", partitions=1)
+    queue.put(Message("t", b"one"))
+    assert finalize(client.close)[1] is None
+    with pytest.raises(ClosedError):
+        queue.put(Message("t", b"two"))
+
+
 def test_a_child_that_is_forked_there_may_wait(queue: hqueue.Queue) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", FORKED], capture_output=True, timeout=60, check=False
@@ -173,7 +192,7 @@ sys.exit(background().start(run).result(30))
 
 
 ENDING = """
-import atexit, gc, sys, time
+import atexit, gc, threading
 
 atexit.register(lambda: collect())  # Called after what the library does at the end.
 
@@ -193,12 +212,14 @@ class Finalized:
             producer.send(Message("t", b"while it ends"))
         except Exception as exc:
             print(type(exc).__name__, flush=True)
+        finalized.set()
+
+finalized = threading.Event()
 
 def collect():
     Finalized()
     background().call(gc.collect)
-    time.sleep(0.5)
-
+    finalized.wait(30)
     print([message.value for message in queue.scan()], flush=True)
 
 gc.disable()

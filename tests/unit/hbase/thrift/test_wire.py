@@ -116,6 +116,7 @@ def test_a_field_that_a_later_hbase_adds_is_stepped_over(
     assert len(reads_of(Bulk(settings_of(served))).headers(0, 0, 10)) == 3
 
 
+@pytest.mark.parametrize("kind", [Gateways, Bulk])
 @pytest.mark.parametrize(
     ("tail", "said"),
     [
@@ -127,15 +128,15 @@ def test_a_field_that_a_later_hbase_adds_is_stepped_over(
         (struct.pack(">bhi", TType.STRING, 99, 2**31 - 1), "larger than any"),
     ],
 )
-def test_an_answer_with_large_values_is_not_believed_everything(
-    opened: Open, tail: bytes, said: str
+def test_an_answer_is_not_believed_everything(
+    opened: Open, kind: type[Gateways], tail: bytes, said: str
 ) -> None:
     def made_up(answer: bytes) -> bytes:
         return answer[: 4 + 4 + len("getScannerResults") + 4] + tail + bytes(100)
 
     served, _ = opened({1: Spoil(made_up)})
     with pytest.raises(StoreUnavailableError) as raised:
-        reads_of(Bulk(settings_of(served))).headers(0, 0, 10)
+        reads_of(kind(settings_of(served))).headers(0, 0, 10)
     assert said in str(raised.value)
 
 
