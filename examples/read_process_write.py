@@ -103,7 +103,7 @@ class Pipeline:
         except IdempotencyKeyReusedError as other:
             begin = self._begins[partition]
             with self._source.scan(partition=partition, start=begin) as messages:
-                taken = cut(messages, other.messages_before, float("inf"))
+                taken = cut(messages, other.count_before, float("inf"))
             self._put(partition, taken)
         return taken.end
 

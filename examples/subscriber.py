@@ -31,7 +31,7 @@ class Indexer(MessageListener):
         for message in messages:
             if message.value == b"broken":
                 say("rejected: broken")
-                return Status.REJECT  # To the dead letters: `hqueue dead-letters` shows them.
+                return Status.DEAD_LETTER  # To the dead letters: `hqueue dead-letters` shows them.
             if message.value == b"later" and message.value not in self._retried:
                 self._retried.add(message.value)
                 say("not now: later")

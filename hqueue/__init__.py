@@ -89,8 +89,6 @@ if TYPE_CHECKING:
     from hqueue.handle.start import Start as Start
     from hqueue.log import Batch as Batch
     from hqueue.log import PartitionReader as PartitionReader
-    from hqueue.log.check import Finding as Finding
-    from hqueue.log.check import PartitionCheck as PartitionCheck
     from hqueue.log.expiry import PartitionExpiry as PartitionExpiry
     from hqueue.log.lag import PartitionLag as PartitionLag
     from hqueue.log.offsets import PartitionOffsets as PartitionOffsets
@@ -98,6 +96,8 @@ if TYPE_CHECKING:
     from hqueue.log.skipping import Skips as Skips
     from hqueue.log.table_ports import PartitionLocation as PartitionLocation
     from hqueue.log.topic_lag import TopicLag as TopicLag
+    from hqueue.log.verify import Finding as Finding
+    from hqueue.log.verify import PartitionVerification as PartitionVerification
     from hqueue.message import ConsumedMessage as ConsumedMessage
     from hqueue.message import Headers as Headers
     from hqueue.message import Message as Message
@@ -185,7 +185,7 @@ _MODULES = {
     "hqueue.groups.consumer_options": "ConsumerOptions",
     "hqueue.handle.start": "Start",
     "hqueue.log": "Batch PartitionReader",
-    "hqueue.log.check": "Finding PartitionCheck",
+    "hqueue.log.verify": "Finding PartitionVerification",
     "hqueue.log.expiry": "PartitionExpiry",
     "hqueue.log.lag": "PartitionLag",
     "hqueue.log.topic_lag": "TopicLag",

@@ -322,10 +322,10 @@ class IdempotencyKeyError(HQueueError):
 class IdempotencyKeyReusedError(IdempotencyKeyError):
     """The log has a batch with this idempotency key and other messages."""
 
-    messages: int
-    """How many the call has."""
-    messages_before: int
-    """How many the batch in the log has."""
+    count: int
+    """How many messages the call has."""
+    count_before: int
+    """How many messages the batch in the log has."""
 
 
 class IdempotencyKeyTooOldError(IdempotencyKeyError):

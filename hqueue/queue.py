@@ -21,11 +21,11 @@ from hqueue.errors import InvalidInputError, NoTopicPersistenceInfoError
 from hqueue.format.header import Header
 from hqueue.handle import QueueLog
 from hqueue.log import Batch, PartitionReader
-from hqueue.log.check import PartitionCheck
 from hqueue.log.expiry import PartitionExpiry
 from hqueue.log.lag import PartitionLag
 from hqueue.log.offsets import PartitionOffsets
 from hqueue.log.topic_lag import TopicLag
+from hqueue.log.verify import PartitionVerification
 from hqueue.message import Message
 from hqueue.message_id import MessageID
 from hqueue.metadata import Coordination
@@ -482,16 +482,16 @@ class Queue:
                     return sorted(found)[:topics_max]
         return sorted(found)
 
-    def check(
+    def verify(
         self,
         partitions: Sequence[int] | None = None,
         *,
         ranges: Mapping[str, Sequence[LogRange]] | None = None,
-    ) -> Iterator[PartitionCheck]:
+    ) -> Iterator[PartitionVerification]:
         """Walk the log from its first batch to its last: links, ordinals, control records and every
         checksum.
 
-        What is wrong in one place does not stop the check of the rest. Yields the result of each
+        A fault in one place does not stop the verification of the rest. Yields the result of each
         partition, several times while it grows; the last one of a partition is whole.
 
         Whether bodies may have expired is judged by the region server's clock, which is measured by
@@ -508,7 +508,7 @@ class Queue:
             StoreUnavailableError: HBase or the metadata stayed away for ``operation_timeout_ms``.
         """
         known = ranges or {}
-        return self._log.reader.check(
+        return self._log.reader.verify(
             partitions,
             now_ms=self._log.appender.store_clock().now_ms,
             ranges=ranges,

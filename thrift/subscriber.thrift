@@ -45,7 +45,7 @@ struct TMessage {
 
 /**
  * HQueue Subscriber Service. The status: 0 the messages are done; 1 retry, the same messages again
- * after a pause; 2 reject, to the dead letters. Any other is a retry. Beside it a reply may have a
+ * after a pause; 2 they become dead letters. Any other is a retry. Beside it a reply may have a
  * further field, which no IDL can say: 2, a string, why the messages were not done.
  */
 service HQueueSubscriberService {

@@ -26,7 +26,7 @@ GROUP = "hqueue.commands"
 
 ORDER = (
     *("create", "list", "describe", "alter", "disable", "enable", "truncate", "delete"),
-    *("locations", "put", "scan", "tail", "check", "consume", "groups", "metadata"),
+    *("locations", "put", "scan", "tail", "verify", "consume", "groups", "metadata"),
     *("subscribers", "add-subscriber", "delete-subscriber", "seek", "subscribe", "lag"),
     *("dead-letters", "worker", "hub", "topics", "hubs", "publish", "pipeline", "local", "demo"),
     "shell",

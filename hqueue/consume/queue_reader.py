@@ -18,17 +18,17 @@ from hqueue.consume.topic_cursor import TopicCursor
 from hqueue.errors import CorruptLogError
 from hqueue.format.header import Header
 from hqueue.log import Batch, PartitionCursor, PartitionReader
-from hqueue.log.check import Finding, PartitionCheck, PartitionChecker
 from hqueue.log.context import QueueContext
 from hqueue.log.expiry import PartitionExpiry
 from hqueue.log.lag import PartitionLag
 from hqueue.log.newest import NewestMessages
 from hqueue.log.offsets import PartitionOffsets
-from hqueue.log.ranges import OwnedRange, RangeCheck
+from hqueue.log.ranges import OwnedRange, RangeVerifier
 from hqueue.log.reader import reader_of
 from hqueue.log.skipping import Skips
 from hqueue.log.steps import Work
 from hqueue.log.table_ports import AsyncLogPort, LogPort
+from hqueue.log.verify import Finding, PartitionVerification, PartitionVerifier
 from hqueue.message_id import MessageID
 from hqueue.metadata.managers import LogRange
 from hqueue.moment import Moment
@@ -159,45 +159,45 @@ class QueueReader:
     def _each(self, work: Work[None]) -> Iterator[Any]:
         return drive_each(work, self._port, self.clock)
 
-    def check(
+    def verify(
         self,
         partitions: Sequence[int] | None = None,
         *,
         now_ms: Callable[[Deadline], Work[int]],
         ranges: Mapping[str, Sequence[OwnedRange]] | None = None,
         moved: Callable[[str], bool] = lambda topic: False,
-    ) -> Iterator[PartitionCheck]:
-        """As `Queue.check`; `now_ms` tells the time by the store's clock, and `moved` is as
-        `PartitionChecker` takes it.
+    ) -> Iterator[PartitionVerification]:
+        """As `Queue.verify`; `now_ms` tells the time by the store's clock, and `moved` is as
+        `PartitionVerifier` takes it.
         """
         if ranges is not None:
             for each in check_mapping(ranges, "ranges").values():
                 listed(each, "ranges")
         ttl_seconds = self._context.describe().ttl_seconds
         for partition in self._context.chosen(partitions):
-            checker = PartitionChecker(
+            verifier = PartitionVerifier(
                 partition,
                 self.deadline,
                 ttl_ms=None if ttl_seconds is None else ttl_seconds * 1_000,
                 now_ms=now_ms,
-                ranges=None if ranges is None else RangeCheck(partition, ranges),
+                ranges=None if ranges is None else RangeVerifier(partition, ranges),
                 moved=moved,
                 decisions=self._decisions,
             )
-            yield from self._each(checker.run())
+            yield from self._each(verifier.run())
         yield from self._nowhere(ranges or {}, moved)
 
     def _nowhere(
         self, ranges: Mapping[str, Sequence[OwnedRange]], moved: Callable[[str], bool]
-    ) -> Iterator[PartitionCheck]:
+    ) -> Iterator[PartitionVerification]:
         """Ranges in partitions that the queue has not."""
-        found: dict[int, PartitionCheck] = {}
+        found: dict[int, PartitionVerification] = {}
         for topic, each in ranges.items():
             for partition in {one.partition for one in each if one.partition >= self.partitions}:
                 if not moved(topic):
-                    check = found.setdefault(partition, PartitionCheck(partition))
+                    verification = found.setdefault(partition, PartitionVerification(partition))
                     problem = f"topic {topic!r}: a range lies in a partition that does not exist"
-                    check.findings.append(Finding(partition, "", problem))
+                    verification.findings.append(Finding(partition, "", problem))
         yield from found.values()
 
 

@@ -15,11 +15,11 @@ from typing import TypeVar
 from hqueue.errors import CorruptLogError, InvalidInputError, StoreUnavailableError
 from hqueue.format import rowkey
 from hqueue.format.header import MESSAGES, Header, TopicEntry
-from hqueue.log.check import problems_in
 from hqueue.log.context import QueueContext
 from hqueue.log.ports import Row, header_of
 from hqueue.log.steps import Get, ReadRecord, ReplaceRecord, Work, ask
 from hqueue.log.table_ports import LogPort
+from hqueue.log.verify import problems_in
 from hqueue.metadata import PartitionKey, encoding
 from hqueue.runtime.clock import drive
 from hqueue.runtime.logs import Log
@@ -136,7 +136,7 @@ class SkippedBatches:
         self._record = record
 
     def rows(self) -> list[str]:
-        """Their rows, as errors and `hqueue check` name them, in their order."""
+        """Their rows, as errors and `hqueue verify` name them, in their order."""
         named, _ = self._record.do(self._record.read)
         return sorted(row.hex() for row, _ in named)
 
@@ -178,7 +178,7 @@ class SkippedBatches:
             partition, _ = rowkey.decode(key)
         except (ValueError, TypeError, CorruptLogError) as exc:
             raise InvalidInputError(
-                "a batch is named by its row, in hexadecimal, as `hqueue check` and errors name it",
+                "name the batch by its row in hexadecimal, as `hqueue verify` and errors show it",
                 row=row,
             ) from exc
         self._context.check_partition(partition)

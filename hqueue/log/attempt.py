@@ -56,8 +56,8 @@ def check_same(bodies: Bodies, count: int, fingerprint: int) -> None:
             "the batch with this idempotency key in the log has other messages: an idempotency key "
             "stands for the same "
             "messages in the same order each time",
-            messages=bodies.count,
-            messages_before=count,
+            count=bodies.count,
+            count_before=count,
         )
 
 

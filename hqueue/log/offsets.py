@@ -42,7 +42,7 @@ class PartitionOffsets:
     end_ordinal: int
 
     @property
-    def messages(self) -> int:
+    def count(self) -> int:
         """Messages that the partition ever had, expired ones too."""
         return self.end_ordinal
 

@@ -12,7 +12,7 @@ from hqueue.format import rowkey
 from hqueue.format.header import CONTROL, Header
 from hqueue.message_id import MessageID
 
-__all__ = ["OwnedRange", "RangeCheck", "Verdict", "contradictions"]
+__all__ = ["OwnedRange", "RangeVerifier", "Verdict", "contradictions"]
 
 
 class OwnedRange(Protocol):
@@ -69,7 +69,7 @@ class _CheckedRange:
         return self.first <= message_id and (last is None or message_id <= last)
 
 
-class RangeCheck:
+class RangeVerifier:
     """Compares a partition's headers, seen one after the other, with topics' ranges.
 
     Held is a little for each range in this partition, and the name of each topic.

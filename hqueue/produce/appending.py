@@ -71,7 +71,7 @@ class QueueAppending:
         self._context = context
         self._port = port
         self._on_append = on_append
-        self._codec = CODECS[context.settings.codec]
+        self._codec = CODECS[context.settings.compression_type]
         self._skew = SkewGuard(context.settings.clock_skew_ms_max, context.clock)
         self._epochs = ProducerEpochs(context.clock)
         # What is kept by this object does not refer to it: it goes when its users go.

@@ -56,7 +56,7 @@ class OwnedPartition:
         self._skew = skew
         self._reaper = reaper
         self._on_append = on_append
-        self._codec = CODECS[context.settings.codec]
+        self._codec = CODECS[context.settings.compression_type]
         self._collecting = PartitionWriter(partition, context.clock)
         self.writer = OwnedPartitionWriter(
             partition,

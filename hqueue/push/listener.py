@@ -27,16 +27,18 @@ RETRY_S = 1.0
 
 
 class Status(enum.IntEnum):
-    """What is to become of the messages that a listener was given."""
+    """What happens to the messages that a listener was given."""
 
     DONE = 0
-    """They are done with: the next ones."""
+    """The messages are acknowledged; the next ones follow."""
 
     RETRY = 1
-    """The same messages again, after a pause, before any later ones of their partition."""
+    """A negative acknowledgement: the same messages come again after a pause, before any later ones
+    of their partition."""
 
-    REJECT = 2
-    """They can't be dealt with: to the dead letters, and on with the next ones."""
+    DEAD_LETTER = 2
+    """A negative acknowledgement without a retry: the messages become dead letters, and the next
+    ones follow."""
 
 
 ListenerAnswer = Status | None | Awaitable[Status | None]

@@ -103,7 +103,7 @@ _CHOICES = {
     "hbase": (NATIVE, GATEWAYS),
     "transport": ("buffered", "framed"),
     "protocol": ("binary", "compact"),
-    "codec": ("zstd", "none"),
+    "compression_type": ("zstd", "none"),
     "metadata_store": ("zookeeper", "hbase", "memory"),
 }
 
@@ -202,7 +202,7 @@ class Settings:
     connection_idle_ms: int = 60_000
     """A connection idle for longer is closed instead of used: gateways drop idle ones."""
 
-    codec: str = "zstd"
+    compression_type: str = "zstd"
     """How batches that are appended are compressed, where that makes them smaller: ``zstd`` or
     ``none``. Readers need no setting."""
 

@@ -49,7 +49,7 @@ class ConnectOptions(TypedDict, total=False):
     gateway_retry_ms: int | None
     connections_max: int | None
     connection_idle_ms: int | None
-    codec: str | None
+    compression_type: str | None
     clock_skew_ms_max: int | None
 
 

@@ -47,7 +47,7 @@ pytestmark = pytest.mark.in_memory_first
         "metadata get q",
         "metadata get q t s --store paper",
         "metadata import /no/such/file",
-        "metadata check q --against zookeeper",
+        "metadata verify q --against zookeeper",
         "metadata migrate",
         "metadata migrate q/q --to hbase",
         "metadata migrate q --to memory",
@@ -130,7 +130,7 @@ def test_a_queue_that_is_not_there_is_told_with_exit_code_1(run: Run, verb: str)
     "line",
     [
         *("lag {}", "lag {} -s s", "dead-letters {} s", "hubs {}", "metadata list {}"),
-        *("metadata get {} t", "metadata export {}", "metadata check {}", "metadata hubs {}"),
+        *("metadata get {} t", "metadata export {}", "metadata verify {}", "metadata hubs {}"),
         *("topics list {}", "topics owners {}", "topics describe {} t", "publish t v -q {}"),
     ],
 )

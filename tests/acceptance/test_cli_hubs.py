@@ -178,7 +178,7 @@ OTHER_STORE = {"HQUEUE_METADATA_STORE": "hbase"}
         ("topics", "list"),
         ("topics", "owners"),
         ("topics", "describe", "t"),
-        ("check", "--ranges"),
+        ("verify", "--ranges"),
         ("metadata", "list"),
         ("metadata", "export"),
     ],
@@ -188,7 +188,7 @@ def test_a_command_with_another_metadata_store_says_so_instead_of_seeing_nothing
     run: Run, queue: hqueue.Queue, hub: HubThread, command: tuple[str, ...]
 ) -> None:
     assert run("publish", "t", "one", "-q", queue.name, "--hubs", str(hub.address)).code == 0
-    at = 1 if command[0] == "check" else 2
+    at = 1 if command[0] == "verify" else 2
     words = [*command[:at], queue.name, *command[at:]]
     wrong = run(*words, env=OTHER_STORE)
     assert (wrong.code, wrong.out) == (2, b"")

@@ -111,7 +111,7 @@ def test_what_one_store_exports_another_imports(
     other_store = other_of(metadata.store)
     exported = run("metadata", "export", queue_name, "--store", metadata.store)
     assert (exported.code, len(exported.lines)) == (0, 8), exported.err
-    check = ("metadata", "check", queue_name, "--store", metadata.store, "--against", other_store)
+    check = ("metadata", "verify", queue_name, "--store", metadata.store, "--against", other_store)
     assert run(*check).code == 5
     assert len(run(*check, "--json").lines) == 6, "owners are the hubs' matter"
     file = tmp_path / "records"
@@ -139,7 +139,7 @@ def test_what_one_store_exports_another_imports(
         assert run(*into, str(file), "--overwrite").code == 0
         assert run(*check).code == 0
         other.subscriptions.delete_subscription_data("t", "s1", ANY).result(WAIT_S)
-        backwards = run("metadata", "check", queue_name, "--store", other_store,
+        backwards = run("metadata", "verify", queue_name, "--store", other_store,
                         "--against", metadata.store, "--json")  # fmt: skip
         [missing] = map(json.loads, backwards.lines)
         assert (missing["subscriber"], missing["problem"]) == (
@@ -193,13 +193,13 @@ def test_corrupt_records_are_named_and_stop_nothing(
         ended = run("metadata", command, queue_name, "--store", "zookeeper")
         assert (ended.code, len(ended.lines)) == (5, 1)
         assert f"{region}/bad" in ended.err
-    checked = run("metadata", "check", queue_name, "--store", "zookeeper", "--json")
+    checked = run("metadata", "verify", queue_name, "--store", "zookeeper", "--json")
     assert checked.code == 5
     assert {json.loads(line)["path"] for line in checked.lines} == {
         f"{region}/bad",
         f"{region}/x%20",
     }
-    compared = run("metadata", "check", queue_name, "--against", "hbase", "--json")
+    compared = run("metadata", "verify", queue_name, "--against", "hbase", "--json")
     assert len(compared.lines) == 3, "what can't be read is named once"
     assert run("metadata", "get", queue_name, "bad", "--store", "zookeeper").code == 5
 

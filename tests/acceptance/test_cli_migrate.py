@@ -42,7 +42,7 @@ def test_metadata_is_moved_and_what_was_left_is_cleared(
     assert f"{queue_name}: in force in hbase, 2 records moved." in moved.err
     [after] = map(json.loads, run(*migrate).lines)
     assert (after["store"], after["left"]) == ("hbase", [{"store": "zookeeper", "place": 0}])
-    check = ("metadata", "check", queue_name, "--against")
+    check = ("metadata", "verify", queue_name, "--against")
     agreed = run(*check, "zookeeper")
     assert (agreed.code, agreed.out) == (0, b""), agreed.err
     assert run(*check, "hbase").code == 2, "that is where it is"
@@ -108,10 +108,10 @@ def test_a_command_that_is_killed_is_called_again_or_abandoned(
     again = run(*migrate, "--to", "hbase")
     assert again.code == 0, again.err
     assert f"{len(MANY) + 4:,} records moved" in again.err
-    assert run("metadata", "check", queue_name, "--against", "zookeeper").code == 0
+    assert run("metadata", "verify", queue_name, "--against", "zookeeper").code == 0
     cleared = run(*migrate, "--clear")
     assert cleared.code == 0, cleared.err
-    assert run("metadata", "check", queue_name).code == 0
+    assert run("metadata", "verify", queue_name).code == 0
     assert len(run("metadata", "list", queue_name).lines) == len(MANY) + 4
 
 

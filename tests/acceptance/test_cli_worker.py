@@ -32,7 +32,7 @@ class Choosy:
     def __call__(self, messages: Sequence[ReceivedMessage]) -> Status:
         self.values.extend(message.value for message in messages)
         bad = any(message.value.startswith(b"bad") for message in messages)
-        return Status.REJECT if bad and not self.mended else Status.DONE
+        return Status.DEAD_LETTER if bad and not self.mended else Status.DONE
 
 
 @pytest.fixture
@@ -84,8 +84,8 @@ def test_a_worker_delivers_and_shows_what_it_does(
             bad = Message("t", b"bad", b"key %d" % partition, [("trace", b"a1")])
             opened.put([Message("t", b"good"), bad], partition=partition)
         wait_for(lambda: len(listener.values) == 6, "all came")
-        wait_for(lambda: metric(port, "hqueue_rejected_total", "s") == 3, "they are counted")
-        assert metric(port, "hqueue_delivered_total", "s") == 3
+        wait_for(lambda: metric(port, "hqueue_dead_letters_total", "s") == 3, "they are counted")
+        assert metric(port, "hqueue_delivered_messages_total", "s") == 3
         assert metric(port, "hqueue_delivery_latency_seconds_count", "s") == 3
         # The dead letters themselves lie behind what was delivered; they are passed by.
         wait_for(lambda: metric(port, "hqueue_lag_messages", "s") == 0, "nothing is left")

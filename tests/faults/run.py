@@ -167,14 +167,14 @@ def read_all(queue: Queue, folder: Path) -> History:
     for _ in range(READS_OF_ALL_MAX):
         path = folder / f"{FINAL}.reader.jsonl"
         path.unlink(missing_ok=True)
-        before = {ends.partition: ends.messages for ends in queue.offsets()}
+        before = {ends.partition: ends.count for ends in queue.offsets()}
         _read_partitions(queue, Recorder(path))
         findings = [
             f"{finding.row}: {finding.problem}"
             for partition in range(queue.partitions)
-            for finding in list(queue.check([partition]))[-1].findings
+            for finding in list(queue.verify([partition]))[-1].findings
         ]
-        counts = {ends.partition: ends.messages for ends in queue.offsets()}
+        counts = {ends.partition: ends.count for ends in queue.offsets()}
         if counts == before:
             break
     return load(folder, FINAL, counts, findings)

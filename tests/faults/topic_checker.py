@@ -21,7 +21,7 @@ TOPIC_KINDS = {
     "misordered": "messages of a topic whose IDs do not grow; a publisher's that lie in another "
     "order than it published them; one that was first tried after another was known to be there, "
     "and lies before it",
-    "unranged": "what `hqueue check` finds in the log and the topics' ranges",
+    "unranged": "what `hqueue verify` finds in the log and the topics' ranges",
     "misgiven": "a message that a subscriber was given, and that its topic does not have there",
     "skipped": "messages of a topic that a subscriber was given with a gap, or in another order",
     "ungiven": "a message of a topic that its subscriber was never given",

@@ -101,7 +101,7 @@ class TopicHistory:
     final: dict[str, list[tuple[int, str]]] = dataclasses.field(default_factory=dict)
     """By topic: the ID and the token of each message, as they lie in its ranges."""
     findings: list[str] = dataclasses.field(default_factory=list)
-    """What `Queue.check` found to be wrong, with the topics' ranges."""
+    """What `Queue.verify` found to be wrong, with the topics' ranges."""
 
 
 class TopicRecorder:

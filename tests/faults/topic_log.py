@@ -86,6 +86,6 @@ def read_topics(client: Client, queue: str, folder: Path) -> TopicHistory:
     findings = [
         f"{finding.row}: {finding.problem}"
         for partition in range(opened.partitions)
-        for finding in list(opened.check([partition], ranges=ranges))[-1].findings
+        for finding in list(opened.verify([partition], ranges=ranges))[-1].findings
     ]
     return load_topics(folder, final, findings)

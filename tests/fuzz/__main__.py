@@ -24,7 +24,7 @@ from .targets import TARGETS
 EXECUTIONS = 400
 SLOW = {
     "log": 200,
-    "check": 100,
+    "verify": 100,
     "wire": 150,
     "native": 150,
     "native-loop": 30,

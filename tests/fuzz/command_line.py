@@ -76,7 +76,7 @@ usual = st.sampled_from(
         ["scan", "q", "-f", "--idle-ms", "1"],
         ["tail", "q"],
         ["tail", "q", "--follow", "--idle-ms", "1"],
-        ["check", "q", "--json"],
+        ["verify", "q", "--json"],
         ["put", "q", "-t", "t", "--print-ids"],
         ["put", "q", "-t", "t", "-f", FILE, "--format", "length-prefixed"],
         ["put", "q", "-t", "t", "value"],

@@ -18,10 +18,10 @@ from hqueue.format import rowkey
 from hqueue.format.cells import encode_bodies
 from hqueue.format.header import Bodies
 from hqueue.log import PartitionReader, PartitionWriter
-from hqueue.log.check import PartitionChecker
-from hqueue.log.ranges import RangeCheck
+from hqueue.log.ranges import RangeVerifier
 from hqueue.log.skew import StoreClock
 from hqueue.log.steps import Work
+from hqueue.log.verify import PartitionVerifier
 from hqueue.message import Message
 from hqueue.message_id import MessageID, id_of
 from hqueue.metadata.managers import LogRange
@@ -119,13 +119,13 @@ class _Log:
             for batch in batches_found:
                 messages_of(batch)
 
-    def check(self) -> None:
-        checker = PartitionChecker(
+    def verify(self) -> None:
+        checker = PartitionVerifier(
             PARTITION,
             self.deadline,
             ttl_ms=60_000,
             now_ms=StoreClock(self.clock).now_ms,
-            ranges=RangeCheck(PARTITION, RANGES),
+            ranges=RangeVerifier(PARTITION, RANGES),
         )
         for _ in drive_each(checker.run(), self.rows, self.clock):
             pass
@@ -155,7 +155,7 @@ class _Log:
 USES: dict[str, Callable[[_Log], None]] = {
     "read": _Log.read,
     "follow": _Log.follow,
-    "check": _Log.check,
+    "verify": _Log.verify,
     "append": _Log.append,
     "append once": _Log.append_once,
 }
@@ -171,7 +171,7 @@ def _use(given: tuple[Table, Mapping[int, str], str]) -> None:
         pass
 
 
-def _checked(table: Table) -> None:
+def _verified(table: Table) -> None:
     """What stops a reader is found by a check, and another partition is read nevertheless."""
     logging.getLogger("hqueue").setLevel(logging.CRITICAL)
     log = _Log(Rows(table.rows()))
@@ -179,7 +179,7 @@ def _checked(table: Table) -> None:
         log.read()
     except CorruptLogError as exc:
         now_ms = StoreClock(log.clock).now_ms
-        checker = PartitionChecker(PARTITION, log.deadline, ttl_ms=None, now_ms=now_ms)
+        checker = PartitionVerifier(PARTITION, log.deadline, ttl_ms=None, now_ms=now_ms)
         *_, result = drive_each(checker.run(), log.rows, log.clock)
         found = result.findings or len(bytes.fromhex(str(exc.row))) < rowkey.ROW_KEY_BYTES
         assert found, f"the check does not find {exc}"
@@ -192,5 +192,5 @@ def _checked(table: Table) -> None:
 
 TARGETS: list[Target[Any]] = [
     Target("log", st.tuples(tables, whims, st.sampled_from(list(USES))), _use),
-    Target("check", tables, _checked),
+    Target("verify", tables, _verified),
 ]

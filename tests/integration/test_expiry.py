@@ -51,7 +51,7 @@ def test_expired_messages_are_skipped_and_counted(make_queue: MakeQueue, raw: Ra
         assert scanner.expired == 9
     written = queue.put(Message("t", b"new"))
     assert [m.id for m in queue.scan()][-1] == written
-    assert queue.offsets()[0].messages == 16
+    assert queue.offsets()[0].count == 16
 
 
 def test_a_partition_of_which_everything_expired_goes_on_counting(
@@ -65,7 +65,7 @@ def test_a_partition_of_which_everything_expired_goes_on_counting(
     written = queue.put(Message("t", b"new"))
     assert written > base
     assert [m.id for m in queue.scan()] == [written]
-    assert queue.offsets()[0].messages == 4
+    assert queue.offsets()[0].count == 4
 
 
 def test_an_altered_ttl_expires_messages_at_once(
@@ -103,7 +103,7 @@ def test_collection_leaves_the_only_header_however_old(
     assert collect(writer, log) == 0
     assert headers(raw, queue) == [3]
     queue.put(Message("t", b"new"))
-    assert queue.offsets()[0].messages == 7
+    assert queue.offsets()[0].count == 7
 
 
 def test_a_reader_whose_part_of_the_log_is_collected_goes_on_and_counts(
@@ -149,7 +149,7 @@ def test_truncation_keeps_the_presharding_and_the_ttl_and_deletes_all_messages(
     # The objects from before go on, as do new ones.
     written = [queue.put(Message("t", b"new"), partition=p) for p in range(6)]
     assert [m.id for m in client.queue(queue.name).scan()] == written
-    assert [each.messages for each in queue.offsets()] == [1] * 6
+    assert [each.count for each in queue.offsets()] == [1] * 6
 
 
 def test_truncation_keeps_all_that_hbase_says_of_the_table(

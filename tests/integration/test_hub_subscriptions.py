@@ -90,7 +90,7 @@ def test_a_subscription_is_closed_attached_rejected_and_ended(
 ) -> None:
     with contextlib.ExitStack() as stack:
         hubs = Hubs(stack, backend, queue, store)
-        answers = iter([Status.DONE, Status.RETRY, Status.REJECT])
+        answers = iter([Status.DONE, Status.RETRY, Status.DEAD_LETTER])
         sub = stack.enter_context(
             Subscriber(
                 queue, lambda: [hubs.hubs[0].address], answer=lambda _: next(answers, Status.DONE)
@@ -193,6 +193,6 @@ def test_copies_that_are_put_past_hubs_number_nothing(
         assert [each.value for each in directly.scan_topic("t")] == [b"0", b"1", b"2", b"3"]
         known = hubs.metadata.persistence.read_topic_persistence_info("t").result(WAIT_S)
         assert known is not None
-        last = {each.partition: each for each in directly.check(ranges={"t": known.value.ranges})}
+        last = {each.partition: each for each in directly.verify(ranges={"t": known.value.ranges})}
         assert [each.findings for each in last.values()] == [[], []]
         assert sum(each.outside for each in last.values()) >= 5

@@ -227,7 +227,7 @@ def test_a_hub_that_is_killed_is_taken_over_and_one_that_stood_still_is_fenced(
         assert stored == list(range(1, numbered.acknowledged + 1))
         publisher.acknowledged[TOPICS[0]].append((taken, 0))
         publisher.acknowledged[TOPICS[0]].sort()
-        assert b"hqueue_hub_take_overs_total" in (last.page("/metrics") or b"")
+        assert b"hqueue_hub_takeovers_total" in (last.page("/metrics") or b"")
         check_ordered = [number for _, number in publisher.acknowledged[TOPICS[0]] if number]
         assert check_ordered == sorted(check_ordered)
         check(seen, queue, publisher)

@@ -50,7 +50,7 @@ def test_batches_of_both_formats_are_read_as_one_log(make_queue: MakeQueue) -> N
         tuple((pair["key"], pair["value"]) for pair in headers or ())
         for headers in table.column("headers").to_pylist()
     ] == [m.headers for m in expected]
-    assert [each.findings for each in queue.check()][-1] == []
+    assert [each.findings for each in queue.verify()][-1] == []
 
 
 def test_what_was_read_is_put_again_with_its_key_and_headers(make_queue: MakeQueue) -> None:

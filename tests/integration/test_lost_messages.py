@@ -56,7 +56,7 @@ def test_a_put_that_loses_its_first_try_is_there_once(
         assert len(tries) == (2 if fate is Fate.LOSE_ANSWER else 3), "it looks before it repeats"
         assert lossy.deliver() == (fate is Fate.HOLD), "the first try comes in after its repetition"
     check(told, seen_by(queue.scan()))
-    assert queue.offsets()[0].messages == 3
+    assert queue.offsets()[0].count == 3
 
 
 def test_hundreds_of_puts_under_every_kind_of_loss_are_each_there_once(

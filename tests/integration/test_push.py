@@ -181,7 +181,7 @@ def test_what_is_rejected_lies_with_the_dead_letters_and_can_be_put_back(
     class Choosy(Received):
         def answer(self, messages: Sequence[ReceivedMessage]) -> ListenerAnswer:
             bad = any(message.value == b"bad" for message in messages)
-            return Status.REJECT if bad and len(waiting) < 1 else Status.DONE
+            return Status.DEAD_LETTER if bad and len(waiting) < 1 else Status.DONE
 
     waiting: list[DeadLetter] = []
     queue = make(1)

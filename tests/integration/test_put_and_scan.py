@@ -213,8 +213,8 @@ def test_many_partitions_with_several_a_region_keep_apart(
     assert by_partition == written
     assert list(queue.scan(partition=1)) == []
     offsets = queue.offsets()
-    assert [each.messages for each in offsets] == [3 if p % 3 == 0 else 0 for p in range(100)]
-    assert {e.partition: e.end for e in offsets if e.messages} == {
+    assert [each.count for each in offsets] == [3 if p % 3 == 0 else 0 for p in range(100)]
+    assert {e.partition: e.end for e in offsets if e.count} == {
         partition: ids[-1].next() for partition, ids in written.items()
     }
 

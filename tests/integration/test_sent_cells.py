@@ -50,20 +50,23 @@ def test_a_follower_asks_for_its_topics_only(
         assert proxies.answer_bytes < 200_000
 
 
-@pytest.mark.parametrize("codec", ["zstd", "none"])
+@pytest.mark.parametrize("compression_type", ["zstd", "none"])
 def test_what_travels_and_lies_there_is_compressed_unless_that_is_off(
-    server: local.LocalServer, make_queue: MakeQueue, raw: RawTables, codec: str
+    server: local.LocalServer, make_queue: MakeQueue, raw: RawTables, compression_type: str
 ) -> None:
     queue = make_queue()
     text = [Message("t", b'{"user": "u%05d", "status": 200}' % n) for n in range(10_000)]
     size = sum(len(message.value) for message in text)
-    with Proxies(server) as proxies, hqueue.connect(proxies.settings(codec=codec)) as client:
+    with (
+        Proxies(server) as proxies,
+        hqueue.connect(proxies.settings(compression_type=compression_type)) as client,
+    ):
         client.queue(queue.name).put(text)
         (row,) = (cells for cells in raw.rows(queue.name).values() if b"message:t" in cells)
         proxies.reset()
         # The reader has another setting, and needs none.
-        with hqueue.connect(proxies.settings(codec="none")) as reading:
+        with hqueue.connect(proxies.settings(compression_type="none")) as reading:
             assert [m.value for m in reading.queue(queue.name).scan()] == [m.value for m in text]
-    small = codec == "zstd"
+    small = compression_type == "zstd"
     assert (len(row[b"message:t"]) < size / 2) == small
     assert (proxies.answer_bytes < size / 2) == small

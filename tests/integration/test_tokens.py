@@ -104,7 +104,7 @@ def test_an_idempotency_key_with_other_messages_is_refused(
         with pytest.raises(IdempotencyKeyReusedError) as caught:
             again.put([Message(*row) for row in other], partition=0, idempotency_key="t")
         assert caught.value.outcome is Outcome.NOT_APPLIED
-        assert caught.value.facts == {"messages": len(other), "messages_before": 2}
+        assert caught.value.facts == {"count": len(other), "count_before": 2}
     assert values(queue) == ["1", "2"]
 
 

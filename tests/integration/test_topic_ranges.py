@@ -65,7 +65,7 @@ def test_a_topic_is_read_over_all_its_ranges_and_a_deposed_owner_is_fenced(
     assert [each.epoch for each in ranges] == [1, 2, 3, 4]
     assert values(queue, start=ranges[1].first, stop=ranges[3].first) == [b"3", b"4"]
     assert values(queue, start=ranges[3].first) == [b"5"]
-    last = {check.partition: check for check in queue.check(ranges={"t": ranges})}
+    last = {check.partition: check for check in queue.verify(ranges={"t": ranges})}
     assert [(each.findings, each.unfinished) for each in last.values()] == [([], [])] * 2
     assert sum(each.outside for each in last.values()) == 4
     with queue.scan_topic("t") as scanner:

@@ -267,13 +267,13 @@ def test_the_thrift_api_gives_the_error_and_then_goes_on(
 
 
 def test_a_check_finds_it_and_then_tells_of_the_decision(damaged: Damaged) -> None:
-    (*_, found) = damaged.queue.check()
+    (*_, found) = damaged.queue.verify()
     assert [(each.row, each.problem) for each in found.findings] == [
         (damaged.row, "a header's name is no UTF-8")
     ]
     assert found.skipped == []
     damaged.skip()
-    (*_, again) = damaged.queue.check()
+    (*_, again) = damaged.queue.verify()
     assert again.skipped == found.findings
     assert again.findings == []
     assert again.messages == damaged.messages
@@ -290,8 +290,8 @@ def test_only_what_can_not_be_read_is_passed_by(
     for row, problem in {
         readable.hex(): "no trouble",
         damaged.row[:-1] + "9": "no batch",
-        damaged.row[2:]: "named by its row",
-        "row": "named by its row",
+        damaged.row[2:]: "name the batch by its row",
+        "row": "name the batch by its row",
         "0001" + damaged.row[4:]: "no such partition",
     }.items():
         with pytest.raises(InvalidInputError, match=problem):

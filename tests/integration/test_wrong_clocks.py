@@ -129,7 +129,7 @@ def test_a_check_reports_bodies_that_are_gone_before_their_time_and_no_others(
     read = client.queue("q")
 
     def problems() -> list[str]:
-        *_, found = read.check()
+        *_, found = read.verify()
         return [finding.problem for finding in found.findings]
 
     assert problems() == []

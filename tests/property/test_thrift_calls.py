@@ -312,7 +312,7 @@ def test_a_worker_s_call_needs_no_thrift_library(given: list[ReceivedMessage], s
 
     def consume(messages: Sequence[ReceivedMessage]) -> Answer:
         got.extend(messages)
-        return Answer(Status.REJECT, "why")
+        return Answer(Status.DEAD_LETTER, "why")
 
     data = b"".join([call_head(7, len(given)), *map(encode_message, given), call_tail])
     call, came, end = WorkerCall(consume, BYTES_MAX), bytearray(), None

@@ -333,7 +333,7 @@ CALLS: dict[str, Callable[[World], Call]] = {
         {"topic": "t", "value": b"v", "partition": 0, "key": LEFT_OUT, "callback": None},
     ),
     "Queue.appended_since": lambda w: (w.queue.appended_since, {"offsets": w.queue.offsets()}),
-    "Queue.check": lambda w: (w.queue.check, {"partitions": [0], "ranges": None}),
+    "Queue.verify": lambda w: (w.queue.verify, {"partitions": [0], "ranges": None}),
     "Queue.choose_partition": lambda w: (
         w.queue.choose_partition,
         {"partition": None, "key": None},

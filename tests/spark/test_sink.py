@@ -49,7 +49,7 @@ def test_a_frame_is_written_and_read_back(
     found = list(queue.scan())
     assert sorted(int(m.value) for m in found) == list(range(45_000))
     assert all(m.topic == f"t{int(m.value) % 3}" for m in found)
-    with_messages = [p for p in range(4) if queue.offsets([p])[0].messages]
+    with_messages = [p for p in range(4) if queue.offsets([p])[0].count]
     assert len(with_messages) == 3, "each task has a partition of its own"
     again = spark.read.format("hqueue").options(**connection, queue=queue.name).load()
     assert again.count() == 45_000

@@ -69,7 +69,7 @@ class Copying:
         expected = collections.Counter((m.topic, m.value) for m in self.source.scan())
         assert [row for row, count in counts.items() if count > 1] == [], "doubled"
         assert counts == expected
-        *_, result = self.target.check([0])
+        *_, result = self.target.verify([0])
         assert not result.findings
 
 

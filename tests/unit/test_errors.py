@@ -46,9 +46,9 @@ def test_each_place_that_makes_an_error_gives_the_facts_that_its_class_declares(
 
 
 def test_a_declared_fact_is_an_attribute_also_of_an_error_that_was_pickled() -> None:
-    error = IdempotencyKeyReusedError("other messages", messages=3, messages_before=2)
+    error = IdempotencyKeyReusedError("other messages", count=3, count_before=2)
     for each in (error, pickle.loads(pickle.dumps(error))):
-        before: int = each.messages_before
-        assert (each.messages, before) == (3, 2)
+        before: int = each.count_before
+        assert (each.count, before) == (3, 2)
     with pytest.raises(AttributeError):
-        _ = IdempotencyKeyReusedError("other messages").messages
+        _ = IdempotencyKeyReusedError("other messages").count

@@ -1,4 +1,4 @@
-"""``hqueue metadata``: what hubs keep about topics: shown, exported, imported, moved, checked."""
+"""``hqueue metadata``: what hubs keep about topics: shown, exported, imported, moved, verified."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def import_(
 
 
 @only_reads()
-def check(
+def verify(
     context: typer.Context,
     queue: options.Queue,
     *,
@@ -204,7 +204,7 @@ def check(
     a difference may be listed that is gone by then.
     """
     number = 0
-    with _open(context, queue, store) as metadata, Advance("check", noun=NOUN) as bar:
+    with _open(context, queue, store) as metadata, Advance("verify", noun=NOUN) as bar:
         for key, subject, problem in _findings(context, metadata, queue, against, bar):
             number += 1
             names = (None, None, None) if subject is None else subject
@@ -335,6 +335,6 @@ def _size(stream: BinaryIO) -> int | None:
 register = group(
     "Hubs",
     "metadata",
-    "Show what hubs keep about topics, take it out of a store or into one, move and check it.",
-    *(list_, get, hubs, export, import_, migrate, check),
+    "Show what hubs keep about topics, export and import it, move it and verify it.",
+    *(list_, get, hubs, export, import_, migrate, verify),
 )

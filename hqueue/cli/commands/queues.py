@@ -108,7 +108,7 @@ def describe(context: typer.Context, queue: options.Queue, json: options.Json = 
         rows = [
             {
                 "partition": each.partition,
-                "messages": each.messages,
+                "messages": each.count,
                 "beginning": None if each.beginning is None else str(each.beginning),
                 "end": str(each.end),
             }
@@ -124,7 +124,7 @@ def describe(context: typer.Context, queue: options.Queue, json: options.Json = 
         *(tuple(text.split("=", 1)) for text in _assignments(description)),
     ]
     show_table(("property", "value"), properties)
-    cells = [(each.partition, each.messages, each.beginning, each.end) for each in offsets]
+    cells = [(each.partition, each.count, each.beginning, each.end) for each in offsets]
     if sys.stdout.isatty():
         if cells:
             columns = ("partition", "messages", "beginning", "end")

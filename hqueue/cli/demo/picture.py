@@ -44,7 +44,7 @@ class Result:
 
     def lag(self, partition: int) -> int:
         """Messages of a partition that were put and not yet read by the follower."""
-        return self.offsets[partition].messages - self.followed.counts[partition]
+        return self.offsets[partition].count - self.followed.counts[partition]
 
 
 def show_picture(result: Result) -> None:

@@ -72,7 +72,7 @@ class Watch:
             ended = self._ended.wait(EVERY_S)
             lag = 0
             with contextlib.suppress(HQueueError):  # The demo itself meets what stays wrong.
-                written = sum(each.messages for each in self._queue.offsets())
+                written = sum(each.count for each in self._queue.offsets())
                 lag = max(0, written - self._follower.tally.total)
                 self.lag_max = max(self.lag_max, lag)
             update(

@@ -102,7 +102,7 @@ class MetadataMigration:
             SettingsError: there is no such store, or none that can be moved to.
             QueueNotFoundError: there is no such queue. Nothing was written.
             InvalidInputError: it is being moved to another store: that is abandoned first.
-            UnsupportedFormatError: a record can't be read. ``hqueue metadata check`` names all.
+            UnsupportedFormatError: a record can't be read. ``hqueue metadata verify`` names all.
             BadVersionError: somebody else has taken the move over, or abandoned it.
             StoreUnavailableError: a store or a writer did not answer in time.
             MetadataError: somebody writes to the copy, past all this.

@@ -169,8 +169,8 @@ def _write(
                 "they must be the same each time (sortWithinPartitions gives an order)",
                 idempotency_key=idempotency_key,
                 partition=partition,
-                messages=exc.messages,
-                messages_before=exc.messages_before,
+                count=exc.count,
+                count_before=exc.count_before,
             ) from exc
         written.chunks += 1
         written.messages += chunk.messages.num_rows

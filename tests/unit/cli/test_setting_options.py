@@ -29,9 +29,9 @@ OPTIONS = {
         SWITCH: "push",
     },
     "hub": {
-        TEXT: "host listen-host metrics-host choice callback-networks api-host authorizer "
-        "creators administrators",
-        WHOLE: "port metrics-port threads connections-max topics-max creations-per-hour-max "
+        TEXT: "host listen-host metrics-host placement-policy callback-networks api-host "
+        "authorizer creators administrators",
+        WHOLE: "port metrics-port threads connections-max topics-max topic-creations-per-hour-max "
         "pending-bytes-max subscriptions-max deliveries-max api-port",
         DURATION: "session-ms balance-ms drain-ms",
     },

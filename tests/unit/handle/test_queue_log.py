@@ -62,7 +62,7 @@ def test_one_that_was_closed_appends_and_opens_nothing(use: Callable[[QueueLog],
         lambda log, partition: log.reader.count_before(partition, MessageID(0)),
         lambda log, partition: log.reader.id_at(partition, 0),
         lambda log, partition: log.reader.headers(partition, 0, None),
-        lambda log, partition: next(log.reader.check([partition], now_ms=lambda deadline: 0)),
+        lambda log, partition: next(log.reader.verify([partition], now_ms=lambda deadline: 0)),
     ],
 )
 def test_a_partition_that_is_not_there_is_an_error(
@@ -89,7 +89,7 @@ def test_all_partitions_are_asked_where_none_is_named() -> None:
     rows.append(1, b"v")
     reader = handle(rows)[0].reader
     assert [each.partition for each in reader.offsets()] == [0, 1, 2]
-    assert [each.messages for each in reader.offsets()] == [0, 1, 0]
+    assert [each.count for each in reader.offsets()] == [0, 1, 0]
     assert [each.partition for each in reader.offsets([2, 1])] == [2, 1]
     assert [each.partition for each in reader.offsets([])] == []
 

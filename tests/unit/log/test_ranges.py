@@ -14,9 +14,9 @@ from hqueue.format import rowkey
 from hqueue.format.cells import control_record, encode_bodies
 from hqueue.format.control import encode_fences, with_owners
 from hqueue.format.header import Bodies
-from hqueue.log.check import PartitionCheck, PartitionChecker
-from hqueue.log.ranges import RangeCheck, contradictions
+from hqueue.log.ranges import RangeVerifier, contradictions
 from hqueue.log.skew import StoreClock
+from hqueue.log.verify import PartitionVerification, PartitionVerifier
 from hqueue.metadata.managers import LogRange
 from hqueue.runtime.clock import Deadline, drive_each
 from tests.fuzz.log import chained
@@ -61,15 +61,15 @@ def check(
     rows: Sequence[Stored],
     ranges: Mapping[str, Sequence[LogRange]] | None,
     moved: Callable[[str], bool] = lambda topic: False,
-) -> PartitionCheck:
+) -> PartitionVerification:
     clock = SteppedClock(WALL_MS)
     port: Any = Rows(rows)
-    checker = PartitionChecker(
+    checker = PartitionVerifier(
         0,
         lambda: Deadline(clock, 1_000),
         ttl_ms=None,
         now_ms=StoreClock(clock).now_ms,
-        ranges=None if ranges is None else RangeCheck(0, ranges),
+        ranges=None if ranges is None else RangeVerifier(0, ranges),
         moved=moved,
     )
     *_, result = drive_each(checker.run(), port, clock)

@@ -93,7 +93,7 @@ def test_headers_go_an_hour_after_their_bodies_and_the_newest_stays(scene: Scene
     scene.put()
     assert scene.ordinals() == [2, 3]
     assert len(list(scene.queue.scan())) == 2
-    assert scene.queue.offsets()[0].messages == 4
+    assert scene.queue.offsets()[0].count == 4
 
 
 def test_a_partition_is_looked_at_once_a_minute_and_what_fails_is_left(scene: Scene) -> None:

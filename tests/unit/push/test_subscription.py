@@ -110,7 +110,7 @@ def test_listeners_of_every_kind_are_called_in_turn_with_the_messages() -> None:
     assert calls == [(kind, [b"a", b"b"]) for kind in kinds]
 
 
-@pytest.mark.parametrize("status", [Status.RETRY, Status.REJECT, 1, 2])
+@pytest.mark.parametrize("status", [Status.RETRY, Status.DEAD_LETTER, 1, 2])
 def test_the_first_that_is_not_done_answers_for_all(status: int) -> None:
     def fail(messages: Sequence[ReceivedMessage]) -> None:
         raise AssertionError("called after one that was not done")

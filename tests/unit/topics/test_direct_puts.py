@@ -76,7 +76,7 @@ class Scene:
         with self.store.topic_metadata(QUEUE) as metadata:
             known = metadata.persistence.read_topic_persistence_info(TOPIC).result()
         assert known is not None
-        *_, result = self.queue.check(ranges={TOPIC: known.value.ranges})
+        *_, result = self.queue.verify(ranges={TOPIC: known.value.ranges})
         return result
 
 

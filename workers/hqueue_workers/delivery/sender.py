@@ -162,7 +162,7 @@ class MessageSender:
     async def passed(self, call: Call, decision: Decision) -> None:
         """As `Receiver`."""
         if decision.dead is not None:
-            self._metrics.rejected(call.count)
+            self._metrics.buried(call.count)
         elif call.count:
             age_ms = self._runtime.clock.wall_ms() - timestamp_of(call.first)
             self._metrics.delivered(call.count, max(0, age_ms))

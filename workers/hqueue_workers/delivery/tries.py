@@ -5,8 +5,9 @@ subscriber is done with them or they lie with the dead letters:
 
     answer                              what follows
     done                                the next call
-    reject                              its messages go to the dead letters, then the next call
-    retry, or an unknown status         the same call, after a pause; `attempts_max` of them: reject
+    dead letter                         its messages become dead letters, then the next call
+    retry, or an unknown status         the same call, after a pause; dead letters after
+                                        `attempts_max` of them
     none                                the same call, after a pause; this is no attempt
 """
 
@@ -46,9 +47,9 @@ class Tries(NamedTuple):
         status = _status_of(reply)
         if status is Status.DONE:
             return Decision(UNTRIED, status)
-        said = reply.reason or ("" if status is Status.REJECT else self.reason)
+        said = reply.reason or ("" if status is Status.DEAD_LETTER else self.reason)
         tries = Tries(end, self.attempts + 1, 0, said)
-        if status is Status.REJECT:
+        if status is Status.DEAD_LETTER:
             return Decision(tries, status, dead=_because(REJECTED, said))
         if options.attempts_max is not None and tries.attempts >= options.attempts_max:
             return Decision(tries, status, dead=_because(USED_UP, said))

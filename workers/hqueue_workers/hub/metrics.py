@@ -66,16 +66,16 @@ class HubMetrics:
         self, figures: Callable[[], Mapping[str, QueueFigures]], pending: Callable[[], int]
     ) -> None:
         self.registry = CollectorRegistry()
-        self.take_overs = self._counter("take_overs", "Topics that became this hub's.")
+        self.take_overs = self._counter("takeovers", "Topics that this hub took over.")
         self.redirects = self._counter("redirects", "Calls answered with another hub's address.")
         self.fenced = self._counter("fenced_topics", "Topics that another owner fenced here.")
         self.appends = self._counter("appends", "Batches appended.")
-        self.published = self._counter("published", "Messages published.")
+        self.published = self._counter("published_messages", "Messages published.")
         self.failed = self._counter("failed_publishes", "Publishes that ended with an error.")
-        self.delivered = self._counter("delivered", "Messages that subscribers have taken.")
-        self.retried = self._counter("retried", "Messages that subscribers want once more.")
-        self.dropped = self._counter("dropped", "Messages dropped beyond a message bound.")
-        self.dead_letters = self._counter("dead_letters", "Messages that subscribers rejected.")
+        self.delivered = self._counter("delivered_messages", "Messages delivered to subscribers.")
+        self.retried = self._counter("retried_messages", "Messages of calls answered with retry.")
+        self.dropped = self._counter("dropped_messages", "Messages dropped beyond a message bound.")
+        self.dead_letters = self._counter("dead_letters", "Messages that became dead letters.")
         self.latency = Histogram(
             "hqueue_hub_publish_latency_seconds",
             "From a publish's arrival to its place in the log.",

@@ -151,11 +151,11 @@ class HostedQueueFactory:
             authorizer=self._authorizer,
             metrics=self._metrics,
             topics_max=self._settings.topics_max,
-            creations=Creations(self._settings.creations_per_hour_max),
+            creations=Creations(self._settings.topic_creations_per_hour_max),
             bound_s=bound_ms / 1e3,
             pool=self._pool,
             listener=subscriptions.attachments,
-            choose=choose_any if self._settings.choice == UNIFORM else choose_hub,
+            choose=choose_any if self._settings.placement_policy == UNIFORM else choose_hub,
             hubs=available.list,
         )
         found.append(topics)
@@ -216,7 +216,7 @@ class HostedQueueFactory:
             metadata.subscriptions, client.settings.operation_timeout_ms / 1e3
         )
         attachments = Attachments(records, runtime=runtime, sessions=sessions, deliver=deliver)
-        created = Creations(settings.creations_per_hour_max, what="subscriptions")
+        created = Creations(settings.topic_creations_per_hour_max, what="subscriptions")
         kept = Creations(PREFERENCES_BYTES_PER_HOUR_MAX, what="bytes of preferences")
 
         def count(subscriber: str, host: str, is_new: bool, preferences_bytes: int) -> None:

@@ -24,7 +24,7 @@ _BOUNDS = {
     "threads": (1, 256),
     "connections_max": (1, 100_000),
     "topics_max": (1, 10_000_000),
-    "creations_per_hour_max": (1, 1_000_000_000),
+    "topic_creations_per_hour_max": (1, 1_000_000_000),
     "pending_bytes_max": (1024 * 1024, 2**40),
     "balance_ms": (100, 86_400_000),
     "drain_ms": (0, 600_000),
@@ -73,7 +73,7 @@ class HubSettings(ApiSettings):
     topics_max: int = 1_000_000
     """Topics owned at a time, of each queue. Where they lie in ZooKeeper see docs/hubs.md."""
 
-    creations_per_hour_max: int = 1_000_000
+    topic_creations_per_hour_max: int = 1_000_000
     """Topics that each caller may create at once, and in each hour from then on, in each queue; and
     as many subscriptions. An address may four times as many under whatever names, and all 16 times.
     Further ones are refused as busy."""
@@ -85,9 +85,9 @@ class HubSettings(ApiSettings):
     """How often the hub reports its load, claims partitions, and sheds topics where it has more
     than its share."""
 
-    choice: str = BY_LOAD
-    """Which hub a topic without an owner goes to: ``load``, by chance, those with less to do rather
-    than others; or ``uniform``, each as often as the others."""
+    placement_policy: str = BY_LOAD
+    """Which hub gets a topic without an owner: ``load``, a random one, likelier the less
+    load it has; or ``uniform``, each with the same chance."""
 
     drain_ms: int = 10_000
     """How long calls under way are waited for at the end."""
@@ -123,8 +123,10 @@ class HubSettings(ApiSettings):
         check_fields(self, _BOUNDS)
         self.make_authorizer()
         Networks(self.callback_networks)
-        if self.choice not in (BY_LOAD, UNIFORM):
-            raise SettingsError("choice is load or uniform", choice=self.choice)
+        if self.placement_policy not in (BY_LOAD, UNIFORM):
+            raise SettingsError(
+                "placement_policy is load or uniform", placement_policy=self.placement_policy
+            )
         if not self.listen_host:
             object.__setattr__(self, "listen_host", self.host or "0.0.0.0")
         if not self.host:

@@ -36,9 +36,11 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.delivered = self._counter("delivered", "Messages delivered, repetitions not counted.")
-        self.retried = self._counter("retried", "Messages of calls answered with retry.")
-        self.rejected = self._counter("rejected", "Messages put to the dead letters.")
+        self.delivered = self._counter(
+            "delivered_messages", "Messages delivered, repetitions not counted."
+        )
+        self.retried = self._counter("retried_messages", "Messages of calls answered with retry.")
+        self.dead_letters = self._counter("dead_letters", "Messages that became dead letters.")
         self.unanswered = self._counter("unanswered_calls", "Calls without an answer.")
         self.latency = Histogram(
             "hqueue_delivery_latency_seconds",
@@ -48,10 +50,10 @@ class Metrics:
             registry=self.registry,
         )
         self.notified = Counter(
-            "hqueue_notified_batches",
-            "Batches that came with notifications of appends; those that nobody vouched for were "
-            "read from HBase.",
-            ("vouched",),
+            "hqueue_append_notifications",
+            "Batches that came with notifications of appends; those not authenticated were read "
+            "from HBase.",
+            ("authenticated",),
             registry=self.registry,
         )
         self._gauges = _Gauges()
@@ -86,11 +88,11 @@ class DeliveryMetrics:
 
     def __init__(self, metrics: Metrics, key: SubscriptionKey) -> None:
         labels = (key.queue, str(key.partition), key.subscriber)
-        families = (metrics.delivered, metrics.retried, metrics.rejected, metrics.unanswered)
+        families = (metrics.delivered, metrics.retried, metrics.dead_letters, metrics.unanswered)
         self._families = (*families, metrics.latency)
         self._labels = labels
         self._closed = False
-        self._delivered, self._retried, self._rejected, self._unanswered = (
+        self._delivered, self._retried, self._dead_letters, self._unanswered = (
             family.labels(*labels) for family in families
         )
         self._latency = metrics.latency.labels(*labels)
@@ -104,9 +106,9 @@ class DeliveryMetrics:
         """A call was answered with retry."""
         self._retried.inc(messages)
 
-    def rejected(self, messages: int) -> None:
-        """Messages lie with the dead letters."""
-        self._rejected.inc(messages)
+    def buried(self, messages: int) -> None:
+        """Messages became dead letters."""
+        self._dead_letters.inc(messages)
 
     def unanswered(self) -> None:
         """A call had no answer."""

@@ -45,4 +45,4 @@ def test_the_batch_with_most_parts_is_put() -> None:
     with MemoryBackend().connect() as client:
         queue = client.create_queue("q", partitions=1)
         asyncio.run(serve())
-        assert [each.messages for each in queue.offsets()] == [BATCH_MESSAGES_MAX]
+        assert [each.count for each in queue.offsets()] == [BATCH_MESSAGES_MAX]

@@ -22,11 +22,13 @@ BEFORE = Tries(9, 1, 4, "busy")
         (Reply(UNKNOWN, "what?"), Decision(Tries(9, 2, 0, "what?"), Status.RETRY, 200)),
         (
             Reply(REJECT),
-            Decision(Tries(9, 2, 0, ""), Status.REJECT, dead="rejected by the subscriber"),
+            Decision(Tries(9, 2, 0, ""), Status.DEAD_LETTER, dead="rejected by the subscriber"),
         ),
         (
             Reply(REJECT, "bad"),
-            Decision(Tries(9, 2, 0, "bad"), Status.REJECT, dead="rejected by the subscriber: bad"),
+            Decision(
+                Tries(9, 2, 0, "bad"), Status.DEAD_LETTER, dead="rejected by the subscriber: bad"
+            ),
         ),
     ],
 )

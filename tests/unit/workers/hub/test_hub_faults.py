@@ -435,8 +435,8 @@ def test_metrics_count_what_a_hub_did(scene: Scene) -> None:
     before = [_figures(scene, number) for number in range(2)]
     assert before[0]['hqueue_hub_topics{queue="q"}'] == 1
     assert before[0]['hqueue_hub_subscriptions{queue="q"}'] == 1
-    assert before[0]["hqueue_hub_take_overs_total"] == 1
-    assert before[0]["hqueue_hub_published_total"] == 1, "what came over Thrift"
+    assert before[0]["hqueue_hub_takeovers_total"] == 1
+    assert before[0]["hqueue_hub_published_messages_total"] == 1, "what came over Thrift"
     assert before[0]["hqueue_hub_publish_latency_seconds_count"] == 1
     assert before[0]["hqueue_hub_appends_total"] == 2
     assert before[1]["hqueue_hub_redirects_total"] >= 1
@@ -447,7 +447,7 @@ def test_metrics_count_what_a_hub_did(scene: Scene) -> None:
     assert after[0]["hqueue_hub_fenced_topics_total"] == 1
     assert after[0]['hqueue_hub_topics{queue="q"}'] == 0
     assert after[1]['hqueue_hub_topics{queue="q"}'] == 1
-    assert after[1]["hqueue_hub_take_overs_total"] == 1
+    assert after[1]["hqueue_hub_takeovers_total"] == 1
 
 
 def test_a_subscription_that_is_behind_shows_its_lag_until_it_is_given_all(

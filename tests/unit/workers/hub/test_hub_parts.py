@@ -63,8 +63,8 @@ def test_settings_come_from_arguments_the_environment_and_defaults() -> None:
         {"prt": 1},
         {"host": 7},
         {"topics_max": 0},
-        {"choice": "any"},
-        {"creations_per_hour_max": 0},
+        {"placement_policy": "any"},
+        {"topic_creations_per_hour_max": 0},
     ):
         with pytest.raises(SettingsError):
             HubSettings.load(wrong, {})
@@ -162,7 +162,7 @@ def test_a_topic_that_is_deleted_ends_and_one_of_its_name_begins_anew(
     with hubs[0].client.topic_metadata(QUEUE) as metadata:
         ranges = metadata.persistence.read_topic_persistence_info("t").result(60)
         assert ranges is not None
-        checked = hubs[0].client.queue(QUEUE).check(ranges={"t": ranges.value.ranges})
+        checked = hubs[0].client.queue(QUEUE).verify(ranges={"t": ranges.value.ranges})
         assert not [finding for each in checked for finding in each.findings]
     values = {message.value for message in hubs[0].client.queue(QUEUE).scan()}
     assert {b"old", b"1", b"new"} <= values

@@ -59,7 +59,7 @@ class Creations:
                     raise BufferFullError(
                         f"as many {self._what} were created as may be for now",
                         by=" ".join(key).strip(),
-                        creations_per_hour_max=per_hour_max,
+                        topic_creations_per_hour_max=per_hour_max,
                     )
                 free_ms[key] = at_ms
             self._free_ms.update(free_ms)

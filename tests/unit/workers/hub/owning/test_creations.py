@@ -88,7 +88,7 @@ def test_a_caller_that_creates_more_topics_than_it_may_is_refused_and_goes_on_wi
     with contextlib.ExitStack() as stack:
         connected = stack.enter_context(backend.connect())
         connected.create_queue(QUEUE, partitions=2)
-        hub = stack.enter_context(HubThread(connected, QUEUE, creations_per_hour_max=2))
+        hub = stack.enter_context(HubThread(connected, QUEUE, topic_creations_per_hour_max=2))
 
         def client(publisher: str) -> hqueue.HubClient:
             return stack.enter_context(

@@ -169,7 +169,7 @@ def test_what_is_to_be_retried_comes_again_and_what_is_rejected_is_a_dead_letter
     scene: Scene,
 ) -> None:
     scene.hub()
-    answers = iter([Status.RETRY, Status.DONE, Status.REJECT])
+    answers = iter([Status.RETRY, Status.DONE, Status.DEAD_LETTER])
     sub = scene.subscriber(answer=lambda _: next(answers, Status.DONE))
     sub.subscribe("t")
     for value in (b"a", b"b", b"c"):
@@ -546,7 +546,7 @@ def test_a_name_that_resolves_outside_the_networks_is_not_called(scene: Scene) -
 def test_no_more_are_created_from_an_address_than_may_be_also_if_none_is_attached(
     scene: Scene,
 ) -> None:
-    scene.hub(creations_per_hour_max=3)
+    scene.hub(topic_creations_per_hour_max=3)
     sub = scene.subscriber()
     for number in range(12):
         sub.name = f"sub{number}"

@@ -11,8 +11,8 @@ import pytest
 
 from hqueue import Message
 from hqueue.format.cells import encode_bodies
-from hqueue.log.check import Finding, PartitionChecker
 from hqueue.log.skew import StoreClock
+from hqueue.log.verify import Finding, PartitionVerifier
 from hqueue.runtime.clock import Deadline, drive_each
 from tests.fuzz.log import chained
 from tests.fuzz.rows import Stored
@@ -31,7 +31,7 @@ def rows() -> list[Stored]:
 def findings(rows: list[Stored]) -> list[Finding]:
     clock = SteppedClock(1_700_000_000_000)
     port: Any = Rows(rows)
-    checker = PartitionChecker(
+    checker = PartitionVerifier(
         0, lambda: Deadline(clock, 1_000), ttl_ms=None, now_ms=StoreClock(clock).now_ms
     )
     *_, result = drive_each(checker.run(), port, clock)

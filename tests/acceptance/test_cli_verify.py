@@ -1,4 +1,4 @@
-"""``hqueue check`` finds what is wrong, and says so by its exit code."""
+"""``hqueue verify`` finds what is wrong, and says so by its exit code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_right_queue_is_checked_without_findings(
     run: Run, opened: hqueue.Queue, name: str
 ) -> None:
     opened.put([hqueue.Message("t", b"a")] * 3, partition=1)
-    checked = run("check", name)
+    checked = run("verify", name)
     assert (checked.code, checked.out) == (0, b"")
     assert "0 problems in 1 batch, 3 messages" in checked.err
 
@@ -38,7 +38,7 @@ def test_a_flipped_bit_is_found_and_named_and_other_partitions_are_checked(
     header = bytearray(table.row(row)[b"log:batch"])
     header[30] ^= 4
     table.put(row, {b"log:batch": bytes(header)})
-    checked = run("check", name, "--json")
+    checked = run("verify", name, "--json")
     assert checked.code == 5
     (finding,) = map(json.loads, checked.lines)
     assert (finding["partition"], finding["row"]) == (1, row.hex())
@@ -54,41 +54,41 @@ def test_a_batch_that_can_not_be_read_is_passed_by_once_that_is_decided(
     opened.put(hqueue.Message("t", b"before"), partition=1)
     row = put_unreadable(opened, [hqueue.Message("t", b"", None, [(BAD, b"")])] * 3, partition=1)
     opened.put(hqueue.Message("t", b"behind"), partition=1)
-    checked, scanned = run("check", name), run("scan", name)
+    checked, scanned = run("verify", name), run("scan", name)
     assert (checked.code, scanned.code) == (5, 5)
     assert row in checked.out.decode()
     assert row in scanned.err
-    decided = run("check", name, "--skip", row)
+    decided = run("verify", name, "--skip", row)
     assert (decided.code, decided.out) == (0, b"")
     assert f"{row}, which has 3 messages" in decided.err
     scanned = run("scan", name)
     assert scanned.code == 0
     assert [line.split("\t")[-1] for line in scanned.lines] == ["before", "behind"]
     assert "3 messages can't be read, and were passed by" in scanned.err
-    checked = run("check", name)
+    checked = run("verify", name)
     assert (checked.code, checked.out) == (0, b"")
     assert f"row {row}: passed by, as was decided: a header's name is no UTF-8" in checked.err
-    assert run("check", name, "--unskip", row).code == 0
+    assert run("verify", name, "--unskip", row).code == 0
     assert run("scan", name).code == 5
-    refused = run("check", name, "--skip", row[:-1])
+    refused = run("verify", name, "--skip", row[:-1])
     assert refused.code == 2
-    assert "a batch is named by its row" in refused.err
+    assert "name the batch by its row" in refused.err
 
 
 def test_ranges_of_topics_are_compared_with_the_log_where_that_is_wanted(
     run: Run, opened: hqueue.Queue, name: str, client: hqueue.Client
 ) -> None:
     opened.put([hqueue.Message("t", b"a")] * 3, partition=1)
-    checked = run("check", name, "--ranges")
+    checked = run("verify", name, "--ranges")
     assert checked.code == 0
     assert "0 topics with owners; 0 messages" in checked.err
     with client.topic_metadata(name) as metadata:
         info = TopicPersistenceInfo([LogRange(9, hqueue.MessageID(1), None, 1)])
         metadata.persistence.write_topic_persistence_info("t", info, NEW).result()
-    checked = run("check", name, "--ranges", "--json")
+    checked = run("verify", name, "--ranges", "--json")
     assert checked.code == 5
     (finding,) = map(json.loads, checked.lines)
     assert finding["partition"] == 9
     assert "does not exist" in finding["problem"]
     assert "1 topic with owners; 3 messages under their names came into the queue" in checked.err
-    assert run("check", name).code == 0
+    assert run("verify", name).code == 0

@@ -1,4 +1,4 @@
-"""Checking a partition from its first batch to its last."""
+"""Verifying a partition from its first batch to its last."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from hqueue.format.compression import plain_cell
 from hqueue.format.control import fences_of, owners_of
 from hqueue.format.header import CONTROL, MESSAGES, Header
 from hqueue.log.ports import Row, header_of
-from hqueue.log.ranges import RangeCheck, Verdict
+from hqueue.log.ranges import RangeVerifier, Verdict
 from hqueue.log.skipping import NO_DECISIONS, SkipDecisions
 from hqueue.log.steps import Get, Headers, Work, operation, request
 from hqueue.message_id import timestamp_of
 from hqueue.runtime.clock import Deadline
 from hqueue.runtime.steps import Give
 
-__all__ = ["Finding", "PartitionCheck", "PartitionChecker", "problems_in"]
+__all__ = ["Finding", "PartitionVerification", "PartitionVerifier", "problems_in"]
 
 HEADERS_READ = 500
 BYTES_READ = 4 * 1024 * 1024
@@ -35,7 +35,7 @@ class Finding:
 
 
 @dataclasses.dataclass(slots=True)
-class PartitionCheck:
+class PartitionVerification:
     """What was looked at in one partition, and what was found."""
 
     partition: int
@@ -57,7 +57,7 @@ class PartitionCheck:
     """What can't be read, and is passed by, for an operator decided so: no finding any more."""
 
 
-class PartitionChecker:
+class PartitionVerifier:
     """Walks a partition's chain: links, ordinals, control records, and the checksums of headers and
     bodies; and compares it with the ranges of topics that have an owner, where they are given.
 
@@ -82,11 +82,11 @@ class PartitionChecker:
         *,
         ttl_ms: int | None,
         now_ms: Callable[[Deadline], Work[int]],
-        ranges: RangeCheck | None = None,
+        ranges: RangeVerifier | None = None,
         moved: Callable[[str], bool] = lambda topic: False,
         decisions: SkipDecisions = NO_DECISIONS,
     ) -> None:
-        self.result = PartitionCheck(partition)
+        self.result = PartitionVerification(partition)
         self._partition = partition
         self._deadline = deadline
         self._ttl_ms = ttl_ms

@@ -1,4 +1,4 @@
-"""`Queue.check` finds every planted fault in a table, and names the row."""
+"""`Queue.verify` finds every planted fault in a table, and names the row."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from hqueue import CorruptLogError, Message, Queue
-from hqueue.log.check import Finding
+from hqueue.log.verify import Finding
 from tests.support.raw import RawTables
 
 pytestmark = pytest.mark.in_memory_first
@@ -25,7 +25,7 @@ def queue(make_queue: Callable[..., Queue]) -> Queue:
 
 
 def findings(queue: Queue) -> list[Finding]:
-    last = {result.partition: result for result in queue.check()}
+    last = {result.partition: result for result in queue.verify()}
     assert set(last) == {0, 1}, "every partition is checked, whatever is found in another"
     assert last[1].findings == []
     assert last[1].messages == 10
@@ -45,9 +45,9 @@ def test_a_right_log_has_no_findings(queue: Queue, raw: RawTables) -> None:
 def test_each_batch_is_checked_once_however_many_headers_come_at_a_time(
     queue: Queue, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
-    monkeypatch.setattr("hqueue.log.check.HEADERS_READ", rows)
+    monkeypatch.setattr("hqueue.log.verify.HEADERS_READ", rows)
     assert findings(queue) == []
-    last = {result.partition: result for result in queue.check()}
+    last = {result.partition: result for result in queue.verify()}
     assert [(last[n].batches, last[n].messages) for n in range(2)] == [(5, 10)] * 2
 
 

@@ -1,4 +1,4 @@
-"""Checking a queue: ``check``."""
+"""Verifying a queue's log: ``verify``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 
-def check(  # noqa: PLR0917  (the command's)
+def verify(  # noqa: PLR0917  (the command's)
     context: typer.Context,
     queue: options.Queue,
     partition: Annotated[
@@ -60,11 +60,11 @@ def check(  # noqa: PLR0917  (the command's)
             _decide(opened.skipped_batches, skip or (), unskip or ())
         return
     known, broken = _ranges(client, queue) if ranges else (None, 0)
-    with client.queue(queue) as opened, Advance("check") as bar:
+    with client.queue(queue) as opened, Advance("verify") as bar:
         results = {}
         seen_bytes = 0
-        checked = opened.check(partition or None, ranges=known)
-        while (result := only_reads()(next)(checked, None)) is not None:
+        verified = opened.verify(partition or None, ranges=known)
+        while (result := only_reads()(next)(verified, None)) is not None:
             results[result.partition] = result
             total = sum(r.bytes for r in results.values())
             bar.advance(total - seen_bytes)
@@ -128,4 +128,4 @@ def _ranges(client: Client, queue: str) -> tuple[dict[str, Sequence[LogRange]], 
     return known, broken
 
 
-register = commands("Queues", check)
+register = commands("Queues", verify)

@@ -1,4 +1,4 @@
-"""`Queue.check` over a queue that owners wrote: what they say of ranges, and what the log has."""
+"""`Queue.verify` over a queue that owners wrote: what they say of ranges, and what the log has."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import pytest
 
 import hqueue
-from hqueue import Message, MessageID, PartitionCheck
+from hqueue import Message, MessageID, PartitionVerification
 from hqueue.metadata.managers import LogRange, TopicMetadata, TopicPersistenceInfo
 from hqueue.store import StorePort
 from tests.support.topic_owners import TopicOwner
@@ -39,8 +39,8 @@ def owners(
 
 def check(
     queue: hqueue.Queue, ranges: Mapping[str, Sequence[LogRange]] | None
-) -> list[PartitionCheck]:
-    last = {result.partition: result for result in queue.check(ranges=ranges)}
+) -> list[PartitionVerification]:
+    last = {result.partition: result for result in queue.verify(ranges=ranges)}
     return [last[partition] for partition in sorted(last)]
 
 
