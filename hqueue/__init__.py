@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from hqueue.consume.skipped_batches import SkippedBatches as SkippedBatches
     from hqueue.consume.topic_scanner import TopicScanner as TopicScanner
     from hqueue.consumer import Consumer as Consumer
-    from hqueue.consumer import Partition as Partition
-    from hqueue.consumer import ToCommit as ToCommit
+    from hqueue.consumer import ParallelConsumer as ParallelConsumer
     from hqueue.consumer_stream import ConsumerStream as ConsumerStream
     from hqueue.errors import BadVersionError as BadVersionError
     from hqueue.errors import BufferFullError as BufferFullError
@@ -81,6 +80,8 @@ if TYPE_CHECKING:
     from hqueue.errors import UnsupportedFormatError as UnsupportedFormatError
     from hqueue.format.header import Header as Header
     from hqueue.format.header import TopicEntry as TopicEntry
+    from hqueue.group_consumer import Partition as Partition
+    from hqueue.group_consumer import ToCommit as ToCommit
     from hqueue.groups.administration import GroupDescription as GroupDescription
     from hqueue.groups.administration import GroupListing as GroupListing
     from hqueue.groups.administration import GroupPartition as GroupPartition
@@ -161,7 +162,7 @@ _MODULES = {
     ),
     "hqueue.consume.skipped_batches": "SkippedBatches",
     "hqueue.consume.topic_scanner": "TopicScanner",
-    "hqueue.consumer": "Consumer Partition ToCommit",
+    "hqueue.consumer": "Consumer ParallelConsumer",
     "hqueue.consumer_stream": "ConsumerStream",
     "hqueue.errors": (
         "BadVersionError BufferFullError CheckpointMovedError ClockSkewError "
@@ -180,6 +181,7 @@ _MODULES = {
         "SubscriptionStateExistsError TopicFencedError UnsupportedFormatError"
     ),
     "hqueue.format.header": "Header TopicEntry",
+    "hqueue.group_consumer": "Partition ToCommit",
     "hqueue.groups.administration": "GroupDescription GroupListing GroupPartition",
     "hqueue.groups.callbacks": "OnPartitions",
     "hqueue.groups.consumer_options": "ConsumerOptions",

@@ -1,4 +1,4 @@
-"""Messages as they are handed out by a consumer, or by one of its streams."""
+"""Messages as they are handed out, to one thread."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ __all__ = ["ConsumerStream"]
 
 
 class ConsumerStream:
-    """Hands out the messages of some of a consumer's partitions. Made by `Consumer.streams`.
+    """Hands out the messages of some of a consumer's partitions. Made by a `ParallelConsumer`.
 
     One thread takes them. When it asks for more it says that all that was handed out before is done
-    with. Close the consumer when the threads of all its streams have ended: `Consumer.request_stop`
-    lets them.
+    with. Close the consumer when the threads of all its streams have ended:
+    `ParallelConsumer.request_stop` lets them.
     """
 
     def __init__(self, consumption: Consumption, stream: Stream, check: Callable[[], None]) -> None:
@@ -44,7 +44,7 @@ class ConsumerStream:
 
         Raises:
             InvalidInputError: an argument is out of range; or nothing is consumed: neither
-                `Consumer.subscribe` nor `Consumer.assign` was called.
+                `subscribe` nor `assign` of the consumer was called.
             StoreUnavailableError: HBase stayed away for ``operation_timeout_ms``. Later calls try
                 again.
             QueueStateError: a queue is disabled for so long, or it is gone. Other queues go on.
@@ -77,7 +77,7 @@ class ConsumerStream:
         return self.messages()
 
     def messages(self, *, idle_ms_max: float | None = None) -> Iterator[ConsumedMessage]:
-        """Messages one by one, until `Consumer.request_stop` or `Consumer.close`. Raises as `poll`.
+        """Messages one by one, until the consumer's `request_stop` or `close`. Raises as `poll`.
 
         Args:
             idle_ms_max: end after so long without a message; None for never.
@@ -142,7 +142,7 @@ class ConsumerStream:
                 return
 
     def commit(self) -> None:
-        """Commit the place after all that this stream handed out. Raises as `Consumer.commit`."""
+        """Commit the place after all that this stream handed out. Raises as the consumer's."""
         self._check()
         self._consumption.commit(self._moved)
 

@@ -8,7 +8,6 @@ from typing import Literal, TypedDict
 from hqueue.errors import InvalidInputError
 from hqueue.groups.assignors import ASSIGNORS
 from hqueue.handle.start import EARLIEST, LATEST
-from hqueue.metadata.encoding import STREAMS_MAX
 from hqueue.settings.limits import SCAN_BYTES_MAX
 from hqueue.settings.names import with_closest
 from hqueue.settings.numbers import check_whole
@@ -20,12 +19,14 @@ ERROR = "error"
 
 
 class ConsumerOptions(TypedDict, total=False):
-    """The options of a `Consumer`, besides what it consumes. Times in milliseconds."""
+    """The options of a `Consumer` or `ParallelConsumer`, besides what it consumes. Times in
+    milliseconds.
+    """
 
     auto_offset_reset: Literal["earliest", "latest", "error"]
     """Where a partition begins that has no offset of the group, and where it goes on when the
     messages at its offset have expired: with the oldest there is, by default; with what is written
-    from now on; or with an `OffsetOutOfRangeError`, until `Consumer.seek` is called. After a
+    from now on; or with an `OffsetOutOfRangeError`, until `seek` is called. After a
     truncation ``latest`` begins with the new log's first message, as ``earliest`` does: all of it
     was written after the offset."""
 
@@ -45,9 +46,6 @@ class ConsumerOptions(TypedDict, total=False):
     """Who gets what. ``sticky``, the default: as even as can be, with as few moves as that takes,
     and what stays is not stopped. ``range``: as Kafka's first consumers did it, slices of the
     sorted partitions, for which all give up everything first. The same for all of a group."""
-
-    streams: int
-    """How many streams of each queue it counts as: it gets so many shares. 1 by default."""
 
     poll_interval_ms_max: int
     """When nothing was asked for so long, it leaves the group, so that others get its partitions;
@@ -74,7 +72,6 @@ class ConsumerSettings:
     auto_commit_interval_ms: int = 5_000
     instance_id: str | None = None
     assignor: str = "sticky"
-    streams: int = 1
     poll_interval_ms_max: int = 300_000
     metadata_age_ms_max: int = 30_000
     bytes_max: int = 16 * 1024 * 1024
@@ -102,7 +99,6 @@ _CHOICES = {"auto_offset_reset": (EARLIEST, LATEST, ERROR), "assignor": tuple(AS
 
 _BOUNDS = {
     "auto_commit_interval_ms": (1, 86_400_000),
-    "streams": (1, STREAMS_MAX),
     "poll_interval_ms_max": (100, 86_400_000),
     "metadata_age_ms_max": (100, 86_400_000),
     "bytes_max": (1, SCAN_BYTES_MAX),

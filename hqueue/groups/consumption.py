@@ -43,6 +43,7 @@ class Consumption:
         group: the group's name; None for one that is assigned partitions by hand, and commits
             nothing.
         settings: the consumer's.
+        streams: as `Share` takes it.
         clock: where time comes from.
 
     Raises:
@@ -54,13 +55,15 @@ class Consumption:
         cluster: Cluster,
         group: str | None,
         settings: ConsumerSettings,
+        *,
+        streams: int | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self._share = share = Share(cluster, group, settings, clock)
+        self._share = share = Share(cluster, group, settings, streams, clock)
         self.positions = share.positions
         self.paused = share.paused
         self.streams = share.streams
-        """One, or as many as it was `split` into."""
+        """Its partitions are parted among these."""
         self.membership = share.membership
         """Its membership of its group."""
         self.committer = share.committer
@@ -134,20 +137,6 @@ class Consumption:
         if failure is not None:
             logger.warning("offsets were not committed: %s", failure)
         self._share.topics = frozenset()
-
-    def split(self) -> None:
-        """Have as many streams as the settings say. Nothing is being handed out."""
-        with self.lock:
-            self.settle()
-            (whole,) = self.streams
-            keys = sorted(whole.keys)
-            whole.remove(keys)
-            bytes_max = self._settings.bytes_max // self._settings.streams
-            self.streams += [
-                Stream(self.positions, bytes_max, self.clock)
-                for _ in range(self._settings.streams - 1)
-            ]
-            self._share.deal(keys)
 
     def close(self, *, commit: bool) -> None:
         """As `hqueue.Consumer.close`."""

@@ -38,6 +38,7 @@ class GroupMembership:
         settings: the consumer's.
         on_note: called by other threads when there is something to be done.
         on_idle: called by another thread before it leaves the group because nothing was asked for.
+        streams: as how many members it counts.
 
     Raises:
         InvalidInputError: the group or the instance ID has no possible name.
@@ -50,6 +51,8 @@ class GroupMembership:
         settings: ConsumerSettings,
         on_note: Callable[[], None],
         on_idle: Callable[[], None],
+        *,
+        streams: int,
     ) -> None:
         self._unique = f"{socket.gethostname()}:{uuid.uuid4()}"
         self.consumer_id = settings.instance_id or self._unique
@@ -69,6 +72,7 @@ class GroupMembership:
             self._paths.member(self.consumer_id)  # It may be no name.
         self._cluster = cluster
         self._settings = settings
+        self._streams = streams
         self._on_note = on_note
         self._on_idle = on_idle
         self._coordination: Coordination | None = None
@@ -209,7 +213,7 @@ class GroupMembership:
         return self._coordination
 
     def _shares(self, found: Catalog) -> dict[str, int]:
-        return dict.fromkeys(found.selected, self._settings.streams)
+        return dict.fromkeys(found.selected, self._streams)
 
     def _on_catalog(self, found: Catalog) -> bool:
         """Called for the catalog: there are other queues. Whether the group knows of it."""

@@ -40,6 +40,8 @@ class Share(Stepwise):
         cluster: as `Consumption` takes it.
         group: as `Consumption` takes it.
         settings: the consumer's.
+        streams: how many it has, each used by a thread of its own, which alone says what it is done
+            with; None for one, whose thread does all else, too.
         clock: where time comes from.
 
     Raises:
@@ -47,16 +49,25 @@ class Share(Stepwise):
     """
 
     def __init__(
-        self, cluster: Cluster, group: str | None, settings: ConsumerSettings, clock: Clock
+        self,
+        cluster: Cluster,
+        group: str | None,
+        settings: ConsumerSettings,
+        streams: int | None,
+        clock: Clock,
     ) -> None:
         self.logs = _Logs(cluster)
         self.positions = Positions(self.logs, settings.auto_offset_reset)
         self.paused: set[PartitionKey] = set()
-        self.streams = [Stream(self.positions, settings.bytes_max, clock)]
-        """One, or as many as it was split into."""
+        count = streams or 1
+        self.streams = [
+            Stream(self.positions, settings.bytes_max // count, clock) for _ in range(count)
+        ]
+        """Its partitions are dealt to these."""
+        self._one_thread = streams is None
         # What other threads have does not keep what the program holds, as its callbacks do.
         notes = weakly(self.take_notice), weakly(self._commit_done)
-        self.membership = GroupMembership(cluster, group, settings, *notes)
+        self.membership = GroupMembership(cluster, group, settings, *notes, streams=count)
         """Its membership of its group."""
         self.committer = Committer(self._commit)
         self.callbacks = Callbacks()
@@ -70,10 +81,10 @@ class Share(Stepwise):
         self._to_release: set[PartitionKey] = set()
 
     def settle(self) -> None:
-        """Note how far it is, where one thread alone is handed out messages, and that one asks: a
-        callback of a commit doesn't know what the thread that polls is done with.
+        """Note how far it is, where the thread that is handed out messages asks: a callback of a
+        commit doesn't know what that one is done with.
         """
-        if len(self.streams) == 1 and not self.committer.calls_back:
+        if self._one_thread and not self.committer.calls_back:
             self.streams[0].settle()
 
     def resolve(self, key: PartitionKey) -> Position:
@@ -89,7 +100,7 @@ class Share(Stepwise):
         """The one that has a partition."""
         return next(stream for stream in self.streams if key in stream.keys)
 
-    def deal(self, keys: Collection[PartitionKey]) -> None:
+    def _deal(self, keys: Collection[PartitionKey]) -> None:
         """Give partitions to the streams that have least."""
         for key in sorted(keys):
             stream = min(self.streams, key=lambda each: len(each.keys))
@@ -155,7 +166,7 @@ class Share(Stepwise):
             assigned, self._to_accept = self._to_accept, {}
             holder.accept(assigned)
             self.positions.begin(assigned)
-            self.deal(assigned)
+            self._deal(assigned)
             self.callbacks.assigned(assigned)
         for key in sorted(stream.to_begin - self.paused - self.positions.unreadable):
             self.resolve(key)

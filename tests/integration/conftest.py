@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 import hqueue
-from hqueue import Consumer, Message, local
+from hqueue import Consumer, Message, ParallelConsumer, local
 from tests.support.backends import Backend, MemoryBackend
 from tests.support.raw import RawHBase
 
@@ -76,16 +77,17 @@ def make(
 
 
 @pytest.fixture
-def join(backend: Backend, queue_name: str) -> Iterator[Callable[..., Consumer]]:
+def join(backend: Backend, queue_name: str) -> Iterator[Callable[..., Any]]:
     """Consumers of one group, each on a client of its own."""
-    joined: list[Consumer] = []
+    joined: list[Consumer | ParallelConsumer] = []
     clients: list[hqueue.Client] = []
 
     def join_one(*queues: hqueue.Queue, **options: object) -> Consumer:
         clients.append(backend.connect())
         names = [queue.name for queue in queues] or None
         options = {"group": f"{queue_name}, a group/", **options}
-        joined.append(Consumer(names, client=clients[-1], **options))  # type: ignore[arg-type]
+        kind = ParallelConsumer if "streams" in options else Consumer
+        joined.append(kind(names, client=clients[-1], **options))
         return joined[-1]
 
     yield join_one

@@ -192,6 +192,14 @@ def _iterated(maker: Maker) -> Consumer:
     return consumer
 
 
+def _iterating(maker: Maker) -> Iterator[ReceivedMessage]:
+    """All that is kept is the iterator, which keeps its consumer."""
+    messages = iter(Consumer(maker.queue.name, group=f"{maker.queue.name}-it", client=maker.shared))
+    gc.collect()
+    assert next(messages)
+    return messages
+
+
 def _scanned(**options: Any) -> Callable[[Maker], object]:
     def scanned(maker: Maker) -> object:
         scanner = maker.queue.scan(bytes_max=5, **options)
@@ -212,6 +220,7 @@ DROPPED: dict[str, Callable[[Maker], object]] = {
     "producer": lambda maker: maker.producer(0),
     "consumer that polled": _polled,
     "consumer that was iterated": _iterated,
+    "iterator over a consumer": _iterating,
     "subscriber": lambda maker: maker.subscriber(0),
     "member of a subscriber": lambda maker: maker.subscriber(1),
     "scan": _scanned(),

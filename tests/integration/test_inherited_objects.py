@@ -117,11 +117,14 @@ def test_a_consumer_and_its_streams_have_nothing_in_a_forked_child(client: hqueu
         assert harmless == {
             "close": "None", "request_stop": "None", "consumer_id": repr(consumer.consumer_id),
         }  # fmt: skip
-        (stream,) = consumer.streams()
-        calls = all_calls(stream, {})
-        with held(*locks):
-            assert in_child(calls) == dict.fromkeys(calls, REFUSED)
         assert consumer.assignment() == {key}, "the parent's stays its own"
+    with hqueue.ParallelConsumer("q", group="h", client=client, streams=1) as parallel:
+        (stream,) = parallel.streams
+        take(2, stream)
+        calls = all_calls(stream, {})
+        with held(parallel._consumption.lock, parallel._consumption.committer._lock):
+            assert in_child(calls) == dict.fromkeys(calls, REFUSED)
+        assert stream.assignment() == {key}
 
 
 def test_a_producer_takes_nothing_and_promises_nothing_in_a_forked_child(

@@ -210,6 +210,12 @@ CALLS: dict[str, Callable[[World], Call]] = {
             **{"on_assigned": None, "on_revoked": None, "on_lost": None},
         },
     ),
+    "ParallelConsumer": lambda w: (
+        hqueue.ParallelConsumer,
+        _options(
+            hqueue.ConsumerOptions, queues=LEFT_OUT, group="other", streams=2, client=w.client
+        ),
+    ),
     "Credential.parse": lambda w: (hqueue.Credential.parse, {"text": "digest:u:p"}),
     "DeadLetters.put": lambda w: (w.queue.dead_letters.put, {"letters": [w.letter]}),
     "DeadLetters.redrive": lambda w: (w.queue.dead_letters.redrive, {"letters": [w.letter]}),
@@ -446,7 +452,7 @@ CALLS: dict[str, Callable[[World], Call]] = {
 }
 
 UNTRIED = {"Clock", "ConsumerStream", "Deadline", "MessageListener", "TopicSubscription"}
-"""What users override or are only given; what needs a hub; a stream's methods are `Consumer`'s."""
+"""What users override or are only given; what needs a hub; `Consumer` has a stream's methods."""
 
 CURSORS = {
     *(
@@ -510,7 +516,10 @@ def public_callables() -> set[str]:
 
 
 def test_every_public_callable_is_tried() -> None:
-    inherited = {"QueueScanner", "PartitionScanner", "CombinedPartitionScanner", "TopicScanner"}
+    inherited = {
+        *{"QueueScanner", "PartitionScanner", "CombinedPartitionScanner", "TopicScanner"},
+        "ParallelConsumer",
+    }
     untried = public_callables() - CALLS.keys()
     assert {each for each in untried if each.partition(".")[0] not in inherited} == set()
 
@@ -527,7 +536,9 @@ def _use(result: object) -> None:
             list(itertools.islice(result, 3))  # type: ignore[call-overload]
     elif isinstance(result, hqueue.Delivery):
         result.exception(9)
-    elif isinstance(result, (hqueue.Consumer, hqueue.Producer, hqueue.HubProducer)):
+    elif isinstance(
+        result, (hqueue.Consumer, hqueue.ParallelConsumer, hqueue.Producer, hqueue.HubProducer)
+    ):
         result.close()
 
 

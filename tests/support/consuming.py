@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import hqueue
-from hqueue import ConsumedMessage, Consumer, Message
+from hqueue import ConsumedMessage, Consumer, ConsumerStream, Message
 from tests.support.waiting import wait_for
 
 __all__ = ["EXTRAS", "put_numbered", "put_with_extras", "settle", "take", "values"]
@@ -41,7 +41,9 @@ def values(messages: Sequence[ConsumedMessage]) -> list[int]:
     return sorted(int(message.value) for message in messages)
 
 
-def take(count: int, *consumers: Consumer, messages_max: int = 500) -> list[ConsumedMessage]:
+def take(
+    count: int, *consumers: Consumer | ConsumerStream, messages_max: int = 500
+) -> list[ConsumedMessage]:
     """What consumers are handed out, in turns, until there are so many."""
     taken: list[ConsumedMessage] = []
 
@@ -57,7 +59,9 @@ def take(count: int, *consumers: Consumer, messages_max: int = 500) -> list[Cons
 
 
 def settle(
-    *consumers: Consumer, shares: Sequence[int], turn: Callable[[], object] = lambda: None
+    *consumers: Consumer | ConsumerStream,
+    shares: Sequence[int],
+    turn: Callable[[], object] = lambda: None,
 ) -> None:
     """Poll until each consumer has so many partitions, and none is another's as well."""
 

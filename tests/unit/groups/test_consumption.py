@@ -129,8 +129,10 @@ def test_what_a_stream_decided_to_commit_is_done_before_a_later_claim_counts(
 ) -> None:
     for partition in range(PARTITIONS):
         client.queue("q").put([Message("t", b"v")], partition=partition)
-    with hqueue.Consumer("q", group="g", client=client, streams=2, auto_commit=False) as consumer:
-        first, second = consumer.streams()
+    with hqueue.ParallelConsumer(
+        "q", group="g", client=client, streams=2, auto_commit=False
+    ) as consumer:
+        first, second = consumer.streams
         wait_for(lambda: first.poll(100), "messages")
         committer, holder = consumer._consumption.committer, consumer._consumption.membership.holder
         assert isinstance(holder, GroupMember)
@@ -259,10 +261,10 @@ def test_what_a_stream_works_on_is_committed_by_no_other(
     client: hqueue.Client, take: Callable[[ConsumerStream], object]
 ) -> None:
     key = PartitionKey("q", 0)
-    with hqueue.Consumer(
+    with hqueue.ParallelConsumer(
         "q", group="g", client=client, streams=2, auto_commit_interval_ms=1
     ) as consumer:
-        streams = consumer.streams()
+        streams = consumer.streams
 
         def is_shared() -> bool:
             for stream in streams:
@@ -287,11 +289,26 @@ def test_what_a_stream_works_on_is_committed_by_no_other(
         assert is_committed()
 
 
+def test_a_consumer_of_one_stream_commits_nothing_that_its_thread_works_on(
+    client: hqueue.Client,
+) -> None:
+    key = PartitionKey("q", 0)
+    client.queue("q").put(Message("t", b"v"), partition=key.partition)
+    with hqueue.ParallelConsumer("q", group="g", client=client, streams=1) as consumer:
+        (stream,) = consumer.streams
+        (message,) = wait_for(lambda: stream.poll(100), "the message")
+        consumer.commit()
+        assert consumer.committed([key]).get(key, message.id) <= message.id
+        stream.poll()
+        consumer.commit()
+        assert consumer.committed([key])[key] > message.id
+
+
 def test_what_streams_asked_for_more_after_is_committed_at_the_end(client: hqueue.Client) -> None:
     key = PartitionKey("q", 0)
     message = client.queue("q").put(Message("t", b"v"), partition=key.partition)
-    with hqueue.Consumer("q", group="g", client=client, streams=2) as consumer:
-        for stream in consumer.streams():
+    with hqueue.ParallelConsumer("q", group="g", client=client, streams=2) as consumer:
+        for stream in consumer.streams:
             for _ in stream.messages(idle_ms_max=500):
                 consumer.request_stop()
     with hqueue.Consumer(group="g", client=client) as other:

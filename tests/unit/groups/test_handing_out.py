@@ -72,7 +72,7 @@ def test_when_its_time_is_over_the_next_message_comes_after_another_look(
     for number in range(3):
         assert next(messages).value == b"%d" % number
         before = looks.count
-        consumer._stream.valid_until_s = consumer._consumption.now_s()
+        consumer._consumption.streams[0].valid_until_s = consumer._consumption.now_s()
     assert next(messages).value == b"3"
     assert looks.count > before
 
@@ -110,7 +110,7 @@ def test_what_was_read_before_its_session_ended_is_not_handed_out_by_its_next_cl
     consumer: hqueue.Consumer,
 ) -> None:
     wait_for(lambda: consumer.poll(100, messages_max=7), "messages")
-    consumption, stream = consumer._consumption, consumer._stream
+    consumption, stream = consumer._consumption, consumer._consumption.streams[0]
     before, holder = stream.handout, consumption.membership.holder
     assert before is not None
     assert isinstance(holder, GroupMember)
