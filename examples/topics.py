@@ -30,26 +30,27 @@ class Auditor:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Publish numbered messages, and receive them.")
+    parser = argparse.ArgumentParser(description="Publish messages once, and receive them.")
     parser.add_argument("hubs", help="host:port of one or more, with commas")
     parser.add_argument("queue", help="its name; the hubs serve it")
     parser.add_argument("topic", help="any name; the topic is created if it is not there")
     parser.add_argument("--count", type=int, default=3, help="how many messages")
     parser.add_argument("--seconds", type=float, default=60, help="end after so long in any case")
     arguments = parser.parse_args()
-    topic, count = arguments.topic, arguments.count
+    count = arguments.count
 
-    # The publisher's numbers count under its name: also those of the run before.
+    # The publisher's sequence numbers count under its name: also those of the run before.
     with hqueue.connect_hubs(arguments.hubs, queue=arguments.queue, publisher="biller") as client:
-        newest = client.newest_number(topic)
-        first = 0 if newest is None else newest + 1
+        bills_topic = client.topic(arguments.topic)
+        last = bills_topic.last_sequence_number()
+        first = 0 if last is None else last + 1
         bills = [f"bill {number}".encode() for number in range(first, first + count)]
         auditor = Auditor(count)
-        with client.subscribe(topic, "audit", auditor):
-            client.publish_once(topic, bills, number=first)
-            again = client.publish_once(topic, bills, number=first)
+        with bills_topic.subscribe("audit", auditor):
+            bills_topic.publish_idempotent(bills, sequence_number=first)
+            again = bills_topic.publish_idempotent(bills, sequence_number=first)
             ended = auditor.done.wait(arguments.seconds)
-    print(f"published; again: {again.dropped} dropped")
+    print(f"published; again: {again.duplicates} left out")
     print("done" if ended else "too few messages came")
 
 

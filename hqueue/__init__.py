@@ -110,7 +110,7 @@ if TYPE_CHECKING:
     from hqueue.metadata import PartitionKey as PartitionKey
     from hqueue.metadata import Presence as Presence
     from hqueue.metadata.managers import SubscriptionPreferences as SubscriptionPreferences
-    from hqueue.metadata.managers import TopicAccess as TopicAccess
+    from hqueue.metadata.managers import TopicACL as TopicACL
     from hqueue.moment import Moment as Moment
     from hqueue.produce.delivery import Delivery as Delivery
     from hqueue.produce.delivery import DeliveryCallback as DeliveryCallback
@@ -144,7 +144,8 @@ if TYPE_CHECKING:
     from hqueue.topics import HubOptions as HubOptions
     from hqueue.topics import HubProducer as HubProducer
     from hqueue.topics import HubQueue as HubQueue
-    from hqueue.topics import PublishedOnce as PublishedOnce
+    from hqueue.topics import HubTopic as HubTopic
+    from hqueue.topics import IdempotentPublishResult as IdempotentPublishResult
     from hqueue.topics import SubscribeMode as SubscribeMode
     from hqueue.topics import TopicSubscription as TopicSubscription
     from hqueue.topics import connect_hubs as connect_hubs
@@ -198,7 +199,7 @@ _MODULES = {
     "hqueue.message": "ConsumedMessage Headers Message Messages ReceivedMessage",
     "hqueue.message_id": "MessageID MessageIDs",
     "hqueue.metadata": "DeliveryOptions PartitionKey Presence",
-    "hqueue.metadata.managers": "SubscriptionPreferences TopicAccess",
+    "hqueue.metadata.managers": "SubscriptionPreferences TopicACL",
     "hqueue.moment": "Moment",
     "hqueue.produce.delivery": "Delivery DeliveryCallback",
     "hqueue.produce.producer_options": "ProducerOptions",
@@ -216,8 +217,8 @@ _MODULES = {
     "hqueue.settings.options": "AlterableAttributes ConnectOptions QueueAttributes",
     "hqueue.settings.reserved": "is_reserved",
     "hqueue.topics": (
-        "HubClient HubClientSettings HubOptions HubProducer HubQueue "
-        "PublishedOnce SubscribeMode TopicSubscription connect_hubs"
+        "HubClient HubClientSettings HubOptions HubProducer HubQueue HubTopic "
+        "IdempotentPublishResult SubscribeMode TopicSubscription connect_hubs"
     ),
 }
 """Where each public name is defined, for programs; type checkers have it from above. It is imported

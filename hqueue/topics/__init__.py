@@ -1,11 +1,12 @@
 """The client of hubs: topics with owners, with no HBase and no ZooKeeper in reach."""
 
 from hqueue.topics.client import HubClient, connect_hubs
-from hqueue.topics.once import PublishedOnce
+from hqueue.topics.idempotent import IdempotentPublishResult
 from hqueue.topics.producer import HubProducer
 from hqueue.topics.queue import HubQueue
 from hqueue.topics.settings import HubClientSettings, HubOptions
 from hqueue.topics.subscription import SubscribeMode, TopicSubscription
+from hqueue.topics.topic import HubTopic
 
 __all__ = [
     "HubClient",
@@ -13,7 +14,8 @@ __all__ = [
     "HubOptions",
     "HubProducer",
     "HubQueue",
-    "PublishedOnce",
+    "HubTopic",
+    "IdempotentPublishResult",
     "SubscribeMode",
     "TopicSubscription",
     "connect_hubs",

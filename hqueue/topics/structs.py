@@ -8,15 +8,14 @@ from typing import Any
 from hqueue.errors import InvalidInputError
 from hqueue.format.cells import check_count, check_size
 from hqueue.message import Message, check_headers_of
-from hqueue.metadata.managers import SubscriptionPreferences, TopicAccess, check_names
+from hqueue.metadata.managers import SubscriptionPreferences, TopicACL, check_names
 from hqueue.produce.encode import headers_to_put
 from hqueue.rpc.services import load
 from hqueue.settings.kinds import listed
-from hqueue.settings.reserved import check_topic
 
 __all__ = [
-    "access_of",
-    "access_struct",
+    "acl_of",
+    "acl_struct",
     "check_sent",
     "message_struct",
     "message_structs",
@@ -54,15 +53,13 @@ def message_structs(
     """Messages of a topic to publish.
 
     Raises:
-        InvalidInputError: no message is given, one can't be the topic's, or the topic or a
-            header is the system's own.
+        InvalidInputError: no message is given, one can't be the topic's, or a header is the
+            system's own.
         MessageTooLargeError: together they are larger than a batch may be.
     """
     messages = listed(messages, "messages")
     if not messages:
         raise InvalidInputError("what is published is a sequence with at least one message")
-    if isinstance(topic, str):
-        check_topic(topic)
     given = [_message(topic, each) for each in messages]
     check_sent(given)
     return [message_struct(each) for each in given]
@@ -98,24 +95,24 @@ def message_struct(message: Message, topic: bytes = b"") -> Any:
     )
 
 
-def access_struct(**rules: Sequence[str] | None) -> Any:
-    """Those of a topic's rules that are given.
+def acl_struct(**lists: Sequence[str] | None) -> Any:
+    """Those lists of a topic's ACL that are given.
 
     Raises:
-        InvalidInputError: one is no rule.
+        InvalidInputError: one is no list of names.
     """
     given = {
         what: list(check_names(names, option=what))
-        for what, names in rules.items()
+        for what, names in lists.items()
         if names is not None
     }
     return load("hub").TTopicAccess(**given)
 
 
-def access_of(given: Any) -> TopicAccess:
-    """A topic's rules in a hub's answer."""
-    rules = given.publish, given.subscribe, given.manage
-    return TopicAccess(*([text_of(name) for name in rule or ()] for rule in rules))
+def acl_of(given: Any) -> TopicACL:
+    """A topic's ACL in a hub's answer."""
+    lists = given.publish, given.subscribe, given.manage
+    return TopicACL(*([text_of(name) for name in names or ()] for names in lists))
 
 
 def text_of(given: bytes | str | None) -> str:

@@ -65,7 +65,7 @@ def test_a_hub_is_told_from_other_servers(hub: HubThread) -> None:
 def test_numbered_values_are_published_once_and_their_topic_is_moved_and_deleted(
     run: Run, queue: hqueue.Queue, hub: HubThread
 ) -> None:
-    given = ["-q", queue.name, "--hubs", str(hub.address), "--publisher", "me", "--number"]
+    given = ["-q", queue.name, "--hubs", str(hub.address), "--publisher", "me", "--sequence-number"]
     first = run("publish", "t", "one", "two", *given, "1")
     again = run("publish", "t", "two", "three", *given, "2")
     assert (len(first.lines), len(again.lines)) == (2, 1)
@@ -79,7 +79,7 @@ def test_numbered_values_are_published_once_and_their_topic_is_moved_and_deleted
     assert deleted.code == 0, deleted.err
     assert run("topics", "describe", queue.name, "t").code == 1
     assert run("topics", "delete", queue.name, "t", "--yes").code == 1
-    nobody = run("publish", "t", "four", "-q", queue.name, "--number", "4")
+    nobody = run("publish", "t", "four", "-q", queue.name, "--sequence-number", "4")
     assert nobody.code == 2
     assert "name" in nobody.err
 
@@ -140,30 +140,30 @@ def test_what_is_not_there_is_said(run: Run, queue: hqueue.Queue) -> None:
     assert run("publish", "t", "one", "-q", queue.name, "--hubs", "nowhere").code == 2
 
 
-def test_who_may_do_what_with_a_topic_is_said_by_its_rules(
+def test_who_may_do_what_with_a_topic_is_said_by_its_acl(
     run: Run, queue: hqueue.Queue, backend: Backend
 ) -> None:
     with (
         backend.connect() as client,
-        HubThread(client, queue.name, authorizer="rules", administrators="hqueue") as hub,
+        HubThread(client, queue.name, authorizer="acl", administrators="hqueue") as hub,
     ):
         at = ["--hubs", str(hub.address)]
-        nothing = run("topics", "allow", queue.name, "t", *at)
+        nothing = run("topics", "acl", queue.name, "t", *at)
         assert nothing.code == 2
         assert "no such topic" in nothing.err
-        said = run("topics", "allow", queue.name, "t", "--publish", "a, b-*", "--manage", "", *at)
+        said = run("topics", "acl", queue.name, "t", "--publish", "a, b-*", "--manage", "", *at)
         assert said.code == 0, said.err
         assert said.lines == ["publish\ta, b-*", "subscribe\t*", "manage\t"]
-        [rules] = map(json.loads, run("topics", "allow", queue.name, "t", "--json", *at).lines)
-        assert rules == {"publish": ["a", "b-*"], "subscribe": ["*"], "manage": []}
+        [acl] = map(json.loads, run("topics", "acl", queue.name, "t", "--json", *at).lines)
+        assert acl == {"publish": ["a", "b-*"], "subscribe": ["*"], "manage": []}
         given = ["publish", "t", "one", "-q", queue.name, *at, "--publisher"]
         assert run(*given, "b-1").code == 0
         refused = run(*given, "c")
         assert refused.code == 1
         assert "the caller may not do this" in refused.err
-        asked = run("topics", "allow", queue.name, "t", "--caller", "a", *at)
+        asked = run("topics", "acl", queue.name, "t", "--caller", "a", *at)
         assert "the caller may not do this" in asked.err
-        wrong = run("topics", "allow", queue.name, "t", "--publish", "a b", *at)
+        wrong = run("topics", "acl", queue.name, "t", "--publish", "a b", *at)
         assert wrong.code == 2
         [kept] = map(json.loads, run("metadata", "get", queue.name, "t").lines[:1])
         assert kept["access"]["publish"] == ["a", "b-*"]
@@ -265,7 +265,7 @@ def test_values_are_published_all_or_none_and_what_is_there_already_is_said(
     )
     assert (mixed.code, mixed.out) == (2, b"")
     assert [*queue.scan()] == []
-    once = ("publish", "t", "--publisher", "me", "--number")
+    once = ("publish", "t", "--publisher", "me", "--sequence-number")
     assert "2 messages (6 B)" in run(*once, "1", "one", "two", *given).err
     again = run(*once, "2", "two", "three", *given)
     assert "1 message (5 B) published" in again.err
@@ -277,7 +277,7 @@ def test_a_stream_that_fails_on_its_way_says_what_was_published_and_what_was_not
 ) -> None:
     with (
         backend.connect() as client,
-        HubThread(client, queue.name, authorizer="rules", administrators="hqueue") as hub,
+        HubThread(client, queue.name, authorizer="acl", administrators="hqueue") as hub,
     ):
         given = ("-q", queue.name, "--hubs", str(hub.address))
         broken = run("publish", "t", *given, "-K", ":", stdin=b"a:1\nb:2\nno key\n")
@@ -285,7 +285,7 @@ def test_a_stream_that_fails_on_its_way_says_what_was_published_and_what_was_not
         assert broken.err.startswith("2 messages (4 B) published to topic t")
         assert "a line has no key separator" in broken.err
         assert "line=3" in broken.err
-        assert run("topics", "allow", queue.name, "t", "--publish", "me").code == 0
+        assert run("topics", "acl", queue.name, "t", "--publish", "me").code == 0
         refused = run("publish", "t", *given, "--publisher", "other", stdin=b"3\n4\n")
         assert refused.code == 1
         assert "0 messages (0 B) published" in refused.err
@@ -303,7 +303,7 @@ def test_a_stream_that_fails_on_its_way_says_what_was_published_and_what_was_not
         ("v", "-f", "-"),
         ("v", "-K", ":"),
         ("v", "--format", "length-prefixed"),
-        ("-f", "-", "--number", "1", "--publisher", "me"),
+        ("-f", "-", "--sequence-number", "1", "--publisher", "me"),
         ("-f", "/no/such/file"),
         ("-K", ":", "--message-key", "k"),
         ("--format", "json", "-H", "n=v"),

@@ -17,7 +17,7 @@ from hqueue.metadata.managers import (
     SubscriptionData,
     SubscriptionPreferences,
     SubscriptionState,
-    TopicAccess,
+    TopicACL,
     TopicMetadata,
     TopicPersistenceInfo,
 )
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.in_memory_first
 WAIT_S = 60.0
 FIRST, LAST = MessageID.parse("1700000000000-0"), MessageID.parse("1700000000000-9")
 RANGES = (LogRange(0, FIRST, LAST, 1), LogRange(1, FIRST, None, 2))
-INFO = TopicPersistenceInfo(RANGES, TopicAccess(publish=["loader-*"]))
+INFO = TopicPersistenceInfo(RANGES, TopicACL(publish=["loader-*"]))
 DATA = SubscriptionData(
     SubscriptionPreferences(message_bound=10, application={"über": "ß"}),
     SubscriptionState(LAST),

@@ -157,7 +157,7 @@ def test_topics_are_published_to_once_and_subscribed_to_with_nothing_but_a_hub(
         *lines, again, last = examples.run(
             "topics.py", hub["address"], name, "t", HQUEUE_LOCAL_HOME="/no/server/is/known"
         )
-        assert (again, last) == ("published; again: 3 dropped", "done")
+        assert (again, last) == ("published; again: 3 left out", "done")
         assert lines == [f"t bill {number}" for number in range(first, first + 3)]
     assert [message.value for message in opened.scan_topic("t")] == [
         b"bill %d" % number for number in range(6)

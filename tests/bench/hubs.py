@@ -60,7 +60,7 @@ def latency(bench: Bench) -> Iterator[Comparison]:
     ):
         figures = interleave(
             {
-                "publish": lambda: hubs.publish(TOPIC, VALUE),
+                "publish": lambda: hubs.topic(TOPIC).publish(VALUE),
                 "put": lambda: queue.put(Message(TOPIC, VALUE), partition=PARTITION),
             },
             times=bench.many(300),
@@ -69,7 +69,7 @@ def latency(bench: Bench) -> Iterator[Comparison]:
             figure=lambda seconds: statistics.median(seconds) * 1e3,
         )
     yield Comparison(
-        "one message, p50", "HubClient.publish", "Queue.put", "ms",
+        "one message, p50", "HubTopic.publish", "Queue.put", "ms",
         figures["publish"], figures["put"], 2.0, at_most=True,
     )  # fmt: skip
 
@@ -92,7 +92,7 @@ def delivery(bench: Bench) -> Iterator[Comparison]:
     with (
         running_hub(bench, queue) as hub,
         hqueue.connect_hubs(hub.address, queue=queue.name) as hubs,
-        hubs.subscribe(TOPIC, "bench", listen),
+        hubs.topic(TOPIC).subscribe("bench", listen),
         running_worker(bench),
         beside.subscriber(Subscription("bench", start="latest"), listen),
     ):
@@ -106,7 +106,7 @@ def delivery(bench: Bench) -> Iterator[Comparison]:
 
         figures = compare(
             {
-                "hub": lambda: median(lambda value: hubs.publish(TOPIC, value)),
+                "hub": lambda: median(lambda value: hubs.topic(TOPIC).publish(value)),
                 "push": lambda: median(
                     lambda value: beside.put(Message(TOPIC, value), partition=PARTITION)
                 ),
@@ -166,7 +166,7 @@ def together(bench: Bench) -> Iterator[Comparison]:
         figures = compare({"publish": publishing.rate, "put": putting.rate}, bench.rounds)
     yield Comparison(
         f"{PUBLISHERS} processes that write small messages",
-        "HubClient.publish to one topic", "Queue.put to one partition", "msg/s",
+        "HubTopic.publish to one topic", "Queue.put to one partition", "msg/s",
         figures["publish"], figures["put"], 5.0,
     )  # fmt: skip
 

@@ -149,7 +149,7 @@ def hub(bench: Bench) -> Iterator[Comparison]:
             publisher = opened.enter_context(
                 hqueue.connect_hubs(hubs[way].address, queue=queue.name)
             )
-            publish[way] = lambda publisher=publisher: publisher.publish(TOPIC, VALUE)
+            publish[way] = lambda publisher=publisher: publisher.topic(TOPIC).publish(VALUE)
         yield latency(bench, "a publish", publish, times, 0.8)
 
         def cost(way: str) -> float:

@@ -25,7 +25,7 @@ def main(way: str, address: str, queue: str) -> None:
     write: Callable[[], object]
     if way == "hub":
         hubs = hqueue.connect_hubs(address, queue=queue)
-        write = lambda: hubs.publish(TOPIC, VALUE)  # noqa: E731
+        write = lambda: hubs.topic(TOPIC).publish(VALUE)  # noqa: E731
     else:
         log = hqueue.connect(hbase="native", zookeeper=address).queue(queue)
         write = lambda: log.put(Message(TOPIC, VALUE), partition=PARTITION)  # noqa: E731

@@ -68,8 +68,7 @@ class _Process:
 
     def _subscribe(self, client: HubClient, topic: str) -> None:
         try:
-            self._open[topic] = client.subscribe(
-                topic,
+            self._open[topic] = client.topic(topic).subscribe(
                 self._name,
                 lambda messages: self._take(topic, messages),
                 explicit_consume=self._name == "asking",

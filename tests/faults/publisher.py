@@ -55,7 +55,7 @@ class _Process:
                 for index in range(self._random.choice((1, 1, 2, 20)))
             ]
             self._recorder.invoke(number, topic, tokens)
-            self._try(number, lambda: client.publish_many(topic, self._values(tokens)))  # noqa: B023
+            self._try(number, lambda: client.topic(topic).publish_many(self._values(tokens)))  # noqa: B023
             self._pause()
 
     def _count_up(self, client: HubClient) -> None:
@@ -65,7 +65,7 @@ class _Process:
             first = following.get(topic)
             if first is None:
                 try:
-                    newest = client.newest_number(topic)
+                    newest = client.topic(topic).last_sequence_number()
                 except HQueueError as exc:
                     print(repr(exc), file=sys.stderr)
                     continue
@@ -84,7 +84,9 @@ class _Process:
         self._recorder.invoke(number, topic, tokens, first)
         values = self._values(tokens)
         while not self._try(
-            number, lambda: client.publish_once(topic, values, number=first).ids, last=False
+            number,
+            lambda: client.topic(topic).publish_idempotent(values, sequence_number=first).ids,
+            last=False,
         ):
             if self._specification.stopped():
                 return

@@ -66,7 +66,7 @@ class TopicFaults:
         ) as client:
             for topic in TOPICS:
                 with contextlib.suppress(HQueueError):  # A hub or a server may be away just now.
-                    client.move_topic(topic, to)
+                    client.topic(topic).move(to)
                     moved += 1
         if not moved:
             raise NotDoneError(f"no topic could be moved to {to}")

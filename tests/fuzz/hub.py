@@ -15,7 +15,7 @@ from thriftpy2.protocol import TBinaryProtocol
 from thriftpy2.thrift import TClient
 from thriftpy2.transport import TMemoryBuffer
 
-from hqueue import Address, Message, MessageID, TopicAccess
+from hqueue import Address, Message, MessageID, TopicACL
 from hqueue.message import Headers
 from hqueue.metadata.managers import HubInfo, SubscriptionPreferences, Verdict
 from hqueue.rpc.server import ThriftServer
@@ -110,9 +110,9 @@ class _Managing:
 
     def change_access(
         self, caller: str, topic: str, given: Mapping[str, tuple[str, ...]], *, redirected: bool
-    ) -> Future[TopicAccess]:
-        done: Future[TopicAccess] = Future()
-        done.set_result(TopicAccess(**given))
+    ) -> Future[TopicACL]:
+        done: Future[TopicACL] = Future()
+        done.set_result(TopicACL(**given))
         return done
 
 

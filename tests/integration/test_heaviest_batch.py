@@ -48,16 +48,16 @@ def test_it_is_put_and_published_and_delivered_by_workers_and_hubs(
         publisher = stack.enter_context(
             hqueue.connect_hubs(str(hub.address), queue=queue.name, publisher="p")
         )
-        stack.enter_context(publisher.subscribe("t", "sub", by_hub, host="127.0.0.1"))
+        stack.enter_context(publisher.topic("t").subscribe("sub", by_hub, host="127.0.0.1"))
         # Several batches go into one call, if they fit.
         delivery = DeliveryOptions(timeout_ms=300_000, batch_bytes_max=8 * 1024 * 1024)
         subscription = Subscription("s", delivery=delivery)
         stack.enter_context(queue.subscriber(subscription, pushed, host="127.0.0.1"))
         for _ in range(2):
             queue.put(batch)
-        publisher.publish_many("t", batch)
-        publisher.publish_once("t", batch, number=0)
-        publisher.publish("t", b"last")
+        publisher.topic("t").publish_many(batch)
+        publisher.topic("t").publish_idempotent(batch, sequence_number=0)
+        publisher.topic("t").publish(b"last")
         wait_for(lambda: len(pushed.values) == 4 * count + 1, "all are pushed", timeout_s=WAIT_S)
         wait_for(lambda: len(by_hub.values) == 2 * count + 1, "a hub gave all", timeout_s=WAIT_S)
     every = list(queue.scan())

@@ -27,15 +27,17 @@ class Numbers:
         self._client = client
         self.sent: list[bytes] = []
         self.came: list[ReceivedMessage] = []
-        self.subscription = client.subscribe("t", "sub", self.came.extend)
+        self.subscription = client.topic("t").subscribe("sub", self.came.extend)
 
     def publish(self) -> MessageID:
         """Publish some more; the last one's ID."""
         for _ in range(EACH):
             number = len(self.sent)
             self.sent.append(b"%d" % number)
-            published = self._client.publish_once("t", self.sent[-1:], number=number)
-        return published.newest
+            published = self._client.topic("t").publish_idempotent(
+                self.sent[-1:], sequence_number=number
+            )
+        return published.last_id
 
     def await_all(self) -> None:
         """Wait until all have come, none is missing, and each came first in its order."""
@@ -103,7 +105,7 @@ def test_a_subscription_goes_on_at_its_mark_when_its_hub_is_killed_and_when_one_
         )
         (last,) = by_address.values()
         with hqueue.connect_hubs(last.address, queue=queue) as other:
-            other.publish("t", b"other")
+            other.topic("t").publish(b"other")
             numbers.sent.append(b"other")
         still.signal(signal.SIGCONT)
         numbers.publish()

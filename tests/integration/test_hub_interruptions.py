@@ -50,7 +50,7 @@ def test_publishing_goes_on_after_it_was_interrupted_anywhere(
 
         def publish() -> None:
             message = numbers.message()
-            client.publish(message.topic, message)
+            client.topic(message.topic).publish(message)
             numbers.acknowledged.append((message.topic, message.value))
 
         publish()
@@ -68,7 +68,7 @@ def test_a_client_whose_close_was_interrupted_is_closed_again(
 
     def connect() -> None:
         clients.append(connected(address))
-        clients[-1].publish("t", b"")
+        clients[-1].topic("t").publish(b"")
 
     def close() -> None:
         clients[-1].close()
@@ -78,7 +78,7 @@ def test_a_client_whose_close_was_interrupted_is_closed_again(
     for where in each_place(close):
         quickly(close, where)
         with pytest.raises(hqueue.ClosedError):
-            clients[-1].publish("t", b"")
+            clients[-1].topic("t").publish(b"")
         quickly(connect, where)
     close()
     wait_for(lambda: threading.active_count() <= before, "no thread is left")
@@ -99,7 +99,7 @@ def test_a_subscription_to_a_topic_that_was_interrupted_anywhere_is_made_again_a
     with connected(address) as client:
 
         def subscribe() -> None:
-            made.append(client.subscribe("t", "sub", take, host="127.0.0.1"))
+            made.append(client.topic("t").subscribe("sub", take, host="127.0.0.1"))
 
         def come_and_go() -> None:
             subscribe()
@@ -112,7 +112,7 @@ def test_a_subscription_to_a_topic_that_was_interrupted_anywhere_is_made_again_a
         def get() -> None:
             subscribe()
             published.append(b"%d" % len(published))
-            client.publish("t", published[-1])
+            client.topic("t").publish(published[-1])
             wait_for(lambda: published[-1] in came, "it is served")
             close()
 

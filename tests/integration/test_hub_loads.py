@@ -71,7 +71,7 @@ class Hubs:
             stack.enter_context(self._connect()).topic_metadata(queue)
         )
         for topic in TOPICS:
-            self.client.subscribe(topic, "sub", lambda _: None)
+            self.client.topic(topic).subscribe("sub", lambda _: None)
 
     def start(self) -> None:
         client = self._stack.enter_context(self._connect())
@@ -131,7 +131,7 @@ def published(client: hqueue.HubClient, topics: list[str]) -> Iterator[None]:
     def publish() -> None:
         while not stopping.is_set():
             for topic in topics:
-                client.publish(topic, b"v")
+                client.topic(topic).publish(b"v")
 
     thread = threading.Thread(target=publish)
     thread.start()
@@ -152,10 +152,10 @@ def test_loads_of_three_hubs_converge_and_topics_do_not_bounce(hubs: Hubs) -> No
     assert max(moved.values()) <= MOVES_MAX
     assert moved.total() <= len(TOPICS), "few move that need not"
     for topic in TOPICS:
-        hubs.client.move_topic(topic, hubs.hubs[0].address)
+        hubs.client.topic(topic).move(hubs.hubs[0].address)
     hubs.await_rest("a hub that has too many sheds some")
     for topic in HOT:
-        hubs.client.move_topic(topic, hubs.hubs[1].address)
+        hubs.client.topic(topic).move(hubs.hubs[1].address)
     with published(hubs.client, HOT):
         wait_for(
             lambda: max(len(hub.owns(hubs.queue) & set(HOT)) for hub in hubs.hubs) <= len(HOT) // 2,

@@ -68,7 +68,7 @@ def test_a_subscriber_gets_all_in_order_while_its_topic_goes_from_hub_to_hub(
         for round_ in range(3):
             for number in range(20):
                 sent.append(b"%d-%d" % (round_, number))
-                last = hubs.publisher.publish("t", sent[-1])
+                last = hubs.publisher.topic("t").publish(sent[-1])
                 if number % 5 == 0:  # Past the hub: nothing of the topic, for any reader.
                     direct = hqueue.Message("t", b"direct", headers=[("n", b"v")])
                     directly.put(direct, partition=number % 2)
@@ -96,16 +96,16 @@ def test_a_subscription_is_closed_attached_rejected_and_ended(
                 queue, lambda: [hubs.hubs[0].address], answer=lambda _: next(answers, Status.DONE)
             )
         )
-        hubs.publisher.publish("t", b"before")
+        hubs.publisher.topic("t").publish(b"before")
         assert sub.subscribe("t", 2).created
         for value in (b"a", b"rejected"):
-            last = hubs.publisher.publish("t", value)
+            last = hubs.publisher.topic("t").publish(value)
             wait_for(lambda at=last: hubs.mark("t") == at, "it is done with")  # type: ignore[misc]
         assert sub.calls == [[b"a"], [b"rejected"], [b"rejected"]]
         letters = list(hubs.client.queue(queue).dead_letters.waiting("sub"))
         assert [each.message.value for each in letters] == [b"rejected"]
         sub.close_subscription("t")
-        behind = [hubs.publisher.publish("t", b"%d" % number) for number in range(8)]
+        behind = [hubs.publisher.topic("t").publish(b"%d" % number) for number in range(8)]
         later = stack.enter_context(
             Subscriber(queue, lambda: [hubs.hubs[1].address], session="life2")
         )
@@ -127,7 +127,7 @@ def test_a_hub_that_ends_leaves_its_subscriptions_to_the_other_at_their_marks(
         hubs = Hubs(stack, backend, queue, store)
         sub = stack.enter_context(Subscriber(queue, lambda: [hubs.hubs[0].address]))
         sub.subscribe("t", 0)
-        hubs.publisher.publish("t", b"a")
+        hubs.publisher.topic("t").publish(b"a")
         wait_for(lambda: sub.values == [b"a"], "it came")
         owner = next(hub for hub in hubs.hubs if hub.address == sub.owner)
         other = next(hub for hub in hubs.hubs if hub is not owner)
@@ -142,7 +142,7 @@ def test_a_hub_that_ends_leaves_its_subscriptions_to_the_other_at_their_marks(
             return True
 
         wait_for(again, "the other takes it")
-        hubs.publisher.publish("t", b"b")
+        hubs.publisher.topic("t").publish(b"b")
         wait_for(lambda: sub.values[-1] == b"b", "it goes on")
         assert sub.values == [b"a", b"b"]
         assert (hubs.mark("t") or MessageID(0)) >= stored
@@ -154,18 +154,18 @@ def test_a_client_that_knows_hubs_alone_follows_its_topic_from_hub_to_hub(
     taken: list[hqueue.ReceivedMessage] = []
     with contextlib.ExitStack() as stack:
         hubs = Hubs(stack, backend, queue, store)
-        subscription = hubs.publisher.subscribe("t", "sub", taken.extend)
+        subscription = hubs.publisher.topic("t").subscribe("sub", taken.extend)
         sent: list[bytes] = []
         last = MessageID(0)
         for round_ in range(3):
             for number in range(10):
                 sent.append(b"%d-%d" % (round_, number))
-                last = hubs.publisher.publish("t", sent[-1])
+                last = hubs.publisher.topic("t").publish(sent[-1])
             wait_for(lambda: [each.value for each in taken] == sent, "none is lost or doubled")
             hubs.abandon("t")
         hubs.hubs[0].terminate()
         sent.append(b"last")
-        last = hubs.publisher.publish("t", sent[-1])
+        last = hubs.publisher.topic("t").publish(sent[-1])
         wait_for(lambda: [each.value for each in taken] == sent, "the other hub delivers")
         subscription.close()
         wait_for(lambda: hubs.mark("t") == last, "its mark is stored")
@@ -181,10 +181,10 @@ def test_copies_that_are_put_past_hubs_number_nothing(
         addresses = [hub.address for hub in hubs.hubs]
         for number in range(1, 4):
             with hqueue.connect_hubs(addresses, queue=queue, publisher="me") as me:
-                assert me.newest_number("t") == (number - 1 or None)
-                done = me.publish_once("t", [b"%d" % (number - 1), b"%d" % number],
-                                       number=number - 1)  # fmt: skip
-                assert done.dropped == (0 if number == 1 else 1)
+                assert me.topic("t").last_sequence_number() == (number - 1 or None)
+                done = me.topic("t").publish_idempotent([b"%d" % (number - 1), b"%d" % number],
+                                       sequence_number=number - 1)  # fmt: skip
+                assert done.duplicates == (0 if number == 1 else 1)
             for partition in range(2):
                 # As a release did that refused no such headers.
                 copy = hqueue.Message("t", b"copy", headers=copied)

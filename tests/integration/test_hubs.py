@@ -48,7 +48,7 @@ class Publisher:
             number += 1
             for topic in TOPICS:
                 try:
-                    at = self._client.publish(topic, b"%d" % number)
+                    at = self._client.topic(topic).publish(b"%d" % number)
                 except hqueue.HubUnavailableError:
                     self.unknown += 1
                 else:
@@ -74,7 +74,9 @@ class NumberedPublisher:
         while not self._stopping.is_set():
             number = self.acknowledged + 1
             with contextlib.suppress(hqueue.HubUnavailableError):
-                self._client.publish_once("numbered", [b"%d" % number], number=number)
+                self._client.topic("numbered").publish_idempotent(
+                    [b"%d" % number], sequence_number=number
+                )
                 self.acknowledged = number
 
     def stop(self) -> None:
@@ -221,7 +223,7 @@ def test_a_hub_that_is_killed_is_taken_over_and_one_that_stood_still_is_fenced(
         wait_for(lambda: numbered.acknowledged > done, "numbers go on, too", timeout_s=WAIT_S)
         publisher.stop()
         numbered.stop()
-        assert numbering.newest_number("numbered") == numbered.acknowledged
+        assert numbering.topic("numbered").last_sequence_number() == numbered.acknowledged
         with seen.queue(queue).scan_topic("numbered") as scanner:
             stored = [int(message.value) for message in scanner]
         assert stored == list(range(1, numbered.acknowledged + 1))
@@ -237,7 +239,7 @@ def test_a_hub_that_is_killed_is_taken_over_and_one_that_stood_still_is_fenced(
 
 def _published(client: hqueue.HubClient, publisher: Publisher) -> int | None:
     try:
-        return int(client.publish(TOPICS[0], b"0"))
+        return int(client.topic(TOPICS[0]).publish(b"0"))
     except hqueue.HubUnavailableError:
         publisher.unknown += 1
         return None

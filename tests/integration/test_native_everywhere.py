@@ -140,10 +140,10 @@ def test_what_hubs_publish_is_there_in_order_after_one_of_them_ended(
         publisher = stack.enter_context(
             hqueue.connect_hubs([hub.address for hub in hubs], queue=queue.name)
         )
-        ids = [publisher.publish("t", b"%d" % number) for number in range(20)]
+        ids = [publisher.topic("t").publish(b"%d" % number) for number in range(20)]
         owner = wait_for(lambda: [hub for hub in hubs if hub.owns(queue.name)], "it is owned")[0]
         owner.terminate()
-        ids += [publisher.publish("t", b"%d" % number) for number in range(20, 40)]
+        ids += [publisher.topic("t").publish(b"%d" % number) for number in range(20, 40)]
         assert ids == sorted(ids)
         assert [hub.failure for hub in hubs] == [None, None]
     read = sorted((m.id, m.value) for m in queue.scan(topics=["t"]))

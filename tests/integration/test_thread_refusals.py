@@ -191,9 +191,9 @@ def test_a_topic_is_followed_by_hubs_or_not_subscribed_to(
             came.extend(each.value for each in messages)
 
         def subscribe() -> None:
-            with topics.subscribe("topic", "sub", take, host="127.0.0.1"):
+            with topics.topic("topic").subscribe("sub", take, host="127.0.0.1"):
                 value = b"%d" % next(numbers)
-                topics.publish("topic", value)
+                topics.topic("topic").publish(value)
                 wait_for(lambda: value in came, "it is served")
 
         for number, _ in enumerate(each_refusal(monkeypatch, subscribe)):

@@ -229,11 +229,11 @@ def test_a_hub_delivers_on_once_that_is_decided_and_counts_it(
         Subscriber(queue.name, lambda: [hub.address]) as sub,
     ):
         sub.subscribe("t", 0, attach=False)
-        publisher.publish("t", b"before")
+        publisher.topic("t").publish(b"before")
         slot = int(queue.offsets()[0].end)
         with unreadable_headers():
-            publisher.publish("t", Message("t", b"lost", None, [(BAD, b"")]))
-        publisher.publish("t", b"behind")
+            publisher.topic("t").publish(Message("t", b"lost", None, [(BAD, b"")]))
+        publisher.topic("t").publish(b"behind")
     row = rowkey.encode(0, slot).hex()
     # Another hub has nothing of it in memory, and reads the log.
     with (

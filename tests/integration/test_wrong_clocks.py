@@ -166,7 +166,7 @@ def test_a_topic_that_a_hub_owns_is_read_whole(
     writer.create_queue("q", partitions=2, ttl="1d")
     with HubThread(writer, "q") as hub, hqueue.connect_hubs([hub.address], queue="q") as hubs:
         for number in range(5):
-            hubs.publish("t", b"%d" % number)
+            hubs.topic("t").publish(b"%d" % number)
         assert [message.value for message in client.queue("q").scan_topic("t")] == [
             b"%d" % number for number in range(5)
         ]

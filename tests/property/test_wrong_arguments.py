@@ -118,6 +118,10 @@ class World:
         return self._stack.enter_context(hubs)
 
     @property
+    def topic(self) -> hqueue.HubTopic:
+        return self.hubs.topic("t")
+
+    @property
     def letter(self) -> hqueue.DeadLetter:
         message = hqueue.ReceivedMessage("t", b"1", self.ids[0], 0)
         return hqueue.DeadLetter(message, "s", "reason", 1)
@@ -239,55 +243,12 @@ CALLS: dict[str, Callable[[World], Call]] = {
         {"host": "h", "thrift1_port": 1, "thrift2_port": 2},
     ),
     "GatewayAddress.parse": lambda w: (hqueue.GatewayAddress.parse, {"text": "h:1/2"}),
-    "HubClient.allow": lambda w: (
-        w.hubs.allow,
-        {"topic": "t", "publish": ["a"], "subscribe": None, "manage": None, "queue": QUEUE},
-    ),
-    "HubClient.delete_topic": lambda w: (w.hubs.delete_topic, {"topic": "t", "queue": QUEUE}),
-    "HubClient.messages": lambda w: (
-        w.hubs.messages,
-        {
-            **{"topic": "t", "subscriber": "s", "queue": QUEUE, "preferences": None},
-            **{"mode": hqueue.SubscribeMode.CREATE, "host": "127.0.0.1", "port": 0},
-        },
-    ),
-    "HubClient.move_topic": lambda w: (
-        w.hubs.move_topic,
-        {"topic": "t", "to": "host:1", "queue": QUEUE},
-    ),
-    "HubClient.newest_number": lambda w: (
-        w.hubs.newest_number,
-        {"topic": "t", "since": None, "queue": QUEUE},
-    ),
     "HubClient.producer": lambda w: (
         w.hubs.producer,
         _options(hqueue.ProducerOptions, queue=QUEUE),
     ),
-    "HubClient.publish": lambda w: (
-        w.hubs.publish,
-        {"topic": "t", "message": b"v", "queue": QUEUE},
-    ),
-    "HubClient.publish_many": lambda w: (
-        w.hubs.publish_many,
-        {"topic": "t", "messages": [b"v"], "queue": QUEUE},
-    ),
-    "HubClient.publish_once": lambda w: (
-        w.hubs.publish_once,
-        {"topic": "t", "messages": [b"v"], "number": 0, "since": None, "queue": QUEUE},
-    ),
     "HubClient.queue": lambda w: (w.hubs.queue, {"name": QUEUE}),
-    "HubClient.subscribe": lambda w: (
-        w.hubs.subscribe,
-        {
-            **{"topic": "t", "subscriber": "s", "listener": print, "queue": QUEUE},
-            **{"mode": hqueue.SubscribeMode.CREATE, "preferences": None},
-            **{"explicit_consume": False, "host": "127.0.0.1", "port": 0},
-        },
-    ),
-    "HubClient.unsubscribe": lambda w: (
-        w.hubs.unsubscribe,
-        {"topic": "t", "subscriber": "s", "queue": QUEUE},
-    ),
+    "HubClient.topic": lambda w: (w.hubs.topic, {"name": "t", "queue": QUEUE}),
     "HubClientSettings": lambda w: (
         hqueue.HubClientSettings,
         {
@@ -311,6 +272,34 @@ CALLS: dict[str, Callable[[World], Call]] = {
         w.hubs.queue().scan,
         {"partition": 0, "start": None, "stop": None, "topics": ["t"]},
     ),
+    "HubTopic.messages": lambda w: (
+        w.topic.messages,
+        {
+            **{"subscriber": "s", "preferences": None},
+            **{"mode": hqueue.SubscribeMode.CREATE, "host": "127.0.0.1", "port": 0},
+        },
+    ),
+    "HubTopic.move": lambda w: (w.topic.move, {"to": "host:1"}),
+    "HubTopic.last_sequence_number": lambda w: (w.topic.last_sequence_number, {"since": None}),
+    "HubTopic.publish": lambda w: (w.topic.publish, {"message": b"v"}),
+    "HubTopic.publish_idempotent": lambda w: (
+        w.topic.publish_idempotent,
+        {"messages": [b"v"], "sequence_number": 0, "since": None},
+    ),
+    "HubTopic.publish_many": lambda w: (w.topic.publish_many, {"messages": [b"v"]}),
+    "HubTopic.set_acl": lambda w: (
+        w.topic.set_acl,
+        {"publish": ["a"], "subscribe": None, "manage": None},
+    ),
+    "HubTopic.subscribe": lambda w: (
+        w.topic.subscribe,
+        {
+            **{"subscriber": "s", "listener": print, "explicit_consume": False},
+            **{"mode": hqueue.SubscribeMode.CREATE, "preferences": None},
+            **{"host": "127.0.0.1", "port": 0},
+        },
+    ),
+    "HubTopic.unsubscribe": lambda w: (w.topic.unsubscribe, {"subscriber": "s"}),
     **{
         f"{kind}.header": lambda w: (w.letter.message.header, {"name": "n"})
         for kind in ("Message", "ReceivedMessage", "ConsumedMessage")
@@ -436,8 +425,8 @@ CALLS: dict[str, Callable[[World], Call]] = {
             **{"application": {"a": "b"}},
         },
     ),
-    "TopicAccess": lambda w: (
-        hqueue.TopicAccess,
+    "TopicACL": lambda w: (
+        hqueue.TopicACL,
         {"publish": ["a"], "subscribe": ["a"], "manage": ["a"]},
     ),
     "connect": lambda w: (

@@ -23,7 +23,7 @@ from hqueue.metadata.managers import (
     SubscriptionData,
     SubscriptionPreferences,
     SubscriptionState,
-    TopicAccess,
+    TopicACL,
     TopicPersistenceInfo,
 )
 from hqueue.metadata.ports import NEW, Version
@@ -37,13 +37,13 @@ def owner(number: int) -> HubInfo:
 
 
 def ranges(number: int) -> TopicPersistenceInfo:
-    """Each other one has rules."""
+    """Each other one has an ACL."""
     return TopicPersistenceInfo(
         (
             LogRange(0, MessageID(1), MessageID(5), number),
             LogRange(number, MessageID(9), None, number + 1),
         ),
-        TopicAccess(publish=[f"p{number}"] if number % 2 else ["*"]),
+        TopicACL(publish=[f"p{number}"] if number % 2 else ["*"]),
     )
 
 

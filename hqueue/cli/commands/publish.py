@@ -52,12 +52,12 @@ def publish(
     ] = None,
     header: HeaderOption = None,
     key_separator: KeySeparatorOption = None,
-    number: Annotated[
+    sequence_number: Annotated[
         int | None,
         typer.Option(
             min=0,
-            help="The publisher's number of the first value; the others' follow. What the topic "
-            "has of it already is left out: the command can be repeated. Needs --publisher.",
+            help="The publisher's sequence number of the first value; the others' follow. What "
+            "the topic has already is left out: the command can be repeated. Needs --publisher.",
         ),
     ] = None,
     file: FileOption = None,
@@ -90,8 +90,10 @@ def publish(
         headers=header,
         separator=key_separator,
     )
-    if number is not None and not values:
-        raise InvalidInputError("a number is for values given as arguments, which are one batch")
+    if sequence_number is not None and not values:
+        raise InvalidInputError(
+            "--sequence-number is for values given as arguments, which are one batch"
+        )
     with hub_client(context, queue, hubs, publisher) as client:
 
         def producer() -> Producing:
@@ -100,17 +102,18 @@ def publish(
             return client.producer(buffer_bytes_max=BUFFER_BYTES_MAX)
 
         def send(messages: Sequence[Message]) -> Sequence[MessageID]:
-            if number is None:
-                return client.publish_many(topic, messages)
-            return client.publish_once(topic, messages, number=number).ids
+            to = client.topic(topic)
+            if sequence_number is None:
+                return to.publish_many(messages)
+            return to.publish_idempotent(messages, sequence_number=sequence_number).ids
 
         # Documents have topics of their own.
         where = "topics" if framing is Framing.JSON and not values else f"topic {printable(topic)}"
-        to = Destination(f"{where} of {queue}", "published", producer)
+        destination = Destination(f"{where} of {queue}", "published", producer)
         if values:
-            send_values(source, send, to, print_ids=True, wanted=print_ids, quiet=quiet)
+            send_values(source, send, destination, print_ids=True, wanted=print_ids, quiet=quiet)
             return
-        code = send_stream(source, to, print_ids=print_ids, quiet=quiet)
+        code = send_stream(source, destination, print_ids=print_ids, quiet=quiet)
     if code:
         raise typer.Exit(code)
 

@@ -84,8 +84,7 @@ def consume(
         hub_client(context, queue, hubs, "hqueue") as client,
         Output(prompt=True, on_closed=inbox.stop) as out,
         stopping(inbox.stop),
-        client.subscribe(
-            topic,
+        client.topic(topic).subscribe(
             subscriber,
             inbox.receive,
             mode=SubscribeMode.CREATE_OR_ATTACH if create else SubscribeMode.ATTACH,
@@ -107,7 +106,7 @@ def unsubscribe(
 ) -> None:
     """End a subscription to a topic, even if a client is attached to it: its mark is gone."""
     with hub_client(context, queue, hubs, "hqueue") as client:
-        client.unsubscribe(topic, subscriber)
+        client.topic(topic).unsubscribe(subscriber)
 
 
 class _Inbox:

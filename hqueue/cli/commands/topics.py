@@ -166,10 +166,10 @@ def move(
 ) -> None:
     """Let another hub own a topic; later it may leave it to others, as any."""
     with hub_client(context, queue, hubs, caller) as client:
-        client.move_topic(topic, to)
+        client.topic(topic).move(to)
 
 
-def allow(
+def acl(
     context: typer.Context,
     queue: options.Queue,
     topic: options.Topic,
@@ -177,21 +177,21 @@ def allow(
     publish: Annotated[str | None, typer.Option(help=f"Who may publish. {NAMES}")] = None,
     subscribe: Annotated[str | None, typer.Option(help="Who may subscribe and consume.")] = None,
     manage: Annotated[
-        str | None, typer.Option(help="Who may move and delete it, and change its rules.")
+        str | None, typer.Option(help="Who may move and delete it, and change its ACL.")
     ] = None,
     hubs: HubsOption = None,
     caller: Annotated[str, typer.Option(help="The caller's name that hubs see.")] = "hqueue",
     json: options.Json = False,
 ) -> None:
-    """Say who may do what with a topic, and show its rules: what, who. A rule that is not given
-    stays. A topic that is not there is created, if a rule is given.
+    """Show who may do what with a topic, its ACL: what, who. A list that is given replaces the one
+    that is there, and the others stay; a topic that is not there is created, if one is given.
 
-    Rules hold where hubs have the setting authorizer = "rules".
+    ACLs hold where hubs have the setting authorizer = "acl".
     """
-    rules = {"publish": publish, "subscribe": subscribe, "manage": manage}
+    lists = {"publish": publish, "subscribe": subscribe, "manage": manage}
     given: dict[str, Any] = {
         what: [name.strip() for name in names.split(",") if name.strip()]
-        for what, names in rules.items()
+        for what, names in lists.items()
         if names is not None
     }
 
@@ -199,11 +199,12 @@ def allow(
         contextlib.nullcontext() if given else only_reads(),
         hub_client(context, queue, hubs, caller) as client,
     ):
-        access = client.allow(topic, **given)
+        of = client.topic(topic)
+        found = of.set_acl(**given) if given else of.acl()
     if json:
-        write_json({what: list(getattr(access, what)) for what in rules})
+        write_json({what: list(getattr(found, what)) for what in lists})
         return
-    show_table(("what", "who"), [(what, ", ".join(getattr(access, what))) for what in rules])
+    show_table(("what", "who"), [(what, ", ".join(getattr(found, what))) for what in lists])
 
 
 def delete(
@@ -220,7 +221,7 @@ def delete(
     """
     session_of(context).confirm(f"Delete topic {printable(topic)} and its subscriptions?", yes=yes)
     with hub_client(context, queue, hubs, caller) as client:
-        if not client.delete_topic(topic):
+        if not client.topic(topic).delete():
             _say_missing(queue, topic)
 
 
@@ -233,7 +234,7 @@ _topics = group(
     "Hubs",
     "topics",
     "Topics with owners: where their messages lie, which hub owns each, and what they say.",
-    *(list_, describe, owners, subscriptions, move, allow, delete, consume, unsubscribe),
+    *(list_, describe, owners, subscriptions, move, acl, delete, consume, unsubscribe),
 )
 _hubs = commands("Hubs", hubs)
 

@@ -25,13 +25,13 @@ from hqueue.metadata.managers.infos import (
     SubscriptionData,
     SubscriptionPreferences,
     SubscriptionState,
-    TopicAccess,
+    TopicACL,
     TopicPersistenceInfo,
 )
 from hqueue.settings.addresses import Address
 
 __all__ = [
-    "ACCESS",
+    "ACL",
     "OWNER",
     "PREFERENCES",
     "RANGES",
@@ -44,12 +44,12 @@ __all__ = [
     "encode_subscription",
 ]
 
-OWNER, RANGES, ACCESS = "owner", "ranges", "access"
+OWNER, RANGES, ACL = "owner", "ranges", "access"
 PREFERENCES, STATE = "preferences", "state"
-"""The fields' names."""
+"""The fields' names. That of the ACL is ``access`` in the records that are there."""
 
-_EVERYBODY = TopicAccess()
-"""One for all topics without rules: most have none."""
+_EVERYBODY = TopicACL()
+"""One for all topics without an ACL: most have none."""
 
 
 def encode_owner_info(owner: HubInfo) -> dict[str, bytes]:
@@ -81,11 +81,11 @@ def encode_persistence_info(info: TopicPersistenceInfo) -> dict[str, bytes]:
         for each in info.ranges
     ]
     fields = {RANGES: encode_fields(ranges=listed)}
-    if info.access != TopicAccess():
-        fields[ACCESS] = encode_fields(
-            publish=list(info.access.publish),
-            subscribe=list(info.access.subscribe),
-            manage=list(info.access.manage),
+    if info.acl != TopicACL():
+        fields[ACL] = encode_fields(
+            publish=list(info.acl.publish),
+            subscribe=list(info.acl.subscribe),
+            manage=list(info.acl.manage),
         )
     return fields
 
@@ -105,14 +105,14 @@ def decode_persistence_info(fields: Fields, path: str) -> TopicPersistenceInfo:
             for each in list_of(given["ranges"])
         )
 
-    def access(given: Mapping[str, Any]) -> TopicAccess:
-        return TopicAccess(
+    def acl(given: Mapping[str, Any]) -> TopicACL:
+        return TopicACL(
             list_of(given["publish"]), list_of(given["subscribe"]), list_of(given["manage"])
         )
 
     return TopicPersistenceInfo(
         decode_fields(fields.get(RANGES, b""), path, ranges),
-        decode_fields(fields[ACCESS], path, access) if ACCESS in fields else _EVERYBODY,
+        decode_fields(fields[ACL], path, acl) if ACL in fields else _EVERYBODY,
     )
 
 

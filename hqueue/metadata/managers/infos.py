@@ -21,7 +21,7 @@ __all__ = [
     "SubscriptionData",
     "SubscriptionPreferences",
     "SubscriptionState",
-    "TopicAccess",
+    "TopicACL",
     "TopicPersistenceInfo",
     "Versioned",
     "check_names",
@@ -33,7 +33,7 @@ Value = TypeVar("Value")
 COUNT_MAX = 2**31 - 1
 EVERYBODY = "*"
 NAMES_MAX = 256
-"""Names in a rule, at most."""
+"""Names in a list of an ACL, at most."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -102,17 +102,17 @@ class LogRange:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class TopicAccess:
-    """Who may do what with a topic, by the names that callers give. A name that ends with ``*``
-    stands for all that begin so. Nobody: an empty rule.
+class TopicACL:
+    """A topic's access control list: who may do what with it, by the names that callers give. A
+    name that ends with ``*`` stands for all that begin so. An empty list allows nobody.
 
     Args:
         publish: who may publish.
         subscribe: who may subscribe, consume and unsubscribe.
-        manage: who may move and delete it, and see and change these rules.
+        manage: who may move and delete it, and see and change this ACL.
 
     Raises:
-        InvalidInputError: a rule is no sequence of names of 1 to 200 characters, or has more than
+        InvalidInputError: a list is no sequence of names of 1 to 200 characters, or has more than
             256.
     """
 
@@ -127,16 +127,18 @@ class TopicAccess:
 
 
 def check_names(names: object, *, option: str) -> tuple[str, ...]:
-    """The names of a rule, each once, in their order.
+    """The names of a list of an ACL, each once, in their order.
 
     Raises:
         InvalidInputError: these are none.
     """
     if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
-        raise InvalidInputError("a rule is a sequence of names", option=option)
+        raise InvalidInputError("a list of an ACL is a sequence of names", option=option)
     checked = tuple(itertools.islice(names, NAMES_MAX + 1))
     if len(checked) > NAMES_MAX:
-        raise InvalidInputError("a rule has no more names", option=option, names_max=NAMES_MAX)
+        raise InvalidInputError(
+            "a list of an ACL has at most 256 names", option=option, names_max=NAMES_MAX
+        )
     for name in checked:
         if name != EVERYBODY:
             check_name(name.removesuffix(EVERYBODY) if isinstance(name, str) else name)
@@ -144,7 +146,7 @@ def check_names(names: object, *, option: str) -> tuple[str, ...]:
 
 
 def is_among(names: Sequence[str], caller: str) -> bool:
-    """Whether a rule's names stand for a caller."""
+    """Whether names of an ACL stand for a caller."""
     return any(
         caller.startswith(name[:-1]) if name.endswith(EVERYBODY) else caller == name
         for name in names
@@ -157,21 +159,21 @@ class TopicPersistenceInfo:
 
     Args:
         ranges: where its messages lie: ranges of its queue's log, oldest first.
-        access: who may do what with it.
+        acl: who may do what with it.
 
     Raises:
-        InvalidInputError: these are no ranges, or no rules.
+        InvalidInputError: these are no ranges, or no ACL.
     """
 
     ranges: Sequence[LogRange] = ()
-    access: TopicAccess = TopicAccess()
+    acl: TopicACL = TopicACL()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ranges", tuple(self.ranges))  # They stay as they are.
         if not all(isinstance(each, LogRange) for each in self.ranges):
             raise InvalidInputError("persistence info is ranges of a log")
-        if not isinstance(self.access, TopicAccess):
-            raise InvalidInputError("access is no TopicAccess", type=type(self.access).__name__)
+        if not isinstance(self.acl, TopicACL):
+            raise InvalidInputError("acl is no TopicACL", type=type(self.acl).__name__)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

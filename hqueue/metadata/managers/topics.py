@@ -80,7 +80,7 @@ class TopicOwnershipManager:
 
 class TopicPersistenceManager:
     """Where the messages of each topic of a queue lie, and who may do what with it. One record, so
-    that who takes a topic over has its rules, and who lost it can't change them any more.
+    that who takes a topic over has its ACL, and who lost it can't change that any more.
 
     As `TopicOwnershipManager`, with `NoTopicPersistenceInfoError` where nothing is known of a
     topic.

@@ -23,14 +23,14 @@ def take(messages: Sequence[hqueue.ReceivedMessage]) -> None:
 
 
 def await_own(topic: str, value: bytes) -> None:
-    client.publish(topic, value)
+    client.topic(topic).publish(value)
     ends_s = time.monotonic() + BOUND_S
     while came[-1:] != [value]:
         assert time.monotonic() < ends_s, f"{value!r} did not come"
         time.sleep(0.02)
 
 
-subscription = client.subscribe("parent", "sub", take)
+subscription = client.topic("parent").subscribe("sub", take)
 await_own("parent", b"before")
 if child := os.fork():
     await_own("parent", b"beside")
@@ -38,6 +38,6 @@ if child := os.fork():
     await_own("parent", b"after")
     assert not subscription.ended
     sys.exit(os.waitstatus_to_exitcode(status))
-client.subscribe("child", "sub", take)
+client.topic("child").subscribe("sub", take)
 await_own("child", b"child")
 assert came == [b"before", b"child"], "nothing of the parent's comes"

@@ -21,13 +21,13 @@ def main(hub: str, queue: str, topics: int) -> None:
     came: set[bytes] = set()
     with hqueue.connect_hubs(hub, queue=queue) as client:
         for n in range(topics):
-            client.subscribe(
-                f"t{n}", "sub", lambda messages: came.update(each.value for each in messages)
+            client.topic(f"t{n}").subscribe(
+                "sub", lambda messages: came.update(each.value for each in messages)
             )
         print("subscribed", flush=True)
         sys.stdin.readline()
         for n in range(topics):
-            client.publish(f"t{n}", b"%d" % n)
+            client.topic(f"t{n}").publish(b"%d" % n)
         ends_s = time.monotonic() + BOUND_S
         while len(came) < topics:
             assert time.monotonic() < ends_s, "not all messages came"

@@ -196,7 +196,7 @@ def test_what_is_no_hub_is_named_with_where_its_address_is_from(
 def test_rules_are_only_read_and_of_that_no_outcome_is_unknown(tmp_path: Path) -> None:
     with web_server() as address:
         code, _, err = run_here(
-            ["--operation-timeout-ms", "1000", "topics", "allow", "q", "t", "--hubs", str(address)],
+            ["--operation-timeout-ms", "1000", "topics", "acl", "q", "t", "--hubs", str(address)],
             b"",
             {"HQUEUE_LOCAL_HOME": str(tmp_path)},
         )

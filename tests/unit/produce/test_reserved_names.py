@@ -78,12 +78,16 @@ class Scene:
             "send": lambda message: produced("send", message),
             "send of a batch": lambda message: produced("send_batch", [message]),
             "send of Arrow": lambda message: produced("send_batch", arrow(message)),
-            "publish": lambda message: hubs.publish(message.topic, message),
-            "publish once": lambda m: hubs.publish_once(m.topic, [m], number=1),
+            "publish": lambda message: hubs.topic(message.topic).publish(message),
+            "publish once": lambda m: hubs.topic(m.topic).publish_idempotent(
+                [m], sequence_number=1
+            ),
             "a hub's producer": published,
             "the Thrift API": lambda message: hubs.queue().put(message, partition=0),
-            "a subscription": lambda m: m.headers or hubs.subscribe(m.topic, "s", print).close(),
-            "rules": lambda m: m.headers or hubs.allow(m.topic, publish=["me"]),
+            "a subscription": lambda m: (
+                m.headers or hubs.topic(m.topic).subscribe("s", print).close()
+            ),
+            "an ACL": lambda m: m.headers or hubs.topic(m.topic).set_acl(publish=["me"]),
         }
 
 
@@ -109,7 +113,7 @@ def test_headers_of_the_systems_own_are_refused_at_each_way_in(scene: Scene) -> 
     for name, way in scene.ways().items():
         for header in HEADERS[:2]:
             message = Message("t", b"v", headers=[("n", b"v"), header])
-            if name in ("a subscription", "rules"):
+            if name in ("a subscription", "an ACL"):
                 continue
             with pytest.raises(InvalidInputError, match="system's own"):
                 raise AssertionError(f"{name} took it: {way(message)}")
@@ -134,15 +138,29 @@ def test_a_hub_and_the_api_refuse_what_a_foreign_client_sends(scene: Scene) -> N
         sent = structs.TMessage(topic=topic.encode(), value=b"v", headers=list(headers))
         scene.hubs._api.call(QUEUE, lambda client: client.putMessage(QUEUE, sent), repeatable=False)
 
-    for way in publish, put:
+    def subscribe(topic: str) -> None:
+        scene.hubs._calls.call(
+            QUEUE, topic, lambda client, to: client.subscribe(QUEUE, "s", topic, 2, None, None, to)
+        )
+
+    def set_acl(topic: str) -> None:
+        acl = load("hub").TTopicAccess(publish=["me"])
+        scene.hubs._calls.call(
+            QUEUE, topic, lambda client, to: client.changeAccess(QUEUE, "p", topic, acl, to)
+        )
+
+    for create in publish, put, subscribe, set_acl:
         with pytest.raises(InvalidInputError, match="system's own"):
-            way(redrive_topic("s"))
+            create(redrive_topic("s"))
+    for way in publish, put:
         with pytest.raises(InvalidInputError, match="system's own"):
             way("t", header)
 
 
 def test_what_was_read_is_put_again_without_what_the_system_said_of_it(scene: Scene) -> None:
-    scene.hubs.publish_once("copied", [Message("copied", b"v", headers=KEPT)], number=7)
+    scene.hubs.topic("copied").publish_idempotent(
+        [Message("copied", b"v", headers=KEPT)], sequence_number=7
+    )
     [read] = scene.queue.scan_topic("copied")
     assert len(read.headers) == 3
     [batch] = scene.queue.scan_topic("copied").arrow_batches()
@@ -151,7 +169,7 @@ def test_what_was_read_is_put_again_without_what_the_system_said_of_it(scene: Sc
         lambda: scene.queue.put([read, Message("other", b"")]),
         lambda: scene.queue.put(batch),
         lambda: scene.queue.put(pa.Table.from_batches([batch])),
-        lambda: scene.hubs.publish("copied", read),
+        lambda: scene.hubs.topic("copied").publish(read),
         lambda: scene.hubs.queue().put(read),
         lambda: scene.queue.put(message_of(encoder(Format.JSON)(read)) or []),
     ]

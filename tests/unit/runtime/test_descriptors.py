@@ -120,7 +120,7 @@ def test_what_is_asked_of_several_names_the_want_of_descriptors_as_the_reason(
         none_left(),
         pytest.raises(HubUnavailableError, match="no file descriptors left") as caught,
     ):
-        client.publish("t", b"v")
+        client.topic("t").publish(b"v")
     assert caught.value.outcome is Outcome.NOT_APPLIED
 
 

@@ -105,8 +105,8 @@ def client_of(*hubs: FakeHub, **options: Any) -> Iterator[hqueue.HubClient]:
 def test_a_message_is_sent_with_its_key_and_headers_and_its_id_comes_back(hub: FakeHub) -> None:
     with client_of(hub, publisher="me") as client:
         message = Message("t", b"value", b"key", [("name", b"x")])
-        assert client.publish("t", message, queue="other") == MessageID(7, 1)
-        assert client.publish_many("t", [b"a", b"b"]) == [MessageID(7, 2), MessageID(7, 3)]
+        assert client.topic("t", queue="other").publish(message) == MessageID(7, 1)
+        assert client.topic("t").publish_many([b"a", b"b"]) == [MessageID(7, 2), MessageID(7, 3)]
     queue, publisher, topic, [sent], redirected = hub.calls[0]
     assert (queue, publisher, topic, redirected) == (b"other", b"me", b"t", False)
     assert (sent.value, sent.key) == (b"value", b"key")
@@ -119,8 +119,8 @@ def test_a_redirect_is_followed_and_the_owner_remembered(make_hub: Callable[[], 
     first.to(owner)
     with client_of(first) as client:
         for _ in range(3):
-            client.publish("t", b"v")
-        client.publish("u", b"v")
+            client.topic("t").publish(b"v")
+        client.topic("u").publish(b"v")
     assert [call[4] for call in first.calls] == [False, False]
     assert [call[4] for call in owner.calls] == [True, False, False, True]
 
@@ -135,7 +135,7 @@ def test_two_hubs_that_name_each_other_are_given_up_within_the_bound(
     settings = HubClientSettings((one.address,), "q", redirects_max=3, operation_timeout_ms=60_620)
     monkeypatch.setattr(calls, "RETRIES", dataclasses.replace(calls.RETRIES, spread=(1.0, 1.0)))
     with HubClient(settings, clock) as client, pytest.raises(HubUnavailableError) as caught:
-        client.publish("t", b"v")
+        client.topic("t").publish(b"v")
     assert caught.value.outcome is Outcome.NOT_APPLIED
     assert clock.now_ms == 60_620
     pauses = 5 + 120  # From 20 ms on, each twice as long, up to half a second.
@@ -153,7 +153,7 @@ def test_a_loop_that_ends_is_waited_for(make_hub: Callable[[], FakeHub]) -> None
 
     other.answer = soon
     with client_of(one, redirects_max=1) as client:
-        assert client.publish("t", b"v")
+        assert client.topic("t").publish(b"v")
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_what_was_not_applied_is_tried_again(hub: FakeHub, error: Exception) -> 
 
     hub.answer = later
     with client_of(hub) as client:
-        assert client.publish("t", b"v") == MessageID(7, 3)
+        assert client.topic("t").publish(b"v") == MessageID(7, 3)
 
 
 @pytest.mark.parametrize(
@@ -195,30 +195,30 @@ def test_other_errors_are_raised_with_their_outcome_and_tried_once(
     hub.answer = fail
     with client_of(hub) as client:
         with pytest.raises(raised) as caught:
-            client.publish("t", b"v")
+            client.topic("t").publish(b"v")
         assert caught.value.outcome is outcome
         assert len(hub.calls) == 1
         hub.answer = hub.done
-        assert client.publish("t", b"v")
+        assert client.topic("t").publish(b"v")
 
 
 def test_a_hub_that_is_gone_is_passed_by(make_hub: Callable[[], FakeHub], hub: FakeHub) -> None:
     gone = make_hub()
     gone.to(hub)
     with client_of(gone, hub) as client:
-        client.publish("t", b"v")
+        client.topic("t").publish(b"v")
         gone.close()
         for number in range(10):
-            assert client.publish(f"t{number}", b"v")
+            assert client.topic(f"t{number}").publish(b"v")
 
 
 def test_a_connection_that_the_hub_closed_meanwhile_is_not_used(hub: FakeHub) -> None:
     with client_of(hub) as client:
-        client.publish("t", b"v")
+        client.topic("t").publish(b"v")
         (pool,) = client._calls._connections._pools.values()
         pool.call(lambda kept: kept.socket._socket.shutdown(socket.SHUT_RDWR), (), open_ms=1_000)
         assert pool.opened == 1
-        assert client.publish("t", b"v")
+        assert client.topic("t").publish(b"v")
 
 
 def test_no_answer_in_time_is_an_unknown_outcome(hub: FakeHub) -> None:
@@ -226,7 +226,7 @@ def test_no_answer_in_time_is_an_unknown_outcome(hub: FakeHub) -> None:
     hub.answer = lambda messages: waiting
     with client_of(hub, operation_timeout_ms=200) as client:
         with pytest.raises(HubUnavailableError) as caught:
-            client.publish("t", b"v")
+            client.topic("t").publish(b"v")
         assert caught.value.outcome is Outcome.UNKNOWN
     waiting.set_result(IDL.TPublished(STRUCTS.TMessageID(1, 1), 0, 1))
 
@@ -245,7 +245,7 @@ def test_an_answer_that_comes_later_holds_no_thread_of_the_server(hub: FakeHub) 
 
     hub.answer = later
     with client_of(hub) as client, ThreadPoolExecutor(20) as pool:
-        published = [pool.submit(client.publish, "t", b"v") for _ in range(20)]
+        published = [pool.submit(client.topic("t").publish, b"v") for _ in range(20)]
         assert all_there.wait(WAIT_S), "the server has four threads"
         for number, each in enumerate(waiting):
             each.set_result(IDL.TPublished(STRUCTS.TMessageID(1, number), 0, 1))
@@ -262,7 +262,7 @@ def test_calls_that_wait_for_an_answer_are_answered_when_the_server_ends(hub: Fa
 
     hub.answer = later
     with client_of(hub) as client, ThreadPoolExecutor(2) as pool:
-        published = pool.submit(client.publish, "t", b"v")
+        published = pool.submit(client.topic("t").publish, b"v")
         assert there.wait(WAIT_S)
         ending = pool.submit(hub._server.close, WAIT_S * 1e3)
         waiting.set_result(IDL.TPublished(STRUCTS.TMessageID(1, 1), 0, 1))
@@ -272,17 +272,17 @@ def test_calls_that_wait_for_an_answer_are_answered_when_the_server_ends(hub: Fa
 
 def test_a_forked_child_publishes_by_connections_of_its_own(hub: FakeHub) -> None:
     with client_of(hub) as client:
-        client.publish("t", b"parent")
+        client.topic("t").publish(b"parent")
         child = os.fork()
         if child == 0:
             code = 1
             try:
-                client.publish("t", b"child")
+                client.topic("t").publish(b"child")
                 code = 0
             finally:
                 os._exit(code)
         assert os.waitpid(child, 0)[1] == 0
-        client.publish("t", b"parent again")
+        client.topic("t").publish(b"parent again")
     assert {call[3][0].value for call in hub.calls} == {b"parent", b"child", b"parent again"}
 
 
@@ -290,15 +290,15 @@ def test_what_makes_no_sense_is_refused_before_anything_is_sent(hub: FakeHub) ->
     with client_of(hub) as client:
         for topic, messages in (("", [b"v"]), ("t", []), ("t", b"v"), ("t", [Message("u", b"v")])):
             with pytest.raises(InvalidInputError):
-                client.publish_many(topic, messages)  # type: ignore[arg-type]
+                client.topic(topic).publish_many(messages)  # type: ignore[arg-type]
         with pytest.raises(InvalidInputError):
-            client.publish("t", "text")  # type: ignore[arg-type]
+            client.topic("t").publish("text")  # type: ignore[arg-type]
         with pytest.raises(InvalidInputError):
-            client.publish("t", b"v", queue="no queue's name")
+            client.topic("t", queue="no queue's name").publish(b"v")
     with pytest.raises(ClosedError):
-        client.publish("t", b"v")
+        client.topic("t").publish(b"v")
     with hqueue.connect_hubs([hub.address]) as nameless, pytest.raises(InvalidInputError):
-        nameless.publish("t", b"v")
+        nameless.topic("t").publish(b"v")
     assert hub.calls == []
 
 

@@ -103,20 +103,20 @@ class Listener:
 
 def test_all_readers_of_a_topic_agree_that_direct_puts_are_none_of_it(scene: Scene) -> None:
     listener = Listener()
-    scene.client.publish(TOPIC, b"a")
-    with scene.client.subscribe(TOPIC, "s", listener):
+    scene.client.topic(TOPIC).publish(b"a")
+    with scene.client.topic(TOPIC).subscribe("s", listener):
         scene.put(b"x", b"y")
-        scene.client.publish(TOPIC, b"b")
+        scene.client.topic(TOPIC).publish(b"b")
         listener.wait_for(b"b")
         scene.put(b"z")
     scene.put(b"while nobody is attached")
-    scene.client.publish(TOPIC, b"c")
-    with scene.client.subscribe(TOPIC, "s", listener):
+    scene.client.topic(TOPIC).publish(b"c")
+    with scene.client.topic(TOPIC).subscribe("s", listener):
         listener.wait_for(b"b", b"c")
         scene.put(b"again")
         scene.take_over()
         scene.put(b"in the next range")
-        scene.client.publish(TOPIC, b"d")
+        scene.client.topic(TOPIC).publish(b"d")
         listener.wait_for(b"b", b"c", b"d")
     assert scene.in_topic() == [b"a", b"b", b"c", b"d"]
     assert len(scene.in_queue()) == 10
@@ -126,14 +126,14 @@ def test_all_readers_of_a_topic_agree_that_direct_puts_are_none_of_it(scene: Sce
 
 def test_direct_puts_count_toward_no_message_bound(scene: Scene) -> None:
     listener = Listener()
-    scene.client.publish(TOPIC, b"a")
+    scene.client.topic(TOPIC).publish(b"a")
     preferences = SubscriptionPreferences(message_bound=2)
-    scene.client.subscribe(TOPIC, "s", Listener(), preferences=preferences).close()
+    scene.client.topic(TOPIC).subscribe("s", Listener(), preferences=preferences).close()
     scene.put(*[b"x"] * 50)
-    scene.client.publish_many(TOPIC, [b"b", b"c"])
+    scene.client.topic(TOPIC).publish_many([b"b", b"c"])
     scene.put(*[b"y"] * 50)
     scene.take_over()
-    with scene.client.subscribe(TOPIC, "s", listener):
+    with scene.client.topic(TOPIC).subscribe("s", listener):
         listener.wait_for(b"b", b"c")
 
 
@@ -145,20 +145,20 @@ def numbered(number: bytes, publisher: bytes = b"me") -> list[tuple[str, bytes]]
 def test_copied_messages_number_nothing_and_no_message_is_dropped_for_them(
     scene: Scene, again: bool
 ) -> None:
-    scene.client.publish(TOPIC, b"first")
+    scene.client.topic(TOPIC).publish(b"first")
     scene.put(b"copy", headers=numbered(b"17"))
     scene.put(b"copy", headers=numbered(b"9" * 5_000))
     if again:
         scene.take_over()
     with scene.connect() as me:
-        assert me.newest_number(TOPIC) is None
-        done = me.publish_once(TOPIC, [b"1", b"2"], number=16)
-        assert (done.dropped, len(done.ids)) == (0, 2)
+        assert me.topic(TOPIC).last_sequence_number() is None
+        done = me.topic(TOPIC).publish_idempotent([b"1", b"2"], sequence_number=16)
+        assert (done.duplicates, len(done.ids)) == (0, 2)
     scene.put(b"copy", headers=numbered(b"99"))
     scene.take_over()
     with scene.connect() as me:
-        assert me.newest_number(TOPIC) == 17
-        assert me.publish_once(TOPIC, [b"2", b"3"], number=17).dropped == 1
+        assert me.topic(TOPIC).last_sequence_number() == 17
+        assert me.topic(TOPIC).publish_idempotent([b"2", b"3"], sequence_number=17).duplicates == 1
     assert scene.in_topic() == [b"first", b"1", b"2", b"3"]
 
 
@@ -175,17 +175,17 @@ def test_what_hubs_of_earlier_releases_numbered_counts_where_it_lies(
     with monkeypatch.context() as earlier:
         earlier.setattr(owned_module, "with_owners", lambda bodies, epochs: bodies)
         earlier.setattr(takeover, "LogRange", unmarked)
-        scene.client.publish_once(TOPIC, [b"1", b"2"], number=1)
+        scene.client.topic(TOPIC).publish_idempotent([b"1", b"2"], sequence_number=1)
         scene.put(b"direct")
         scene.put(b"mangled", headers=numbered(b"9" * 5_000))
     scene.take_over()
     with scene.connect() as me:
-        assert me.newest_number(TOPIC) == 2
-        assert me.publish_once(TOPIC, [b"2", b"3"], number=2).dropped == 1
+        assert me.topic(TOPIC).last_sequence_number() == 2
+        assert me.topic(TOPIC).publish_idempotent([b"2", b"3"], sequence_number=2).duplicates == 1
     scene.put(b"copy", headers=numbered(b"50"))
     scene.take_over()
     with scene.connect() as me:
-        assert me.newest_number(TOPIC) == 3
+        assert me.topic(TOPIC).last_sequence_number() == 3
     assert scene.in_topic() == [b"1", b"2", b"direct", b"mangled", b"3"]
     assert scene.check().findings == []
 
@@ -193,12 +193,12 @@ def test_what_hubs_of_earlier_releases_numbered_counts_where_it_lies(
 @pytest.mark.parametrize("way", ["a value", "a message", "several"])
 def test_what_a_publisher_sends_can_not_look_numbered(scene: Scene, way: str) -> None:
     sent: dict[str, Callable[[], object]] = {
-        "a value": lambda: scene.client.publish(TOPIC, b"v"),
-        "a message": lambda: scene.client.publish(TOPIC, Message(TOPIC, b"v", b"k")),
-        "several": lambda: scene.client.publish_many(TOPIC, [b"v", b"w"]),
+        "a value": lambda: scene.client.topic(TOPIC).publish(b"v"),
+        "a message": lambda: scene.client.topic(TOPIC).publish(Message(TOPIC, b"v", b"k")),
+        "several": lambda: scene.client.topic(TOPIC).publish_many([b"v", b"w"]),
     }
     sent[way]()
     for message in scene.queue.scan_topic(TOPIC):
         assert message.headers == ()
     with pytest.raises(hqueue.InvalidInputError, match="system's own"):
-        scene.client.publish(TOPIC, Message(TOPIC, b"v", headers=numbered(b"17")))
+        scene.client.topic(TOPIC).publish(Message(TOPIC, b"v", headers=numbered(b"17")))

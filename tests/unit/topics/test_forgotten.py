@@ -54,13 +54,13 @@ def test_clients_that_are_forgotten_close_their_connections_with_a_warning(
 ) -> None:
     _, connect = queue
     with connect() as first:
-        first.publish("t", b"first")
+        first.topic("t").publish(b"first")
     gc.collect()
     before = files()
     with warned() as found:
         clients = [connect() for _ in range(MANY)]
         for client in clients:
-            client.publish("t", b"x")
+            client.topic("t").publish(b"x")
         assert files() >= before + MANY
         gone = [weakref.ref(each) for each in clients]
         del clients, client
@@ -98,10 +98,10 @@ def test_what_is_made_of_a_client_keeps_it(queue: tuple[hqueue.Queue, Connect]) 
     def listen(messages: Sequence[ReceivedMessage]) -> None:
         got.extend(each.value for each in messages)
 
-    with warned() as found, connect().subscribe("t", "s", listen):
+    with warned() as found, connect().topic("t").subscribe("s", listen):
         gc.collect()
         with connect() as publisher:
-            publisher.publish("t", b"x")
+            publisher.topic("t").publish(b"x")
         wait_for(lambda: got == [b"x"], "the message came")
         assert not found
 

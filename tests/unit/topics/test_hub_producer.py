@@ -30,7 +30,7 @@ class Scene:
                     stack.enter_context(self._cluster.connect()),
                     QUEUE,
                     balance_ms=3_600_000,
-                    authorizer="rules",
+                    authorizer="acl",
                 )
             )
             for _ in range(2)
@@ -80,11 +80,11 @@ def test_order_is_kept_while_a_topic_changes_hands(scene: Scene) -> None:
         try:
             while not done.is_set():
                 for hub in scene.hubs:
-                    scene.client.move_topic("t", hub.address)
+                    scene.client.topic("t").move(hub.address)
         except hqueue.HQueueError as exc:
             failed.append(exc)
 
-    scene.client.publish("t", b"first")
+    scene.client.topic("t").publish(b"first")
     mover = threading.Thread(target=move)
     mover.start()
     try:
@@ -100,7 +100,7 @@ def test_order_is_kept_while_a_topic_changes_hands(scene: Scene) -> None:
 
 
 def test_a_batch_that_failed_is_said_to_have_and_others_go_on(scene: Scene) -> None:
-    scene.client.allow("closed", publish=[])
+    scene.client.topic("closed").set_acl(publish=[])
     told: list[tuple[object, object]] = []
     with scene.client.producer() as producer:
         refused = producer.send(Message("closed", b"v"), callback=lambda *end: told.append(end))

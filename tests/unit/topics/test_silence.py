@@ -122,7 +122,7 @@ def test_what_is_published_once_goes_on_at_another_hub_and_the_silent_one_is_lef
         stopped.goes_on.clear()
         began_s = time.monotonic()
         for number in range(30):
-            client.publish_once(f"t{number}", [b"v"], number=number)
+            client.topic(f"t{number}").publish_idempotent([b"v"], sequence_number=number)
         assert time.monotonic() - began_s < SOON_S
     assert other.published == 30
 
@@ -134,11 +134,11 @@ def test_a_publish_to_a_silent_hub_fails_soon_and_the_next_one_goes_elsewhere(ma
         began_s = time.monotonic()
         with contextlib.suppress(HubUnavailableError):
             for number in range(40):
-                client.publish(f"u{number}", b"v")
+                client.topic(f"u{number}").publish(b"v")
         assert time.monotonic() - began_s < SOON_S
         began_s = time.monotonic()
         for number in range(40):
-            client.publish(f"v{number}", b"v")
+            client.topic(f"v{number}").publish(b"v")
         assert time.monotonic() - began_s < 1
 
 
@@ -148,7 +148,7 @@ def test_what_became_of_a_publish_to_a_silent_hub_is_unknown(make: Make) -> None
         stopped.goes_on.clear()
         began_s = time.monotonic()
         with pytest.raises(HubUnavailableError) as raised:
-            client.publish("t", b"v")
+            client.topic("t").publish(b"v")
         assert time.monotonic() - began_s < SOON_S
         assert raised.value.outcome is Outcome.UNKNOWN
 
@@ -157,7 +157,7 @@ def test_a_hub_that_takes_long_over_a_call_and_answers_others_is_waited_for(make
     slow = make()
     slow.takes_s = 0.7 * TIMEOUT_MS / 1e3
     with client_of(slow) as client:
-        client.publish("t", b"v")
+        client.topic("t").publish(b"v")
     assert slow.published == 1
 
 
@@ -171,7 +171,7 @@ def test_a_redirect_to_a_silent_hub_is_passed_by_as_soon_as_another_has_the_topi
     with client_of(other) as client:
         taken.start()
         began_s = time.monotonic()
-        client.publish_once("t", [b"v"], number=0)
+        client.topic("t").publish_idempotent([b"v"], sequence_number=0)
         assert time.monotonic() - began_s < SOON_S
     taken.join()
 
@@ -184,9 +184,9 @@ def test_one_that_is_back_is_asked_and_then_called_again(
     with client_of(only) as client:
         only.goes_on.clear()
         with pytest.raises(HubUnavailableError):
-            client.publish("t", b"v")
+            client.topic("t").publish(b"v")
         only.goes_on.set()
-        client.publish("t", b"v")
+        client.topic("t").publish(b"v")
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_what_ends_without_an_answer_is_unknown_if_any_call_of_a_hub_was(
     hub = make()
     hub.fails_later = then
     with client_of(hub) as client, pytest.raises(hqueue.HQueueError) as raised:
-        client.publish_once("t", [b"v"], number=0)
+        client.topic("t").publish_idempotent([b"v"], sequence_number=0)
     assert hub.published == 1
     assert raised.value.outcome is Outcome.UNKNOWN
 
@@ -248,7 +248,7 @@ def test_a_hub_that_was_silent_to_a_publish_is_not_asked_for_its_api(make: Make)
     with client_of(stopped, other) as client:
         stopped.goes_on.clear()
         for number in range(10):
-            client.publish_once(f"t{number}", [b"v"], number=number)
+            client.topic(f"t{number}").publish_idempotent([b"v"], sequence_number=number)
         began_s = time.monotonic()
         for _ in range(30):
             assert client.queue().partitions == 2

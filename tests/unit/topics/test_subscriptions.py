@@ -116,17 +116,17 @@ class Taking:
 
 def test_what_is_published_after_it_comes_in_order_and_goes_on_at_the_mark(scene: Scene) -> None:
     first, second = Taking(), Taking()
-    scene.publisher.publish("t", b"before")
-    with scene.client().subscribe("t", "sub", first) as subscription:
+    scene.publisher.topic("t").publish(b"before")
+    with scene.client().topic("t").subscribe("sub", first) as subscription:
         values = [b"%d" % number for number in range(50)]
-        last = [scene.publisher.publish("t", value) for value in values][-1]
+        last = [scene.publisher.topic("t").publish(value) for value in values][-1]
         wait_for(lambda: first.values == values, "all came, in order")
         assert not subscription.ended
     assert subscription.ended
     assert subscription.wait(0)
     assert scene.mark() == last, "it is stored when it is closed"
-    later = scene.publisher.publish("t", b"later")
-    again = scene.client().subscribe("t", "sub", second, mode=SubscribeMode.ATTACH)
+    later = scene.publisher.topic("t").publish(b"later")
+    again = scene.client().topic("t").subscribe("sub", second, mode=SubscribeMode.ATTACH)
     assert again.consumed == last
     wait_for(lambda: second.values == [b"later"], "what came meanwhile")
     wait_for(lambda: scene.mark() == later, "its mark is stored")
@@ -134,23 +134,23 @@ def test_what_is_published_after_it_comes_in_order_and_goes_on_at_the_mark(scene
 
 def test_it_follows_its_topic_from_hub_to_hub_by_itself(scene: Scene) -> None:
     taking = Taking()
-    with scene.client().subscribe("t", "sub", taking):
+    with scene.client().topic("t").subscribe("sub", taking):
         sent: list[bytes] = []
         for round_ in range(4):
             for number in range(10):
                 sent.append(b"%d-%d" % (round_, number))
-                scene.publisher.publish("t", sent[-1])
+                scene.publisher.topic("t").publish(sent[-1])
             wait_for(lambda: taking.values == sent, "none is lost, none doubled, in order")
             scene.abandon()
 
 
 def test_it_goes_on_when_its_hub_ends(scene: Scene) -> None:
     taking = Taking()
-    subscription = scene.client().subscribe("t", "sub", taking)
-    scene.publisher.publish("t", b"a")
+    subscription = scene.client().topic("t").subscribe("sub", taking)
+    scene.publisher.topic("t").publish(b"a")
     wait_for(lambda: taking.values == [b"a"], "it came")
     scene.owner().terminate()
-    scene.publisher.publish("t", b"b")
+    scene.publisher.topic("t").publish(b"b")
     wait_for(lambda: taking.values == [b"a", b"b"], "the other hub delivers")
     assert subscription.hub in {hub.address for hub in scene.hubs}
 
@@ -187,11 +187,11 @@ def test_one_that_is_detached_as_soon_as_it_is_attached_is_attached_again(
 
     monkeypatch.setattr(subscriptions._calls, "call", subscribing)
     monkeypatch.setattr(subscriptions, "_ask_detached", telling)
-    client.subscribe("other", "sub", Taking())  # So that the hub is attended.
-    client.subscribe("t", "sub", taking)
+    client.topic("other").subscribe("sub", Taking())  # So that the hub is attended.
+    client.topic("t").subscribe("sub", taking)
     if answered:
         lose()
-    scene.publisher.publish("t", b"a")
+    scene.publisher.topic("t").publish(b"a")
     wait_for(lambda: taking.values == [b"a"], "it is attached again")
 
 
@@ -199,7 +199,7 @@ def test_one_is_attached_again_where_the_system_refuses_the_thread_for_it_at_fir
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taking, start, refused = Taking(), threading.Thread.start, []
-    scene.client().subscribe("t", "sub", taking)
+    scene.client().topic("t").subscribe("sub", taking)
 
     def refuse(thread: threading.Thread) -> None:
         if thread.name == "hqueue-subscribe" and len(refused) < 2:
@@ -209,18 +209,18 @@ def test_one_is_attached_again_where_the_system_refuses_the_thread_for_it_at_fir
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
     scene.abandon()
-    scene.publisher.publish("t", b"a")
+    scene.publisher.topic("t").publish(b"a")
     wait_for(lambda: taking.values == [b"a"], "it is attached again")
     assert refused
 
 
 def test_one_that_another_client_takes_over_ends_and_says_so(scene: Scene) -> None:
     first, second = Taking(), Taking()
-    subscription = scene.client().subscribe("t", "sub", first)
-    scene.client().subscribe("t", "sub", second)
+    subscription = scene.client().topic("t").subscribe("sub", first)
+    scene.client().topic("t").subscribe("sub", second)
     with pytest.raises(SubscriberConnectedError):
         subscription.wait(WAIT_S)
-    scene.publisher.publish("t", b"a")
+    scene.publisher.topic("t").publish(b"a")
     wait_for(lambda: second.values == [b"a"], "it comes to the other")
     assert first.values == []
 
@@ -228,22 +228,22 @@ def test_one_that_another_client_takes_over_ends_and_says_so(scene: Scene) -> No
 def test_modes_and_unsubscribing(scene: Scene) -> None:
     client, taking = scene.client(), Taking()
     with pytest.raises(SubscriberNotFoundError):
-        client.subscribe("t", "sub", taking, mode=SubscribeMode.ATTACH)
+        client.topic("t").subscribe("sub", taking, mode=SubscribeMode.ATTACH)
     with pytest.raises(SubscriberNotFoundError):
-        client.unsubscribe("t", "sub")
+        client.topic("t").unsubscribe("sub")
     preferences = SubscriptionPreferences(message_bound=5, application={"a": "b"})
-    subscription = client.subscribe(
-        "t", "sub", taking, mode=SubscribeMode.CREATE, preferences=preferences
+    subscription = client.topic("t").subscribe(
+        "sub", taking, mode=SubscribeMode.CREATE, preferences=preferences
     )
     assert subscription.preferences == preferences
     with pytest.raises(InvalidInputError):
-        client.subscribe("t", "sub", taking)
+        client.topic("t").subscribe("sub", taking)
     with pytest.raises(SubscriberExistsError):
-        scene.client().subscribe("t", "sub", taking, mode=SubscribeMode.CREATE)
-    scene.client().unsubscribe("t", "sub")
+        scene.client().topic("t").subscribe("sub", taking, mode=SubscribeMode.CREATE)
+    scene.client().topic("t").unsubscribe("sub")
     with pytest.raises(SubscriberNotFoundError):
         subscription.wait(WAIT_S)
-    again = client.subscribe("t", "sub", taking)
+    again = client.topic("t").subscribe("sub", taking)
     again.unsubscribe()
     assert again.wait(0)
     assert scene.mark() is None
@@ -259,17 +259,17 @@ def test_what_a_listener_fails_at_comes_again(scene: Scene) -> None:
         taken.extend(each.value for each in messages)
         return Status.DONE
 
-    with scene.client().subscribe("t", "sub", listener):
-        scene.publisher.publish("t", b"a")
+    with scene.client().topic("t").subscribe("sub", listener):
+        scene.publisher.topic("t").publish(b"a")
         wait_for(lambda: taken == [b"a"], "it came again")
 
 
 def test_an_explicit_consume_moves_the_mark(scene: Scene) -> None:
     taking = Taking()
     client = scene.client()
-    subscription = client.subscribe("t", "sub", taking, explicit_consume=True)
+    subscription = client.topic("t").subscribe("sub", taking, explicit_consume=True)
     before = scene.mark()
-    ids = scene.publisher.publish_many("t", [b"a", b"b", b"c"])
+    ids = scene.publisher.topic("t").publish_many([b"a", b"b", b"c"])
     wait_for(lambda: taking.values == [b"a", b"b", b"c"], "they came")
     assert scene.mark() == before
     scene.abandon()
@@ -278,7 +278,7 @@ def test_an_explicit_consume_moves_the_mark(scene: Scene) -> None:
     # It may be closed while it is attached again: then the mark is stored a little later.
     wait_for(lambda: scene.mark() == ids[1], "its mark is stored")
     again = Taking()
-    implicit = client.subscribe("t", "sub", again)
+    implicit = client.topic("t").subscribe("sub", again)
     wait_for(lambda: again.values == [b"c"], "what was not consumed")
     with pytest.raises(InvalidInputError):
         implicit.consume(ids[2])
@@ -287,10 +287,10 @@ def test_an_explicit_consume_moves_the_mark(scene: Scene) -> None:
 def test_one_name_has_many_topics_on_one_port(scene: Scene) -> None:
     client = scene.client()
     listeners = {f"t{number}": Taking() for number in range(20)}
-    made = [client.subscribe(topic, "sub", taking) for topic, taking in listeners.items()]
+    made = [client.topic(topic).subscribe("sub", taking) for topic, taking in listeners.items()]
     assert len({each.endpoint for each in made}) == 1
     for topic in listeners:
-        scene.publisher.publish(topic, topic.encode())
+        scene.publisher.topic(topic).publish(topic.encode())
     for topic, taking in listeners.items():
         wait_for(lambda t=taking, v=topic: t.values == [v.encode()], "it came")  # type: ignore[misc]
 
@@ -302,23 +302,25 @@ def servers() -> set[threading.Thread]:
 def test_a_name_listens_for_as_long_as_it_has_topics(scene: Scene) -> None:
     client, taking = scene.client(), Taking()
     before = servers()
-    first = client.subscribe("t", "first", Taking())
-    other = client.subscribe("u", "first", taking)
+    first = client.topic("t").subscribe("first", Taking())
+    other = client.topic("u").subscribe("first", taking)
     first.close()
-    scene.publisher.publish("u", b"a")
+    scene.publisher.topic("u").publish(b"a")
     wait_for(lambda: taking.values == [b"a"], "one topic is left")
     assert servers() > before
     other.close()
     wait_for(lambda: servers() <= before, "it leaves no thread")
     with pytest.raises(SubscriberNotFoundError):
-        client.subscribe("u", "sub", taking, mode=SubscribeMode.ATTACH, port=first.endpoint.port)
-    taken = client.subscribe("u", "sub", taking, port=first.endpoint.port)
+        client.topic("u").subscribe(
+            "sub", taking, mode=SubscribeMode.ATTACH, port=first.endpoint.port
+        )
+    taken = client.topic("u").subscribe("sub", taking, port=first.endpoint.port)
     assert taken.endpoint == first.endpoint, "the port is free again"
-    scene.client().subscribe("u", "sub", Taking())
+    scene.client().topic("u").subscribe("sub", Taking())
     with pytest.raises(SubscriberConnectedError):
         taken.wait(WAIT_S)
-    again = client.subscribe("u", "sub", taking, port=first.endpoint.port)
-    scene.publisher.publish("u", b"b")
+    again = client.topic("u").subscribe("sub", taking, port=first.endpoint.port)
+    scene.publisher.topic("u").publish(b"b")
     wait_for(lambda: taking.values == [b"a", b"b"], "it listens there again")
     assert not again.ended
 
@@ -338,7 +340,7 @@ def within(kind: str, work: Callable[[], object]) -> Callable[[], Any]:
 ENDINGS: dict[str, Callable[[HubClient, TopicSubscription], object]] = {
     "close": lambda client, subscription: subscription.close(),
     "unsubscribe": lambda client, subscription: subscription.unsubscribe(),
-    "unsubscribe of the client": lambda client, subscription: client.unsubscribe("t", "sub"),
+    "unsubscribe of the client": lambda client, subscription: client.topic("t").unsubscribe("sub"),
     "close and unsubscribe": lambda client, subscription: (
         subscription.close(),
         subscription.unsubscribe(),
@@ -378,11 +380,11 @@ def test_a_listener_that_ends_its_own_subscription_goes_on_at_once_and_its_answe
         await listener(messages)
 
     given = listener if kind == "plain" else async_listener
-    subscription = client.subscribe("t", "sub", given)
+    subscription = client.topic("t").subscribe("sub", given)
     begun.set()
-    first = scene.publisher.publish("t", b"a")
+    first = scene.publisher.topic("t").publish(b"a")
     assert ended.wait(WAIT_S / 4), "it does not wait for itself"
-    scene.publisher.publish("t", b"b")
+    scene.publisher.topic("t").publish(b"b")
     ends = threading.Thread(target=subscription.close)  # As a program does that saw that it ended.
     ends.start()
     ends.join(0.2)
@@ -396,7 +398,7 @@ def test_a_listener_that_ends_its_own_subscription_goes_on_at_once_and_its_answe
     else:
         wait_for(lambda: scene.mark() == first, "what was answered counts")
         again = Taking()
-        with scene.client().subscribe("t", "sub", again):
+        with scene.client().topic("t").subscribe("sub", again):
             wait_for(lambda: again.values == [b"b"], "the others come when it is attached again")
     wait_for(lambda: servers() <= before, "it leaves no thread")
 
@@ -410,11 +412,11 @@ def test_that_a_listener_could_not_unsubscribe_is_logged(
     def listener(messages: Sequence[ReceivedMessage]) -> None:
         assert begun.wait(WAIT_S)
         subscription.unsubscribe()
-        scene.publisher.unsubscribe("t", "sub")  # Another client is before it.
+        scene.publisher.topic("t").unsubscribe("sub")  # Another client is before it.
 
-    subscription = client.subscribe("t", "sub", listener)
+    subscription = client.topic("t").subscribe("sub", listener)
     begun.set()
-    scene.publisher.publish("t", b"a")
+    scene.publisher.topic("t").publish(b"a")
     text = "a subscription to 't' was not ended as its listener asked"
     wait_for(lambda: text in caplog.text, "it is said")
 
@@ -424,8 +426,8 @@ def test_a_client_that_is_closed_stores_marks_and_leaves_no_thread(scene: Scene)
     hubs = ",".join(str(hub.address) for hub in scene.hubs)
     taking = Taking()
     with hqueue.connect_hubs(hubs, queue=QUEUE) as client:
-        subscription = client.subscribe("t", "sub", taking)
-        last = scene.publisher.publish("t", b"a")
+        subscription = client.topic("t").subscribe("sub", taking)
+        last = scene.publisher.topic("t").publish(b"a")
         wait_for(lambda: taking.values == [b"a"], "it came")
     assert subscription.ended
     assert scene.mark() == last
@@ -439,7 +441,7 @@ def test_a_client_that_is_closed_stores_marks_and_leaves_no_thread(scene: Scene)
         "no thread is left",
     )
     with pytest.raises(ClosedError):
-        client.subscribe("t", "sub", taking)
+        client.topic("t").subscribe("sub", taking)
 
 
 def test_a_close_that_is_interrupted_closes_the_other_ports_when_it_is_called_again(
@@ -447,7 +449,7 @@ def test_a_close_that_is_interrupted_closes_the_other_ports_when_it_is_called_ag
 ) -> None:
     before, client = servers(), scene.client()
     for name in ("sub", "other", "third"):
-        client.subscribe("t", name, Taking())
+        client.topic("t").subscribe(name, Taking())
     close, interrupted = Endpoint.close, iter([True])
 
     def close_or_not(endpoint: Endpoint, drain_ms: float) -> None:
@@ -465,31 +467,32 @@ def test_a_close_that_is_interrupted_closes_the_other_ports_when_it_is_called_ag
 def test_bad_input_is_refused_before_anything_is_called() -> None:
     taking = Taking()
     with hqueue.connect_hubs("127.0.0.1:1", queue=QUEUE, operation_timeout_ms=100) as client:
-        subscribe: Any = client.subscribe
+        with pytest.raises(InvalidInputError):
+            client.topic("")
+        subscribe: Any = client.topic("t").subscribe
         for given, options in (
-            (("", "sub", taking), {}),
-            (("t", "", taking), {}),
-            (("t", "sub", None), {}),
-            (("t", "sub", taking), {"mode": 7}),
-            (("t", "sub", taking), {"preferences": {}}),
-            (("t", "sub", taking), {"host": "256.0.0.1"}),
-            (("t", "sub", taking), {"port": 70_000}),
+            (("", taking), {}),
+            (("sub", None), {}),
+            (("sub", taking), {"mode": 7}),
+            (("sub", taking), {"preferences": {}}),
+            (("sub", taking), {"host": "256.0.0.1"}),
+            (("sub", taking), {"port": 70_000}),
         ):
             with pytest.raises(InvalidInputError):
                 subscribe(*given, **options)
         with pytest.raises(HubUnavailableError):
-            client.subscribe("t", "sub", taking)
+            client.topic("t").subscribe("sub", taking)
 
 
 def test_an_iterator_consumes_what_was_gone_on_from(scene: Scene) -> None:
     client = scene.client()
-    created = client.subscribe("t", "sub", Taking())
+    created = client.topic("t").subscribe("sub", Taking())
     created.close()
-    ids = scene.publisher.publish_many("t", [b"%d" % number for number in range(10)])
+    ids = scene.publisher.topic("t").publish_many([b"%d" % number for number in range(10)])
 
     async def take(count: int) -> list[bytes]:
         taken: list[bytes] = []
-        async with contextlib.aclosing(client.messages("t", "sub")) as messages:
+        async with contextlib.aclosing(client.topic("t").messages("sub")) as messages:
             async for message in messages:
                 taken.append(message.value)
                 if len(taken) == count:
@@ -507,7 +510,9 @@ def test_an_iterator_goes_on_over_moves_and_ends_when_it_is_taken_over(scene: Sc
     ended: list[BaseException] = []
 
     async def take() -> None:
-        stream = client.messages("t", "sub", preferences=SubscriptionPreferences(delivery_window=4))
+        stream = client.topic("t").messages(
+            "sub", preferences=SubscriptionPreferences(delivery_window=4)
+        )
         async with contextlib.aclosing(stream) as messages:
             async for message in messages:
                 taken.append(message.value)
@@ -524,14 +529,14 @@ def test_an_iterator_goes_on_over_moves_and_ends_when_it_is_taken_over(scene: Sc
     sent = []
     for number in range(30):
         sent.append(b"%d" % number)
-        scene.publisher.publish("t", sent[-1])
+        scene.publisher.topic("t").publish(sent[-1])
         if number % 10 == 9:
             wait_for(lambda: taken == sent, "none is lost, none doubled, in order")
             scene.abandon()
     # Attached again: of two that attach at the same time the later one has it.
-    scene.publisher.publish("t", b"last")
+    scene.publisher.topic("t").publish(b"last")
     wait_for(lambda: taken[-1] == b"last", "it is attached where the topic is now")
-    other: TopicSubscription = scene.client().subscribe("t", "sub", Taking())
+    other: TopicSubscription = scene.client().topic("t").subscribe("sub", Taking())
     thread.join(WAIT_S)
     assert not thread.is_alive()
     assert isinstance(ended[0], SubscriberConnectedError)
@@ -542,19 +547,19 @@ def test_an_iterator_says_again_what_is_consumed_when_a_hub_lost_that(
     seldom_stored: None, scene: Scene
 ) -> None:
     client = scene.client()
-    client.subscribe("t", "sub", Taking()).close()
-    ids = scene.publisher.publish_many("t", [b"0", b"1"])
+    client.topic("t").subscribe("sub", Taking()).close()
+    ids = scene.publisher.topic("t").publish_many([b"0", b"1"])
     preferences = SubscriptionPreferences(delivery_window=2)
 
     async def take() -> None:
-        stream = client.messages("t", "sub", preferences=preferences)
+        stream = client.topic("t").messages("sub", preferences=preferences)
         async with contextlib.aclosing(stream) as messages:
             assert [(await anext(messages)).id for _ in ids] == ids
             following = asyncio.ensure_future(anext(messages))
             (said,) = scene.attached()
             await asyncio.to_thread(wait_for, lambda: said.consumed == int(ids[1]), "it is said")
             scene.lose()
-            await asyncio.to_thread(scene.publisher.publish, "t", b"2")
+            await asyncio.to_thread(scene.publisher.topic("t").publish, b"2")
             assert (await asyncio.wait_for(following, WAIT_S)).value == b"2"
 
     asyncio.run(take())
@@ -565,12 +570,12 @@ def test_an_iterator_that_is_left_says_again_what_is_consumed_when_a_hub_lost_th
     seldom_stored: None, scene: Scene
 ) -> None:
     client = scene.client()
-    client.subscribe("t", "sub", Taking()).close()
-    ids = scene.publisher.publish_many("t", [b"0", b"1"])
+    client.topic("t").subscribe("sub", Taking()).close()
+    ids = scene.publisher.topic("t").publish_many([b"0", b"1"])
     preferences = SubscriptionPreferences(delivery_window=2)
 
     async def take() -> None:
-        stream = client.messages("t", "sub", preferences=preferences)
+        stream = client.topic("t").messages("sub", preferences=preferences)
         async with contextlib.aclosing(stream) as messages:
             assert [(await anext(messages)).id for _ in ids] == ids
             (said,) = scene.attached()
@@ -590,7 +595,7 @@ def test_an_iterator_that_is_left_says_again_what_is_consumed_when_a_hub_lost_th
 
 def test_a_hub_that_ends_does_not_wait_for_what_a_client_asked_that_has_left(scene: Scene) -> None:
     client = scene.client()
-    client.subscribe("t", "sub", Taking())
+    client.topic("t").subscribe("sub", Taking())
     owner = scene.owner()
     waits = owner.hub._hosted[QUEUE].subscriptions._sessions._waits
     wait_for(lambda: waits.total() > 0, "it waits to be told what is detached")
@@ -617,7 +622,7 @@ class SlowAttaching:
 
     async def begin(self, client: HubClient, topics: int) -> list[asyncio.Future[Any]]:
         """Iterators that subscribe to so many topics."""
-        streams = [client.messages(f"t{number}", "sub") for number in range(topics)]
+        streams = [client.topic(f"t{number}").messages("sub") for number in range(topics)]
         following = [asyncio.ensure_future(anext(stream)) for stream in streams]
         for _ in following:
             assert await asyncio.to_thread(self.begun.acquire, timeout=WAIT_S)
@@ -640,7 +645,7 @@ def test_an_iterator_that_is_cancelled_while_it_subscribes_leaves_no_subscriptio
     wait_for(lambda: scene.mark("t0") is not None, "it has subscribed, late")
     wait_for(lambda: not scene.attached("t0"), "it is detached")
     wait_for(lambda: not client._subscriptions._all, "its name is free")
-    client.subscribe("t0", "sub", Taking()).close()
+    client.topic("t0").subscribe("sub", Taking()).close()
 
 
 def test_an_iterator_is_closed_when_it_was_cancelled_while_it_subscribed(
@@ -673,12 +678,12 @@ def test_a_subscribe_waits_for_an_iterator_that_was_left_while_it_subscribed(
         with pytest.raises(asyncio.CancelledError):
             await following
         assert client._subscriptions._all, "it still subscribes"
-        again = asyncio.ensure_future(anext(client.messages("t0", "sub")))
+        again = asyncio.ensure_future(anext(client.topic("t0").messages("sub")))
         await asyncio.sleep(0.2)
         assert not again.done()
         hubs.going_on.set()
         await asyncio.to_thread(wait_for, lambda: scene.attached("t0"), "it is attached")
-        await asyncio.to_thread(scene.publisher.publish, "t0", b"value")
+        await asyncio.to_thread(scene.publisher.topic("t0").publish, b"value")
         assert (await asyncio.wait_for(again, WAIT_S)).value == b"value"
 
     asyncio.run(give_up())
@@ -692,13 +697,13 @@ def test_a_subscribe_waits_for_a_subscription_that_its_listener_closed(scene: Sc
         subscriptions_made[0].close()
         assert going_on.wait(WAIT_S)
 
-    subscription = client.subscribe("t", "sub", close)
+    subscription = client.topic("t").subscribe("sub", close)
     subscriptions_made.append(subscription)
-    scene.publisher.publish("t", b"value")
+    scene.publisher.topic("t").publish(b"value")
     assert subscription.wait(WAIT_S)
     timer = threading.Timer(0.2, going_on.set)
     timer.start()
-    with client.subscribe("t", "sub", Taking()):
+    with client.topic("t").subscribe("sub", Taking()):
         assert going_on.is_set()
 
 
@@ -714,7 +719,7 @@ def test_a_subscribe_waits_no_longer_than_an_operation_for_a_subscription_that_e
         with pytest.raises(asyncio.CancelledError):
             await following
         with pytest.raises(InvalidInputError, match="subscribed to the topic under this name"):
-            await asyncio.wait_for(anext(client.messages("t0", "sub")), WAIT_S)
+            await asyncio.wait_for(anext(client.topic("t0").messages("sub")), WAIT_S)
 
     try:
         asyncio.run(give_up())

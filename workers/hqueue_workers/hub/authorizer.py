@@ -6,22 +6,22 @@ import enum
 from collections.abc import Sequence
 from typing import Protocol
 
-from hqueue import TopicAccess
+from hqueue import TopicACL
 from hqueue.metadata.managers import check_names, is_among
 
-__all__ = ["Action", "AllowAll", "Authorizer", "ByRules"]
+__all__ = ["Action", "AllowAll", "Authorizer", "ByACL"]
 
 
 class Action(enum.Enum):
     """What a caller wants to do with a topic."""
 
     CREATE = "create"
-    """Create one that is not there. It has no rules yet."""
+    """Create one that is not there. It has no ACL yet."""
     PUBLISH = "publish to"
     SUBSCRIBE = "subscribe to"
     """Subscribe to it, consume from it, unsubscribe."""
     MANAGE = "manage"
-    """Move it to another hub, delete it, see and change its rules."""
+    """Move it to another hub, delete it, see and change its ACL."""
 
 
 class Authorizer(Protocol):
@@ -29,23 +29,19 @@ class Authorizer(Protocol):
     call, by the hub that owns the topic: it answers at once, from what it knows.
     """
 
-    def allows(
-        self, caller: str, action: Action, queue: str, topic: str, access: TopicAccess
-    ) -> bool:
-        """Whether a caller may do this with a topic, which has these rules."""
+    def allows(self, caller: str, action: Action, queue: str, topic: str, acl: TopicACL) -> bool:
+        """Whether a caller may do this with a topic, which has this ACL."""
 
 
 class AllowAll:
     """Everybody may do everything."""
 
-    def allows(
-        self, caller: str, action: Action, queue: str, topic: str, access: TopicAccess
-    ) -> bool:
+    def allows(self, caller: str, action: Action, queue: str, topic: str, acl: TopicACL) -> bool:
         return True
 
 
-class ByRules:
-    """A topic's rules say who may publish, subscribe and manage. Names are written as in rules.
+class ByACL:
+    """A topic's ACL says who may publish, subscribe and manage. Names are written as in ACLs.
 
     Args:
         creators: who may create topics.
@@ -59,13 +55,11 @@ class ByRules:
         self._creators = check_names(creators, option="creators")
         self._administrators = check_names(administrators, option="administrators")
 
-    def allows(
-        self, caller: str, action: Action, queue: str, topic: str, access: TopicAccess
-    ) -> bool:
-        rules = {
+    def allows(self, caller: str, action: Action, queue: str, topic: str, acl: TopicACL) -> bool:
+        allowed = {
             Action.CREATE: self._creators,
-            Action.PUBLISH: access.publish,
-            Action.SUBSCRIBE: access.subscribe,
-            Action.MANAGE: access.manage,
+            Action.PUBLISH: acl.publish,
+            Action.SUBSCRIBE: acl.subscribe,
+            Action.MANAGE: acl.manage,
         }
-        return is_among(rules[action], caller) or is_among(self._administrators, caller)
+        return is_among(allowed[action], caller) or is_among(self._administrators, caller)

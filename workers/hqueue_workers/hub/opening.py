@@ -21,7 +21,7 @@ from hqueue_workers.hub.owning.partitions import HubPartitions
 from hqueue_workers.hub.owning.queue_topics import QueueTopics
 from hqueue_workers.hub.owning.shedding import Shedding
 from hqueue_workers.hub.owning.takeover import TakeOver
-from hqueue_workers.hub.serving.access import AccessChanges
+from hqueue_workers.hub.serving.acl_changes import ACLChanges
 from hqueue_workers.hub.serving.managing import Managing
 from hqueue_workers.hub.serving.publishing import Publishing
 from hqueue_workers.hub.settings import UNIFORM, HubSettings
@@ -161,7 +161,7 @@ class HostedQueueFactory:
         found.append(topics)
         shedding = Shedding(topics, metadata.hubs, info.address)
         publishing = Publishing(topics, self._searches(log))
-        access = AccessChanges(
+        acl_changes = ACLChanges(
             topics,
             metadata.persistence,
             subscriptions.attachments,
@@ -172,7 +172,7 @@ class HostedQueueFactory:
             topics,
             info.address,
             metadata.hubs.list,
-            access=access,
+            acl_changes=acl_changes,
             runtime=self._runtime,
         )
         return HostedQueue(

@@ -10,7 +10,7 @@ from hqueue import InvalidInputError, SettingsError
 from hqueue.settings.addresses import PORT_MAX
 from hqueue.settings.fields import check_fields
 from hqueue.settings.loading import load_role_settings
-from hqueue_workers.hub.authorizer import AllowAll, Authorizer, ByRules
+from hqueue_workers.hub.authorizer import AllowAll, Authorizer, ByACL
 from hqueue_workers.node.api_settings import API_BOUNDS, ApiSettings
 from hqueue_workers.node.networks import Networks
 
@@ -104,15 +104,14 @@ class HubSettings(ApiSettings):
 
     authorizer: str = "all"
     """Who may do what, by the names that callers give and nobody proves: ``all``, everybody
-    everything; or ``rules``, what each topic's rules say, which are set by ``hqueue topics
-    allow``."""
+    everything; or ``acl``, what each topic's ACL says, which ``hqueue topics acl`` sets."""
 
     creators: str = "*"
-    """With ``rules``: who may create topics: names with commas between; one that ends with ``*``
+    """With ``acl``: who may create topics: names with commas between; one that ends with ``*``
     stands for all that begin so."""
 
     administrators: str = ""
-    """With ``rules``: who may do everything with every topic: names as for `creators`."""
+    """With ``acl``: who may do everything with every topic: names as for `creators`."""
 
     callback_networks: str = "private"
     """Where subscribers may have their messages delivered, whose addresses anybody can name:
@@ -136,14 +135,14 @@ class HubSettings(ApiSettings):
         """What decides who may do what."""
         if self.authorizer == "all":
             return AllowAll()
-        if self.authorizer != "rules":
-            raise SettingsError("authorizer is all or rules", authorizer=self.authorizer)
+        if self.authorizer != "acl":
+            raise SettingsError("authorizer is all or acl", authorizer=self.authorizer)
         creators, administrators = (
             [name.strip() for name in names.split(",") if name.strip()]
             for names in (self.creators, self.administrators)
         )
         try:
-            return ByRules(creators, administrators)
+            return ByACL(creators, administrators)
         except InvalidInputError as exc:
             raise SettingsError(
                 exc.text, creators=self.creators, administrators=self.administrators

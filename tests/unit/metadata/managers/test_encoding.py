@@ -19,7 +19,7 @@ from hqueue.metadata.managers import (
     SubscriptionData,
     SubscriptionPreferences,
     SubscriptionState,
-    TopicAccess,
+    TopicACL,
     TopicPersistenceInfo,
     Tree,
     encoding,
@@ -34,7 +34,7 @@ RANGES = (LogRange(0, FIRST, LAST, 3), LogRange(32_766, LAST, None, 2**63 - 1))
 MARKED = TopicPersistenceInfo(
     (RANGES[0], LogRange(7, LAST, None, 4, marked=True)),
 )
-WITH_RULES = TopicPersistenceInfo(RANGES[:1], TopicAccess(["loader-*", "b"], manage=[]))
+WITH_RULES = TopicPersistenceInfo(RANGES[:1], TopicACL(["loader-*", "b"], manage=[]))
 DATA = SubscriptionData(
     SubscriptionPreferences(100, None, 5, {"filter": 'ü = "x"', "a": ""}),
     SubscriptionState(FIRST),

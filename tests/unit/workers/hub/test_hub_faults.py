@@ -221,13 +221,13 @@ def test_numbers_that_a_server_that_stood_still_does_not_know_are_known_to_the_n
 ) -> None:
     hub = scene.hub()
     client = scene.hub_client(publisher="me")
-    known = client.publish_once("t", [b"1"], number=1).ids[-1]
-    client.publish_once("t", [b"2"], number=2)
+    known = client.topic("t").publish_idempotent([b"1"], sequence_number=1).ids[-1]
+    client.topic("t").publish_idempotent([b"2"], sequence_number=2)
     own = scene.hosted(0).subscriptions.attachments._delivering._queue
     lagging = lag(own._log.reader, scene, known)
     scene.hosted(0).topics.abandon("t").result(WAIT_S)
     again = scene.hub_client(publisher="me")
-    assert again.publish_once("t", [b"2"], number=2).dropped == 1
+    assert again.topic("t").publish_idempotent([b"2"], sequence_number=2).duplicates == 1
     assert hub.owns(QUEUE) == {"t"}
     assert lagging.scans_left == 0
     assert scene.values() == [b"1", b"2"]
@@ -251,16 +251,16 @@ def test_a_clients_subscription_goes_on_at_its_mark_when_its_hubs_session_ended_
     scene.hub()
     came: list[hqueue.ReceivedMessage] = []
     client = scene.hub_client()
-    subscription = client.subscribe("t", "sub", came.extend)
+    subscription = client.topic("t").subscribe("sub", came.extend)
     sent = [b"%d" % number for number in range(10)]
     for value in sent:
-        client.publish("t", value)
+        client.topic("t").publish(value)
     wait_for(lambda: [each.value for each in came] == sent, "they came")
     owner = scene.owner()
     end(owner)
     for number in range(10, 20):
         sent.append(b"%d" % number)
-        client.publish("t", sent[-1])
+        client.topic("t").publish(sent[-1])
     owner.client.coordination.store.resume()  # type: ignore[attr-defined]
     wait_for(lambda: came[-1].value == sent[-1], "it goes on")
     assert list(dict.fromkeys(each.value for each in came)) == sent, "none is lost, in order"
@@ -273,7 +273,7 @@ def test_a_clients_subscription_goes_on_at_its_mark_when_its_hub_was_fenced(scen
     scene.hub()
     assert scene.publish(b"before").result(WAIT_S)
     came: list[hqueue.ReceivedMessage] = []
-    subscription = scene.hub_client().subscribe("t", "sub", came.extend)
+    subscription = scene.hub_client().topic("t").subscribe("sub", came.extend)
     first = scene.publish(b"first").result(WAIT_S).id
     wait_for(lambda: scene.mark() == first, "it came, and its mark is stored")
     scene.depose()
@@ -309,7 +309,7 @@ def test_a_client_does_not_say_that_its_own_subscription_was_there_before(scene:
     kept = scene.hosted(0).metadata.subscriptions
     with made_later(kept, "create_subscription_data") as (reached, go_on):
         with pytest.raises(hqueue.HubUnavailableError) as caught:
-            client.subscribe("t", "sub", lambda _: None, mode=hqueue.SubscribeMode.CREATE)
+            client.topic("t").subscribe("sub", lambda _: None, mode=hqueue.SubscribeMode.CREATE)
         assert reached.is_set()
         assert caught.value.outcome is Outcome.UNKNOWN
         go_on.set()
@@ -364,7 +364,7 @@ def test_addresses_that_hang_leave_room_for_all_others(
             hanging.port = port
             hanging.subscribe(topic)
     for topic in ("u", "v", "t"):
-        client.publish(topic, b"first")
+        client.topic(topic).publish(b"first")
     wait_for(lambda: good.values == [b"first"], "the others had their turn")
     attachments = scene.hosted(0).subscriptions.attachments
     hung = [each for each in attachments.every() if each.subscriber != "good"]
@@ -373,7 +373,7 @@ def test_addresses_that_hang_leave_room_for_all_others(
     set_timeout(10 * int(WAIT_S) * 1_000)
     sent = [b"%d" % number for number in range(100)]
     for value in sent:
-        client.publish("t", value)
+        client.topic("t").publish(value)
     wait_for(lambda: good.values[1:] == sent, "who answers gets all")
 
 
@@ -384,7 +384,7 @@ def test_new_addresses_that_hang_hold_up_neither_who_answered_nor_who_comes_new(
     client = scene.hub_client()
     good = scene.subscriber(name="good")
     good.subscribe("t")
-    client.publish("t", b"first")
+    client.topic("t").publish(b"first")
     wait_for(lambda: good.values == [b"first"], "it has answered")
     hosted = scene.hosted(0)
     owned = hosted.topics.serving("t")
@@ -400,11 +400,11 @@ def test_new_addresses_that_hang_hold_up_neither_who_answered_nor_who_comes_new(
     began_s = time.monotonic()
     sent = [b"%d" % number for number in range(20)]
     for value in sent:
-        client.publish("t", value)
+        client.topic("t").publish(value)
     wait_for(lambda: good.values[1:] == sent, "who answered gets all")
     new = scene.subscriber(name="new")
     new.subscribe("t")
-    client.publish("t", b"last")
+    client.topic("t").publish(b"last")
     wait_for(lambda: new.values == [b"last"], "who comes new has a turn")
     assert time.monotonic() - began_s < delivering.OPTIONS.timeout_ms / 2e3
 
@@ -412,7 +412,7 @@ def test_new_addresses_that_hang_hold_up_neither_who_answered_nor_who_comes_new(
 def test_a_senseless_frame_ends_its_connection_and_nothing_else(scene: Scene) -> None:
     hub = scene.hub()
     client = scene.hub_client()
-    client.publish("t", b"before")
+    client.topic("t").publish(b"before")
     for frame in (b"GET / HTTP/1.1\r\n\r\n", b"\x80\x01\x00\x01\xff\xff\xff\xff", bytes(64)):
         with socket.create_connection(hub.address, timeout=WAIT_S) as stranger:
             stranger.sendall(frame)
@@ -420,7 +420,7 @@ def test_a_senseless_frame_ends_its_connection_and_nothing_else(scene: Scene) ->
                 stranger.shutdown(socket.SHUT_WR)
                 while stranger.recv(4_096):
                     pass
-        client.publish("t", b"after")
+        client.topic("t").publish(b"after")
     assert len(scene.values()) == 4
 
 
@@ -430,8 +430,8 @@ def test_metrics_count_what_a_hub_did(scene: Scene) -> None:
     client = scene.hub_client()
     assert scene.publish(b"first").result(WAIT_S)
     assert isinstance(scene.publish(b"elsewhere", 1).exception(WAIT_S), RedirectedError)
-    client.publish("t", b"second")
-    client.subscribe("t", "sub", lambda _: None)
+    client.topic("t").publish(b"second")
+    client.topic("t").subscribe("sub", lambda _: None)
     before = [_figures(scene, number) for number in range(2)]
     assert before[0]['hqueue_hub_topics{queue="q"}'] == 1
     assert before[0]['hqueue_hub_subscriptions{queue="q"}'] == 1
@@ -461,10 +461,10 @@ def test_a_subscription_that_is_behind_shows_its_lag_until_it_is_given_all(
     def listener(_: object) -> Status:
         return Status.DONE if takes.is_set() else Status.RETRY
 
-    client.subscribe("t", "slow", listener)
-    client.subscribe("u", "idle", listener)
+    client.topic("t").subscribe("slow", listener)
+    client.topic("u").subscribe("idle", listener)
     for value in (b"1", b"2", b"3"):
-        client.publish("t", value)
+        client.topic("t").publish(value)
     labels = '{queue="q",subscriber="slow",topic="t"}'
     idle = '{queue="q",subscriber="idle",topic="u"}'
 

@@ -95,7 +95,7 @@ def test_more_hubs_than_partitions_share_them(
     wait_for(lambda: sum(len(held(hub)) for hub in hubs) == 3, "all are claimed")
     with hqueue.connect_hubs([hub.address for hub in hubs], queue=QUEUE) as client:
         for number in range(20):
-            assert client.publish(f"t{number}", b"v")
+            assert client.topic(f"t{number}").publish(b"v")
 
 
 def test_a_topic_is_moved_to_the_hub_that_is_named(
@@ -103,20 +103,20 @@ def test_a_topic_is_moved_to_the_hub_that_is_named(
 ) -> None:
     hubs = [start(cluster, stack, balance_ms=3_600_000) for _ in range(3)]
     with hqueue.connect_hubs([hub.address for hub in hubs], queue=QUEUE) as client:
-        client.publish("t", b"v")
+        client.topic("t").publish(b"v")
         for hub in [*hubs, *hubs, hubs[-1]]:
-            client.move_topic("t", str(hub.address))
+            client.topic("t").move(str(hub.address))
             assert hub.owns(QUEUE) == {"t"}
             assert sum(len(each.owns(QUEUE)) for each in hubs) == 1
-            client.publish("t", b"v")
+            client.topic("t").publish(b"v")
         hubs[-1].hub._hosted[QUEUE].topics.abandon("t").result(60)
-        client.move_topic("t", hubs[0].address)  # Nobody has it.
+        client.topic("t").move(hubs[0].address)  # Nobody has it.
         assert hubs[0].owns(QUEUE) == {"t"}
         for topic, to in (("u", str(hubs[0].address)), ("t", "nowhere:1")):
             with pytest.raises(InvalidInputError):
-                client.move_topic(topic, to)
+                client.topic(topic).move(to)
         with pytest.raises(InvalidInputError):
-            client.move_topic("t", "nowhere")
+            client.topic("t").move("nowhere")
         assert hubs[0].owns(QUEUE) == {"t"}
 
 
@@ -137,15 +137,15 @@ def test_a_topic_that_is_deleted_ends_and_one_of_its_name_begins_anew(
     addresses = [hub.address for hub in hubs]
     client = stack.enter_context(hqueue.connect_hubs(addresses, queue=QUEUE, publisher="me"))
     came: list[bytes] = []
-    ended = client.subscribe("t", "s", lambda each: came.extend(m.value for m in each))
-    client.publish("t", b"old")
-    client.publish_once("t", [b"1"], number=1)
+    ended = client.topic("t").subscribe("s", lambda each: came.extend(m.value for m in each))
+    client.topic("t").publish(b"old")
+    client.topic("t").publish_idempotent([b"1"], sequence_number=1)
     wait_for(lambda: len(came) == 2, "it comes")
     # The other hub owned it before, and does not know that it was left.
-    client.move_topic("t", addresses[0])
-    client.move_topic("t", addresses[1])
-    assert client.delete_topic("t")
-    assert not client.delete_topic("t")
+    client.topic("t").move(addresses[0])
+    client.topic("t").move(addresses[1])
+    assert client.topic("t").delete()
+    assert not client.topic("t").delete()
     with pytest.raises(hqueue.SubscriberNotFoundError):
         ended.wait(60)
     assert [hub.owns(QUEUE) for hub in hubs] == [set(), set()]
@@ -154,9 +154,9 @@ def test_a_topic_that_is_deleted_ends_and_one_of_its_name_begins_anew(
         assert metadata.ownership.read_owner_info("t").result(60) is None
         assert metadata.subscriptions.read_subscriptions("t").result(60) == {}
     with pytest.raises(hqueue.SubscriberNotFoundError):
-        client.subscribe("t", "s", lambda _: None, mode=hqueue.SubscribeMode.ATTACH)
-    assert client.newest_number("t") is None
-    assert client.publish_once("t", [b"new"], number=1).dropped == 0
+        client.topic("t").subscribe("s", lambda _: None, mode=hqueue.SubscribeMode.ATTACH)
+    assert client.topic("t").last_sequence_number() is None
+    assert client.topic("t").publish_idempotent([b"new"], sequence_number=1).duplicates == 0
     with hubs[0].client.queue(QUEUE).scan_topic("t") as scanner:
         assert [message.value for message in scanner] == [b"new"]
     with hubs[0].client.topic_metadata(QUEUE) as metadata:
@@ -173,7 +173,7 @@ def test_a_queue_that_is_not_served_is_refused(
 ) -> None:
     hub = start(cluster, stack)
     with hqueue.connect_hubs(hub.address) as client, pytest.raises(QueueNotFoundError):
-        client.publish("t", b"v", queue="another")
+        client.topic("t", queue="another").publish(b"v")
 
 
 def test_a_hub_owns_no_more_topics_than_it_may(
@@ -181,12 +181,12 @@ def test_a_hub_owns_no_more_topics_than_it_may(
 ) -> None:
     hub = start(cluster, stack, topics_max=2)
     with hqueue.connect_hubs(hub.address, queue=QUEUE, operation_timeout_ms=1_000) as client:
-        client.publish("a", b"v")
-        client.publish("b", b"v")
+        client.topic("a").publish(b"v")
+        client.topic("b").publish(b"v")
         with pytest.raises(HubUnavailableError) as caught:
-            client.publish("c", b"v")
+            client.topic("c").publish(b"v")
         assert caught.value.outcome is hqueue.Outcome.NOT_APPLIED
-        assert client.publish("a", b"v")
+        assert client.topic("a").publish(b"v")
 
 
 CALL = {"queue": b"q", "publisher": b"me", "topic": b"t", "redirected": False}

@@ -166,7 +166,7 @@ def test_a_topic_that_is_abandoned_under_load_loses_nothing_and_keeps_its_order(
     with hqueue.connect_hubs(hubs, queue=QUEUE) as client:
         ids = []
         for number in range(60):
-            ids.append(client.publish("t", b"%d" % number))
+            ids.append(client.topic("t").publish(b"%d" % number))
             if number % 10 == 5:
                 for n in range(2):
                     scene.topics(n).abandon("t")

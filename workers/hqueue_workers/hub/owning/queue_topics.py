@@ -17,7 +17,7 @@ from hqueue import (
     HQueueError,
     Outcome,
     StoreUnavailableError,
-    TopicAccess,
+    TopicACL,
 )
 from hqueue.errors import (
     NoSubscriptionStateError,
@@ -166,12 +166,12 @@ class QueueTopics:
         return self._topics.get(owned.name) is owned and not owned.fenced
 
     def check_allowed(self, caller: str, action: Action, owned: OwnedTopic) -> None:
-        """See that a caller may do this with a topic, by the rules that it has now.
+        """See that a caller may do this with a topic, by the ACL that it has now.
 
         Raises:
             NotAllowedError: it may not.
         """
-        self._check_allowed(caller, action, owned.name, owned.access)
+        self._check_allowed(caller, action, owned.name, owned.acl)
 
     def end_of(self, owned: OwnedTopic) -> int:
         """No message that is appended to the topic from now on has an ID below this one.
@@ -266,8 +266,8 @@ class QueueTopics:
         if late:  # Others take them over when this hub is gone.
             logger.info("%d topics were not released in time", late)
 
-    def _check_allowed(self, caller: str, action: Action, topic: str, access: TopicAccess) -> None:
-        if not self._authorizer.allows(caller, action, self.queue, topic, access):
+    def _check_allowed(self, caller: str, action: Action, topic: str, acl: TopicACL) -> None:
+        if not self._authorizer.allows(caller, action, self.queue, topic, acl):
             raise NotAllowedError(f"the caller may not {action.value} the topic", topic=topic)
 
     def _resolve(
@@ -338,7 +338,7 @@ class QueueTopics:
             if step is CREATE:
                 if not create:
                     raise NoSubscriptionStateError("there is no such topic", topic=topic)
-                self._check_allowed(caller, Action.CREATE, topic, TopicAccess())
+                self._check_allowed(caller, Action.CREATE, topic, TopicACL())
                 self._creations.count(caller, host)
                 looked = self._records.create(topic, looked)
             elif step is OWN:

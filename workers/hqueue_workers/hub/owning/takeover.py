@@ -117,7 +117,7 @@ class TakeOver:
         committer = self._committers.of(partition)
         tail = committer.open().result(deadline.remaining_ms / 1e3)
         now_ms = self._clock.monotonic_ms()
-        owned = OwnedTopic(topic, partition, epoch, verdict, now_ms, found.value.access)
+        owned = OwnedTopic(topic, partition, epoch, verdict, now_ms, found.value.acl)
         # From here on what closes the new range is not missed, however soon it comes.
         committer.register(owned)
         closed_at = None
@@ -129,7 +129,7 @@ class TakeOver:
         owned.known_from = owned.first if ranges else 0
         opened = LogRange(partition, MessageID.from_int(owned.first), None, epoch, marked=True)
         wanted = TopicPersistenceInfo(
-            ranges_after(ranges, opened, closed_at, self._oldest(ranges)), owned.access
+            ranges_after(ranges, opened, closed_at, self._oldest(ranges)), owned.acl
         )
         try:
             self._persistence.write_topic_persistence_info(topic, wanted, found.version).result(

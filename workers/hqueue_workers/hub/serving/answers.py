@@ -7,7 +7,7 @@ import dataclasses
 from concurrent.futures import CancelledError
 from typing import Any
 
-from hqueue import BufferFullError, HQueueError, InvalidInputError, MessageID, TopicAccess
+from hqueue import BufferFullError, HQueueError, InvalidInputError, MessageID, TopicACL
 from hqueue.errors import (
     NoSubscriptionStateError,
     NotAllowedError,
@@ -22,10 +22,10 @@ from hqueue.settings.limits import NAME_BYTES_MAX
 from hqueue_workers.hub.writing.owned_topic import RedirectedError
 
 __all__ = [
+    "acl_lists_of",
+    "acl_struct",
     "as_thrift",
     "message_id_of",
-    "rules_of",
-    "rules_struct",
     "since_of",
     "text_of",
     "topic_of",
@@ -111,25 +111,25 @@ def since_of(struct: Any) -> int:
     return 0 if given(struct) is None else int(message_id_of(struct, "since"))
 
 
-def rules_of(struct: Any) -> dict[str, tuple[str, ...]]:
-    """Those rules that a call gives, by their names.
+def acl_lists_of(struct: Any) -> dict[str, tuple[str, ...]]:
+    """Those lists of an ACL that a call gives, by their names.
 
     Raises:
         InvalidInputError: one is no list of names.
     """
-    names = [field.name for field in dataclasses.fields(TopicAccess)]
-    rules = {name: getattr(struct, name, None) for name in names}
+    names = [field.name for field in dataclasses.fields(TopicACL)]
+    lists = {name: getattr(struct, name, None) for name in names}
     return {
-        name: check_names((text_of(each, name) for each in rule), option=name)
-        for name, rule in rules.items()
-        if rule is not None
+        name: check_names((text_of(each, name) for each in given_names), option=name)
+        for name, given_names in lists.items()
+        if given_names is not None
     }
 
 
-def rules_struct(access: TopicAccess) -> Any:
-    """A topic's rules, as the IDL has them."""
+def acl_struct(acl: TopicACL) -> Any:
+    """A topic's ACL, as the IDL has it."""
     return load("hub").TTopicAccess(
-        publish=list(access.publish),
-        subscribe=list(access.subscribe),
-        manage=list(access.manage),
+        publish=list(acl.publish),
+        subscribe=list(acl.subscribe),
+        manage=list(acl.manage),
     )

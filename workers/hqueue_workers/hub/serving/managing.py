@@ -1,4 +1,4 @@
-"""What is done with a topic as a whole: it is moved to another hub, deleted, or given rules."""
+"""What is done with a topic as a whole: it is moved to another hub, deleted, or given an ACL."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 
-from hqueue import Address, InvalidInputError, TopicAccess
+from hqueue import Address, InvalidInputError, TopicACL
 from hqueue.errors import NoSubscriptionStateError
 from hqueue_workers.hub.authorizer import Action
 from hqueue_workers.hub.owning.queue_topics import QueueTopics
-from hqueue_workers.hub.serving.access import AccessChanges
+from hqueue_workers.hub.serving.acl_changes import ACLChanges
 from hqueue_workers.hub.writing.owned_topic import OwnedTopic, RedirectedError
 from hqueue_workers.node.runtime import Runtime
 
@@ -18,7 +18,7 @@ __all__ = ["Managing"]
 
 
 class Managing:
-    """Moves and deletes topics of a queue, and changes their rules. Thread-safe.
+    """Moves and deletes topics of a queue, and changes their ACLs. Thread-safe.
 
     To move a topic its owner leaves it as it does when it sheds load, and sends its caller to the
     hub that was named, which makes it its own. Any other hub sends its caller to the owner.
@@ -27,7 +27,7 @@ class Managing:
         topics: the queue's topics that this hub owns.
         me: this hub.
         hubs: those that are available; it may ask ZooKeeper.
-        access: changes rules.
+        acl_changes: changes ACLs.
         runtime: what the hub delivers on.
     """
 
@@ -37,13 +37,13 @@ class Managing:
         me: Address,
         hubs: Callable[[], Mapping[Address, object]],
         *,
-        access: AccessChanges,
+        acl_changes: ACLChanges,
         runtime: Runtime,
     ) -> None:
         self._topics = topics
         self._me = me
         self._hubs = hubs
-        self._access = access
+        self._acl_changes = acl_changes
         self._runtime = runtime
 
     def move(self, caller: str, topic: str, to: Address, *, redirected: bool) -> Future[None]:
@@ -85,20 +85,20 @@ class Managing:
 
         return self._runtime.submit(delete())
 
-    def change_access(
+    def change_acl(
         self, caller: str, topic: str, given: Mapping[str, tuple[str, ...]], *, redirected: bool
-    ) -> Future[TopicAccess]:
-        """Change those of a topic's rules that are given; all as they are then. A topic that is not
-        there is created, if something is given.
+    ) -> Future[TopicACL]:
+        """Change those lists of a topic's ACL that are given; all of it as it is then. A topic that
+        is not there is created, if something is given.
 
-        The future's errors are those of `QueueTopics.serve` and `AccessChanges.change`,
+        The future's errors are those of `QueueTopics.serve` and `ACLChanges.change`,
         `NotAllowedError`, and `InvalidInputError` where nothing is given, and there is no such
         topic.
         """
         serving = self._topics.serve(caller, topic, redirected=redirected, create=bool(given))
 
-        async def change() -> TopicAccess:
-            return await self._access.change(await self._owned(caller, topic, serving), given)
+        async def change() -> TopicACL:
+            return await self._acl_changes.change(await self._owned(caller, topic, serving), given)
 
         return self._runtime.submit(change())
 

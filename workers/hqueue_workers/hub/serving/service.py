@@ -26,9 +26,9 @@ from hqueue.settings import reserved
 from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
 from hqueue_workers.hub.metrics import HubMetrics
 from hqueue_workers.hub.serving.answers import (
+    acl_lists_of,
+    acl_struct,
     as_thrift,
-    rules_of,
-    rules_struct,
     since_of,
     text_of,
     topic_of,
@@ -169,10 +169,10 @@ class HubService(SubscriptionService):
         """As the IDL has it."""
         managing = self._queue(queue).managing
         name, of = self._who(caller, topic)
-        given = rules_of(rules)
+        given = acl_lists_of(rules)
         reserved.check_topic(of)  # It may be created by this.
-        changed = managing.change_access(name, of, given, redirected=bool(redirected))
-        return self._said(changed, rules_struct)
+        changed = managing.change_acl(name, of, given, redirected=bool(redirected))
+        return self._said(changed, acl_struct)
 
     def apiAddress(self) -> str:
         """As the IDL has it."""

@@ -231,7 +231,7 @@ class Attachments:
         self._drop_topic(subscribed)
 
     async def restrict(self, owned: OwnedTopic) -> None:
-        """The topic's rules were changed: detach those that may not subscribe any more. They get
+        """The topic's ACL was changed: detach those that may not subscribe any more. They get
         the error when they subscribe again.
         """
         subscribed = self._subscribed.get(owned.name)

@@ -14,7 +14,7 @@ from hqueue import (
     MessageID,
     Outcome,
     StoreUnavailableError,
-    TopicAccess,
+    TopicACL,
 )
 from hqueue.metadata.managers import LogRange, Verdict
 
@@ -62,7 +62,7 @@ class OwnedTopic:
         epoch: of this ownership.
         verdict: with which it is released.
         since_ms: since when it is owned, on the clock that does not jump.
-        access: who may do what with it.
+        acl: who may do what with it.
     """
 
     name: str
@@ -70,7 +70,7 @@ class OwnedTopic:
     epoch: int
     verdict: Verdict
     since_ms: float
-    access: TopicAccess = dataclasses.field(default_factory=TopicAccess)
+    acl: TopicACL = dataclasses.field(default_factory=TopicACL)
     ranges: Sequence[LogRange] | None = None
     """Where it lay when it was taken over, until somebody has asked: it is asked once, and there
     may be very many topics."""

@@ -98,16 +98,16 @@ def test_a_caller_that_creates_more_topics_than_it_may_is_refused_and_goes_on_wi
             )
 
         me, you = client("me"), client("you")
-        me.publish("a", b"v")
-        me.publish("b", b"v")
+        me.topic("a").publish(b"v")
+        me.topic("b").publish(b"v")
         with pytest.raises(HubUnavailableError) as caught:
-            me.publish("c", b"v")
+            me.topic("c").publish(b"v")
         assert caught.value.outcome is Outcome.NOT_APPLIED
         with connected.topic_metadata(QUEUE) as metadata:
             assert metadata.persistence.read_topic_persistence_info("c").result(60) is None
-        assert me.publish("a", b"v")
-        assert you.publish("c", b"v")
-        assert me.publish("c", b"v")
+        assert me.topic("a").publish(b"v")
+        assert you.topic("c").publish(b"v")
+        assert me.topic("c").publish(b"v")
 
 
 def test_each_setting_of_a_hub_is_an_option_of_its_command() -> None:

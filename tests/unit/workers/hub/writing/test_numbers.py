@@ -141,8 +141,8 @@ def test_more_publishers_of_a_topic_than_can_be_remembered_keep_nobody_from_publ
                     [hub.address], queue=QUEUE, publisher=f"p{publisher}"
                 ) as caller:
                     for number in numbers:
-                        done = caller.publish_once("t", [b"v"], number=number)
-                        dropped.append(done.dropped)
+                        done = caller.topic("t").publish_idempotent([b"v"], sequence_number=number)
+                        dropped.append(done.duplicates)
         return dropped
 
     assert publish_all(range(3)) == [0] * 60
@@ -309,25 +309,32 @@ def leave(hubs: list[HubThread]) -> None:
 
 def test_numbers_are_known_to_every_later_owner(hubs: list[HubThread]) -> None:
     with connect(hubs) as me, connect(hubs, "you") as you:
-        assert me.newest_number("t") is None, "there is no such topic"
-        assert me.publish_once("t", [b"1", b"2"], number=1).dropped == 0
-        assert you.publish_once("t", [b"you"], number=1).dropped == 0
+        assert me.topic("t").last_sequence_number() is None, "there is no such topic"
+        assert me.topic("t").publish_idempotent([b"1", b"2"], sequence_number=1).duplicates == 0
+        assert you.topic("t").publish_idempotent([b"you"], sequence_number=1).duplicates == 0
         for number in (2, 3, 4):
             leave(hubs)
-            done = me.publish_once("t", [b"%d" % number, b"%d" % (number + 1)], number=number)
-            assert (done.dropped, len(done.ids), done.newest) == (1, 1, done.ids[0])
+            done = me.topic("t").publish_idempotent(
+                [b"%d" % number, b"%d" % (number + 1)], sequence_number=number
+            )
+            assert (done.duplicates, len(done.ids), done.last_id) == (1, 1, done.ids[0])
     leave(hubs)
     with connect(hubs) as again:  # It begins anew, and knows nothing.
-        assert again.newest_number("t") == 5
-        done = again.publish_once("t", [b"4", b"5"], number=4)
-        assert (done.dropped, len(done.ids)) == (2, 0)
-        assert again.publish_once("t", [b"9"], number=9, since=done.newest).dropped == 0
+        assert again.topic("t").last_sequence_number() == 5
+        done = again.topic("t").publish_idempotent([b"4", b"5"], sequence_number=4)
+        assert (done.duplicates, len(done.ids)) == (2, 0)
+        assert (
+            again.topic("t")
+            .publish_idempotent([b"9"], sequence_number=9, since=done.last_id)
+            .duplicates
+            == 0
+        )
     assert values(hubs) == [b"1", b"2", b"you", b"3", b"4", b"5", b"9"]
 
 
 def test_a_call_whose_answer_was_lost_is_made_again_by_the_client(hubs: list[HubThread]) -> None:
     with connect(hubs) as me:
-        me.publish_once("t", [b"1"], number=1)
+        me.topic("t").publish_idempotent([b"1"], sequence_number=1)
         call_one, lost = me._calls.call_one, []
 
         def lose_one(*given: object) -> object:
@@ -339,7 +346,7 @@ def test_a_call_whose_answer_was_lost_is_made_again_by_the_client(hubs: list[Hub
             return answer
 
         me._calls.call_one = lose_one  # type: ignore[method-assign,assignment]
-        assert me.publish_once("t", [b"2"], number=2).dropped == 1
+        assert me.topic("t").publish_idempotent([b"2"], sequence_number=2).duplicates == 1
     assert values(hubs) == [b"1", b"2"]
 
 
@@ -393,15 +400,15 @@ def test_the_newest_number_is_not_told_by_an_ownership_that_was_left(
 
 def test_what_makes_no_sense_is_refused(hubs: list[HubThread]) -> None:
     with connect(hubs, "hqueue") as nobody, pytest.raises(InvalidInputError, match="name"):
-        nobody.publish_once("t", [b"v"], number=1)
+        nobody.topic("t").publish_idempotent([b"v"], sequence_number=1)
     with connect(hubs) as me:
         for number in (-1, 2**63 - 1, True):
             with pytest.raises(InvalidInputError):
-                me.publish_once("t", [b"v"], number=number)
+                me.topic("t").publish_idempotent([b"v"], sequence_number=number)
         with pytest.raises(InvalidInputError):
-            me.publish_once("t", [], number=1)
+            me.topic("t").publish_idempotent([], sequence_number=1)
         with pytest.raises(InvalidInputError):
-            me.newest_number("")
+            me.topic("").last_sequence_number()
     assert not hubs[0].owns(QUEUE) | hubs[1].owns(QUEUE)
 
 

@@ -1,4 +1,4 @@
-"""Publishing messages that their publisher has numbered: each once."""
+"""Idempotent publishing: each message once, by the sequence numbers that its publisher gives."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from hqueue.runtime.fork import register
 from hqueue.topics.calls import HubCalls
 from hqueue.topics.settings import HubClientSettings
 
-__all__ = ["NUMBER_MAX", "PublishedOnce", "PublishingOnce"]
+__all__ = ["SEQUENCE_NUMBER_MAX", "IdempotentPublishResult", "IdempotentPublisher"]
 
-NUMBER_MAX = 2**63 - 1
+SEQUENCE_NUMBER_MAX = 2**63 - 1
 
 
 @dataclasses.dataclass(frozen=True)
-class PublishedOnce:
-    """What became of messages that were published once.
+class IdempotentPublishResult:
+    """What became of an idempotent publish.
 
     Args:
-        dropped: how many of the first ones the topic had already.
+        duplicates: how many of the first messages the topic had already; they were left out.
         ids: the IDs of the others, which were appended.
-        newest: the topic's newest message of this publisher: as ``since`` after a restart it saves
-            the hub reading.
+        last_id: the ID of the topic's last message of this publisher: as ``since`` after a restart
+            it saves the hub reading.
     """
 
-    dropped: int
+    duplicates: int
     ids: MessageIDs
-    newest: MessageID
+    last_id: MessageID
 
 
-class PublishingOnce:
-    """Publishes once, and remembers for each topic where its newest message is. Thread-safe.
+class IdempotentPublisher:
+    """Publishes idempotently, and remembers for each topic where its last message is. Thread-safe.
 
     Args:
         calls: of hubs.
@@ -45,7 +45,7 @@ class PublishingOnce:
     def __init__(self, calls: HubCalls) -> None:
         self._calls = calls
         self._message_id = load("subscriber").TMessageID
-        self._newest: collections.OrderedDict[tuple[str, str], MessageID] = (
+        self._last_ids: collections.OrderedDict[tuple[str, str], MessageID] = (
             collections.OrderedDict()
         )
         self.after_fork_in_child()
@@ -55,30 +55,34 @@ class PublishingOnce:
         self._lock = threading.RLock()
 
     def publish(
-        self, queue: str, topic: str, sent: list[Any], number: int, since: MessageID | None
-    ) -> PublishedOnce:
-        """As `HubClient.publish_once`, of the messages as the IDL has them."""
+        self, queue: str, topic: str, sent: list[Any], first: int, since: MessageID | None
+    ) -> IdempotentPublishResult:
+        """As `HubTopic.publish_idempotent`, of the messages as the IDL has them.
+
+        Args:
+            first: the sequence number of the first message.
+        """
         publisher, after = self._publisher(), self._since(queue, topic, since)
         done, _ = self._calls.call(
             queue,
             topic,
-            lambda client, to: client.publishOnce(queue, publisher, topic, sent, number, after, to),
+            lambda client, to: client.publishOnce(queue, publisher, topic, sent, first, after, to),
             repeatable=True,
         )
-        newest = MessageID(done.newest.timestamp, done.newest.sequenceID)
+        last_id = MessageID(done.newest.timestamp, done.newest.sequenceID)
         with self._lock:
-            self._newest[queue, topic] = newest
-            self._newest.move_to_end((queue, topic))
-            for _ in range(len(self._newest) - self._calls.settings.owners_max):
-                self._newest.popitem(last=False)
-        first, count = newest, 0
+            self._last_ids[queue, topic] = last_id
+            self._last_ids.move_to_end((queue, topic))
+            for _ in range(len(self._last_ids) - self._calls.settings.owners_max):
+                self._last_ids.popitem(last=False)
+        begin, count = last_id, 0
         if done.published is not None:
-            first = MessageID(done.published.id.timestamp, done.published.id.sequenceID)
+            begin = MessageID(done.published.id.timestamp, done.published.id.sequenceID)
             count = done.published.count
-        return PublishedOnce(done.dropped, MessageIDs(int(first), count), newest)
+        return IdempotentPublishResult(done.dropped, MessageIDs(int(begin), count), last_id)
 
-    def newest(self, queue: str, topic: str, since: MessageID | None) -> int | None:
-        """As `HubClient.newest_number`."""
+    def last_sequence_number(self, queue: str, topic: str, since: MessageID | None) -> int | None:
+        """As `HubTopic.last_sequence_number`."""
         publisher, after = self._publisher(), self._since(queue, topic, since)
         found, _ = self._calls.call(
             queue,
@@ -93,13 +97,14 @@ class PublishingOnce:
         name = self._calls.settings.publisher
         if name == HubClientSettings.publisher:
             raise InvalidInputError(
-                "numbers count by the publisher's name: connect with one of its own",
+                "sequence numbers count by the publisher's name: connect with a publisher of your "
+                "own",
                 publisher=name,
             )
         return name
 
     def _since(self, queue: str, topic: str, given: MessageID | None) -> Any:
         with self._lock:
-            last = self._newest.get((queue, topic))
+            last = self._last_ids.get((queue, topic))
         since = max((each for each in (given, last) if each is not None), default=None)
         return None if since is None else self._message_id(since.timestamp, since.sequence)

@@ -1,4 +1,4 @@
-"""A topic's rules: who may do what, from when on, and who may change them."""
+"""A topic's ACL: who may do what, from when on, and who may change it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import hqueue
-from hqueue import InvalidInputError, Outcome, SettingsError, StoreUnavailableError, TopicAccess
+from hqueue import InvalidInputError, Outcome, SettingsError, StoreUnavailableError, TopicACL
 from hqueue.errors import NotAllowedError
-from hqueue_workers.hub.authorizer import Action, AllowAll, ByRules
-from hqueue_workers.hub.serving.access import AccessChanges
+from hqueue_workers.hub.authorizer import Action, AllowAll, ByACL
+from hqueue_workers.hub.serving.acl_changes import ACLChanges
 from hqueue_workers.hub.settings import HubSettings
 from tests.support.backends import MemoryBackend
 from tests.support.hubs import HubThread
@@ -22,11 +22,11 @@ from tests.support.waiting import wait_for
 
 QUEUE = "q"
 WAIT_S = 60.0
-RULES = {"authorizer": "rules", "creators": "maker,admin", "administrators": "admin"}
+ACLS = {"authorizer": "acl", "creators": "maker,admin", "administrators": "admin"}
 
 
 class Scene:
-    """Two hubs of one queue, that go by rules, and clients that give names."""
+    """Two hubs of one queue, that go by ACLs, and clients that give names."""
 
     def __init__(self, stack: contextlib.ExitStack, store: str) -> None:
         self._stack = stack
@@ -39,7 +39,7 @@ class Scene:
                     stack.enter_context(cluster.connect(metadata_store=store)),
                     QUEUE,
                     balance_ms=3_600_000,
-                    **RULES,
+                    **ACLS,
                 )
             )
             for _ in range(2)
@@ -51,8 +51,8 @@ class Scene:
             hqueue.connect_hubs(hubs, queue=QUEUE, publisher=name, **settings)
         )
 
-    def access(self, number: int) -> AccessChanges:
-        return self.hubs[number].hub._hosted[QUEUE].managing._access
+    def acl_changes(self, number: int) -> ACLChanges:
+        return self.hubs[number].hub._hosted[QUEUE].managing._acl_changes
 
     def owner(self) -> int:
         (number,) = [number for number in range(2) if "t" in self.hubs[number].owns(QUEUE)]
@@ -65,14 +65,14 @@ def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
         yield Scene(stack, request.param)
 
 
-def test_rules_stand_for_names_and_beginnings_of_names() -> None:
-    rules = TopicAccess(publish=["a", "b-*", "a"], subscribe=[], manage="*"[:1].split())
-    assert rules.publish == ("a", "b-*")
-    by = ByRules(["maker"], ["root"])
+def test_acls_stand_for_names_and_beginnings_of_names() -> None:
+    acl = TopicACL(publish=["a", "b-*", "a"], subscribe=[], manage="*"[:1].split())
+    assert acl.publish == ("a", "b-*")
+    by = ByACL(["maker"], ["root"])
 
     def may(caller: str, action: Action) -> bool:
-        assert AllowAll().allows(caller, action, QUEUE, "t", rules)
-        return by.allows(caller, action, QUEUE, "t", rules)
+        assert AllowAll().allows(caller, action, QUEUE, "t", acl)
+        return by.allows(caller, action, QUEUE, "t", acl)
 
     assert [may(name, Action.PUBLISH) for name in ("a", "ab", "b-", "b-1", "b", "root")] == [
         *[True, False, True, True, False, True]
@@ -85,11 +85,11 @@ def test_rules_stand_for_names_and_beginnings_of_names() -> None:
 @pytest.mark.parametrize("names", ["a", b"a", 7, [7], ["a b"], [""], ["a**"], ["*a"], ["x"] * 257])
 def test_what_is_no_rule_is_refused(names: Any) -> None:
     with pytest.raises(InvalidInputError):
-        TopicAccess(publish=names)
+        TopicACL(publish=names)
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"authorizer": "some"}, {"authorizer": "rules", "creators": "a b"}]
+    "wrong", [{"authorizer": "some"}, {"authorizer": "acl", "creators": "a b"}]
 )
 def test_settings_that_say_nothing_of_who_may_are_refused(wrong: dict[str, str]) -> None:
     with pytest.raises(SettingsError):
@@ -99,89 +99,93 @@ def test_settings_that_say_nothing_of_who_may_are_refused(wrong: dict[str, str])
 def test_who_is_not_named_may_not(scene: Scene) -> None:
     maker, other = scene.client("maker"), scene.client("other")
     with pytest.raises(NotAllowedError):
-        other.publish("t", b"v")
+        other.topic("t").publish(b"v")
     with pytest.raises(InvalidInputError, match="no such topic"):
-        maker.allow("t")
-    assert maker.allow("t", publish=["pub-*"], manage=["maker"]) == TopicAccess(
+        maker.topic("t").acl()
+    assert maker.topic("t").set_acl(publish=["pub-*"], manage=["maker"]) == TopicACL(
         ["pub-*"], manage=["maker"]
     )
-    assert scene.client("pub-1").publish("t", b"v")
+    assert scene.client("pub-1").topic("t").publish(b"v")
     refused: list[Callable[[], Any]] = [
-        lambda: maker.publish("t", b"v"),
-        lambda: maker.newest_number("t"),
-        lambda: other.publish_once("t", [b"v"], number=1),
-        lambda: other.allow("t"),
-        lambda: other.allow("t", manage=["other"]),
-        lambda: other.move_topic("t", scene.hubs[0].address),
-        lambda: other.delete_topic("t"),
-        lambda: other.allow("another", publish=["other"]),
+        lambda: maker.topic("t").publish(b"v"),
+        lambda: maker.topic("t").last_sequence_number(),
+        lambda: other.topic("t").publish_idempotent([b"v"], sequence_number=1),
+        lambda: other.topic("t").acl(),
+        lambda: other.topic("t").set_acl(manage=["other"]),
+        lambda: other.topic("t").move(scene.hubs[0].address),
+        lambda: other.topic("t").delete(),
+        lambda: other.topic("another").set_acl(publish=["other"]),
     ]
     for call in refused:
         with pytest.raises(NotAllowedError):
             call()
-    maker.allow("t", manage=[])
+    maker.topic("t").set_acl(manage=[])
     with pytest.raises(NotAllowedError):
-        maker.allow("t")
+        maker.topic("t").acl()
     admin = scene.client("admin")
-    assert admin.allow("t", manage=["maker"]).publish == ("pub-*",)
-    assert maker.delete_topic("t")
-    assert maker.allow("t", subscribe=["s"]) == TopicAccess(subscribe=["s"]), "it is another topic"
+    assert admin.topic("t").set_acl(manage=["maker"]).publish == ("pub-*",)
+    assert maker.topic("t").delete()
+    assert maker.topic("t").set_acl(subscribe=["s"]) == TopicACL(subscribe=["s"]), (
+        "it is another topic"
+    )
 
 
 def test_who_may_not_subscribe_any_more_gets_nothing_more(scene: Scene) -> None:
     maker = scene.client("maker")
-    maker.publish("t", b"0")
+    maker.topic("t").publish(b"0")
     came: list[bytes] = []
-    kept = maker.subscribe("t", "kept", lambda messages: came.extend(m.value for m in messages))
-    ended = maker.subscribe("t", "ended", lambda _: None)
-    maker.allow("t", subscribe=["kept"])
+    kept = maker.topic("t").subscribe(
+        "kept", lambda messages: came.extend(m.value for m in messages)
+    )
+    ended = maker.topic("t").subscribe("ended", lambda _: None)
+    maker.topic("t").set_acl(subscribe=["kept"])
     with pytest.raises(NotAllowedError):
         ended.wait(WAIT_S)
     for call in (
-        lambda: maker.subscribe("t", "ended", lambda _: None),
-        lambda: maker.unsubscribe("t", "ended"),
+        lambda: maker.topic("t").subscribe("ended", lambda _: None),
+        lambda: maker.topic("t").unsubscribe("ended"),
     ):
         with pytest.raises(NotAllowedError):
             call()
-    maker.publish("t", b"1")
+    maker.topic("t").publish(b"1")
     wait_for(lambda: came == [b"1"], "the other goes on")
     assert not kept.ended
-    maker.allow("t", subscribe=["*"])
-    maker.subscribe("t", "ended", lambda _: None, mode=hqueue.SubscribeMode.ATTACH)
+    maker.topic("t").set_acl(subscribe=["*"])
+    maker.topic("t").subscribe("ended", lambda _: None, mode=hqueue.SubscribeMode.ATTACH)
 
 
-def test_rules_go_with_the_topic_to_every_hub(scene: Scene) -> None:
+def test_an_acl_goes_with_the_topic_to_every_hub(scene: Scene) -> None:
     maker = scene.client("maker")
-    maker.publish("t", b"v")
-    maker.allow("t", publish=["pub"])
+    maker.topic("t").publish(b"v")
+    maker.topic("t").set_acl(publish=["pub"])
     for hub in (*scene.hubs, *scene.hubs):
-        maker.move_topic("t", hub.address)
+        maker.topic("t").move(hub.address)
         with pytest.raises(NotAllowedError):
-            maker.publish("t", b"v")
-        assert scene.client("pub").publish("t", b"v")
+            maker.topic("t").publish(b"v")
+        assert scene.client("pub").topic("t").publish(b"v")
     scene.hubs[scene.owner()].terminate()
     with pytest.raises(NotAllowedError):
-        maker.publish("t", b"v")
+        maker.topic("t").publish(b"v")
 
 
-def test_a_hub_that_lost_a_topic_changes_no_rules_of_it(scene: Scene) -> None:
+def test_a_hub_that_lost_a_topic_does_not_change_its_acl(scene: Scene) -> None:
     maker = scene.client("maker")
-    maker.allow("t", publish=["first"])
-    maker.move_topic("t", scene.hubs[0].address)
+    maker.topic("t").set_acl(publish=["first"])
+    maker.topic("t").move(scene.hubs[0].address)
     hosted = scene.hubs[0].hub._hosted[QUEUE]
-    persistence = scene.access(0)._persistence
+    persistence = scene.acl_changes(0)._persistence
     with stopped_at(persistence, "write_topic_persistence_info") as (reached, go_on):
-        late = hosted.managing.change_access("maker", "t", {"publish": ("late",)}, redirected=False)
+        late = hosted.managing.change_acl("maker", "t", {"publish": ("late",)}, redirected=False)
         assert reached.wait(WAIT_S)
         hosted.topics.abandon("t").result(WAIT_S)
         other = scene.hubs[1].hub._hosted[QUEUE].managing
-        changed = other.change_access("maker", "t", {"manage": ("maker",)}, redirected=True)
-        assert changed.result(WAIT_S) == TopicAccess(["first"], manage=["maker"])
+        changed = other.change_acl("maker", "t", {"manage": ("maker",)}, redirected=True)
+        assert changed.result(WAIT_S) == TopicACL(["first"], manage=["maker"])
         go_on.set()
         error = late.exception(WAIT_S)
     assert isinstance(error, StoreUnavailableError)
     assert error.outcome is Outcome.NOT_APPLIED
-    assert maker.allow("t") == TopicAccess(["first"], manage=["maker"])
+    assert maker.topic("t").acl() == TopicACL(["first"], manage=["maker"])
     assert scene.owner() == 1
 
 
@@ -190,8 +194,8 @@ def test_what_is_kept_holds_where_it_is_not_known_what_became_of_a_change(
     scene: Scene, *, stored: bool
 ) -> None:
     maker = scene.client("maker")
-    maker.publish("t", b"v")
-    persistence: Any = scene.access(scene.owner())._persistence
+    maker.topic("t").publish(b"v")
+    persistence: Any = scene.acl_changes(scene.owner())._persistence
     write = persistence.write_topic_persistence_info
 
     def unanswered(*given: Any) -> Future[Any]:
@@ -204,22 +208,22 @@ def test_what_is_kept_holds_where_it_is_not_known_what_became_of_a_change(
     managing = scene.hubs[scene.owner()].hub._hosted[QUEUE].managing
     persistence.write_topic_persistence_info = unanswered
     try:
-        changed = managing.change_access("maker", "t", {"publish": ()}, redirected=False)
+        changed = managing.change_acl("maker", "t", {"publish": ()}, redirected=False)
         error = changed.exception(WAIT_S)
     finally:
         del persistence.write_topic_persistence_info
     assert isinstance(error, StoreUnavailableError)
     assert error.outcome is Outcome.UNKNOWN
-    assert maker.allow("t") == (TopicAccess(publish=[]) if stored else TopicAccess())
+    assert maker.topic("t").acl() == (TopicACL(publish=[]) if stored else TopicACL())
     with pytest.raises(NotAllowedError) if stored else contextlib.nullcontext():
-        maker.publish("t", b"v")
+        maker.topic("t").publish(b"v")
 
 
 def test_a_subscriber_that_is_just_attaching_is_refused_by_a_rule_that_came_meanwhile(
     scene: Scene,
 ) -> None:
     maker = scene.client("maker")
-    maker.publish("t", b"v")
+    maker.topic("t").publish(b"v")
     hub = scene.hubs[scene.owner()].hub
     hosted = hub._hosted[QUEUE]
     records: Any = hosted.subscriptions._records._manager
@@ -228,13 +232,13 @@ def test_a_subscriber_that_is_just_attaching_is_refused_by_a_rule_that_came_mean
 
         def subscribe() -> None:
             try:
-                ended.set_result(maker.subscribe("t", "s", lambda _: None))
+                ended.set_result(maker.topic("t").subscribe("s", lambda _: None))
             except hqueue.HQueueError as exc:
                 ended.set_exception(exc)
 
         hub._pool.submit(subscribe)
         assert reached.wait(WAIT_S)
-        scene.client("maker").allow("t", subscribe=[])
+        scene.client("maker").topic("t").set_acl(subscribe=[])
         go_on.set()
         assert isinstance(ended.exception(WAIT_S), NotAllowedError)
     assert hosted.subscriptions.attachments.attached == 0

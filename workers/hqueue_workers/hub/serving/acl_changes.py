@@ -1,4 +1,4 @@
-"""A topic's rules are changed by its owner, where they are kept and for the calls that come."""
+"""A topic's ACL is changed by its owner, where it is kept and for the calls that come."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from concurrent.futures import TimeoutError as FutureTimeoutError
 
-from hqueue import HQueueError, Outcome, StoreUnavailableError, TopicAccess
+from hqueue import HQueueError, Outcome, StoreUnavailableError, TopicACL
 from hqueue.errors import BadVersionError, NoTopicPersistenceInfoError
 from hqueue.metadata.managers import TopicPersistenceManager
 from hqueue_workers.hub.keyed_locks import KeyedLocks
@@ -15,19 +15,19 @@ from hqueue_workers.hub.subscribing.attachments import Attachments
 from hqueue_workers.hub.writing.owned_topic import OwnedTopic
 from hqueue_workers.node.runtime import Runtime
 
-__all__ = ["AccessChanges"]
+__all__ = ["ACLChanges"]
 
 
-class AccessChanges:
-    """Changes topics' rules: on the event loop.
+class ACLChanges:
+    """Changes topics' ACLs: on the event loop.
 
-    Rules lie in the record of the topic's ranges, which each new owner writes when it takes the
+    ACLs lie in the record of the topic's ranges, which each new owner writes when it takes the
     topic over: so a hub that is not the owner any more changes nothing, and the next one has what
     was changed last.
 
     Args:
         topics: the queue's topics that this hub owns.
-        persistence: where rules are kept.
+        persistence: where ACLs are kept.
         attachments: the subscriptions that are attached.
         runtime: what the hub delivers on.
         bound_s: of each thing that is asked.
@@ -49,8 +49,8 @@ class AccessChanges:
         self._bound_s = bound_s
         self._locks = KeyedLocks()
 
-    async def change(self, owned: OwnedTopic, given: Mapping[str, tuple[str, ...]]) -> TopicAccess:
-        """Change those rules that are given, by their names; all as they are then. They hold for
+    async def change(self, owned: OwnedTopic, given: Mapping[str, tuple[str, ...]]) -> TopicACL:
+        """Change those lists that are given, by their names; all of it as it is then. It holds for
         every call from then on, and who may not subscribe any more is detached.
 
         Raises:
@@ -59,10 +59,10 @@ class AccessChanges:
         """
         async with self._locks.of(owned.name):
             if not given:
-                return owned.access
-            access = dataclasses.replace(owned.access, **given)
+                return owned.acl
+            acl = dataclasses.replace(owned.acl, **given)
             try:
-                await self._runtime.coordinate(lambda: self._write(owned, access))
+                await self._runtime.coordinate(lambda: self._write(owned, acl))
             except (HQueueError, FutureTimeoutError) as exc:
                 if not isinstance(exc, HQueueError) or exc.outcome is not Outcome.NOT_APPLIED:
                     self._topics.abandon(owned.name)
@@ -71,15 +71,15 @@ class AccessChanges:
                 raise StoreUnavailableError(
                     "the topic's record did not come in time", outcome=Outcome.UNKNOWN
                 ) from exc
-            owned.access = access
+            owned.acl = acl
             await self._attachments.restrict(owned)
-            return access
+            return acl
 
-    def _write(self, owned: OwnedTopic, access: TopicAccess) -> None:
+    def _write(self, owned: OwnedTopic, acl: TopicACL) -> None:
         found = self._persistence.read_topic_persistence_info(owned.name).result(self._bound_s)
         if found is None or not found.value.ranges or found.value.ranges[-1].epoch != owned.epoch:
             raise owned.changes_hands()
-        changed = dataclasses.replace(found.value, access=access)
+        changed = dataclasses.replace(found.value, acl=acl)
         try:
             self._persistence.write_topic_persistence_info(
                 owned.name, changed, found.version
