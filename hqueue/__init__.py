@@ -144,6 +144,7 @@ if TYPE_CHECKING:
     from hqueue.topics import HubOptions as HubOptions
     from hqueue.topics import HubProducer as HubProducer
     from hqueue.topics import HubQueue as HubQueue
+    from hqueue.topics import HubScanner as HubScanner
     from hqueue.topics import HubTopic as HubTopic
     from hqueue.topics import IdempotentPublishResult as IdempotentPublishResult
     from hqueue.topics import SubscribeMode as SubscribeMode
@@ -217,8 +218,8 @@ _MODULES = {
     "hqueue.settings.options": "AlterableAttributes ConnectOptions QueueAttributes",
     "hqueue.settings.reserved": "is_reserved",
     "hqueue.topics": (
-        "HubClient HubClientSettings HubOptions HubProducer HubQueue HubTopic "
-        "IdempotentPublishResult SubscribeMode TopicSubscription connect_hubs"
+        "HubClient HubClientSettings HubOptions HubProducer HubQueue HubScanner "
+        "HubTopic IdempotentPublishResult SubscribeMode TopicSubscription connect_hubs"
     ),
 }
 """Where each public name is defined, for programs; type checkers have it from above. It is imported

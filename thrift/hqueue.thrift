@@ -1,5 +1,5 @@
 /*
- * HQueue's API for every language, with the calls of Alibaba's HQueue. A worker or a hub serves it,
+ * HQueue's API for every language, with the calls of Alibaba's HQueue, and `put`. A worker or a hub serves it,
  * if its setting `api_port` is set: docs/thrift-api.md. Over a plain socket, with Thrift's binary
  * protocol and no frames (TSocket, TBufferedTransport, TBinaryProtocol, strict). A client needs this
  * file, the one that it includes, and nothing else of HQueue; no HBase and no ZooKeeper in reach.
@@ -47,6 +47,31 @@ struct TMessageScan {
   2: optional subscriber.TMessageID stopMessageID,
   /** The topics that are wanted, each 1 to 255 bytes of UTF-8. All if not set, or empty. */
   3: optional list<binary> topics
+}
+
+/** Messages to put as one batch, and how. */
+struct TPut {
+  1: optional Text queueName,
+  /** At least one; as for putMessages. */
+  2: optional list<subscriber.TMessage> messages,
+  /** The partition. If not set, the one of `key`, or else of the messages' own keys; any without. */
+  3: optional i16 partitionID,
+  /** Chooses the partition, as a message's own key does. It is not stored. */
+  4: optional binary key,
+  /**
+   * What the batch is known by in its partition, which must be set, or a key. A put with the same one
+   * finds the batch of the first put, by whatever process, and answers with its IDs: so a put whose
+   * answer got lost can be made again, and is there once. It stands for the same messages.
+   */
+  5: optional binary idempotencyKey,
+  /** An ID before the first put with that key: where the log is searched from. If not set, all. */
+  6: optional subscriber.TMessageID since
+}
+
+/** The messages that were put have the IDs from firstID on, without a gap, in their order. */
+struct TPutAnswer {
+  1: optional subscriber.TMessageID firstID,
+  2: optional i32 count
 }
 
 /** Where a partition is served. */
@@ -113,6 +138,24 @@ exception TUnavailable {
 exception TServiceError {
   1: Text message,
   2: TOutcome outcome
+}
+
+/** Why it is not certain that a put would be the only one with its idempotency key. */
+enum TIdempotencyCondition {
+  /** The batch with this idempotency key has other messages. */
+  REUSED = 0,
+  /** The log is not kept back to `since`. */
+  TOO_OLD = 1
+}
+
+/** A put with an idempotency key is not done. Trying again won't help. */
+exception TIdempotencyKeyError {
+  1: Text message,
+  2: TIdempotencyCondition condition,
+  3: TOutcome outcome,
+  /** How many messages the call has, and the batch that is there; set with REUSED. */
+  4: optional i32 count,
+  5: optional i32 countBefore
 }
 
 service HQueueService {
@@ -189,6 +232,15 @@ service HQueueService {
                           3: list<subscriber.TMessage> tMessages)
     throws (1: TIllegalArgument illegalArgument, 2: TQueueStateError queueState,
             3: TUnavailable unavailable, 4: TServiceError serviceError),
+
+  /**
+   * As putMessages, but with all that can be said of a put, and with an answer. What is added later to
+   * either struct is optional.
+   */
+  TPutAnswer put(1: TPut put)
+    throws (1: TIllegalArgument illegalArgument, 2: TQueueStateError queueState,
+            3: TUnavailable unavailable, 4: TServiceError serviceError,
+            5: TIdempotencyKeyError idempotencyKey),
 
   /**
    * Where each partition is served now, by its number: as many as the queue has partitions. While

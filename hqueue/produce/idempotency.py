@@ -14,7 +14,7 @@ from hqueue.moment import Moment, as_message_id
 from hqueue.runtime.clock import Clock, Deadline
 from hqueue.settings.numbers import as_whole
 
-__all__ = ["ProducerEpochs", "Search", "search_for"]
+__all__ = ["ProducerEpochs", "Search", "key_bytes", "search_for"]
 
 EPOCH_MAX = 2**63 - 1
 
@@ -26,6 +26,21 @@ class Search:
     nonce: bytes
     since: int | None
     """An ID; the oldest header that is kept if None."""
+
+
+def key_bytes(idempotency_key: str | bytes) -> bytes:
+    """An idempotency key as bytes.
+
+    Raises:
+        InvalidInputError: it is neither a text nor bytes, or is empty.
+    """
+    if isinstance(idempotency_key, str):
+        idempotency_key = idempotency_key.encode(errors="surrogatepass")
+    if not isinstance(idempotency_key, bytes) or not idempotency_key:
+        raise InvalidInputError(
+            "an idempotency key is str or bytes, and not empty", idempotency_key=idempotency_key
+        )
+    return idempotency_key
 
 
 def search_for(
@@ -43,20 +58,13 @@ def search_for(
         raise InvalidInputError(
             "since says from where an idempotency key is searched: give the key, too"
         )
-    if isinstance(idempotency_key, str):
-        idempotency_key = idempotency_key.encode(errors="surrogatepass")
-    if not isinstance(idempotency_key, bytes) or not idempotency_key:
-        raise InvalidInputError(
-            "an idempotency key is str or bytes, and not empty", idempotency_key=idempotency_key
-        )
+    given = key_bytes(idempotency_key)
     if anywhere:
         raise InvalidInputError(
             "a put with an idempotency key needs a partition or a key: it is searched for in "
             "that partition"
         )
-    nonce = hashlib.blake2b(
-        idempotency_key, digest_size=NONCE_BYTES, person=b"hqueue token"
-    ).digest()
+    nonce = hashlib.blake2b(given, digest_size=NONCE_BYTES, person=b"hqueue token").digest()
     if since is None:
         return Search(nonce, None)
     return Search(nonce, max(0, int(as_message_id(since)) - id_of(2 * skew_ms_max)))

@@ -3,7 +3,7 @@
 from hqueue.topics.client import HubClient, connect_hubs
 from hqueue.topics.idempotent import IdempotentPublishResult
 from hqueue.topics.producer import HubProducer
-from hqueue.topics.queue import HubQueue
+from hqueue.topics.queue import HubQueue, HubScanner
 from hqueue.topics.settings import HubClientSettings, HubOptions
 from hqueue.topics.subscription import SubscribeMode, TopicSubscription
 from hqueue.topics.topic import HubTopic
@@ -14,6 +14,7 @@ __all__ = [
     "HubOptions",
     "HubProducer",
     "HubQueue",
+    "HubScanner",
     "HubTopic",
     "IdempotentPublishResult",
     "SubscribeMode",

@@ -10,6 +10,8 @@ from hqueue.errors import (
     ClosedError,
     HubError,
     HubUnavailableError,
+    IdempotencyKeyReusedError,
+    IdempotencyKeyTooOldError,
     InvalidInputError,
     NotAQueueError,
     Outcome,
@@ -94,7 +96,7 @@ class ApiCalls:
                     raise ClosedError("the client was closed")
                 at = self._any(queue, deadline)
                 return self.call_at(at, queue, method, deadline), at
-            except (ClosedError, HubError) as exc:
+            except (ClosedError, HubError, QueueStateError, IdempotencyKeyTooOldError) as exc:
                 tries.note(exc)
                 tries.conclude(exc)
                 if not isinstance(exc, HubUnavailableError):
@@ -130,6 +132,7 @@ class ApiCalls:
             idl.TScannerNotFound,
             idl.TUnavailable,
             idl.TServiceError,
+            idl.TIdempotencyKeyError,
         )
         try:
             return self._connections.call(at, request, answers, bound_ms)
@@ -219,6 +222,22 @@ class ApiCalls:
                 }
                 kind = kinds.get(error.condition, QueueNotFoundError)
                 return kind(reason, queue=queue, outcome=outcome)
+            case idl.TIdempotencyKeyError() if error.condition == idl.TIdempotencyCondition.REUSED:
+                return IdempotencyKeyReusedError(
+                    "this idempotency key was used for other messages",
+                    queue=queue,
+                    reason=reason,
+                    count=error.count,
+                    count_before=error.countBefore,
+                    outcome=outcome,
+                )
+            case idl.TIdempotencyKeyError():
+                return IdempotencyKeyTooOldError(
+                    "the log is not kept back to where the idempotency key must be searched for",
+                    queue=queue,
+                    reason=reason,
+                    outcome=outcome,
+                )
             case idl.TServiceError():
                 return HubError(
                     "the hub can't serve the call", queue=queue, reason=reason, outcome=outcome

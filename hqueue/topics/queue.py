@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import heapq
-from collections.abc import Generator, Iterable, Sequence
-from typing import Any
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from typing import Any, overload
 
 from hqueue.consume.scan import Scan
-from hqueue.errors import HQueueError, HubUnavailableError, InvalidInputError
-from hqueue.message import Message, ReceivedMessage
-from hqueue.message_id import MessageID
-from hqueue.moment import Moment
+from hqueue.consume.scan_reading import interrupted_scan
+from hqueue.errors import ClosedError, HQueueError, HubUnavailableError, InvalidInputError
+from hqueue.message import Message, ReceivedMessage, encoded_key
+from hqueue.message_id import MessageID, MessageIDs
+from hqueue.moment import Moment, as_message_id
+from hqueue.produce.idempotency import key_bytes
 from hqueue.push.service import received_message
 from hqueue.runtime.clock import Deadline
 from hqueue.settings.addresses import Address
@@ -22,17 +24,70 @@ from hqueue.settings.reserved import check_topic
 from hqueue.topics.api_calls import ApiCalls
 from hqueue.topics.structs import check_sent, message_struct
 
-__all__ = ["HubQueue"]
+__all__ = ["HubQueue", "HubScanner"]
 
 MESSAGES_MAX = 1_000
 """Asked for at a time."""
+
+
+class HubScanner:
+    """Reads a queue, or one of its partitions, by way of hubs. Made by `HubQueue.scan`.
+
+    Iterate over it, or call `next` until it gives None. Close it if it is left before its end, or
+    use it as a context manager: hubs have room for so many scanners. After an error it gives that
+    error again, never an end. Not thread-safe.
+
+    Args:
+        messages: what it gives.
+        queue: what it is made from, which it keeps.
+    """
+
+    def __init__(self, messages: Generator[ReceivedMessage, None, None], queue: HubQueue) -> None:
+        self._messages = messages
+        self._queue = queue
+        self._closed = False
+        self._failure: HQueueError | None = None
+
+    def __enter__(self) -> HubScanner:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[ReceivedMessage]:
+        while (message := self.next()) is not None:
+            yield message
+
+    def next(self) -> ReceivedMessage | None:
+        """The next message; None at the end.
+
+        Raises:
+            QueueStateError: the queue is not there, or can't be used.
+            InvalidInputError: there is no such partition.
+            HubUnavailableError: no hub answered for ``operation_timeout_ms``.
+            ClosedError: the scanner or the client was closed.
+        """
+        if self._closed:
+            raise ClosedError("the scanner was closed")
+        if self._failure is not None:
+            raise self._failure
+        try:
+            return next(self._messages, None)
+        except BaseException as exc:
+            self._failure = exc if isinstance(exc, HQueueError) else interrupted_scan(exc)
+            raise
+
+    def close(self) -> None:
+        """End the scan, and the hubs' scanners that it holds."""
+        self._closed = True
+        self._messages.close()
 
 
 class HubQueue:
     """A queue that is put to and scanned by way of hubs. Made by `HubClient.queue`. Thread-safe.
 
     Hubs serve this by their Thrift API, where their setting ``api_port`` is given. It is for
-    programs that can't reach HBase: a `Queue` does more, and returns IDs.
+    programs that can't reach HBase: a `Queue` does more.
 
     Args:
         name: the queue.
@@ -58,17 +113,56 @@ class HubQueue:
         )
         return len(found)
 
-    def put(self, messages: Message | Sequence[Message], *, partition: int | None = None) -> None:
+    @overload
+    def put(
+        self,
+        messages: Message,
+        *,
+        partition: int | None = None,
+        key: str | bytes | None = None,
+        idempotency_key: str | bytes | None = None,
+        since: Moment | None = None,
+    ) -> MessageID: ...
+    @overload
+    def put(
+        self,
+        messages: Sequence[Message],
+        *,
+        partition: int | None = None,
+        key: str | bytes | None = None,
+        idempotency_key: str | bytes | None = None,
+        since: Moment | None = None,
+    ) -> Sequence[MessageID]: ...
+    def put(
+        self,
+        messages: Message | Sequence[Message],
+        *,
+        partition: int | None = None,
+        key: str | bytes | None = None,
+        idempotency_key: str | bytes | None = None,
+        since: Moment | None = None,
+    ) -> MessageID | Sequence[MessageID]:
         """Write one message, or a sequence of them as one batch: all or none, in their order. When
         this returns they are durable, and every reader will see them.
 
-        Where nothing was done for certain it is tried again, until ``operation_timeout_ms`` is
-        over.
+        What is not applied for certain is tried again, until ``operation_timeout_ms`` is over. With
+        an idempotency key a put whose answer was lost is tried again, too, and the batch is there
+        once for good, as `Queue.put` says. Without one such a put ends with an unknown outcome,
+        where `Queue.put` looks it up in the log.
 
         Args:
-            messages: at most 65,536, and 8 MiB, with 262,144 headers.
+            messages: at most 65,536, and 8 MiB, with 262,144 headers. Arrow's batches and iterators
+                are for `Queue.put`.
             partition: the partition. If None, the one of the messages' own keys; any if they have
                 none.
+            key: puts with the same key go to the same partition, as for `Queue.put`.
+            idempotency_key: what this batch is known by in its partition, which must be given, or a
+                key. The same one stands for the same messages.
+            since: a moment before the first put with it, from where on the log is searched; all of
+                it that is kept if None.
+
+        Returns:
+            The ID of the one message, or the IDs in the order of the messages.
 
         Raises:
             InvalidInputError: an argument is out of range, or keys belong to several partitions.
@@ -77,6 +171,9 @@ class HubQueue:
             QueueStateError: the queue is not there, or can't be used.
             HubUnavailableError: no hub did it in time. With outcome *unknown* they may be in the
                 log, or come to be.
+            HubError: the hub can't do it: its clock is off, or HBase refuses.
+            IdempotencyKeyReusedError: the batch with this idempotency key has other messages.
+            IdempotencyKeyTooOldError: the log is not kept back to `since`.
             ClosedError: the client was closed.
         """
         batch = [messages] if isinstance(messages, Message) else listed(messages, "messages")
@@ -85,18 +182,23 @@ class HubQueue:
         check_sent(batch)
         for each in batch:
             check_topic(each.topic)
-        structs = [message_struct(each, each.topic.encode()) for each in batch]
-        if partition is None:
-            self._calls.call(
-                self.name, lambda client: client.putMessages(self.name, structs), repeatable=False
-            )
-            return
-        partition = check_whole(partition, 0, PARTITIONS_MAX - 1, option="partition")
-        self._calls.call(
-            self.name,
-            lambda client: client.putMessagesWithPid(self.name, partition, structs),
-            repeatable=False,
+        if partition is not None:
+            if key is not None:
+                raise InvalidInputError("give a partition or a key, not both")
+            partition = check_whole(partition, 0, PARTITIONS_MAX - 1, option="partition")
+        put = self._calls.idl.TPut(
+            queueName=self.name,
+            messages=[message_struct(each, each.topic.encode()) for each in batch],
+            partitionID=partition,
+            key=None if key is None else encoded_key(key),
+            idempotencyKey=None if idempotency_key is None else key_bytes(idempotency_key),
+            since=None if since is None else self._id(int(as_message_id(since))),
         )
+        answer, _ = self._calls.call(
+            self.name, lambda client: client.put(put), repeatable=idempotency_key is not None
+        )
+        first = MessageID(answer.firstID.timestamp, answer.firstID.sequenceID)
+        return first if isinstance(messages, Message) else MessageIDs(int(first), answer.count)
 
     def scan(
         self,
@@ -105,12 +207,10 @@ class HubQueue:
         start: Moment | None = None,
         stop: Moment | None = None,
         topics: Iterable[str] = (),
-    ) -> Generator[ReceivedMessage, None, None]:
-        """The messages of a partition, or of all of them in the order of their IDs, up to the end
-        of the log. Each comes once: where a hub ends another goes on behind the last that came.
-
-        Close the iterator if it is not exhausted (`contextlib.closing`): hubs have room for so many
-        scanners.
+    ) -> HubScanner:
+        """Read a partition, or all of them in the order of IDs, up to the end of the log: a
+        scanner, to be iterated over and closed. Each message comes once: where a hub ends, another
+        goes on behind the last that came.
 
         Args:
             partition: the partition; all if None.
@@ -120,16 +220,13 @@ class HubQueue:
             topics: the topics wanted; all if empty.
 
         Raises:
-            InvalidInputError: an argument is out of range. At once; the others when it is iterated.
-            QueueStateError: the queue is not there, or can't be used.
-            HubUnavailableError: no hub answered for ``operation_timeout_ms``.
-            ClosedError: the client was closed.
+            InvalidInputError: an argument is out of range.
         """
         wanted = Scan(start, stop, topics)
-        if partition is not None:
-            partition = check_whole(partition, 0, PARTITIONS_MAX - 1, option="partition")
-            return self._scan_partition(partition, wanted)
-        return self._scan_all(wanted)
+        if partition is None:
+            return HubScanner(self._scan_all(wanted), self)
+        partition = check_whole(partition, 0, PARTITIONS_MAX - 1, option="partition")
+        return HubScanner(self._scan_partition(partition, wanted), self)
 
     def _scan_all(self, wanted: Scan) -> Generator[ReceivedMessage, None, None]:
         with contextlib.ExitStack() as stack:

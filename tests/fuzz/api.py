@@ -35,6 +35,7 @@ SCANNERS_MAX = 64
 OPEN_MS = 500.0
 RESULTS = {
     "ok", "illegal_argument", "queue_state", "scanner_not_found", "unavailable",
+    "idempotency_key",
 }  # fmt: skip
 """What a stranger's call may end with: never with a fault of the process."""
 
@@ -144,6 +145,7 @@ several = st.none() | st.lists(messages.filter(lambda each: each is not None), m
 scans = st.none() | st.builds(
     API.TMessageScan, ids, ids, st.none() | st.lists(st.binary(max_size=5), max_size=3)
 )
+puts = st.none() | st.builds(API.TPut, queues, several, partitions, contents, contents, ids)
 scanners = st.sampled_from(["", "0" * 32, "ü", None])
 counts = st.sampled_from([1, 0, -1, 2**31 - 1, None])
 
@@ -156,6 +158,7 @@ CALLS: dict[str, tuple[st.SearchStrategy[Any], ...]] = {
     "putMessages": (queues, several),
     "putMessageWithPid": (queues, partitions, messages),
     "putMessagesWithPid": (queues, partitions, several),
+    "put": (puts,),
     "getQueueLocations": (queues,),
 }
 own_calls = st.one_of(

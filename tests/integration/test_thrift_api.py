@@ -86,6 +86,35 @@ def test_what_is_put_is_what_the_library_reads_and_what_scanners_give(
 
 
 @pytest.mark.in_memory_first
+def test_a_put_answers_with_its_ids_and_is_there_once_by_its_idempotency_key(
+    make: Callable[..., hqueue.Queue], caller: ApacheClient
+) -> None:
+    queue = make(3)
+    first = caller.put(API.TPut(queueName=queue.name, messages=[struct(b"any")]))
+    assert first.count == 1
+    given = API.TPut(
+        queueName=queue.name,
+        messages=[struct(b"1"), struct(b"2")],
+        key=b"k",
+        idempotencyKey=b"once",
+        since=first.firstID,
+    )
+    answers = [caller.put(given) for _ in range(2)]
+    with queue.scan(partition=queue.choose_partition(None, b"k")) as scanner:
+        one, two = (message for message in scanner if message.value != b"any")
+    assert (one.value, two.value) == (b"1", b"2")
+    for each in answers:
+        at = each.firstID
+        assert (MessageID(at.timestamp, at.sequenceID), each.count) == (one.id, 2)
+    given.messages = [struct(b"other")]
+    with pytest.raises(API.TIdempotencyKeyError) as raised:
+        caller.put(given)
+    assert raised.value.condition == API.TIdempotencyCondition.REUSED
+    assert (raised.value.count, raised.value.countBefore) == (1, 2)
+    assert raised.value.outcome == API.TOutcome.NOT_APPLIED
+
+
+@pytest.mark.in_memory_first
 def test_a_scanner_gives_what_is_wanted_then_the_end_and_later_what_was_put_since(
     make: Callable[..., hqueue.Queue], caller: ApacheClient
 ) -> None:
@@ -165,6 +194,16 @@ def test_what_makes_no_sense_is_refused_with_the_error_that_the_idl_declares(
         ("putMessages", name, [struct(bytes(5 * 1024 * 1024))] * 2),
         ("putMessageWithPid", name, 2, struct(b"")),
         ("putMessagesWithPid", name, -1, [struct(b"")]),
+        ("put", None),
+        ("put", API.TPut()),
+        ("put", API.TPut(queueName=name)),
+        ("put", API.TPut(queueName=name, messages=[])),
+        ("put", API.TPut(messages=[struct(b"")])),
+        ("put", API.TPut(queueName=name, messages=[struct(b"")], partitionID=2)),
+        ("put", API.TPut(queueName=name, messages=[struct(b"")], partitionID=0, key=b"k")),
+        ("put", API.TPut(queueName=name, messages=[struct(b"")], idempotencyKey=b"k")),
+        ("put", API.TPut(queueName=name, messages=[struct(b"")], key=b"k", idempotencyKey=b"")),
+        ("put", API.TPut(queueName=name, messages=[struct(b"")], since=wrong_id.startMessageID)),
         ("getQueueLocations", None),
     ]
     for method, *given in refused:

@@ -66,7 +66,7 @@ def test_a_go_program_made_of_the_idl_puts_and_scans(
         messages = list(scanner)
     put = [Message("ü", b"full", b"k", [("n", b"1"), ("n", b"")])]
     put += [Message("t", b"%d" % n) for n in range(100)]
-    anywhere = [Message("t", value) for value in (b"any", b"a", b"b")]
+    anywhere = [Message("t", value) for value in (b"any", b"a", b"b", b"once", b"and once")]
     assert sorted((tuple(m)[:4] for m in messages), key=repr) == sorted(
         (tuple(m)[:4] for m in put + anywhere), key=repr
     )
@@ -75,7 +75,10 @@ def test_a_go_program_made_of_the_idl_puts_and_scans(
     assert [fields[1] for fields in came if fields[0] == "ü" or fields[1].isdigit()] == [
         message.value for message in put
     ]
-    for what in ("end", "illegal", "not found", "no scanner"):
+    once = next(m.id for m in messages if m.value == b"once")
+    first = {"timestamp": once.timestamp, "sequenceID": once.sequence}
+    assert shown["put"] == [{"firstID": first, "count": 2}] * 2
+    for what in ("end", "illegal", "not found", "no scanner", "reused"):
         assert shown[what] == [True], what
     located = [(each["partitionID"], each["host"], each["port"]) for each in shown["locations"][0]]
     assert located == [(p.partition, p.host, p.port) for p in pushing.locations(queue.name)]

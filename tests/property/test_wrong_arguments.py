@@ -266,7 +266,10 @@ CALLS: dict[str, Callable[[World], Call]] = {
     ),
     "HubQueue.put": lambda w: (
         w.hubs.queue().put,
-        {"messages": Message("t", b"v"), "partition": 0},
+        {
+            **{"messages": Message("t", b"v"), "partition": 0, "key": LEFT_OUT},
+            **{"idempotency_key": "once", "since": 0},
+        },
     ),
     "HubQueue.scan": lambda w: (
         w.hubs.queue().scan,

@@ -14,8 +14,11 @@ import hqueue
 from hqueue import (
     ClosedError,
     HubUnavailableError,
+    IdempotencyKeyReusedError,
     InvalidInputError,
     Message,
+    MessageID,
+    MessageIDs,
     MessageTooLargeError,
     Outcome,
     Queue,
@@ -114,16 +117,77 @@ def test_a_scan_goes_on_at_another_hub(scene: Scene, monkeypatch: pytest.MonkeyP
             scene.end(at[-1])
     assert came == sent
     assert len(set(at)) == 2
-    assert scene.queue.put(Message("t", b"after")) is None
+    assert scene.queue.put(Message("t", b"after"))
 
 
-def test_scanners_are_closed_when_a_scan_is(scene: Scene) -> None:
+def test_a_put_returns_the_ids(scene: Scene) -> None:
+    one = scene.queue.put(Message("t", b"1"), partition=2)
+    several = scene.queue.put([Message("t", b"2"), Message("t", b"3")], partition=2)
+    assert isinstance(one, MessageID)
+    assert isinstance(several, MessageIDs)
+    assert [one, *several] == [message.id for message in scene.queue.scan()]
+    keyed = scene.queue.put([Message("t", b"4")], key="k")
+    partition = scene.store.queue(QUEUE).choose_partition(None, "k")
+    assert [*keyed] == [m.id for m in scene.queue.scan(partition=partition) if m.value == b"4"]
+
+
+def test_a_put_with_an_idempotency_key_is_there_once(scene: Scene) -> None:
+    since = scene.queue.put(Message("t", b"0"), partition=1)
+    messages = [Message("t", b"1"), Message("t", b"2")]
+    for_good = {"partition": 1, "idempotency_key": "once", "since": since}
+    first = scene.queue.put(messages, **for_good)
+    assert scene.queue.put(messages, **for_good) == first
+    assert scene.store.queue(QUEUE).put(messages, **for_good) == first, "a Queue finds it, too"
+    with pytest.raises(IdempotencyKeyReusedError) as caught:
+        scene.queue.put(messages[:1], **for_good)
+    assert (caught.value.count, caught.value.count_before) == (1, 2)
+    assert caught.value.outcome is Outcome.NOT_APPLIED
+    assert [message.value for message in scene.queue.scan()] == [b"0", b"1", b"2"]
+
+
+def test_a_put_with_an_idempotency_key_is_tried_again_where_its_answer_was_lost(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, lost = scene.client._api, []
+    method = calls.call_at
+
+    def losing(at: Any, queue: str, call: Any, deadline: Any) -> Any:
+        answer = method(at, queue, call, deadline)
+        if not lost:
+            lost.append(at)
+            raise HubUnavailableError("no answer came", outcome=Outcome.UNKNOWN)
+        return answer
+
+    monkeypatch.setattr(calls, "call_at", losing)
+    put = scene.queue.put(Message("t", b"v"), partition=0, idempotency_key="once")
+    assert lost
+    assert [message.id for message in scene.queue.scan()] == [put]
+    lost.clear()
+    with pytest.raises(HubUnavailableError) as caught:
+        scene.queue.put(Message("t", b"v"), partition=0)
+    assert caught.value.outcome is Outcome.UNKNOWN
+
+
+def test_a_scan_is_a_scanner_as_that_of_a_queue(scene: Scene) -> None:
     scene.queue.put([Message("t", b"%d" % number) for number in range(2_000)], partition=2)
-    with contextlib.closing(scene.queue.scan()) as scan:
-        next(scan)
+    with scene.queue.scan() as scanner:
+        first = scanner.next()
+        assert first is not None
+        assert first.value == b"0"
+        assert next(iter(scanner)).value == b"1", "it goes on where it stands"
     for hub in scene.hubs:
         assert hub.hub._api is not None
-        assert len(hub.hub._api.scanners) == 0
+        assert len(hub.hub._api.scanners) == 0, "the hubs' scanners are closed with it"
+    with pytest.raises(ClosedError):
+        scanner.next()
+    whole = scene.queue.scan()
+    assert len(list(whole)) == 2_000
+    assert whole.next() is None
+    scene.store.disable_queue(QUEUE)
+    broken = scene.queue.scan()
+    for _ in range(2):
+        with pytest.raises(QueueDisabledError):
+            broken.next()
 
 
 @pytest.mark.parametrize(
@@ -133,6 +197,10 @@ def test_scanners_are_closed_when_a_scan_is(scene: Scene) -> None:
         {"messages": [b"v"]},
         {"messages": Message("t", b"v"), "partition": 3},
         {"messages": Message("t", b"v"), "partition": -1},
+        {"messages": Message("t", b"v"), "partition": 0, "key": "k"},
+        {"messages": Message("t", b"v"), "idempotency_key": "once"},
+        {"messages": Message("t", b"v"), "partition": 0, "idempotency_key": b""},
+        {"messages": Message("t", b"v"), "partition": 0, "since": 1},
     ],
 )
 def test_a_put_that_makes_no_sense_is_refused(scene: Scene, given: dict[str, Any]) -> None:

@@ -51,8 +51,9 @@ class Hub:
         self.described += 1
         return [API.TQueueLocation(), API.TQueueLocation()]
 
-    def putMessagesWithPid(self, queue: Any, partition: Any, messages: Any) -> None:  # noqa: N802
+    def put(self, put: Any) -> Any:
         self._serve()
+        return API.TPutAnswer(STRUCTS.TMessageID(7, 0), len(put.messages))
 
     def publish(self, queue: Any, publisher: Any, topic: Any, message: Any, again: Any) -> Any:
         self._serve()

@@ -8,6 +8,8 @@ from hqueue import (
     BufferFullError,
     ClosedError,
     HQueueError,
+    IdempotencyKeyReusedError,
+    IdempotencyKeyTooOldError,
     InvalidInputError,
     NotAQueueError,
     Outcome,
@@ -47,6 +49,17 @@ def exception_of(error: HQueueError) -> tuple[Any, str]:
             condition = API.TQueueCondition.NOT_A_QUEUE
         raised = API.TQueueStateError(message=text, condition=condition, outcome=outcome)
         return raised, "queue_state"
+    if isinstance(error, (IdempotencyKeyReusedError, IdempotencyKeyTooOldError)):
+        kinds = API.TIdempotencyCondition
+        is_reused = isinstance(error, IdempotencyKeyReusedError)
+        raised = API.TIdempotencyKeyError(
+            message=text,
+            condition=kinds.REUSED if is_reused else kinds.TOO_OLD,
+            outcome=outcome,
+            count=error.facts.get("count"),
+            countBefore=error.facts.get("count_before"),
+        )
+        return raised, "idempotency_key"
     if isinstance(error, (StoreUnavailableError, ScannerBusyError, BufferFullError, ClosedError)):
         return API.TUnavailable(message=text, outcome=outcome), "unavailable"
     return API.TServiceError(message=text, outcome=outcome), "service_error"

@@ -7,7 +7,17 @@ import functools
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
-from hqueue import Client, HQueueError, InvalidInputError, Message, Outcome, QueueStateError, Scan
+from hqueue import (
+    Client,
+    HQueueError,
+    InvalidInputError,
+    Message,
+    MessageID,
+    MessageIDs,
+    Outcome,
+    QueueStateError,
+    Scan,
+)
 from hqueue.engine import Engine, OpenLog
 from hqueue.runtime.clock import Clock
 from hqueue.runtime.logs import Log
@@ -19,8 +29,10 @@ from hqueue_workers.api.scanners import ScannerTable
 from hqueue_workers.api.structs import (
     API,
     END,
+    id_of,
     message_of,
     messages_of_list,
+    put_answer,
     scan_of,
     struct_of,
     text_of,
@@ -156,30 +168,47 @@ class Handler:
         return self._scanners.close(text_of(id, "id"))
 
     @_declared(writes=True)
-    def putMessage(self, queueName: object, tMessage: Any) -> Awaitable[None]:
+    def putMessage(self, queueName: object, tMessage: Any) -> Awaitable[object]:
         """As the IDL says."""
-        return self._put(queueName, None, message_of(tMessage))
+        return self._put(queueName, message_of(tMessage))
 
     @_declared(writes=True)
-    def putMessages(self, queueName: object, tMessages: Sequence[Any] | None) -> Awaitable[None]:
+    def putMessages(self, queueName: object, tMessages: Sequence[Any] | None) -> Awaitable[object]:
         """As the IDL says."""
-        return self._put(queueName, None, messages_of_list(tMessages))
+        return self._put(queueName, messages_of_list(tMessages))
 
     @_declared(writes=True)
     def putMessageWithPid(
         self, queueName: object, partitionID: object, tMessage: Any
-    ) -> Awaitable[None]:
+    ) -> Awaitable[object]:
         """As the IDL says."""
         partition = _number(partitionID, "partitionID")
-        return self._put(queueName, partition, message_of(tMessage))
+        return self._put(queueName, message_of(tMessage), partition=partition)
 
     @_declared(writes=True)
     def putMessagesWithPid(
         self, queueName: object, partitionID: object, tMessages: Sequence[Any] | None
-    ) -> Awaitable[None]:
+    ) -> Awaitable[object]:
         """As the IDL says."""
         partition = _number(partitionID, "partitionID")
-        return self._put(queueName, partition, messages_of_list(tMessages))
+        return self._put(queueName, messages_of_list(tMessages), partition=partition)
+
+    @_declared(writes=True)
+    def put(self, put: Any) -> Awaitable[Any]:
+        """As the IDL says."""
+        if put is None:
+            raise InvalidInputError("an argument is missing", argument="put")
+        messages = messages_of_list(put.messages)
+        since = id_of(put.since, "since")
+        ids = self._put(
+            put.queueName,
+            messages,
+            partition=put.partitionID,
+            key=put.key,
+            idempotency_key=put.idempotencyKey,
+            since=since,
+        )
+        return self._answered(ids, len(messages))
 
     @_declared(writes=False)
     async def getQueueLocations(self, queueName: object) -> list[Any]:
@@ -203,15 +232,33 @@ class Handler:
         return await computed(lambda: [struct_of(message) for message in messages])
 
     async def _put(
-        self, name: object, partition: int | None, messages: Message | Sequence[Message]
-    ) -> None:
+        self,
+        name: object,
+        messages: Message | Sequence[Message],
+        *,
+        partition: int | None = None,
+        key: bytes | None = None,
+        idempotency_key: bytes | None = None,
+        since: MessageID | None = None,
+    ) -> MessageID | MessageIDs:
         text = text_of(name, "queueName")
         queue = await self._opened(text)
         try:
-            await queue.in_loop().appender.put(messages, partition=partition)
+            return await queue.in_loop().appender.put(
+                messages,
+                partition=partition,
+                key=key,
+                idempotency_key=idempotency_key,
+                since=since,
+            )
         except QueueStateError:
             self._queues.drop(text)
             raise
+
+    @staticmethod
+    async def _answered(ids: Awaitable[MessageID | MessageIDs], count: int) -> Any:
+        found = await ids
+        return put_answer(found if isinstance(found, MessageID) else found[0], count)
 
     async def _opened(self, name: str) -> OpenLog:
         """An open queue, which stays as it is."""

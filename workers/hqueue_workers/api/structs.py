@@ -14,8 +14,10 @@ __all__ = [
     "END",
     "SERVICE",
     "answer_size",
+    "id_of",
     "message_of",
     "messages_of_list",
+    "put_answer",
     "scan_of",
     "struct_of",
     "text_of",
@@ -64,13 +66,18 @@ def scan_of(given: Any) -> Scan:
     if given is None:
         raise InvalidInputError("an argument is missing", argument="messageScan")
     return Scan(
-        _id_of(given.startMessageID, "startMessageID"),
-        _id_of(given.stopMessageID, "stopMessageID"),
+        id_of(given.startMessageID, "startMessageID"),
+        id_of(given.stopMessageID, "stopMessageID"),
         [text_of(topic, "topics") for topic in given.topics or ()],
     )
 
 
-def _id_of(given: Any, name: str) -> MessageID | None:
+def id_of(given: Any, name: str) -> MessageID | None:
+    """A `TMessageID`; None if it is left out.
+
+    Raises:
+        InvalidInputError: a field of it is missing, or out of range.
+    """
     if given is None:
         return None
     if given.timestamp is None or given.sequenceID is None:
@@ -105,6 +112,12 @@ def messages_of_list(given: Sequence[Any] | None) -> list[Message]:
     if given is None:
         raise InvalidInputError("an argument is missing", argument="tMessages")
     return [message_of(each) for each in given]
+
+
+def put_answer(first: MessageID, count: int) -> Any:
+    """The answer to a put of so many messages."""
+    first_id = _SHARED.TMessageID(timestamp=first.timestamp, sequenceID=first.sequence)
+    return API.TPutAnswer(firstID=first_id, count=count)
 
 
 def struct_of(message: ReceivedMessage) -> Any:

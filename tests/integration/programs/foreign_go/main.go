@@ -86,7 +86,32 @@ func put(ctx context.Context, client *hqueue.HQueueServiceClient, queue hqueue.T
 	for n := 0; n < 100; n++ {
 		many = append(many, message(fmt.Sprint(n)))
 	}
-	return client.PutMessagesWithPid(ctx, queue, 1, many)
+	if err := client.PutMessagesWithPid(ctx, queue, 1, many); err != nil {
+		return err
+	}
+	return putTwice(ctx, client, queue)
+}
+
+// One batch, put twice by its idempotency key, and another one with the same key.
+func putTwice(ctx context.Context, client *hqueue.HQueueServiceClient, queue hqueue.Text) error {
+	partition := int16(0)
+	given := &hqueue.TPut{
+		QueueName: &queue, PartitionID: &partition, IdempotencyKey: []byte("once"),
+		Messages: []*subscriber.TMessage{message("once"), message("and once")},
+	}
+	for n := 0; n < 2; n++ {
+		answer, err := client.Put(ctx, given)
+		if err != nil {
+			return err
+		}
+		if err := show("put", answer); err != nil {
+			return err
+		}
+	}
+	given.Messages = given.Messages[:1]
+	_, err := client.Put(ctx, given)
+	var reused *hqueue.TIdempotencyKeyError
+	return show("reused", errors.As(err, &reused) && *reused.CountBefore == 2)
 }
 
 func scan(ctx context.Context, client *hqueue.HQueueServiceClient, queue hqueue.Text) error {

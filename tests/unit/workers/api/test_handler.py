@@ -13,6 +13,8 @@ from hqueue import (
     ClockSkewError,
     CorruptLogError,
     HQueueError,
+    IdempotencyKeyReusedError,
+    IdempotencyKeyTooOldError,
     InvalidInputError,
     NotAQueueError,
     Outcome,
@@ -114,6 +116,14 @@ def struct(value: bytes) -> Any:
             "TUnavailable", None, UNKNOWN, "unavailable",
         ),
         (ScannerBusyError("x"), "TUnavailable", None, NOT_APPLIED, "unavailable"),
+        (
+            IdempotencyKeyReusedError("x", count=1, count_before=2),
+            "TIdempotencyKeyError", 0, NOT_APPLIED, "idempotency_key",
+        ),
+        (
+            IdempotencyKeyTooOldError("x"),
+            "TIdempotencyKeyError", 1, NOT_APPLIED, "idempotency_key",
+        ),
         (CorruptLogError("x"), "TServiceError", None, NOT_APPLIED, "service_error"),
         (ClockSkewError("x"), "TServiceError", None, NOT_APPLIED, "service_error"),
         (RequestRefusedError("x"), "TServiceError", None, NOT_APPLIED, "service_error"),
