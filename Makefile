@@ -15,14 +15,14 @@ HBASE ?= 2.5
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1\t/' | expand -t 20
 
-# Set-up happens once, and again when what is to be installed has changed. Spark looks for data
+# Set-up happens once, and again when the requirements have changed. Spark looks for data
 # sources in the folders of the path, among which an editable install puts none.
 $(STAMP): setup.cfg pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or later is needed")'
 	@echo 'Installing into $(VENV), which takes some minutes.'
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
-	@rm -rf *.egg-info  # Whoever runs in this folder would see its commands, and not the installed.
+	@rm -rf *.egg-info  # Python in this folder would load its entry points instead of the installed ones.
 	@echo '$(CURDIR)/spark' > "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/hqueue-spark.pth"
 	@touch $@
 
@@ -111,7 +111,7 @@ $(KAFKA_STAMP): $(STAMP)
 test-spark: setup .venv-spark-$(SPARK)/installed  ## test the data source on an older PySpark (SPARK=4.0); takes some 10 minutes
 	.venv-spark-$(SPARK)/bin/python -m pytest $(foreach part,batch stream sink jobs located carried,tests/spark/test_$(part).py)
 
-# Kafka's source is to be had for no newer Spark than 4.0.
+# Kafka's source is available up to Spark 4.0.
 .PHONY: bench-kafka
 bench-kafka: setup $(KAFKA_STAMP) .venv-spark-4.0/installed  ## measure beside a Kafka broker; takes some 20 minutes
 	$(BIN)/python -m tests.bench.kafka $(BENCH)

@@ -40,7 +40,7 @@ servers underneath are translated where they arrive, with the original as ``__ca
     │   ├── IdempotencyKeyReusedError         its key was put before, with other messages
     │   ├── IdempotencyKeyTooOldError         the log is not kept back to where it must be searched
     │   └── FencedError                       a later epoch of the producer was claimed
-    ├── OwnershipError                        topics can't be written by who owned them
+    ├── OwnershipError                        topics' owners can't write to them any more
     │   ├── TopicFencedError                  this writer does not own a topic, or not any more
     │   └── OwnershipLostError                what became of a partition meanwhile is not known
     ├── ClockSkewError                        this machine's clock is too far off to append

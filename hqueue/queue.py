@@ -454,8 +454,8 @@ class Queue:
     ) -> Iterator[Header]:
         """The headers of the batches that have messages in ``[start, stop)``, ascending.
 
-        They tell how many messages of which topics were written when, and of what size. No
-        message is read for it: HBase keeps headers apart, and 1,000 come with a request.
+        They say when how many messages of each topic were written, and their sizes. No message is
+        read for it: HBase keeps headers apart, and 1,000 come with a request.
         """
         return self._log.reader.headers(partition, start, stop)
 

@@ -200,7 +200,7 @@ service HQueueService {
             3: TServiceError serviceError),
 
   /**
-   * Write a message. When this returns it is durable, and whoever reads the partition finds it. One
+   * Write a message. When this returns it is durable, and every reader of the partition finds it. One
    * with a key goes to the partition of its key (CRC-32 of the key, modulo the number of
    * partitions), one without to any.
    *

@@ -50,7 +50,7 @@ namespace swift HQueueHub
 enum TOutcome {
   /* Nothing of it is in the log, nor will be. It can be made again. */
   NOT_APPLIED = 0,
-  /* It may be in the log, or may come to be. Made again, its messages may be there twice. */
+  /* It may be in the log already, or later. Made again, its messages may be there twice. */
   UNKNOWN = 1
 }
 
@@ -183,7 +183,7 @@ struct TSubscribed {
   /* Whether this call created the subscription. */
   2: bool created,
   3: TPreferences preferences,
-  /* Call detached in time: a session of which the hub hears nothing for so long is over for it. */
+  /* Call detached in time: a session that the hub does not hear from for so long is over for it. */
   4: i32 sessionMs
 }
 
@@ -281,7 +281,7 @@ service HQueueHubService {
 
   /**
    * The newest number of a publisher in a topic, so that it knows after a restart where to go on.
-   * A message of which it was not known whether it is there may still come to be; publishOnce knows.
+   * A message whose outcome was unknown may still be written; publishOnce knows.
    *   since      as for publishOnce: what lies before is not looked at. Left out: nothing lies before.
    */
   TNewestNumber newestNumber(1: string queue, 2: string publisher, 3: string topic,
@@ -292,7 +292,7 @@ service HQueueHubService {
   /**
    * Let another hub own a topic. Its owner appends what waits, and leaves it; then the caller is sent
    * to that hub, which makes the topic its own, and answers. Who calls for the topic between the two
-   * may bring it to a third hub; then the way begins anew. Afterwards it is as any topic: hubs that
+   * may bring it to a third hub; then the move begins again. Afterwards it is as any topic: hubs that
    * have too much to do leave some to others.
    *   host, port  the hub's address, as it is registered. It has to be available.
    */

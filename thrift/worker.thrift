@@ -6,7 +6,7 @@
 namespace py hqueue.worker
 
 /*
- * A batch that is in the log, as it lies in its row there. Whoever reaches the port can send one:
+ * A batch that is in the log, as it lies in its row there. Anyone who reaches the port can send one:
  * it counts only with the MAC of a key that lies in ZooKeeper (docs/push.md draws what is under
  * it). Without one, or with any other, it says no more than that there is something to read.
  */

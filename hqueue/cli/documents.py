@@ -96,7 +96,7 @@ def _check_fields(fields: Mapping[str, Any], known: set[str]) -> None:
     unknown = sorted(fields.keys() - known)
     if unknown:
         raise InvalidInputError(
-            "this field is none of a message's",
+            "a message has no such field",
             field=unknown[0][:_SHOWN],
             known=", ".join(sorted(known)),
         )

@@ -1,7 +1,7 @@
 """What listens at an address: said to a user whose command waits for it.
 
 Each protocol is tried by a connection of its own, with a question that harms none of the others:
-all that these servers do with what they can't read is to end the connection.
+these servers end the connection when they can't read a call, and do nothing else.
 """
 
 from __future__ import annotations

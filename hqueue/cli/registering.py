@@ -36,7 +36,7 @@ def commands(panel: str, *functions: Callable[..., object]) -> Register:
 
 
 def group(panel: str, name: str, help: str, *functions: Callable[..., object]) -> Register:
-    """What adds a command of this name, of which these functions are the subcommands."""
+    """Returns what adds a command of this name, with these functions as its subcommands."""
 
     def register(app: typer.Typer) -> None:
         subcommands = typer.Typer(help=help, no_args_is_help=True)

@@ -51,7 +51,7 @@ class FetchedBatches(Generic[KeyT]):
     ordinal: int | None
     """Messages that the partition had before that; None if that is not known."""
     expired: int
-    """Messages that were to come before these, and are gone."""
+    """Messages that should have come before these, and are gone."""
     short: bool = False
     """Whether the log has stayed shorter, for an operation's bound, than the place from which on it
     is read: so it is another one, which began later. Has no batches then, and comes again.
@@ -254,7 +254,9 @@ class Intake(Generic[KeyT]):
         return self._partitions.get(fetch.key) is fetch
 
     def _remove(self, keys: Iterable[KeyT]) -> list[_Partition[KeyT]]:
-        """Those of which nothing is under way: to be freed when the lock is not held any more."""
+        """Remove these; returns those without a request under way, for the caller to free when it
+        no longer holds the lock.
+        """
         unused = []
         for key in keys:
             fetch = self._partitions.pop(key, None)

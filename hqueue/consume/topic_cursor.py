@@ -92,7 +92,7 @@ class TopicWalk:
                 try:
                     yield from self._end(current)
                 except BaseException:
-                    if batches:  # They come to nobody.
+                    if batches:  # Nobody gets them.
                         current.return_to(position)
                         self._cursor = before
                     raise

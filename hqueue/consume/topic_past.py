@@ -33,8 +33,8 @@ class TopicPast:
     """Answers whether a scan of a topic would find anything. Thread-safe. Made by
     `OpenLog.topic_past`.
 
-    When a topic's hub has died, each of its subscriptions may have missed something. That is asked
-    of thousands of topics at once, of which most have nothing: so the headers of each partition are
+    When a topic's hub has died, each of its subscriptions may have missed something. Hubs ask that
+    for thousands of topics at once, and most have nothing: so the headers of each partition are
     read once for all that ask, and what they say is kept for a minute behind the last question.
 
     Args:

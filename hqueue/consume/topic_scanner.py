@@ -115,8 +115,8 @@ class TopicScanner:
         return self._scanner
 
     def _advance(self, scanner: PartitionScanner) -> None:
-        """The log ended, or that range: go on with the next one, or where the log is to go on. What
-        is left to do where this is interrupted, the next call does.
+        """The log ended, or that range: go on with the next one, or where the log continues. If
+        this is interrupted, the next call does the rest.
         """
         (position,) = scanner.positions().values()
         self._ranges.reach(int(position))

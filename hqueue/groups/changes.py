@@ -18,14 +18,14 @@ class Changes:
     assigned: dict[PartitionKey, Offset] = dataclasses.field(default_factory=dict)
     """Those that it has now, and where it begins."""
     revoked: set[PartitionKey] = dataclasses.field(default_factory=set)
-    """Those that it is to give up: by `GroupMember.release`, when what was handed out of them is
-    done with and committed. Until then nobody else has them. Of some it may not have heard that
-    they were assigned."""
+    """Partitions that it must give up: by `GroupMember.release`, when the messages that it handed
+    out of them are done with and committed. Until then nobody else has them. Some may never have
+    been reported to it as assigned."""
     lost: set[PartitionKey] = dataclasses.field(default_factory=set)
     """Those that it has not any more: another may have them already."""
 
     def revoke(self, keys: AbstractSet[PartitionKey]) -> None:
-        """It is to give these up."""
+        """It must give these up."""
         self.revoked |= keys
         for key in keys:
             self.assigned.pop(key, None)

@@ -75,7 +75,7 @@ class Committer(Stepwise):
     ) -> None:
         self._commit = commit
         self._committing = Turn()
-        """Taken by who commits, and by no callback."""
+        """Taken by calls that commit, and by no callback."""
         self._lock = threading.RLock()
         self._less = Condition(self._lock, carried=True)
         self._later: collections.deque[_Later] = collections.deque()
@@ -124,8 +124,8 @@ class Committer(Stepwise):
         self._commit_all(positions)
 
     def await_room(self) -> None:
-        """Wait until one more with a callback may wait. Not called by who holds a decision, or what
-        a callback needs.
+        """Wait until one more with a callback may wait. Not called by a thread that holds a
+        decision, or what a callback needs.
 
         Raises:
             BufferFullError: a callback of a commit asks, which others wait for, or what interrupts
@@ -253,7 +253,7 @@ class Committer(Stepwise):
         It waits until that is done: if the caller is interrupted, another commits it.
 
         Args:
-            alone: whether no caller waits, who would learn of an error that is none of ours.
+            alone: whether no caller waits that would learn of an error which is not the library's.
         """
         if not self._later:
             return

@@ -68,7 +68,7 @@ class Consumption:
         """Its membership of its group."""
         self.committer = share.committer
         self.lock = threading.RLock()
-        """Held by who changes what it has, or where it is. Callbacks are called with it."""
+        """Held to change what it has, or where it is. Callbacks are called with it."""
         self.now_s = monotonic_s_of(clock)
         """The time by which streams say until when they are valid."""
         self.clock = clock
@@ -183,7 +183,7 @@ class Consumption:
         self.check_no_callback()
         waiting = Deadline(self.clock, float("inf") if timeout_ms is None else timeout_ms)
         with self.lock:
-            stream.settle()  # Also if it is to stop: what is done with is committed at the end.
+            stream.settle()  # Also if it must stop: what is done with is committed at the end.
         while not self._stopping:
             with self.lock:
                 if self.membership.holder is None:

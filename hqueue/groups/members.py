@@ -21,7 +21,7 @@ MEMBER_DEPTH = 1
 
 
 class GroupMembers(OnStore):
-    """Who is in a group, and how many streams of which queues each has. Thread-safe.
+    """The members of a group, and how many streams each has of each queue. Thread-safe.
 
     Args:
         store: where members are registered.

@@ -70,7 +70,7 @@ class Planning:
         self._plan = (self._plan or {}) if plan is None else plan
 
     def see_nothing_written(self) -> None:
-        """What it was to write was not written: that is planned once more."""
+        """The plan that it had to write was not written: plan once more."""
         self._stands = False
 
     def acted_on(self, seen: Planning) -> None:
@@ -90,7 +90,7 @@ class Planning:
         return not self._led or self._member == min(self._members, default=None)
 
     def replan(self) -> Assignment | None:
-        """What this member is to write as the plan; None if it leads not, or the plan stands."""
+        """What this member must write as the plan; None if it does not lead, or the plan stands."""
         before, partitions = self._plan, self._partitions
         leads = self._led and self.reckons
         if self._stands or not leads or before is None or partitions is None:

@@ -221,7 +221,7 @@ class Share(Stepwise):
             self._remove(keys)
 
     def _revoke(self, holder: GroupMember | HandAssigned, stream: Stream) -> None:
-        """Give up what a stream is to give up, and what could not be given up before."""
+        """Give up what a stream must give up, and what could not be given up before."""
         keys = set(stream.revoked)
         stream.drop(keys)
         try:

@@ -37,7 +37,7 @@ class Stream:
         self.to_begin: set[PartitionKey] = set()
         """Those of them that must be read from their positions on."""
         self.revoked: set[PartitionKey] = set()
-        """Those that it is to give up, when what it handed out is done with."""
+        """Partitions that it must give up when what it handed out is done with."""
         self.attention = False
         """Whether something must be done before the next message."""
         self.valid_until_s = float("-inf")
@@ -110,7 +110,7 @@ class Stream:
 
     def settle(self) -> None:
         """Note how far it is in what is being handed out: so far its program is done with it, says
-        the thread that takes messages from it. Until then no position tells of what it works on.
+        the thread that takes messages from it. Until then no position shows what it works on.
         """
         handout = self.handout
         if handout is not None and handout.position is not None:

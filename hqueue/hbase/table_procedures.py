@@ -137,7 +137,7 @@ class TableProcedures(abc.ABC, Generic[Table]):
         )
 
     def list(self) -> list[QueueDescription]:
-        """Every queue, by name; tables that are none are left out."""
+        """Every queue, by name; tables that are not queues are left out."""
 
         def ask(deadline: Deadline) -> list[QueueDescription]:
             found = self._all(deadline)

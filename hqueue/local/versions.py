@@ -16,7 +16,7 @@ ENVIRONMENT_NAME = "HQUEUE_LOCAL_HBASE"
 """Names a version; see `hbase_jars`."""
 
 KNOWN = {"2.5": "2.5.13-hadoop3", "2.6": "2.6.4-hadoop3", "3.0": "3.0.0-alpha-4"}
-"""The newest of each line that Maven Central has whole, for who names only the line."""
+"""The newest version of each line that Maven Central has whole, where only the line is named."""
 
 _POM = "http://maven.apache.org/POM/4.0.0"
 _VERSION = re.compile(r"\d+(\.\d+)+(-[\w.]+)*")
@@ -25,7 +25,7 @@ _VERSION = re.compile(r"\d+(\.\d+)+(-[\w.]+)*")
 def hbase_jars(environ: Mapping[str, str] = os.environ) -> JarSet:
     """The jars of the server's own processes: those of pom.xml; or those of the version that
     ``HQUEUE_LOCAL_HBASE`` names, as ``2.5`` or ``2.5.13-hadoop3``. Gateways always have those of
-    pom.xml: there are none of most other versions.
+    pom.xml: most other versions have no gateways there.
 
     Raises:
         LocalServerError: that is no version.

@@ -34,7 +34,7 @@ class SkipDecisions(Protocol):
         """
 
     def decide(self, row: bytes, header: Header) -> bool:
-        """As `is_skipped`, for who has no driver at hand: in the caller's thread, in as many tries
+        """As `is_skipped`, for callers without a driver: in the caller's thread, in as many tries
         as an operation's bound allows.
 
         Raises:

@@ -50,7 +50,7 @@ class TablePort(Protocol):
         """
 
     def list(self) -> list[QueueDescription]:
-        """Every queue, by name; tables that are none are left out."""
+        """Every queue, by name; tables that are not queues are left out."""
 
     def describe(self, name: str) -> QueueDescription:
         """What the store says of a queue now, `enabled` too."""

@@ -47,8 +47,8 @@ class PartitionVerification:
     control_records: int = 0
     """Of the batches, those that say which topics have another owner from there on."""
     outside: int = 0
-    """Messages of topics with owners that are none of the topic's: those that were put into the
-    queue directly. Counted where the topics' ranges were given."""
+    """Messages under the name of a topic with an owner that are not part of the topic, because they
+    were put into the queue directly. Counted where the topics' ranges were given."""
     findings: list[Finding] = dataclasses.field(default_factory=list)
     unfinished: list[Finding] = dataclasses.field(default_factory=list)
     """What is no damage: a take-over that the topic's next owner finishes, or a topic that moved
@@ -61,9 +61,9 @@ class PartitionVerifier:
     """Walks a partition's chain: links, ordinals, control records, and the checksums of headers and
     bodies; and compares it with the ranges of topics that have an owner, where they are given.
 
-    What is wrong does not stop it: it goes on with the next row, unless a row has a key that is
-    none of a queue's; that ends the check of the partition, as a finding. What is written
-    meanwhile is checked too.
+    A fault does not stop it: it goes on with the next row, unless a row has a key that is not a
+    queue's; that ends the verification of the partition, as a finding. Batches that are written
+    meanwhile are verified, too.
 
     Args:
         partition: the partition.

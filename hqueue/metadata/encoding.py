@@ -318,7 +318,7 @@ def decode_fields(data: bytes, path: str, read: Callable[[dict[str, Any]], _Deco
     """Read a record.
 
     Raises:
-        UnsupportedFormatError: it has another version, or is none of ours.
+        UnsupportedFormatError: it has another version, or is not the library's.
     """
     try:
         fields = json.loads(data)

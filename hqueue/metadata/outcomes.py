@@ -80,7 +80,7 @@ def unknown_if_made(answers: Mapping[str, Any]) -> Iterator[None]:
 def answers_of(
     error: StoreUnavailableError, keys: Iterable[str], outcome: Outcome | None = None
 ) -> dict[str, Any]:
-    """What came of each of these changes, by the error of the call that was to make them.
+    """The outcome of each of these changes, by the error of the call that should have made them.
 
     Args:
         error: the error.

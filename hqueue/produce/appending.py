@@ -56,7 +56,7 @@ class QueueAppending:
 
     Args:
         context: the queue.
-        port: its rows, of which those that are old are deleted in the background.
+        port: its rows; old ones are deleted in the background.
         on_append: called after each append with the partition, what was appended, and the bodies
             as they lie in the store. Must be quick, and must not raise.
     """

@@ -334,8 +334,8 @@ class BatchingBuffer(Generic[Target]):
     def _wait_for_room(self, until_ms: float | None) -> float:
         """Wait until there is room; until when that may last, which holds for the next try, too.
 
-        The lock is not held: a wait would let others change what is to be changed as one. For the
-        same reason a call that interrupts another of its thread does not wait.
+        The lock is not held: a wait would let others change what must change as one. For the same
+        reason a call that interrupts another of its thread does not wait.
         """
         if until_ms is None:
             until_ms = SYSTEM_CLOCK.monotonic_ms() + self._block_ms_max

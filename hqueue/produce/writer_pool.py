@@ -23,7 +23,7 @@ STAY_APPENDS = 64
 
 
 class PooledWriter:
-    """A partition's writer, and whose turn it is to use it."""
+    """A partition's writer, and the turn to use it."""
 
     __slots__ = ("late", "turn", "writer")
 

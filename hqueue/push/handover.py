@@ -5,9 +5,9 @@ of the same one. Pure: its driver makes the requests, and says what became of th
                             no presence     no call
                             any more        under way
 
-A member is present in what it has claimed, and only there. What it is to give up it first withdraws
-from, so that workers stop to call it; then it waits until the last call has ended; and only then it
-releases the claim, and another may begin.
+A member is present in what it has claimed, and only there. Before it gives a partition up it
+withdraws from it, so that workers stop calling it; then it waits until the last call has ended; and
+only then it releases the claim, and another may begin.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Handover:
             del self._phases[partition]
 
     def to_appear(self) -> frozenset[int]:
-        """Where it is to become present. Then call `appeared`, if it did."""
+        """Where it must become present. Then call `appeared`, if it did."""
         return self._at(_Phase.CLAIMED)
 
     def appeared(self, partitions: Iterable[int]) -> None:

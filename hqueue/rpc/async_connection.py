@@ -71,7 +71,7 @@ class AsyncConnection:
         return decode_reply(service, method, reply)
 
     async def exchange(self, data: bytes, timeout_s: float) -> bytes:
-        """Send a call; its reply, of which a `CallWalk` has found the end.
+        """Send a call; returns its reply, whose end a `CallWalk` has found.
 
         Nothing is sent from the moment on at which it may not be: a call that is cut off in its
         middle is none.

@@ -23,8 +23,8 @@ except ImportError:  # It is not compiled here, and raises the others.
     ProtocolError = TException
 
 ThriftError = (TException, ProtocolError, LookupError, struct.error)
-"""What a call raises beside `OSError`: an error that the service declares, or a reply that is none
-of the protocol's. The compiled protocol's own error is no `TException`."""
+"""What a call raises beside `OSError`: an error that the service declares, or a reply that breaks
+the protocol. The compiled protocol's own error is no `TException`."""
 
 _TRANSPORTS = {
     "buffered": (transports.TBufferedTransport, BulkTransport),

@@ -234,8 +234,8 @@ class Port:
     def _those_ready(
         self, events: list[tuple[selectors.SelectorKey, int]]
     ) -> Iterable[ServedConnection]:
-        """Those that something has come of, or that go on to read: first those of which least has
-        come, for as long as a turn takes, and then the one that began first.
+        """Connections that bytes have come from, or that go on to read: first those with the fewest
+        bytes so far, for as long as a turn takes, and then the one that began first.
         """
         found: list[ServedConnection] = []
         for key, _ in events:

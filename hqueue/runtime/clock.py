@@ -106,8 +106,8 @@ def bounded_ms(bound_ms: float) -> float:
 
 
 def monotonic_s_of(clock: Clock) -> Callable[[], float]:
-    """A clock's `monotonic_ms` in seconds, for who asks at every message: of this machine's clock
-    without a call in Python, which would take half of the time that a message does.
+    """A clock's `monotonic_ms` in seconds, for loops that ask at every message: of this machine's
+    clock without a call in Python, which would take half of the time that a message does.
     """
     if type(clock) is SystemClock:
         return functools.partial(time.clock_gettime, _MONOTONIC)

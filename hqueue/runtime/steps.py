@@ -42,7 +42,7 @@ class Give(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Asks to wait, in the way of who carries the work out; the answer is what comes of it."""
+    """Asks to wait, in the way of the driver; the answer is the result of the wait."""
 
     here: Callable[[], object]
     """Called in a thread, which it keeps waiting."""

@@ -94,7 +94,7 @@ class ThreadPool(Executor):
         self._threads: set[int] = set()
         """Each enters itself: an interrupted `submit` leaves no thread that is counted wrongly."""
         self._starting: set[threading.Thread] = set()
-        """Those that have not come to that."""
+        """Threads that have not got so far."""
         if self._closed:
             self._work.put(None)
 

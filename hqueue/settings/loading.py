@@ -89,7 +89,8 @@ class FoundSettings:
         Args:
             environ: the environment.
             prefix: what variables of settings begin with.
-            without: others that are none; one that ends with ``_`` stands for all that begin so.
+            without: variables that are not settings; one that ends with ``_`` stands for all that
+                begin so.
         """
         for variable, value in environ.items():
             if not variable.startswith(prefix) or _is_one_of(variable, without):

@@ -153,7 +153,7 @@ class ApiCalls:
                 raise
             self._lost(at)
             raise HubUnavailableError(
-                "a hub did not answer: what was called for may be done, or come to be",
+                "a hub did not answer: the call may be done already, or be done later",
                 outcome=Outcome.UNKNOWN,
                 api=str(at),
                 queue=queue,

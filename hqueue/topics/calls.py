@@ -184,7 +184,7 @@ class HubCalls:
         """One call of one hub.
 
         Raises:
-            TRedirect: the caller is to call another.
+            TRedirect: the caller must call another hub.
             Exception: nothing was done; it is worth another try.
             HQueueError: otherwise.
         """
@@ -210,7 +210,7 @@ class HubCalls:
             self._connections.drop(hub)
             self._drop((queue, topic))
             raise HubUnavailableError(
-                "a hub did not answer: what was called for may be done, or come to be",
+                "a hub did not answer: the call may be done already, or be done later",
                 outcome=Outcome.UNKNOWN,
                 hub=str(hub),
                 queue=queue,

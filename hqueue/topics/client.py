@@ -133,8 +133,8 @@ def connect_hubs(
     Nothing is sent before the first operation.
 
     Args:
-        hubs: some hubs, of which each names the others: ``host:port`` with commas between, an
-            `Address`, or a sequence of either.
+        hubs: some hubs; each names the others: ``host:port`` with commas between, an `Address`, or
+            a sequence of either.
         given: settings by their names in `HubClientSettings`; the others have their defaults.
 
     Raises:

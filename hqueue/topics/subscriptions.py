@@ -184,7 +184,7 @@ class Subscriptions:
         subscription = self._all.get((queue, topic, subscriber))
         if subscription is None:
             call()
-        else:  # What the hub tells of it is known.
+        else:  # What the hub reports about it is known.
             self._end(subscription, call)
 
     def consume(self, subscription: TopicSubscription, message_id: MessageID) -> None:

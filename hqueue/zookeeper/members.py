@@ -116,7 +116,7 @@ class Members(Stepwise):
     def allocate(
         self, groups: Iterable[Sequence[str]], deadline: Deadline
     ) -> Work[Any, list[Member]]:
-        """Choose the member that is to own each group of ephemeral nodes; further ones are opened
+        """Choose the member that will own each group of ephemeral nodes; further ones are opened
         where there is no room. All that are chosen are connected.
 
         What is placed counts until `settle` says that it isn't there, or another's.
@@ -275,7 +275,7 @@ class Members(Stepwise):
 
     def _wait_for(self, condition: Callable[[], bool], deadline: Deadline) -> Work[Any, bool]:
         """Wait until something is so; returns whether it is. A handler of a signal may raise here:
-        the lock is not held by who waits.
+        the waiting thread does not hold the lock.
         """
         if self._is(condition):
             return True

@@ -94,7 +94,7 @@ class TreeCache(Stepwise):
         self._reading.ask()
 
     async def _refresh(self) -> float:
-        """Read what changed, and tell of it; when to do so again."""
+        """Read what changed, and report it; returns when to do so again."""
         with self._lock:
             if self._closed or not (self._dirty or self._unreported):
                 return float("inf")

@@ -134,8 +134,8 @@ class Writing:
                 raise StoreUnavailableError("records are deleted while they are created")
 
     def _send(self, keys: Collection[str], above: Sequence[str] = ()) -> Work[Any, list[str]]:
-        """Send the changes of these, behind the creation of empty nodes; returns those of which
-        nothing is above.
+        """Send the changes of these, behind the creation of empty nodes; returns those with
+        nothing above them.
         """
         alone = list(keys)
         if not above:

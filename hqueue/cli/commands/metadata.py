@@ -135,8 +135,9 @@ def export(
 ) -> None:
     """Write the records of a queue's topics to stdout, a JSON document a line.
 
-    Each is as it is when it is come to. What can't be read is named on stderr and left out; the
-    exit code is 5 then. "import" takes the lines in, but for owners, which hubs elect.
+    Each is written in the state in which the scan finds it. Records that can't be read are reported
+    on stderr and left out; the exit code is 5 then. "import" imports the lines, but for owners,
+    which hubs elect.
     """
     from hqueue.metadata.managers import write_document  # noqa: PLC0415
 

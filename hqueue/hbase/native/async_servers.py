@@ -139,7 +139,7 @@ class AsyncServers:
         self._closed = True
         for loop, there in [*self._loops.items()]:
             if loop.is_running() and loop is not _running_loop():
-                with contextlib.suppress(RuntimeError):  # It is closed just now.
+                with contextlib.suppress(RuntimeError):  # The loop closes just now.
                     loop.call_soon_threadsafe(_close, there)
                     continue
             elif not loop.is_closed():

@@ -77,7 +77,7 @@ class ZooKeeperRegistry(Registry):
 
 
 def _payload(data: bytes) -> bytes:
-    """What stands behind the name of who wrote a node, and what marks it as protobuf."""
+    """What stands behind the name of a node's writer, and behind the mark of protobuf."""
     if data.startswith(_ORIGIN):
         if len(data) < 1 + _LENGTH.size:
             raise ValueError("it breaks off")

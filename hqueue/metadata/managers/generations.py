@@ -34,7 +34,7 @@ _NAMED = re.compile(rb'\{"version": 1, "generation": ([0-9]{1,10}), ')
 
 
 def check_parts(version: Version, version_max: int) -> bool:
-    """Whether a record may have this version, which is none of the special ones."""
+    """Whether a record may have this version, which is not a special one."""
     return all(part <= version_max for part in divmod(version, GENERATION))
 
 

@@ -105,8 +105,9 @@ class TopicMetadata:
         self._fence.settle()
 
     def entries(self, kinds: Collection[str] = KINDS) -> Iterator[Entry]:
-        """All records, as they are when they are come to: ``persistence``, ``subscription`` and
-        ``ownership``, or those of these kinds. One that can't be read is named, and stops nothing.
+        """All records, each in the state in which the scan finds it: ``persistence``,
+        ``subscription`` and ``ownership``, or those of these kinds. One that can't be read is
+        reported as such, and stops nothing.
         """
         return list_entries(self._records, self._layout, kinds)
 

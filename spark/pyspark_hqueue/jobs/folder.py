@@ -77,7 +77,7 @@ class Folder:
             stream.close()
 
     def publish(self, name: str, text: str) -> bool:
-        """Write a file whole if there is none of this name: of many that try, one does.
+        """Write a file whole if none has this name: of many callers that try, one succeeds.
 
         That it is one is up to the file system: HDFS and a local disk keep it; an object store
         may let two that come within its moment of a rename both believe it.

@@ -3,7 +3,7 @@
 The files are an archive's, or any Parquet with the columns topic and value, and perhaps key or
 partition. An archive is replayed round by round, other files at once. Which round is under way is
 kept with the queue (`hqueue.Queue.claim_epoch`): so a replay that was killed goes on with that
-round, of which it finds what it has written; one that is repeated has nothing to do; and where an
+round and finds what it has written of it; one that is repeated has nothing to do; and where an
 archive has grown meanwhile, what is new is replayed.
 """
 

@@ -51,7 +51,7 @@ def limit_of(given: Any, options: ReadOptions, *, waits: bool) -> Limit:
 
     Args:
         given: the limit.
-        options: they have both bounds, of which Spark's limits hold only one.
+        options: they have both bounds; Spark's limits hold only one.
         waits: whether a batch may wait for more; not the first one, nor where the query ends.
     """
     most, least = getattr(given, "max_rows", None), getattr(given, "min_rows", None)

@@ -11,7 +11,8 @@ logger = Log(__name__)
 
 
 class DataLossError(HQueueError):
-    """Messages that a read was to give expired or were truncated away before it came to them.
+    """Messages that a read should have given expired, or were truncated away, before it reached
+    them.
 
     Facts: `queue`, `partition`, and `lost`, their number by the log's ordinals, of all topics.
     """

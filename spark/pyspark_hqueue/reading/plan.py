@@ -1,8 +1,8 @@
 """From what is wanted to tasks of equal numbers of messages. All paths plan here.
 
 The log's ordinals say how many messages lie between two places without reading any. So all ranges
-are laid end to end and cut into equal pieces: a large partition comes to lie in several tasks, and
-many small ones in one.
+are laid end to end and cut into equal pieces: a large partition is spread over several tasks, and
+many small ones share one.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ def starts_of(
             are gone: they count as not read, so that `ranges_between` finds it.
 
     Raises:
-        DataLossError: it is to begin with messages that are gone.
+        DataLossError: it should begin with messages that are gone.
     """
     starts = _positions_of(queue, offsets, options.start_in)
     for each in offsets:
@@ -353,7 +353,7 @@ def beyond_expiry(
 
     Args:
         queue: the queue.
-        ends: where the batch was to end.
+        ends: where the batch should end.
         targets: where the log does.
         options: where the query begins.
     """
@@ -382,8 +382,8 @@ def cut(ranges: Sequence[Range], pieces: int, place: Callable[[int, int], Positi
 
     Args:
         ranges: what to read; tasks keep their order.
-        pieces: the number of tasks. Those of which all is gone have no ranges; the others keep
-            their numbers, by which a sink may know them.
+        pieces: the number of tasks. Tasks whose messages are all gone have no ranges; the others
+            keep their numbers, by which a sink may know them.
         place: as `place_of` for the queue.
     """
     total = sum(range_.messages for range_ in ranges)

@@ -106,7 +106,7 @@ def check_columns(schema: StructType, options: WriteOptions, *, overwrite: bool)
 
 
 def check_headers(schema: StructType) -> None:
-    """Refuse headers that are none, if there is a column of that name.
+    """Refuse values that are not headers, if there is a column of that name.
 
     Raises:
         InvalidInputError: it has another type.

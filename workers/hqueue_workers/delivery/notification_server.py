@@ -26,7 +26,7 @@ __all__ = ["NotificationServer"]
 Notify = Callable[[str, Sequence[int], Sequence[Row]], object]
 
 FRAME_BYTES_MAX = 256 * 1024
-"""A frame tells of all partitions that a queue can have, or of a small batch, at most."""
+"""A frame names all partitions that a queue can have, or holds a small batch, at most."""
 CONTAINERS_MAX = 256
 """Of a frame: a batch is a struct with a map, and a producer sends one batch at a time."""
 CONNECTIONS_MAX = 4_096

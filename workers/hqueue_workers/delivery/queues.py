@@ -1,4 +1,4 @@
-"""The queues that a worker reads: opened once, with who polls them and where their regions are."""
+"""The queues that a worker reads: opened once, with their pollers and where their regions are."""
 
 from __future__ import annotations
 

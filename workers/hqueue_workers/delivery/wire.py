@@ -177,7 +177,7 @@ def read_reply(reply: bytes, seqid: int) -> Reply:
     """What the answer to a call says.
 
     Args:
-        reply: the answer, of which a `CallWalk` has found the end.
+        reply: the answer, whose end a `CallWalk` has found.
         seqid: the call's.
 
     Raises:

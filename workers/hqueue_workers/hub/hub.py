@@ -97,7 +97,7 @@ class Hub:
         """Serve until `stopping` is set; then answer the calls under way, and release all topics.
 
         Args:
-            stopping: set when it is to end.
+            stopping: set when it must end.
             on_ready: called with its address when it can be called.
 
         Raises:

@@ -52,8 +52,8 @@ class Networks:
         return any((mapped or found) in network for network in self._networks)
 
     def may_have(self, host: str) -> bool:
-        """Whether a host may lie there: a name, of which that is known when it is resolved, or an
-        address that does.
+        """Whether a host may lie there: an address that does, or a name, for which that is known
+        when it is resolved.
         """
         try:
             return self.have(host)

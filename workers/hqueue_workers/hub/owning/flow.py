@@ -28,7 +28,7 @@ __all__ = ["CREATE", "OWN", "SERVE", "Known", "Redirect", "Step", "next_step"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Redirect:
-    """The caller is to call this hub."""
+    """The caller must call this hub."""
 
     address: Address
 

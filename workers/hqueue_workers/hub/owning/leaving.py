@@ -32,7 +32,7 @@ def leave(
     """
     committer.drained(owned, bound_s)
     committer.drop(owned)
-    # The next owner is to read what is stored now.
+    # The next owner must read what is stored now.
     listener.leave(owned, deleted=delete).result(bound_s)
     if delete:
         _erase(owned, metadata, committer, bound_s)

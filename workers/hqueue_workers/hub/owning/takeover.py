@@ -98,7 +98,7 @@ class TakeOver:
         Args:
             topic: the topic.
             verdict: of the election that this hub won.
-            partition: where its messages are to go.
+            partition: where its messages will go.
             known: where they went, as it was read before the election; it is read if None.
 
         Raises:

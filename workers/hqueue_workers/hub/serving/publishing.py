@@ -1,4 +1,4 @@
-"""Publishing to the topics of a queue, wherever they come to lie meanwhile."""
+"""Publishing to the topics of a queue, wherever they move meanwhile."""
 
 from __future__ import annotations
 

@@ -302,7 +302,7 @@ class Committer:
             log = await self._opened()
             base = await log.append(make)
         except BaseException as exc:
-            if not batch:  # It did not come to that.
+            if not batch:  # It was interrupted before that.
                 self._gather(batch)
             self._uncertain.update((each.owned.name, each.owned) for each in batch)
             if isinstance(exc, HQueueError) and exc.outcome is Outcome.UNKNOWN:

@@ -35,7 +35,7 @@ HELD_BYTES = 100
 
 
 class RedirectedError(Exception):
-    """The caller is to call another hub. Nothing was done."""
+    """The caller must call another hub. Nothing was done."""
 
     def __init__(self, address: Address) -> None:
         super().__init__(str(address))
