@@ -68,11 +68,12 @@ fuzz: $(STAMP)  ## give bad input to all that takes input (FUZZ='--seed 1 --dura
 	$(BIN)/python -m tests.fuzz $(FUZZ)
 
 .PHONY: lint
-lint: $(STAMP)  ## check style, types and layers
+lint: $(STAMP)  ## check style, types, layers and prose
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.prose
 
 .PHONY: bench
 bench: setup  ## measure, as ratios to what the servers can do; takes some minutes

@@ -387,7 +387,7 @@ class GroupConsumer:
         return moves
 
     def _chosen(self, partitions: Iterable[Partition]) -> set[PartitionKey]:
-        """These, of which it has each; or all that it has."""
+        """These, after a check that it has each of them; or all that it has."""
         self._check_usable()
         self._consumption.settle()
         keys = {_as_key(each) for each in partitions}

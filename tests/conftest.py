@@ -136,7 +136,7 @@ def _is_wanted(item: pytest.Item) -> bool:
 def server(pytestconfig: pytest.Config) -> Iterator[local.LocalServer]:
     """A standalone server for the whole session."""
     if "not servers" in pytestconfig.getoption("markexpr"):
-        pytest.fail("a test that gets a server at run time is to be marked with `servers`")
+        pytest.fail("mark a test that gets a server at run time with `servers`")
     yield from _serve("standalone")
 
 
@@ -150,7 +150,7 @@ def cluster_server() -> Iterator[local.LocalServer]:
 def server_environment(
     server: local.LocalServer, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, str]:
-    """The environment of a subprocess that is to find the standalone server."""
+    """The environment of a subprocess that will find the standalone server."""
     own = {k: v for k, v in os.environ.items() if not k.startswith("HQUEUE_")}
     spark = tmp_path_factory.mktemp("spark")  # A driver that is killed leaves its folders.
     return {
@@ -166,7 +166,7 @@ def server_environment(
 def process_environment(
     backend: Backend, request: pytest.FixtureRequest, tmp_path: Path
 ) -> dict[str, str]:
-    """The environment of a subprocess that is to find the back end."""
+    """The environment of a subprocess that will find the back end."""
     if request.node.callspec.params["backend"] == "hbase":
         found: dict[str, str] = request.getfixturevalue("server_environment")
         return found

@@ -87,7 +87,7 @@ def check() -> list[Lane]:
 
 
 def on_servers(also: str) -> list[Lane]:
-    """Everything, of which those tests are left out that ``also`` leaves out."""
+    """Everything but the tests that ``also`` leaves out."""
     return [
         Lane(
             [

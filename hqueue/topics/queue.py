@@ -170,7 +170,7 @@ class HubQueue:
             MessageTooLargeError: the batch is too large. Nothing was done.
             QueueStateError: the queue is not there, or can't be used.
             HubUnavailableError: no hub did it in time. With outcome *unknown* they may be in the
-                log, or come to be.
+                log already, or later.
             HubError: the hub can't do it: its clock is off, or HBase refuses.
             IdempotencyKeyReusedError: the batch with this idempotency key has other messages.
             IdempotencyKeyTooOldError: the log is not kept back to `since`.

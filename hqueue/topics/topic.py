@@ -84,8 +84,8 @@ class HubTopic:
             MessageTooLargeError: the message is larger than a batch may be.
             QueueNotFoundError: the hubs don't serve that queue.
             NotAllowedError: the caller may not publish there, or not create the topic.
-            HubUnavailableError: no hub did it in time. With outcome *unknown* it may be in the log,
-                or come to be: a connection ended, or nothing came, after the call was sent.
+            HubUnavailableError: no hub did it in time. With outcome *unknown* it may be in the log
+                already, or later: a connection ended, or nothing came, after the call was sent.
             ClosedError: the client was closed.
         """
         return self.publish_many([message])[0]

@@ -1,5 +1,5 @@
 """The command line against the real server and over memory: most commands in this process, for one
-of its own takes seconds; those of which the process is tested as the installed command.
+of its own takes seconds; those that test the process itself run the installed command.
 """
 
 from __future__ import annotations

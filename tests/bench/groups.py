@@ -184,7 +184,7 @@ class PartitionEvents:
         self.last_s = float("-inf")
         """When something happened last."""
         self.pauses_ms: list[float] = []
-        """How long each partition that moved was nobody's."""
+        """How long each partition that moved had no owner."""
         self._ended_s: dict[int, float] = {}
 
     def take(self, events: Sequence[tuple[float, str, str, int]]) -> None:

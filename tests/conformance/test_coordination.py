@@ -60,7 +60,7 @@ def register(
 
 
 class Views:
-    """A listener that keeps what it was told."""
+    """A listener that keeps what was reported to it."""
 
     def __init__(self) -> None:
         self.told: list[Mapping[Any, Any]] = []
@@ -443,7 +443,7 @@ def test_a_watch_tells_of_keys_that_are_made_and_renewed(open_coordination: Open
     one, other = open_coordination(), open_coordination()
     told: list[AppendKeys | None] = []
     watch = one.append_keys.watch(told.append)
-    wait_for(lambda: told == [None], "there are none")
+    wait_for(lambda: told == [None], "no worker is reported")
     first = other.append_keys.replace(None, AppendKeys(AppendKey.random(1)))
     assert first is not None
     wait_for(lambda: told[-1] is not None and told[-1].current == first.current, "the first")

@@ -251,7 +251,7 @@ def test_where_a_record_is_missing_nothing_is_written(open_store: Open, root: st
 
 
 class Views:
-    """A listener that keeps what it was told."""
+    """A listener that keeps what was reported to it."""
 
     def __init__(self) -> None:
         self.told: list[Mapping[str, Record]] = []

@@ -75,7 +75,7 @@ def open_metadata(
 def hubs_of(
     metadata_backend: MetadataBackend,
 ) -> Open:
-    """Opens what tells of hubs, and need not know where topics' metadata is."""
+    """Opens what reports hubs, and need not know where topics' metadata is."""
 
     def open_by(session: MetadataStore) -> TopicMetadata:
         return open_topic_metadata(

@@ -159,7 +159,7 @@ CASES: dict[str, Case] = {
         created, V0, LOST, lambda other: (other.write(), other.write()), UNKNOWN),
     "changed, and deleted": (created, V0, DONE, lambda other: other.delete(), UNKNOWN),
     "deleted": (created, V0, LOST, lambda other: other.delete(), UNKNOWN),
-    "changed, and made anew": (created, V0, DONE, again, UNKNOWN),
+    "changed, and made again": (created, V0, DONE, again, UNKNOWN),
     "not there from the beginning": (lambda other: other.beside(), V0, LOST, nothing, None),
     "any, changed": (created, ANY, DONE, nothing, V1),
     "any, not changed": (created, ANY, LOST, nothing, V1),
@@ -172,7 +172,7 @@ CASES: dict[str, Case] = {
         created, NEW, LOST, lambda other: other.write(), None),
     "created, and deleted": (
         lambda other: other.beside(), NEW, DONE, lambda other: other.delete(), UNKNOWN),
-    "created, and made anew": (lambda other: other.beside(), NEW, DONE, again, UNKNOWN),
+    "created, and made again": (lambda other: other.beside(), NEW, DONE, again, UNKNOWN),
     "created by another": (
         lambda other: other.beside(), NEW, LOST, lambda other: other.create(), UNKNOWN),
 }  # fmt: skip
@@ -194,7 +194,7 @@ REMOVALS: dict[str, Case] = {
     "not deleted, and sent again": (LOST, nothing, True),
     "changed by another": (LOST, lambda other: other.write(), False),
     "deleted by another": (LOST, lambda other: other.delete(), UNKNOWN),
-    "made anew": (LOST, again, UNKNOWN),
+    "made again": (LOST, again, UNKNOWN),
 }
 
 

@@ -94,7 +94,7 @@ def test_lost_requests_and_answers_of_hbase(
 
 
 def lossy(backend: Backend, kind: MetadataKind, seed: int, *, operations: int) -> None:
-    """Hubs of which some requests get lost, and some answers."""
+    """Hubs that lose some requests, and some answers."""
     chance = random.Random(seed)
     root = f"/hqueue-{uuid.uuid4().hex[:12]}"
 

@@ -48,7 +48,7 @@ def fail(error: HQueueError) -> None:
 
 @dataclasses.dataclass
 class Case:
-    """Two records of a kind, of which one is about to be made unreadable."""
+    """Two records of a kind; one of them is about to be made unreadable."""
 
     path: str
     """Where that one lies."""

@@ -176,7 +176,7 @@ def test_a_cut_that_outlasts_the_session_is_told_as_lost_before_it_ends(
     one, other = open_session(**through(proxy)), open_session()
     become_present(one)
     with cut(proxy):
-        wait_for(lambda: one.state is SessionState.LOST, "it knows without being told")
+        wait_for(lambda: one.state is SessionState.LOST, "it knows without a report")
         wait_for(lambda: other.subscriptions.list("q") == {KEY: None}, "it has disappeared")
     wait_for(lambda: other.subscriptions.list("q")[KEY], "it is present again")
     assert one.state is SessionState.CONNECTED
@@ -191,7 +191,7 @@ def test_who_comes_back_and_finds_another_in_its_place_is_told_so(
     become_present(one, on_failure=failures.append)
     with cut(proxy):
         other.subscriptions.register("q", "s", Presence(THERE), [0], fail)
-    wait_for(lambda: failures, "it is told")
+    wait_for(lambda: failures, "the failure is reported")
     assert isinstance(failures[0], SubscriberConnectedError)
     present = other.subscriptions.list("q")[KEY]
     assert present is not None

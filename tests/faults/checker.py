@@ -22,7 +22,7 @@ KINDS = {
     "resurrected": "a message of a failed put that is in the log all the same",
     "invented": "a message that nobody put",
     "altered": "a message that is in the log with another topic, value, key or headers",
-    "moved": "an ok message that lies elsewhere than its put was told",
+    "moved": "an ok message that lies elsewhere than its put returned",
     "unordered": (
         "IDs of a partition that do not grow; a put that began after another had ended and lies "
         "before it; puts of one producer out of its order; messages of one put that are torn "
@@ -178,7 +178,7 @@ def _readers(history: History) -> Iterator[Violation]:
 
 
 class _Told:
-    """Until when which ID had been told to a producer, by partition."""
+    """Until when which ID had been returned to a producer, by partition."""
 
     def __init__(self, history: History) -> None:
         partitions = {
@@ -198,7 +198,7 @@ class _Told:
             self._newest[partition] = list(itertools.accumulate((i for _, i in entries), max))
 
     def newest(self, partition: int, before_s: float) -> int:
-        """The greatest ID that was told before a time; -1 if none was."""
+        """The greatest ID that was returned before a time; -1 if none was."""
         count = bisect.bisect_left(self._times.get(partition, []), before_s)
         return self._newest[partition][count - 1] if count else -1
 

@@ -159,7 +159,7 @@ def _begins(counted: Sequence[Write], writes: Sequence[Write]) -> Iterator[Viola
     for write in counted:
         assert write.version is not None
         if write.kind == CLAIM:
-            # A write between them, of which nobody knows, may have been one of these commits.
+            # A write between them that nobody knows may have been one of these commits.
             possible = unknown if write.version > version + 1 else set()
             if write.next < before:
                 yield Violation("recommenced", f"{_name(write)}: at {write.next}, after {before}")

@@ -28,7 +28,7 @@ class Write:
         began_s: before it was sent.
         claim: for a commit: the version of the consumer's last take-over of the partition.
         version: what the offset's record has had since; None if it did not count, or nobody knows.
-            They count up from one write to the next, whoever wrote.
+            They count up from one write to the next, of any writer.
         outcome: ``fail`` if it was refused.
         ended_s: when the outcome was known.
     """

@@ -39,12 +39,12 @@ class Put:
         producer: its name.
         number: the puts of a producer are numbered in the order in which it made them.
         tokens: what tells the messages apart: `messages.token_of` them.
-        partition: where they were to go; None if the queue was to choose.
+        partition: where they should go; None if the queue should choose.
         invoked_s: when it began.
         completed_s: when its outcome was known; None if it never was.
         outcome: `unknown` also for what was under way when the producer was killed.
-        ids: the IDs that the producer was told.
-        error: what it was told instead.
+        ids: the IDs that the producer got.
+        error: the error that it got instead.
     """
 
     producer: str
@@ -86,7 +86,7 @@ class View:
 
     reader: str
     starts: dict[int, int]
-    """By partition: the ID from which it was to read."""
+    """By partition: the ID from which it should read."""
     reads: list[Read] = dataclasses.field(default_factory=list)
     passes: list[Pass] = dataclasses.field(default_factory=list)
 

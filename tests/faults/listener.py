@@ -30,7 +30,7 @@ _ATTACH = Subscriptions._attach
 
 
 class _Process:
-    """Subscribes to all topics, under the style's name: whoever is started next goes on there."""
+    """Subscribes to all topics, under the style's name: the next process goes on there."""
 
     def __init__(self, specification: Specification) -> None:
         self._specification = specification

@@ -57,7 +57,7 @@ class Nemesis:
 
     Args:
         kinds: for each fault what brings it about.
-        say: told what happens.
+        say: called with what happens.
     """
 
     def __init__(

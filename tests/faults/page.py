@@ -50,7 +50,7 @@ to over gateways three pairs of them, too. Six producers (processes: single puts
 any partition, one that writes on when its clock is wrong, one with `Producer`) and three readers
 (scans that go on from one another, scans from the middle, a follower) use a queue of six partitions
 through TCP proxies, which stand before the region servers, or before the gateways; two workers
-deliver it to two subscribers, of which one wants some messages again. Three consumers of a group
+deliver it to two subscribers; one of them asks for some messages again. Three consumers of a group
 share it (one polls and commits now and then; one iterates, and leaves commits to its consumer; one
 commits beside what it does, leaves and comes back). Half of the puts are messages with keys and
 headers of all kinds; in the others there are none, so that batches of both formats lie beside one
@@ -58,7 +58,7 @@ another. All the time a stranger tells the workers of batches that nobody put.
 
 Beside it three hubs own six topics of a second queue. Four publishers (two publish what comes,
 once; two number what they publish, and call again until it is there, also when they were killed and
-started anew) and two subscribers (one consumes by what it answers, one says itself what is
+restarted) and two subscribers (one consumes by what it answers, one says itself what is
 consumed) know nothing but the hubs' addresses. A put gives up after
 20 s and a request after 5 s, which is less than a recovery may take: so all three outcomes are met.
 
@@ -94,7 +94,7 @@ stored consume marks are looked at. So no subscription began below a mark that h
 got all messages of its topic from its first mark on, in their order, and none again that lay at or
 below a mark stored long before. The messages of publishers that number lie in their topics as their
 numbers count up, without a gap and none twice, however often they were killed. What was first tried
-when another message was known to be there lies behind that, whoever published it.
+when another message was known to be there lies behind that, whichever publisher it was.
 [test_hub_restart.py](../tests/integration/test_hub_restart.py) kills a hub that owns 30,000 topics,
 and starts ZooKeeper again after it.
 

@@ -135,7 +135,7 @@ class _Process:
 
 
 def _routing(message: Message, key: bytes | None) -> bytes | None:
-    """The key that a put is told: none where the message's own chooses."""
+    """The key that a put gets: none where the message's own chooses."""
     return key if message.key is None else None
 
 

@@ -20,7 +20,7 @@ __all__ = ["STYLES"]
 STYLES = ("plain", "plentiful", "numbered", "counted")
 """``plain`` ones publish what comes once, one message or some together, ``plentiful`` ones with a
 shorter pause. ``numbered`` and ``counted`` ones number what they publish, and call again until it
-is there; one that is started anew goes on where the topic's newest number says."""
+is there; one that is restarted goes on where the topic's newest number says."""
 
 PAUSES_S = {"plain": 0.1, "plentiful": 0.02, "numbered": 0.1, "counted": 0.05}
 TIMEOUT_MS = 20_000
@@ -71,7 +71,7 @@ class _Process:
                     continue
                 first = 0 if newest is None else newest + 1
             count = self._random.choice((1, 1, 3, 10))
-            # The same ones whoever tries: what one left unknown that was killed, another tries.
+            # The same ones for all: what a killed one left unknown, another tries.
             tokens = [f"{self._style}/{topic}/{first + index}" for index in range(count)]
             self._call_until_there(client, topic, tokens, first)
             following[topic] = first + count

@@ -62,7 +62,7 @@ CLIENT_SETTINGS = {
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What a run is to be.
+    """The shape of a run.
 
     Args:
         seed: of the schedule of faults, and of what processes choose.

@@ -44,7 +44,7 @@ class ServerFaults:
         queue: the queue.
         ways: the proxies that producers and readers connect to.
         fill: writes megabytes into a partition, within a time.
-        say: told what happens.
+        say: called with what happens.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What a process of a run is told: the one argument of its command line."""
+"""What a process of a run gets: the one argument of its command line."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Specification:
         return topics_queue(self.queue)
 
     def stopped(self) -> bool:
-        """Whether no more is to be put."""
+        """Whether no more must be put."""
         return (self.folder / STOP).exists()
 
     def drained(self) -> bool:

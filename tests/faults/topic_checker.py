@@ -13,9 +13,9 @@ from .topic_history import TopicHistory
 __all__ = ["TOPIC_KINDS", "check_topics"]
 
 TOPIC_KINDS = {
-    "unpublished": "a published message that is not in its topic, or has another ID than was told",
-    "unasked": "a message in a topic that nobody published to it, or of which nothing was to be "
-    "done",
+    "unpublished": "a published message that is not in its topic, or has another ID than its "
+    "publish returned",
+    "unasked": "a message in a topic that nobody published to it, or whose publish was refused",
     "republished": "a message that a topic has more than once",
     "uncounted": "numbers of a publisher that a topic has with a gap, or out of their order",
     "misordered": "messages of a topic whose IDs do not grow; a publisher's that lie in another "
@@ -140,7 +140,7 @@ def _order(history: TopicHistory, topic: str, final: list[tuple[int, str]]) -> I
 def _precedence(
     history: TopicHistory, topic: str, final: list[tuple[int, str]]
 ) -> Iterator[Violation]:
-    """Whoever publishes it: what was first tried after a message was there lies behind it."""
+    """Whichever publisher it is: what was first tried after a message was there lies behind it."""
     place = {token: index for index, (_, token) in enumerate(final)}
     tried_s: dict[str, float] = {}
     there: list[tuple[float, int]] = []

@@ -41,7 +41,7 @@ class Publish:
         tokens: of the messages.
         first: the first message's number, if its publisher numbers them.
         outcome: ``unknown`` also for what was under way when the process was killed.
-        ids: the IDs that it was told, of the last messages.
+        ids: the IDs that it got, of the last messages.
         began_s: before it was tried.
         ended_s: when it was known what became of it; None if it never was.
     """

@@ -1,6 +1,6 @@
 """Ways to HBase that lose things: proxies before region servers, or before gateways.
 
-A process of a run is told by its specification which proxy stands before which region server, and
+The specification of a process says which proxy stands before which region server, and
 `install` lets its clients go there. Only tests know of this: the library has no such setting.
 """
 

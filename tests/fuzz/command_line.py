@@ -38,7 +38,7 @@ FILE = "input"
 """A file in the folder in which each command runs."""
 
 NEVER = {"--install-completion", "--show-completion"}
-"""They write to the files of whoever runs this."""
+"""They write to the files of the user who runs this."""
 
 
 def _words() -> Iterator[str]:

@@ -96,7 +96,7 @@ class FakeGateway(GatewayPair):
             return
         connection.sendall(changed)
         if spoil.manner == "close":
-            raise ConnectionError("it is closed")
+            raise ConnectionError("the connection is closed")
         if spoil.manner == "stall":
             connection.recv(1)
 

@@ -81,7 +81,7 @@ class SpoilingServer:
         try:
             (frame,) = (self._naming if asked.method in NAMING else self._served)(asked)
         except (KeyError, AssertionError) as exc:  # No scanner, or one that is elsewhere.
-            raise ConnectionError("it is closed") from exc
+            raise ConnectionError("the connection is closed") from exc
         return [damaged(frame, done, frame)]
 
 

@@ -1,4 +1,4 @@
-"""The heaviest batch that may be put: whatever takes it in gives it to whoever asks for it."""
+"""The heaviest batch that may be put: whatever takes it in gives it to every reader."""
 
 from __future__ import annotations
 

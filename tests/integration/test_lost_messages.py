@@ -157,7 +157,7 @@ def test_a_put_whose_fate_stays_hidden_fails_with_an_unknown_outcome_in_time(
         told = []
         for n, fate in ((1, Fate.LOSE_ANSWER), (3, Fate.HOLD), (5, Fate.HANG)):
             told.append(Seen(0, int(behind.put(Message("t", b"0:%d" % (n - 1)))), f"0:{n - 1}"))
-            # The put itself goes on to the gateway, sooner or later; nothing is told of it. What
+            # The put itself goes on to the gateway, sooner or later; nothing reports it. What
             # comes before it passes: on a busy machine the end of the log may be read again.
             lossy.set_fate(HiddenFate(fate))
             began = time.monotonic()

@@ -138,7 +138,7 @@ def test_a_real_batch_that_is_replayed_after_a_truncation_is_not_delivered_again
         before = put_numbers(queue, range(3))
         got.await_values(before)
         keys = keys_of(pushing)
-        # What a stranger could have heard: the calls that told of these appends.
+        # What a stranger could have heard: the calls that reported these appends.
         heard = [
             notification(queue.name, real, keys.current.id, mac_of(keys.current, queue.name, real))
             for real in (

@@ -27,7 +27,7 @@ RESETS = ["earliest", "latest", "error"]
 
 
 class RightClock(SystemClock):
-    """The clock of HBase's servers and of who writes, whatever this process's clock says."""
+    """The clock of HBase's servers and of the writer, whatever this process's clock says."""
 
     def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000
@@ -46,7 +46,7 @@ def writer(servers: MemoryBackend) -> Iterator[hqueue.Client]:
 
 @pytest.fixture(params=WRONG_MS, ids=lambda ms: f"{ms // 1000}s")
 def wrong_ms(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Sets this process's clock wrong, whoever asks it."""
+    """Sets this process's clock wrong for every caller."""
     wrong_ms: int = request.param
     monkeypatch.setattr(SystemClock, "wall_ms", lambda self: time.time_ns() // 1_000_000 + wrong_ms)
     return wrong_ms

@@ -1,4 +1,4 @@
-"""Judges a run: what the store really did, against what the participants were told.
+"""Judges a run: what the store really did, against what the participants learned.
 
 It knows the format of a header's fixed part by itself (docs of `hqueue.format`), and nothing else
 of the library: a rule is checked by what it is for, not by how it is kept.
@@ -50,7 +50,7 @@ class Given:
 
 
 class Ledger:
-    """What was written, in the order in which the store took it, and what everyone was told.
+    """What was written, in the order in which the store took it, and what everyone learned.
 
     Args:
         orphans_allowed: whether a batch may lie outside the chain for a while, until its writer
@@ -128,15 +128,15 @@ class Ledger:
         """A put left its writer, and may come to the store."""
         self._sent.add((author, _FIXED.unpack_from(header)[4]))
 
-    # What the participants were told.
+    # What the participants learned.
 
     def returned(self, name: str, nonce: bytes, base: int, count: int, end: int) -> None:
         """An append returned: it is in the log."""
         found = [e for e in self.entries if e.nonce == nonce and e.linked]
         if not found:
-            raise ViolationError(f"{name} was told that {nonce!r} is in the log, and it is not")
+            raise ViolationError(f"{name} learned that {nonce!r} is in the log, and it is not")
         if all((e.base, e.count, e.end) != (base, count, end) for e in found):
-            raise ViolationError(f"{name} was told other IDs of {nonce!r}: {base}, {found}")
+            raise ViolationError(f"{name} learned other IDs of {nonce!r}: {base}, {found}")
         self._told.append((name, nonce, "returned"))
 
     def raised(self, name: str, nonce: bytes, outcome: str) -> None:
@@ -167,10 +167,10 @@ class Ledger:
                 and tries[name, nonce] == 1
                 and any(e.nonce == nonce and e.author == name for e in self.entries)
             ):
-                raise ViolationError(f"{name} was told that {nonce!r} is not applied, and it was")
+                raise ViolationError(f"{name} learned that {nonce!r} is not applied, and it was")
             if outcome == "unknown" and (name, nonce) not in self._sent:
                 raise ViolationError(
-                    f"{name} was told that {nonce!r} may be in, and it was never sent"
+                    f"{name} learned that {nonce!r} may be in, and it was never sent"
                 )
         places: dict[tuple[int, str], bytes] = {}
         for entry in self.entries:

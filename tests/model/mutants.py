@@ -137,7 +137,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a log that is seen to end before a position where it has been proves nothing",
-        "a deposed server answers two writers, of which one lost a put",
+        "a deposed server answers two writers, and one lost a put",
         (("            self._seen_shorter()\n", "            pass\n"),),
         attempt_module,
     ),
@@ -176,7 +176,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a slot that is taken and seems to be empty is looked at again",
-        "a deposed server answers two writers, of which one lost a put",
+        "a deposed server answers two writers, and one lost a put",
         (
             (
                 "owner = yield from self._owner()\n",

@@ -165,7 +165,7 @@ def _told(
     bound_ms: int,
     append: Callable[[Deadline], Work[Appended]],
 ) -> None:
-    """Append, and write down what the caller was told."""
+    """Append, and write down what the caller learned."""
     try:
         appended = _carried_out(world, name, bound_ms, append)
     except (CorruptLogError, IdempotencyKeyReusedError) as exc:
@@ -174,7 +174,7 @@ def _told(
         world.ledger.raised(name, nonce, exc.outcome.value)
     except IdempotencyKeyTooOldError as exc:
         if not world.ledger.collected():
-            raise ViolationError(f"{name} was told of a collection: {exc}") from exc
+            raise ViolationError(f"{name} learned of a collection: {exc}") from exc
         world.ledger.raised(name, nonce, exc.outcome.value)
     else:
         world.ledger.returned(name, nonce, appended.base, appended.count, appended.end)

@@ -23,7 +23,7 @@ class Scenario:
     """``unknown``: the request is under way when the caller gives up: it arrives later, or never.
     ``refused``: it never left. ``repeated``: a put is applied, and its repetition is answered.
     ``slow``: the answer takes its time. ``unavailable``: a read fails. ``disabled``: a put is
-    applied, and its repetition is told that the table is disabled. ``echo``: a put is answered,
+    applied, and its repetition learns that the table is disabled. ``echo``: a put is answered,
     and a copy of it is under way. ``stale``: a read is answered by a server that lost the region
     when the run began, and has not noticed."""
     crashes: int = 0

@@ -165,7 +165,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         before=prefilled(1),
     ),
     Scenario(
-        "a deposed server answers two writers, of which one lost a put",
+        "a deposed server answers two writers, and one lost a put",
         {"w1": appender(1), "w2": appender(1)},
         faults=3,
         fault_kinds=UNKNOWN | {"stale"},

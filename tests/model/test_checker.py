@@ -82,7 +82,7 @@ def test_a_batch_that_is_lost() -> None:
 
 
 def test_wrong_ids_told(ledger: Ledger) -> None:
-    with pytest.raises(ViolationError, match="told other IDs"):
+    with pytest.raises(ViolationError, match="learned other IDs"):
         ledger.returned("w1", nonce_of("w1", 0), BASE + 1, 2, BASE + 3)
 
 

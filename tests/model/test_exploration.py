@@ -28,7 +28,7 @@ EXPLORED_IN_TEST_ALL = {
     "nonces of one that stood still while its successor put them",
     "a nonce whose batch was collected",
     "nonces while what was seen of the log is collected",
-    "a deposed server answers two writers, of which one lost a put",
+    "a deposed server answers two writers, and one lost a put",
     "a deposed server answers one nonce, tried by two",
     "a follower whose requests fail",
     "bodies expire and headers are collected",

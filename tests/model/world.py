@@ -366,7 +366,7 @@ class World:
     def readable(self) -> Sequence[int]:
         """The slots whose bodies have not expired.
 
-        Beyond the bounds a header can be collected before them: its writer was told `UNKNOWN`.
+        Beyond the bounds a header can be collected before them: its writer got `UNKNOWN`.
         """
         slots = self.store.slots() if self.scenario.orphans_allowed else list(self.store.rows)
         return [slot for slot in slots if not self.store.is_expired(slot, self.now_ms)]

@@ -16,7 +16,7 @@ COMPARISONS: dict[type[ast.cmpop], str] = {
 }  # fmt: skip
 SIGNS: dict[type[ast.operator], str] = {ast.Add: "-", ast.Sub: "+"}
 HARMLESS_RECEIVERS = {"_log", "log", "logger", "_logger", "logging", "warnings"}
-"""What is told to these is for people: its loss breaks no promise."""
+"""What these are called with is for people: its loss breaks no promise."""
 
 
 @dataclass(frozen=True)

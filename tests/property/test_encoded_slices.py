@@ -157,14 +157,14 @@ def test_a_window_keeps_what_is_needed_and_what_fits(
     assert window.size <= max(1, kept) * size or first.start <= foremost < first.end
     if kept * size >= len(lengths) * size and hindmost < at:
         assert window.at(hindmost) is not None
-    if foremost < at:  # Whoever is ahead of all others loses nothing.
+    if foremost < at:  # The one that is ahead of all others loses nothing.
         assert window.at(foremost) is not None
     for each in range(window.start, window.end):
         covering: Any = window.at(each)
         assert covering.start <= each < covering.end
     assert window.at(window.end) is None
     assert window.at(window.start - 1) is None
-    if hindmost < at:  # The newest is kept for whoever waits for it.
+    if hindmost < at:  # The newest is kept for a waiting reader.
         assert window.start < window.end
 
 

@@ -25,7 +25,7 @@ from tests.support.metadata_histories import FaultyRecords, Losing
 Answer = TypeVar("Answer")
 
 ABOVE, LED = "/r/above", "/r/led"
-"""Others lie below the one, and are to lie below the other."""
+"""Others lie below the one, and must lie below the other."""
 
 KEYS = [ABOVE, LED, "/r/a", "/r/b"]
 SHARE = 0.4

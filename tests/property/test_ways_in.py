@@ -82,7 +82,7 @@ raws = st.lists(
 
 
 def text(data: bytes) -> str:
-    """As Python has texts that the system gave it, and that are none."""
+    """As Python decodes bytes from the system that are not text."""
     return data.decode(errors="surrogateescape")
 
 
@@ -333,7 +333,7 @@ validities = st.none() | st.binary(min_size=1, max_size=1)
 
 @st.composite
 def lying_columns(draw: Any, kind: pa.DataType, length: int) -> pa.Array:
-    """An array whose buffers are anything, as whoever makes one by hand may make it."""
+    """An array whose buffers are anything, as a program that makes one by hand may make it."""
     offsets = draw(st.lists(int32s, min_size=length + 1, max_size=length + 1))
     if draw(st.booleans()):
         offsets = sorted(abs(offset) % 5 for offset in offsets)

@@ -1,4 +1,4 @@
-"""Messages with and without keys and headers, and how they are told in rows."""
+"""Messages with and without keys and headers, and how rows show them."""
 
 from __future__ import annotations
 

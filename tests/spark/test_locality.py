@@ -65,7 +65,7 @@ class Reads:
             self._process.wait()
 
     def read(self) -> list[dict[str, Any]]:
-        """The tasks of one more read: where each ran, and how much of which partitions it read."""
+        """The tasks of one more read: where each ran, and how much of each partition it read."""
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()

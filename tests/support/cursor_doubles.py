@@ -160,7 +160,7 @@ class Scene:
             self.poller.notify(0)
 
     def push(self, number: int) -> None:
-        """Tell of a row that was appended, and have it along."""
+        """Report a row that was appended, and bring it along."""
         self.poller.push(self.partition.rows.rows[0][number])
         self.poller.notify(0)
 
@@ -181,4 +181,4 @@ async def until(condition: Callable[[], object]) -> None:
         if condition():
             return
         await settle()
-    raise AssertionError("it does not come to that")
+    raise AssertionError("this is never called")

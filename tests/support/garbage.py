@@ -12,7 +12,7 @@ _HUGE = 10**30
 
 
 def garbled(kind: str, good: bytes) -> bytes:
-    """A record of which something is wrong, made from one that is right.
+    """A record with something wrong, made from one that is right.
 
     Args:
         kind: one of `GARBAGE`.
@@ -39,7 +39,7 @@ def _own(fields: dict[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _other(value: object) -> object:
-    """Something of another type, that is none of a record's either."""
+    """Something of another type that does not belong in a record either."""
     return [{"a": [True]}] if isinstance(value, (str, dict, int)) or value is None else "text"
 
 

@@ -37,7 +37,7 @@ def check(
     in_doubt: Iterable[str] = (),
     ordered: bool = True,
 ) -> None:
-    """Each reader saw every acknowledged message once, where its writer was told, in order.
+    """Each reader saw every acknowledged message once, where its writer put it, in order.
 
     Args:
         acknowledged: in each writer's order. A partition of -1 was not known to the writer.

@@ -89,7 +89,7 @@ class Subscriber:
         return status
 
     def delivery(self, *, explicit: bool = False) -> Any:
-        """Where messages are to go."""
+        """Where messages must go."""
         return IDL.TDelivery("127.0.0.1", self.port, self.session, explicit)
 
     def call(self, method: str, *given: Any, at: Address | None = None) -> Any:

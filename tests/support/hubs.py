@@ -65,7 +65,7 @@ class HubThread:
     def _main(self) -> None:
         try:
             asyncio.run(self._run())
-        except BaseException as exc:  # The test is to see it.
+        except BaseException as exc:  # The test must see it.
             self.failure = exc
         finally:
             self._ready.set()

@@ -3,7 +3,7 @@
 There are two lists of places, each with a function that goes through it.
 
 - `each_interruption`: after calls of what is written in C, at the beginnings of functions that are
-  written in Python, and in what waits; the first and the second time that it is come to by the same
+  written in Python, and in what waits; the first and the second time that it is reached by the same
   calls, so in each way that leads there, and in a loop.
 - `each_line`: each line that is run, at its beginning, and once more when it is run again, as in a
   loop. That covers the backward jumps of loops, and the further places at which CPython 3.10 runs
@@ -80,15 +80,15 @@ def _handle(number: int, frame: FrameType | None) -> None:
 
 
 class _Point:
-    """Calls the handler at the first place of this kind that was not come to before:
+    """Calls the handler at the first place of this kind that was not reached before:
 
     after a call of what is written in C, where a function written in Python begins, and in what
     waits. Calls that code of the library makes count, what they wait in, and what `threading` and
     `concurrent.futures` do for it; what other libraries do within themselves does not.
 
     Args:
-        places: those that were come to. Each counts once when it is come to first by the same
-            calls, and once when it is come to again.
+        places: those that were reached. Each counts once when it is first reached by the same
+            calls, and once when it is reached again.
         every: of those that were not, each n-th is interrupted.
     """
 
@@ -153,7 +153,9 @@ def _is_freeing(frame: FrameType | None) -> bool:
             code = frame.f_code
             if code.co_filename.endswith(_FREEING) or _is_let_go(frame):
                 return True
-            if code.co_name in _FREED and _is_ours(frame):  # Freed by who takes it up, too.
+            if code.co_name in _FREED and _is_ours(
+                frame
+            ):  # The thread that takes it up frees it, too.
                 return True
             frame = frame.f_back
     return False
@@ -193,10 +195,10 @@ def _asks(caller: FrameType) -> bool:
 
 
 class _Line:
-    """Calls the handler at the first line that was not come to before, by this or another one.
+    """Calls the handler at the first line that was not reached before, by this or another one.
 
     Args:
-        places: the lines that were come to. Each counts once when it is run first in a call of its
+        places: the lines that were reached. Each counts once when it is run first in a call of its
             function, and once when it is run again.
         every: of those that were not, each n-th is interrupted.
     """
@@ -326,8 +328,8 @@ def each_interruption(call: Callable[[], object], *, every: int = 1) -> Iterator
 
 
 def each_line(call: Callable[[], object], *, every: int = 1) -> Iterator[str]:
-    """As `each_interruption`, at each line of the library that is run: once when it is come to, and
-    once when it is come to again.
+    """As `each_interruption`, at each line of the library that is run: once when it is reached, and
+    once when it is reached again.
     """
     places: set[tuple[str, int, bool]] = set()
     tracing = sys.gettrace()

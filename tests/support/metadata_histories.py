@@ -139,7 +139,7 @@ LOST = 0.04
 """How many requests get lost, or their answers."""
 
 TOGETHER_S = 1e-3
-"""What changes take, so that several come to be made together meanwhile."""
+"""What changes take, so that several are made together meanwhile."""
 
 
 class Losing:

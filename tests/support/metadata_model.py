@@ -17,7 +17,7 @@ from tests.support.topic_managers import TopicManagers
 __all__ = ["STEPS", "Step", "follows_the_model"]
 
 Step = tuple[str, str, str, int]
-"""What, of which topic, compared with which version, and the number of what is written."""
+"""The kind, the topic, the version to compare with, and the number that is written."""
 
 TOPICS = ["t", "t/u", "ü"]
 

@@ -34,7 +34,7 @@ class NativeProxies:
         self.calls: collections.Counter[str] = collections.Counter()
         """How often each method was called."""
         self.holds_conditional_only = False
-        """Whether what is to be held and is no conditional change of a row is lost instead."""
+        """Whether a request that should be held is lost instead, if it is no conditional change."""
         self._down = False
         self._held: list[tuple[Address, bytes]] = []
         self._lock = threading.Lock()

@@ -71,7 +71,7 @@ class RawTables(Protocol):
         """Delete these cells of a row; all if none is named."""
 
     def create_plain(self, name: str) -> None:
-        """Create a table with a queue's families that is none."""
+        """Create a table with a queue's families that is not a queue."""
 
     def drop(self, name: str) -> None:
         """Disable and delete a table."""
@@ -180,7 +180,7 @@ class RawHBase:
             connection.table(name).delete(row, columns=columns or None)
 
     def create_plain(self, name: str) -> None:
-        """Create a table with a queue's families that is none."""
+        """Create a table with a queue's families that is not a queue."""
         with self.thrift1() as connection:
             connection.create_table(name, {"message": {}, "log": {}})
 

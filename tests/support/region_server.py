@@ -63,8 +63,8 @@ class RegionServer:
         self.asked: list[Asked] = []
         self._lock = threading.Lock()
         self._scans: dict[int, tuple[int, list[Row], bytes | None]] = {}
-        """Of each open scan how often it was gone on with, the rows that are left, and the row of
-        which it said that there may be more.
+        """Of each open scan how often it was gone on with, the rows that are left, and the row
+        that it said may have more.
         """
 
     def __call__(self, asked: Asked) -> list[bytes]:

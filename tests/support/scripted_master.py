@@ -1,4 +1,4 @@
-"""A master for tests: carries out all procedures at once, or fails as it is told."""
+"""A master for tests: carries out all procedures at once, or fails as a test says."""
 
 from __future__ import annotations
 

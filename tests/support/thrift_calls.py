@@ -52,4 +52,5 @@ HOSTILE: Mapping[str, bytes] = {
     "a field of nothing": field(VOID, 1),
     "a field that is not known": field(0xFF, 1),
 }
-"""The arguments of calls, without their end. Whoever believes them counts, waits or goes down."""
+"""The arguments of calls, without their end. A server that believes them counts, waits or goes
+down."""

@@ -1,4 +1,4 @@
-"""What the units of a worker are tested with: a runtime on stepped time, a session that is told."""
+"""What the units of a worker are tested with: a runtime on stepped time, a scripted session."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["LATER", "Service", "Session", "SteppedRuntime", "settle"]
 
 TOLD_AFTER = 5
 LATER = object()
-"""A step of a `Service`: what came of it is told later."""
+"""A step of a `Service`: what came of it is reported later."""
 
 
 class Service(Stepwise):
@@ -35,7 +35,7 @@ class Service(Stepwise):
 class SteppedRuntime(Runtime):
     """A runtime in which sleeping moves the clock, and what waits for servers is done at once.
 
-    What came of it is told later, as by a thread.
+    What came of it is reported later, as by a thread.
     """
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class _Watch:
 
 
 class Session(Service):
-    """A session with a coordination service, as far as it is told."""
+    """A session with a coordination service, scripted by a test."""
 
     def __init__(self, clock: SteppedClock, timeout_ms: float) -> None:
         self._clock = clock

@@ -28,7 +28,7 @@ WITH_PROGRAMS = [
     if PYTHON_BLOCK.search(page.read_text(encoding="utf-8"))
 ]
 EACH_BY_ITSELF = ("consumers.md", "hubs.md")
-"""Pages of which each block is a program. Of the other pages all blocks together are one."""
+"""Pages whose blocks are a program each. Of the other pages all blocks together are one."""
 
 
 @pytest.fixture(scope="module")

@@ -234,7 +234,7 @@ def deliver(arena: Arena, payload: Payload, on_disk: bool) -> Iterator[Compariso
 
 
 def read_into_spark(arena: Arena, payload: Payload, _: bool) -> Iterator[Comparison]:
-    """Count and sum of lengths, in the Spark that Kafka's source is to be had for."""
+    """Count and sum of lengths, in the Spark that Kafka's source is available for."""
     if not SPARK_PYTHON.exists():
         raise FileNotFoundError(f"{SPARK_PYTHON}: `make bench-kafka` installs it")
     number = arena.bench.many(SPARK_MESSAGES)

@@ -1,4 +1,4 @@
-"""What is to be reached beside confluent-kafka, by what the messages hold."""
+"""The goals beside confluent-kafka, by what the messages hold."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ Times = Mapping[tuple[str, str], float]
 Move = Callable[[Log, Sequence[bytes], float], Iterator[int]]
 """Moves so many bytes of these values, in steps; gives how many bytes each step moved."""
 Key = tuple[str, str, str]
-"""What was done with a megabyte, of what payload, and of which server."""
+"""What was done with a megabyte, with its payload and its server."""
 
 
 def main(

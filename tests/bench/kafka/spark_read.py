@@ -1,6 +1,6 @@
 """``python -m tests.bench.kafka.spark_read``: the same read in Spark, of a queue and of a topic.
 
-A program of its own, as it needs the Spark that Kafka's source is to be had for. Its argument is
+A program of its own, as it needs the Spark that Kafka's source is available for. Its argument is
 the JSON of a `Reads`; it prints the rates of each reader, of every round, as JSON.
 """
 

@@ -2,7 +2,7 @@
 
 Batch n has the idempotency key n, goes to partition n modulo their number, and holds the values
 ``n:0`` to ``n:<n modulo 4>``. It says ``ready``, waits for a line, and prints the ID of each
-batch's first message as soon as it is told.
+batch's first message as soon as it is known.
 """
 
 from __future__ import annotations

@@ -116,13 +116,13 @@ class Member:
         return copy.copy(self.planning).replan() is not None
 
     def next_steps(self) -> Steps:
-        """What is to be done now."""
+        """What must be done now."""
         claiming = _copied(self.claiming)
         claiming.request(self.planning.wanted(), regrouped=self.planning.regrouped)
         return claiming.steps()
 
     def requests(self) -> Iterable[PartitionKey]:
-        """The partitions of which the next request may be made: what was handed out of one is
+        """The partitions that may be asked next: what was handed out of one is
         committed before it is given up.
         """
         for key, stage in self.begun.items():
@@ -142,7 +142,7 @@ class Member:
         self.assigned.clear()
 
     def hand_out(self, key: PartitionKey) -> None:
-        """Hand out one more message, which is to be committed."""
+        """Hand out one more message, which must be committed."""
         known = self.known[key]
         self.known[key] = dataclasses.replace(known, position=known.position + 1)
         self.commits += (Commit(key, known.claim, known.position + 1),)

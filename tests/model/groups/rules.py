@@ -64,9 +64,9 @@ class Bounds:
     crashes: int = 0
     leaves: int = 0
     lost_answers: int = 0
-    """Claims that are made, and of which the claimer does not hear."""
+    """Claims that are made without an answer to the claimer."""
     commits: int = 1
     missed_commits: int = 0
-    """Commits that are made, or not, or some time later, and of which the sender does not hear."""
+    """Commits that are made, or not, or some time later, without an answer to the sender."""
     late_plans: int = 0
     """Plans that arrive some time after they were sent."""

@@ -292,7 +292,7 @@ class World:
         self.members[name].accept()
 
     def _release(self, name: str, key: PartitionKey) -> None:
-        """A consumer gives up what it was to give up."""
+        """A consumer gives up what it had to give up."""
         member = self.members[name]
         member.late.discard(key)
         revokes = member.claiming.revokes(key)
@@ -353,7 +353,7 @@ class World:
         member.turn_commit(dataclasses.replace(member.commits[0], stage="unanswered"))
 
     def _look_up(self, name: str) -> None:
-        """What is to be known of a commit that was not answered, or refused, is asked for."""
+        """Ask what became of a commit that was not answered, or was refused."""
         member = self.members[name]
         commit = member.commits[0]
         claim = member.claims[commit.key]
@@ -437,7 +437,7 @@ class World:
                 raise ViolationError(f"{' and '.join(able)} hand out messages of {key}")
 
     def check_settled(self) -> None:
-        """When nothing happens any more, each partition is with the one who is to have it."""
+        """When nothing happens any more, each partition is with its right owner."""
         alive = {name for name, member in self.members.items() if member.alive}
         view = GroupView(
             {name: {"q": 1} for name in sorted(alive)},

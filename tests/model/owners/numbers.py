@@ -29,7 +29,7 @@ class NumbersRules:
     """Else from where the log ended at the last one."""
     notes_what_it_appends: bool = True
     settles_before_it_judges: bool = True
-    """Else it forgets an append of which it does not know what became."""
+    """Else it forgets an append whose outcome it does not know."""
     notes_what_settles: bool = True
     judges_one_of_a_number_at_a_time: bool = True
     """Else two calls with the same number go together."""
@@ -50,7 +50,7 @@ class Bounds:
     given_up: int = 1
     """Calls whose publisher waits no longer, and calls again."""
     lost: int = 1
-    """Appends of which the hub does not know what became."""
+    """Appends whose outcome the hub does not know."""
     forgotten: int = 1
     copies: int = 0
     """Messages with a number that nobody published, put there by somebody."""
@@ -206,7 +206,7 @@ class NumbersWorld:
             hub.newest = self._newest(self.log)
 
     def _record(self, name: str, hub: _Hub) -> None:
-        """Its control record is there: whoever owned the topic appends nothing any more."""
+        """Its control record is there: no earlier owner appends anything any more."""
         hub.is_taking = False
         hub.epoch = 1 + sum(entry < 0 for entry in self.log)
         self.log = (*self.log, -hub.epoch)
@@ -252,7 +252,7 @@ class NumbersWorld:
             hub.doubt = None
 
     def _send(self, name: str, hub: _Hub) -> None:
-        """Its put comes to the store; if the slot is taken it looks at all anew."""
+        """Its put comes to the store; if the slot is taken it looks at all again."""
         put = hub.put
         assert put is not None
         hub.put = None
@@ -275,7 +275,7 @@ class NumbersWorld:
         self._lose_unsent(name, hub)
 
     def _lose_unsent(self, name: str, hub: _Hub) -> None:
-        """It never comes to the store, and the hub does not know. Its caller is told so."""
+        """It never comes to the store, and the hub does not know. Its caller learns so."""
         self._left["lose"] -= 1
         assert hub.put is not None
         if self.called == name and self.number in hub.put.numbers:

@@ -62,7 +62,7 @@ class _Member:
     certainty: Certainty = Certainty.LONG
     alive: bool = True
     assigned_to: str = ""
-    """Who is to have the partition, as it sees it."""
+    """The partition's right owner, as it sees it."""
     claim: str = ""
     """What it knows of its claim: nothing, ``owned`` or ``revoking``."""
     changes: frozenset[str] = frozenset()
@@ -249,7 +249,7 @@ class World:
     # The driver: what `SubscriberMember` does.
 
     def _turn(self, name: str, member: _Member) -> None:
-        """It takes in what changed, and begins with the first thing that is to be done."""
+        """It takes in what changed, and begins with the first thing that must be done."""
         if "lost" in member.changes:
             member.handover.lost([PARTITION])
             if not self.rules.withdraws_from_what_it_lost:
@@ -360,7 +360,7 @@ class World:
         self._presence = None if self._presence == own else self._presence
 
     def check_settled(self) -> None:
-        """When nothing happens any more, the partition is with the one who is to have it, who is
+        """When nothing happens any more, the partition is with its right owner, which is
         called for it.
 
         Raises:
@@ -373,7 +373,7 @@ class World:
         own = name, member.session
         if not self._owner == self._presence == own or self._seen != name:
             raise ViolationError(
-                f"{name} is to have it: {self._owner} has it, {self._presence} is present"
+                f"{name} should have it: {self._owner} has it, {self._presence} is present"
             )
         if member.claim != "owned" or member.handover.present != {PARTITION}:
             raise ViolationError(f"{name} has it, and does not know it")

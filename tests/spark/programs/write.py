@@ -8,8 +8,8 @@ cut into small chunks; at one ``point`` of it something happens, once for each n
     plan, rows, chunk, put, commit, committed   the points, in their order
     kill     the Python process that is there is killed
     fail     it fails
-    wait     it stands still, out of reach of who kills the driver, until ``mark.go`` is there
-    stall    it stands still until then, or until Spark kills it
+    wait     it stands still, out of reach of the test that kills the driver, until ``mark.go`` is
+    there stall    it stands still until then, or until Spark kills it
     twin     it fails, and leaves a twin that goes on as if nothing had happened
 
 ``mark`` is there as soon as the point is reached. It prints ``done`` at the end.

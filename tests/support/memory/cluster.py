@@ -184,7 +184,7 @@ class MemoryCluster:
             self.table(name).moved[region] = host, port
 
     def create_plain(self, name: str) -> None:
-        """Create a table with a queue's families that is none."""
+        """Create a table with a queue's families that is not a queue."""
         with self._lock:
             self._tables[name] = Table(Rows(self.clock.wall_ms), [b""], None, {}, "")
 

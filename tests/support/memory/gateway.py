@@ -404,7 +404,7 @@ class Thrift2:
 
 
 def _names(columns: Sequence[Any]) -> list[bytes]:
-    """Columns, and families of which all are meant."""
+    """Columns, and families that stand for all their columns."""
     return [
         column.family if column.qualifier is None else column.family + b":" + column.qualifier
         for column in columns

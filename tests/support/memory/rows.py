@@ -156,7 +156,7 @@ class Rows:
         return True
 
     def _rows(self, keys: Iterable[bytes], wanted: Sequence[bytes], limit: int) -> list[Row]:
-        """The first of these rows of which something that is wanted can be seen."""
+        """The first of these rows with something visible that is wanted."""
         rows: list[Row] = []
         for key in keys:
             if len(rows) == limit:

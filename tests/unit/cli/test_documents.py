@@ -1,4 +1,6 @@
-"""A document gives its message back, and what is none is told before anything is made of it."""
+"""A document gives its message back, and an invalid one is refused before anything is made of
+it.
+"""
 
 from __future__ import annotations
 

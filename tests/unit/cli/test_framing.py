@@ -1,4 +1,4 @@
-"""Streams are cut into messages without losing a byte, and what is cut short is told."""
+"""Streams are cut into messages without losing a byte, and a cut one is reported."""
 
 from __future__ import annotations
 

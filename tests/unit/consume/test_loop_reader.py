@@ -339,7 +339,7 @@ def test_a_request_that_was_cut_off_before_it_was_made_was_not_made(queue: hqueu
 
 class Collected:
     """A log whose third batch was collected, and those before it just after they were read. Its
-    scans go on where they are, whoever gets what they give.
+    scans go on where they are, whichever caller gets the rows.
     """
 
     def __init__(self) -> None:
@@ -393,7 +393,7 @@ def test_one_that_is_cancelled_in_a_batch_of_rows_or_at_a_gap_goes_on_where_it_s
 
 
 class Scanned(Collected):
-    """A log of which nothing was collected, whose fourth batch has no header that can be read."""
+    """A log without collected headers, whose fourth batch has a header that can't be read."""
 
     def __init__(self) -> None:
         self._rows = Rows()

@@ -32,7 +32,7 @@ def test_what_could_not_be_taken_in_is_told_again_though_nothing_changes_any_mor
         catalog.select(Selection(frozenset({"a", "b"})))
         queues.append(SimpleNamespace(name="b", partitions=1))
         catalog.refresh()
-        wait_for(lambda: not answers, "it is told until it is taken in")
+        wait_for(lambda: not answers, "it is reported until it is taken in")
         assert [set(each.partitions) for each in told] == [
             {PartitionKey("a", 0), PartitionKey("b", 0)}
         ] * 3

@@ -75,7 +75,7 @@ def test_what_it_got_and_was_to_give_up_before_it_looked_is_not_its_own(
     holder = first.membership.holder
     assert isinstance(holder, GroupMember)
     second = join()
-    wait_for(lambda: holder._changes.revoked, "it is to give some up")
+    wait_for(lambda: holder._changes.revoked, "it must give some up")
 
     def shared() -> bool:
         for each in (first, second):

@@ -219,7 +219,7 @@ def test_a_claim_of_a_session_that_was_taken_for_over_and_lives_is_released(
     first = join("a")
     settle(first, shares=(4,))
     second = join("b")
-    wait_for(lambda: first.member._changes.revoked, "it is to give some up")
+    wait_for(lambda: first.member._changes.revoked, "it must give some up")
     first.session.lose_sight()
     settle(first, second, shares=(2, 2))
 
@@ -249,7 +249,7 @@ def test_a_release_that_outlasts_the_session_leaves_what_was_claimed_after_it(
         revoked.update(first.member.changes().revoked)
         return len(revoked) == 2
 
-    wait_for(asked, "it is to give up two")
+    wait_for(asked, "it must give up two")
     owners = Owners(metadata_server.open(), PATHS, "consumer")
     ephemerals = first.session.ephemerals
     release, under_way, go_on = ephemerals.release, threading.Event(), threading.Event()
@@ -292,7 +292,7 @@ def test_a_release_that_comes_when_its_session_is_over_leaves_what_was_claimed_a
         revoked.update(first.member.changes().revoked)
         return len(revoked) == 2
 
-    wait_for(asked, "it is to give up two")
+    wait_for(asked, "it must give up two")
     second.member.close()
     first.session.expire()
     wait_for(lambda: first.turn() and all(map(first.member.owns, KEYS)), "it has all again")
@@ -395,7 +395,7 @@ def test_one_that_leaves_keeps_what_it_has_until_it_gives_that_up(
         revoked.update(first.member.changes().revoked)
         return revoked == kept
 
-    wait_for(asked, "it is to give up all")
+    wait_for(asked, "it must give up all")
     assert not any(map(first.member.owns, KEYS))
     assert not second.turn() & kept
     first.member.release(revoked)
@@ -628,7 +628,7 @@ def test_what_is_given_up_while_its_commit_is_refused_comes_to_another(
         revoked.update(one.member.changes().revoked)
         return bool(revoked)
 
-    wait_for(is_to_give_up, "it is to give something up")
+    wait_for(is_to_give_up, "it must give something up")
     paths = {PATHS.offset(key): Change(b"no record", ANY) for key in revoked}
     one.session.records.write(paths)
     at = dict.fromkeys(revoked, Position(MessageID(9), 9))

@@ -1,4 +1,4 @@
-"""What a member is to have, by its leader's plan or by its own reckoning."""
+"""What a member should have, by its leader's plan or by its own reckoning."""
 
 from __future__ import annotations
 

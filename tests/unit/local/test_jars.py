@@ -26,7 +26,7 @@ def interrupted(pom: Path, folder: Path) -> None:
 
 
 def refuse(pom: Path, folder: Path) -> None:
-    raise AssertionError("nothing is to be fetched")
+    raise AssertionError("nothing must be fetched")
 
 
 def cut_last_jar(pom: Path, folder: Path) -> None:

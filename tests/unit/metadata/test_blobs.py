@@ -1,4 +1,4 @@
-"""Blobs that are changed together, of which some fail: what is said of each."""
+"""Blobs that are changed together, where some fail: the outcome of each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOT_SENT = StoreUnavailableError("not sent")
 
 
 class Nodes:
-    """Versioned records of which some fail."""
+    """Versioned records; some changes fail."""
 
     def __init__(self) -> None:
         self.there = {"live": Record(b'{"version": 1}', Version(3), 0)}
@@ -52,7 +52,7 @@ def test_of_those_that_are_written_together_each_has_its_own_outcome() -> None:
     assert (answers["new"], answers["none"]) == (Version(7), None)
     assert answers["lost"] is AWAY
     assert answers["later"] is NOT_SENT
-    assert answers["taken"].outcome is Outcome.NOT_APPLIED, "it was to be looked at again"
+    assert answers["taken"].outcome is Outcome.NOT_APPLIED, "it had to be looked at again"
     assert caught.value.outcome is Outcome.UNKNOWN
 
 
@@ -86,8 +86,8 @@ def test_what_is_not_deleted_is_not_said_to_be_where_others_are_lost() -> None:
         "later": NOT_SENT,
     }
     for name, why in {
-        "gone": "it was to be looked at again",
-        "above": "it was to be emptied",
-        "led": "it was to be emptied",
+        "gone": "it had to be looked at again",
+        "above": "it had to be emptied",
+        "led": "it had to be emptied",
     }.items():
         assert answers[name].outcome is Outcome.NOT_APPLIED, why

@@ -120,7 +120,7 @@ def test_a_presence_that_is_made_again_differs_and_one_that_stays_does_not(
 
 
 class Wrong(NamedTuple):
-    """A record that can't be read, what it is to be, and who looks at it."""
+    """A record that can't be read, what it should be, and who looks at it."""
 
     path: str
     wrong: bytes

@@ -1,4 +1,4 @@
-"""Several changes of which some fail: what is said of each, and of all together."""
+"""Several changes, some of which fail: the outcome of each, and of all together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Registrations outlast sessions, wait for who may be dead, and give up where another came."""
+"""Registrations outlast sessions, wait for holders that may be dead, and give up where another
+came.
+"""
 
 from __future__ import annotations
 
@@ -155,7 +157,7 @@ def test_one_that_comes_back_when_another_has_the_name_is_told_so_and_harms_noth
     scene.register(scene.other, b"other")
     before = scene.other.records.read(KEYS)
     scene.one.resume()
-    wait_for(lambda: scene.failures, "it is told")
+    wait_for(lambda: scene.failures, "the failure is reported")
     assert registration.failure is scene.failures[0]
     assert isinstance(registration.failure, TakenError)
     registration.close()
@@ -252,7 +254,7 @@ def test_one_whose_store_refuses_to_make_it_again_says_so(scene: Scene) -> None:
 
     scene.one.ephemerals.put = refuse  # type: ignore[assignment,method-assign]
     scene.one.expire()
-    wait_for(lambda: scene.failures == [refusal], "it is told")
+    wait_for(lambda: scene.failures == [refusal], "the failure is reported")
     assert registration.failure is refusal
 
 
@@ -274,7 +276,7 @@ def test_its_failure_is_told_as_soon_as_there_is_a_thread_for_that(
     monkeypatch.setattr("hqueue.metadata.registration.in_thread", rarely)
     scene.one.ephemerals.put = refuse  # type: ignore[assignment,method-assign]
     scene.one.expire()
-    wait_for(lambda: scene.failures == [refusal], "it is told")
+    wait_for(lambda: scene.failures == [refusal], "the failure is reported")
 
 
 def test_a_foreign_record_in_the_place_of_a_name_is_one_that_stays(scene: Scene) -> None:

@@ -303,7 +303,7 @@ def test_what_is_left_of_a_batch_by_a_thread_that_was_interrupted_is_done_though
     async def no_thread(*_: object) -> None: ...
 
     def interrupted(_: object) -> None:
-        wait_for(lambda: writer._retry is None, "no thread is asked for, as nothing is to be done")
+        wait_for(lambda: writer._retry is None, "no thread is asked for, as nothing is left to do")
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:

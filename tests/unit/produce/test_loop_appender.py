@@ -260,7 +260,7 @@ def test_an_owner_that_is_cancelled_is_told_what_became_of_the_batch_before_the_
     read = {int(m.id): m.value for m in queue.scan(partition=0) if m.topic == "t"}
     assert {at: value for value, at in known.items()}.items() <= read.items()
     beside = read.keys() - set(known.values())
-    assert beside == {at for at in settled if at is not None}, "each that is beside was told of"
+    assert beside == {at for at in settled if at is not None}, "each that is beside was reported"
 
 
 MANY = [Message("t", b"%d" % number) for number in range(65_536)]

@@ -55,7 +55,7 @@ class Watched:
 
 
 class Session:
-    """A session with two workers, of which the first serves a partition."""
+    """A session with two workers; the first serves a partition."""
 
     def __init__(self, *ports: int) -> None:
         self.workers, self.owners, self.append_keys = Watched(), Watched(), Watched()
@@ -145,7 +145,7 @@ def waking(session: Session) -> Iterator[AppendNotifier]:
 
 
 def until_told(notifier: AppendNotifier, worker: Worker, key: PartitionKey = KEY) -> None:
-    """Append until that is told of: before the watch has answered nobody is known."""
+    """Append until that is reported: before the watch has answered nobody is known."""
     ends = time.monotonic() + 10
     while key not in notifier._owners:
         notifier.appended(key)

@@ -185,7 +185,7 @@ def test_a_partition_is_handed_over_when_its_call_has_ended(scene: Scene) -> Non
     scene.settle((first, 4))
     calls = [listener.called(first, partition) for partition in range(4)]
     second = scene.start(got.extend)
-    wait_for(lambda: len(scene.present()) == 2, "it is absent where it is to hand over")
+    wait_for(lambda: len(scene.present()) == 2, "it is absent where it must hand over")
     handed = {0, 1, 2, 3} - scene.present().keys()
     for partition in handed:
         with pytest.raises(TApplicationException):

@@ -1,4 +1,4 @@
-"""Calls that are not served: their callers are told why, and whether calling again helps."""
+"""Calls that are not served: their callers learn why, and whether calling again helps."""
 
 from __future__ import annotations
 
@@ -274,6 +274,6 @@ def test_what_goes_for_others_when_all_hold_too_much_is_to_be_made_again(serve: 
         callers[0].sendall(begun)
         wait_for(lambda: loop.callers.held_bytes >= len(begun), "it has begun")
         callers[1].sendall(begun)
-        wait_for(lambda: len(loop.callers._leaving) == 1, "it was told")
+        wait_for(lambda: len(loop.callers._leaving) == 1, "it was refused")
         callers[0].sendall(bytes(2 * HEAVY_BYTES))  # It goes on to send all of its call.
         assert isinstance(error_of(_all_of(callers[0])), IDL.TBusy)

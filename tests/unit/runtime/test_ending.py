@@ -223,7 +223,7 @@ def test_without_threads_whoever_commits_later_commits_now(monkeypatch: pytest.M
     monkeypatch.setattr(committer_module, "background", lambda: None)
     offsets, called = Offsets(), []
     committer = Committer(offsets.commit)
-    lock = threading.Lock()  # As whoever decides what to commit holds, and a callback may need.
+    lock = threading.Lock()  # As the thread that decides what to commit holds.
 
     def on_commit(moves: Mapping[PartitionKey, Position], _: object) -> None:
         with lock:

@@ -34,8 +34,8 @@ def starts(tree: ast.AST) -> Iterator[int]:
 
 
 def last_resorts(tree: ast.AST) -> Iterator[int]:
-    """Handlers of any `Exception` beside which nothing looks at what is none, and which don't ask
-    whether a handler of a signal raised it.
+    """Handlers of any `Exception` beside which nothing handles a `BaseException`, and which don't
+    ask whether a handler of a signal raised it.
     """
     for node in ast.walk(tree):
         if isinstance(node, ast.Try):

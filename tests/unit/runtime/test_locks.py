@@ -106,7 +106,7 @@ def plain(tree: ast.AST) -> Iterator[int]:
 
 
 def _name(node: ast.expr) -> str:
-    """The last part of a dotted name; empty for what is none."""
+    """The last part of a dotted name; empty for anything else."""
     return (
         ast.unparse(node).rpartition(".")[2] if isinstance(node, ast.Attribute | ast.Name) else ""
     )

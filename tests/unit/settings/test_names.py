@@ -1,4 +1,4 @@
-"""An unknown name is told with the one that was probably meant, or with none."""
+"""An unknown name is reported with the one that was probably meant, or with none."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ Answer = Callable[..., Any]
 
 
 class FakeHub:
-    """A hub that answers as it is told."""
+    """A hub that answers as a test says."""
 
     def __init__(self, answer: Answer | None = None) -> None:
         self.calls: list[tuple[Any, ...]] = []

@@ -55,7 +55,7 @@ class Scene:
         self.queue._log.appender.put_system(messages, 0)
 
     def take_over(self) -> None:
-        """Have the topic owned anew."""
+        """Have the topic owned once more."""
         self.hub.hub._hosted[QUEUE].topics.abandon(TOPIC).result(WAIT_S)
 
     def in_topic(self) -> list[bytes]:

@@ -155,7 +155,7 @@ def test_it_goes_on_when_its_hub_ends(scene: Scene) -> None:
     assert subscription.hub in {hub.address for hub in scene.hubs}
 
 
-@pytest.mark.parametrize("heard", [True, False], ids=["told", "what it told was lost"])
+@pytest.mark.parametrize("heard", [True, False], ids=["reported", "its report was lost"])
 @pytest.mark.parametrize("answered", [True, False], ids=["after its answer", "before its answer"])
 def test_one_that_is_detached_as_soon_as_it_is_attached_is_attached_again(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, heard: bool, answered: bool
@@ -178,7 +178,7 @@ def test_one_that_is_detached_as_soon_as_it_is_attached_is_attached_again(
         return answer
 
     async def telling(*given: Any) -> list[Any] | None:
-        if told:  # So what it was told is taken in.
+        if told:  # So the report is taken in.
             taken_in.set()
         found = await tell(*given)
         assert found is not None
@@ -598,7 +598,7 @@ def test_a_hub_that_ends_does_not_wait_for_what_a_client_asked_that_has_left(sce
     client.topic("t").subscribe("sub", Taking())
     owner = scene.owner()
     waits = owner.hub._hosted[QUEUE].subscriptions._sessions._waits
-    wait_for(lambda: waits.total() > 0, "it waits to be told what is detached")
+    wait_for(lambda: waits.total() > 0, "it waits to learn what is detached")
     client.close()
     began_s = time.monotonic()
     owner.terminate()

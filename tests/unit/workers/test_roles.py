@@ -1,4 +1,4 @@
-"""Roles of one process: they end together, and the first error is told."""
+"""Roles of one process: they end together, and the first error is reported."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Tree(Stepwise):
         self._notify(self._on_children, path.rpartition("/")[0], EventType.CHILD)
 
     def hold(self, path: str) -> Callable[[], None]:
-        """Tell of changes below a node only when what is returned is called."""
+        """Report changes below a node only when the returned function is called."""
         watcher = self._on_children.pop(path)
         return lambda: cast(None, watcher(WatchedEvent(EventType.CHILD, None, path)))
 
@@ -142,7 +142,7 @@ def test_what_is_created_again_after_it_was_missed_is_seen(
         for path in paths:
             tree.create(path)
 
-    # What is deleted is told of before the node above it is, and asked for in between.
+    # What is deleted is reported before the node above it is, and asked for in between.
     late = tree.hold("/top")
     tree.before = [late, create]
     with watched.cache._lock:  # All at once.

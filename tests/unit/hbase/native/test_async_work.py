@@ -124,7 +124,7 @@ async def test_a_scan_goes_on_over_its_pages() -> None:
 async def test_a_server_that_does_not_answer_is_an_error_that_is_not_applied() -> None:
     def breaks(served: RegionServer) -> Callable[[Asked], Iterable[bytes]]:
         def script(asked: Asked) -> Iterable[bytes]:
-            raise ConnectionError("it is closed")
+            raise ConnectionError("the connection is closed")
 
         return script
 

@@ -1,4 +1,4 @@
-"""Masters of which some are dead, on standby, hanging, senseless or out of touch."""
+"""Masters, some of them dead, on standby, hanging, senseless or out of touch."""
 
 from __future__ import annotations
 

@@ -266,7 +266,7 @@ SENSELESS: dict[str, Callable[[Asked], bytes]] = {
     "no length": lambda asked: LENGTH.pack(0),
     "a length beyond the bound": lambda asked: LENGTH.pack(FRAME_BYTES_MAX + 1),
     "all ones": lambda asked: b"\xff" * 64,
-    "a header that is none": lambda asked: LENGTH.pack(3) + b"\x02\xff\xff",
+    "an invalid header": lambda asked: LENGTH.pack(3) + b"\x02\xff\xff",
     "a header beyond the frame": lambda asked: LENGTH.pack(2) + b"\x40\x08",
     "no number": lambda asked: LENGTH.pack(2) + b"\x00\x00",
     "another's number": lambda asked: answer(asked._replace(number=77), named(b"x")),
@@ -304,7 +304,7 @@ def test_a_senseless_answer_leaves_the_outcome_unknown_and_ends_the_connection(
 def test_a_torn_answer_leaves_the_outcome_unknown(servers: Transport, serve: Serve) -> None:
     def script(asked: Asked) -> Iterator[bytes]:
         yield answer(asked, named(b"x" * 100))[:50]
-        raise ConnectionError("it is closed")
+        raise ConnectionError("the connection is closed")
 
     with pytest.raises(StoreUnavailableError) as caught:
         ask(servers, serve(script))

@@ -86,7 +86,7 @@ AWAY = StoreUnavailableError("away")
 
 
 class Gateways:
-    """Gateways to a cluster with one table, whose calls fail as they are told.
+    """Gateways to a cluster with one table, whose calls fail as a test says.
 
     Args:
         fails: for each method the errors of its first calls.

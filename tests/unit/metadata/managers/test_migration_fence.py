@@ -49,7 +49,7 @@ class Standing(MemoryFields):
         self.may_come.set()
         self.waits = threading.Event()
         self.silent = ""
-        """The topic of which no answer comes."""
+        """The topic whose answer does not come."""
 
     def write(self, changes: Mapping[str, FieldChange]) -> dict[str, Version | None]:
         self.waits.set()

@@ -1,4 +1,4 @@
-"""How batches are divided into tasks, and where those are to run."""
+"""How batches are divided into tasks, and where those should run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def ranges(memory_client: hqueue.Client) -> list[Range]:
 def placed_batch(
     monkeypatch: pytest.MonkeyPatch, ranges: Sequence[Range], cores: int
 ) -> list[tuple[Task, str]]:
-    """The tasks that `foreach_batch` makes of a batch, and where each is to run."""
+    """The tasks that `foreach_batch` makes of a batch, and where each should run."""
     placed: list[tuple[Task, str]] = []
     monkeypatch.setattr(located, "_placed", lambda _, tasks: placed.extend(tasks) or MagicMock())
     spark = MagicMock()

@@ -1,5 +1,5 @@
 """Planning with a clock that is wrong by days: nothing that is there is left out, and no loss is
-reported that is none.
+reported that did not happen.
 """
 
 from __future__ import annotations

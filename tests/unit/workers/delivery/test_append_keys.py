@@ -18,7 +18,7 @@ from tests.support.worker_doubles import LATER, Service, SteppedRuntime, settle
 
 
 class Port(Service):
-    """The keys of all, as one who watches them is told."""
+    """The keys of all, as they are reported to one who watches them."""
 
     def __init__(self) -> None:
         self.keys: AppendKeys | None = None

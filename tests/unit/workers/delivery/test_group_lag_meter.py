@@ -22,7 +22,7 @@ EVERY_MS = 10_000.0
 
 
 class SlowRuntime(SteppedRuntime):
-    """One in which each look takes so long; it ends when it is to sleep."""
+    """One in which each look takes so long; it ends when it should sleep."""
 
     def __init__(self, took_ms: float = 0.0) -> None:
         super().__init__()

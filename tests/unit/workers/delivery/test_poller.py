@@ -20,7 +20,7 @@ POLL_MS_MAX = 1_000.0
 
 
 class TimedRuntime(SteppedRuntime):
-    """A runtime in which time passes only where nothing else is to be done."""
+    """A runtime in which time passes only where nothing else is left to do."""
 
     def __init__(self, until_ms: float) -> None:
         super().__init__()

@@ -61,7 +61,7 @@ def test_whatever_comes_with_notifications_everything_is_delivered_once_and_in_o
             if late and turns == 3:
                 it.push(late.pop(0))
         expected = [b"%d" % n for n in range(len(appends))] if "other" not in (topics or ()) else []
-        for _ in appends:  # What nobody told of takes a notification each, as time stands still.
+        for _ in appends:  # Each unreported one takes a notification, as time stands still.
             it.poller.notify(0)
             await settle()
         assert one.cursor.position == it.partition.rows.rows[0][-1].slot + 1_000

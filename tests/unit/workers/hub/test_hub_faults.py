@@ -63,7 +63,7 @@ class Scene:
         return self.hubs[number].hub._hosted[QUEUE]
 
     def publish(self, value: bytes, number: int = 0) -> Future[Published]:
-        """Call a hub that was chosen: it is to own the topic."""
+        """Call a hub that was chosen: it should own the topic."""
         messages = [Message("t", value)]
         publishing = self.hosted(number).publishing
         return publishing.publish("me", "t", messages, len(value), redirected=True)

@@ -48,7 +48,7 @@ class Scene:
         return self.hubs[number].hub._hosted[QUEUE].topics
 
     def publish(self, number: int, value: bytes) -> Future[Published]:
-        """Call a hub that was chosen: it is to own the topic."""
+        """Call a hub that was chosen: it should own the topic."""
         messages = [Message("t", value)]
         return (
             self.hubs[number]

@@ -33,7 +33,7 @@ def test_it_holds_for_as_long_as_the_service_keeps_the_session() -> None:
         assert lease.holds
         runtime.stepped.now_ms += TIMEOUT_MS - 1
         assert lease.holds
-        # A process that stood still looks at the clock first, whatever it was told before.
+        # A process that stood still looks at the clock first, whatever it heard before.
         runtime.stepped.now_ms += 1
         assert not lease.holds
 

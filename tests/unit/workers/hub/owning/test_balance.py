@@ -163,7 +163,7 @@ class Simulation:
 
 
 def converge(simulated: Simulation, topics: int, rounds: int, chosen: int) -> None:
-    """Topics come in, some much used, of which hubs choose the last ones' owners; a hub joins; one
+    """Topics come in, some much used; hubs choose the last ones' owners; a hub joins; one
     dies.
     """
     batch = chosen // 10

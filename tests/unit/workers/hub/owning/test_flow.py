@@ -12,7 +12,7 @@ ME, OTHER, THIRD = (Address("hub", port) for port in (1, 2, 3))
 
 def step(known: Known, *, redirected: bool = False, chosen: Address | None = None) -> Step:
     def choose() -> Address:
-        assert chosen is not None, "no hub is to be chosen here"
+        assert chosen is not None, "no hub should be chosen here"
         return chosen
 
     return next_step(known, ME, redirected=redirected, choose=choose)

@@ -1,4 +1,4 @@
-"""Whose turn it is to be delivered to, among those at one address and those of one share."""
+"""Which subscription is delivered to next, among those at one address and those of one share."""
 
 from __future__ import annotations
 

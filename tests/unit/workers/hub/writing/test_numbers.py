@@ -302,7 +302,7 @@ def values(hubs: list[HubThread]) -> list[bytes]:
 
 
 def leave(hubs: list[HubThread]) -> None:
-    """Have the topic owned anew."""
+    """Have the topic owned once more."""
     for hub in hubs:
         hub.hub._hosted[QUEUE].topics.abandon("t").result(WAIT_S)
 
@@ -319,7 +319,7 @@ def test_numbers_are_known_to_every_later_owner(hubs: list[HubThread]) -> None:
             )
             assert (done.duplicates, len(done.ids), done.last_id) == (1, 1, done.ids[0])
     leave(hubs)
-    with connect(hubs) as again:  # It begins anew, and knows nothing.
+    with connect(hubs) as again:  # It begins again, and knows nothing.
         assert again.topic("t").last_sequence_number() == 5
         done = again.topic("t").publish_idempotent([b"4", b"5"], sequence_number=4)
         assert (done.duplicates, len(done.ids)) == (2, 0)
