@@ -14,6 +14,7 @@ from hqueue.groups.stream import Stream
 from hqueue.message import ConsumedMessage
 from hqueue.metadata import PartitionKey
 from hqueue.runtime.extras import needing_arrow
+from hqueue.runtime.interrupts import is_interruption, is_own
 from hqueue.settings.numbers import check_number, check_whole
 
 if TYPE_CHECKING:
@@ -64,11 +65,12 @@ class ConsumerStream:
                     return []
                 messages = self._taken(handout, messages_max)
                 if messages:  # What a call before took may have been all of it.
-                    return messages
-        except HQueueError:
-            raise
-        except BaseException:
-            if handout is not None:  # Else it holds what an earlier call gave.
+                    try:
+                        return messages
+                    finally:
+                        handout.lost = False
+        except BaseException as exc:
+            if handout is not None and not is_own(exc):  # Else it holds what an earlier call gave.
                 handout.lost = self._stream.doubted = True  # What was taken comes again.
             raise
 
@@ -95,10 +97,11 @@ class ConsumerStream:
                     del message  # Its turn ends without a condition, as `hqueue.runtime.held` says.
                 else:
                     handout.advance()
-            except (HQueueError, GeneratorExit):
+            except GeneratorExit:
                 raise
-            except BaseException:
-                stream.doubted = True  # What was taken after the last one comes again.
+            except BaseException as exc:
+                if not is_own(exc):
+                    stream.doubted = True  # What was taken after the last one comes again.
                 raise
             if self._consumption.closed:
                 return
@@ -113,13 +116,13 @@ class ConsumerStream:
 
         idle_ms = _idle(idle_ms_max)
         while (handout := self._next(idle_ms)) is not None:
-            given = False
+            given, handout.lost = False, True
             try:
                 remaining, is_all = handout.remaining(), True
                 try:
                     columns = with_queue(remaining, handout.key.queue) if remaining else None
-                except HQueueError:
-                    if len(remaining) == 1:
+                except HQueueError as exc:
+                    if len(remaining) == 1 or is_interruption(exc):
                         raise
                     # What can be read before it is handed out, each batch by itself.
                     columns, is_all = with_queue(remaining[:1], handout.key.queue), False
@@ -128,15 +131,17 @@ class ConsumerStream:
                 else:
                     handout.finish_first()
                 if columns is not None and columns.num_rows:
+                    handout.lost = False
                     try:
                         yield columns
                     finally:
                         given = True
-            except HQueueError:
-                raise
-            except BaseException:
+                handout.lost = False
+            except BaseException as exc:
                 if not given:
-                    handout.lost = self._stream.doubted = True  # It comes again.
+                    # What the program did not get comes again; what can't be read does so itself.
+                    handout.lost = not is_own(exc)
+                    self._stream.doubted = self._stream.doubted or handout.lost
                 raise
             if self._consumption.closed:
                 return
@@ -161,34 +166,36 @@ class ConsumerStream:
         return self._consumption.positions.moved(self._stream.keys)
 
     def _taken(self, handout: Handout, messages_max: int) -> list[ConsumedMessage]:
-        """So many messages of it at most."""
+        """So many messages of it at most. They count as lost until they are handed out: so no
+        commit of a handler, which runs in between, goes past them.
+        """
         messages: list[ConsumedMessage] = []
-        handout.one_by_one = False
+        handout.one_by_one, handout.lost = False, True
         while True:
             taken = list(itertools.islice(handout.messages, messages_max - len(messages)))
             if taken:
                 handout.last = taken[-1]
                 messages = messages + taken if messages else taken
-            if len(messages) == messages_max:
-                return messages
             try:
-                goes_on = handout.advance()
-            except HQueueError:
-                if not messages:
+                if len(messages) == messages_max or not handout.advance():
+                    break
+            except HQueueError as exc:
+                if is_interruption(exc):
                     raise
-                return messages  # What can't be read comes after them, with the next call.
-            if not goes_on:
-                return messages
+                if not messages:
+                    handout.lost = False
+                    raise
+                break  # What can't be read comes after them, with the next call.
+        handout.lost = bool(messages)
+        return messages
 
     def _next(self, timeout_ms: float | None) -> Handout | None:
         """What is handed out next."""
         self._check()
         try:
             return self._consumption.refill(self._stream, timeout_ms)
-        except HQueueError:
-            raise
-        except BaseException:
-            self._stream.doubted = True
+        except BaseException as exc:
+            self._stream.doubted = self._stream.doubted or not is_own(exc)
             raise
 
 

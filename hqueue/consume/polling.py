@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from hqueue.consume.fetcher import Fetch, to_check, together
-from hqueue.errors import HQueueError
 from hqueue.format.header import decode_header
 from hqueue.log import Batch, PartitionCursor
 from hqueue.log.offsets import PartitionOffsets
@@ -15,6 +14,7 @@ from hqueue.log.skipping import HeldUpError
 from hqueue.log.standing import accept_ahead
 from hqueue.log.steps import Get, Headers, Work, operation, request
 from hqueue.runtime.clock import Deadline
+from hqueue.runtime.interrupts import is_own
 from hqueue.runtime.steps import Give, noting
 
 __all__ = ["appended_since", "fetch", "poll"]
@@ -124,13 +124,12 @@ def _accept(
     positions = [cursor.position for cursor in asked]
     try:
         yield from _accept_each(asked, rows, deadline, batches)
-    except HQueueError:
-        if batches:
+    except BaseException as exc:
+        if not is_own(exc):
+            for cursor, position in zip(asked, positions, strict=True):
+                cursor.return_to(position)
+        elif batches:
             yield Give(batches)
-        raise
-    except BaseException:
-        for cursor, position in zip(asked, positions, strict=True):
-            cursor.return_to(position)
         raise
     if batches:
         yield Give(batches)

@@ -21,6 +21,7 @@ from hqueue.message import ReceivedMessage
 from hqueue.message_id import MessageID
 from hqueue.runtime.fork import register
 from hqueue.runtime.held import if_free
+from hqueue.runtime.interrupts import is_own
 
 if TYPE_CHECKING:
     import pyarrow
@@ -163,11 +164,8 @@ class ScanReading:
         """Call, and keep an error: a generator that raised has ended, as if the log had."""
         try:
             return function(*arguments)
-        except HQueueError as exc:
-            self.failure = exc
-            raise
         except BaseException as exc:
-            self.failure = self.failure or interrupted_scan(exc)
+            self.failure = exc if is_own(exc) else self.failure or interrupted_scan(exc)
             raise
 
     def _noting_failure(self, batches: Iterator[list[Batch]]) -> Iterator[list[Batch]]:

@@ -13,11 +13,12 @@ from hqueue.consume.prefetch import PREFETCH_REQUESTS
 from hqueue.consume.queue_reader import QueueReader
 from hqueue.consume.scan import Scan
 from hqueue.consume.scan_reading import ScanReading, interrupted_scan
-from hqueue.errors import ClosedError, HQueueError, InvalidInputError
+from hqueue.errors import ClosedError, InvalidInputError
 from hqueue.message import ReceivedMessage
 from hqueue.message_id import MessageID
 from hqueue.runtime.extras import needing_arrow
 from hqueue.runtime.forgotten import Watched
+from hqueue.runtime.interrupts import is_own
 from hqueue.settings.attributes import check_partition
 from hqueue.settings.kinds import check_flag, check_kind, check_mapping
 from hqueue.settings.limits import SCAN_BYTES_MAX
@@ -179,10 +180,9 @@ class CombinedPartitionScanner:
             if message is None:
                 self._reading.check_failure(self._source)
             return message
-        except HQueueError:
-            raise
         except BaseException as exc:
-            reading.failure = reading.failure or interrupted_scan(exc)
+            if not is_own(exc):
+                reading.failure = reading.failure or interrupted_scan(exc)
             raise
 
     def arrow_batches(self) -> Iterator[pyarrow.RecordBatch]:
@@ -211,10 +211,11 @@ class CombinedPartitionScanner:
                 return
             columns = reading.columns(self._answers, first_of, record_batch)
             yield from columns if self._places is None else _limited(columns, self._places)
-        except (HQueueError, GeneratorExit):
+        except GeneratorExit:
             raise
         except BaseException as exc:
-            reading.failure = reading.failure or interrupted_scan(exc)
+            if not is_own(exc):
+                reading.failure = reading.failure or interrupted_scan(exc)
             raise
 
     def _merged_columns(

@@ -21,6 +21,7 @@ from hqueue.handle import Cluster, QueueLog
 from hqueue.metadata import PartitionKey
 from hqueue.runtime.clock import Clock
 from hqueue.runtime.forgotten import weakly
+from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.logs import Log
 from hqueue.runtime.steps import Work
 from hqueue.runtime.stepwise import Stepwise, stepwise
@@ -230,6 +231,8 @@ class Share(Stepwise):
                     try:
                         self.committer.commit(self.positions.moved(keys))
                     except HQueueError as exc:
+                        if is_interruption(exc):
+                            raise
                         logger.warning("offsets were not committed: %s", exc)
                 self.committer.flush()  # What is under way would be refused.
                 self.callbacks.revoked(keys)
@@ -242,6 +245,8 @@ class Share(Stepwise):
                     holder.release(self._to_release)
                     self._to_release.clear()
                 except HQueueError as exc:
+                    if is_interruption(exc):
+                        raise
                     logger.warning("partitions are not given up yet: %s", exc)
 
     def _remove(self, keys: Collection[PartitionKey]) -> None:

@@ -11,6 +11,7 @@ from hqueue.log.skipping import HeldUpError, UnreadableError
 from hqueue.log.standing import Batch, GapError, Standing, accept_ahead
 from hqueue.log.steps import Close, Headers, Newest, Open, Read, Work
 from hqueue.runtime.clock import Deadline
+from hqueue.runtime.interrupts import is_interruption, is_own
 from hqueue.runtime.logs import Log
 from hqueue.runtime.steps import Pause
 from hqueue.settings.limits import BATCH_BYTES_MAX, MESSAGE_ID_MAX
@@ -86,7 +87,9 @@ class PartitionCursor(Standing):
         try:
             try:
                 yield from self._read_on(deadline, batches)
-            except HQueueError:
+            except HQueueError as exc:
+                if is_interruption(exc):
+                    raise
                 yield from self.release()
                 self.at_tail = False
                 if not batches:
@@ -94,11 +97,10 @@ class PartitionCursor(Standing):
             else:
                 if self.at_tail:
                     yield from self.release()
-        except HQueueError:
-            raise
-        except BaseException:
-            self.return_to(before)
-            self._is_torn, self.at_tail = True, False
+        except BaseException as exc:
+            if not is_own(exc):
+                self.return_to(before)
+                self._is_torn, self.at_tail = True, False
             raise
         return batches
 

@@ -10,8 +10,11 @@ from __future__ import annotations
 import signal
 import threading
 from types import CodeType
+from typing import TypeGuard
 
-__all__ = ["is_interruption"]
+from hqueue.errors import HQueueError
+
+__all__ = ["is_interruption", "is_own"]
 
 WRAPPED_MAX = 8
 """How often a handler may be wrapped, and be recognised."""
@@ -30,6 +33,13 @@ def is_interruption(error: BaseException) -> bool:
             return True
         traceback = traceback.tb_next
     return False
+
+
+def is_own(error: BaseException) -> TypeGuard[HQueueError]:
+    """Whether the library raised an error where it was doing its work: what it was doing is then as
+    that left it. An `HQueueError` that a handler raised may have come between any two steps.
+    """
+    return isinstance(error, HQueueError) and not is_interruption(error)
 
 
 def _code(handler: object) -> CodeType | None:

@@ -8,10 +8,11 @@ import contextlib
 import functools
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
+import hqueue
 from hqueue import local
 from hqueue.client import Client
 from tests.support import interrupted, pythons
@@ -126,6 +127,17 @@ def test_a_consumer_that_was_interrupted_anywhere_hands_nothing_out_again(
     interrupted.handouts(in_memory, each_place, by=by, left=left)
 
 
+@pytest.mark.parametrize("handler", [interrupted.raises_own, interrupted.commits_and_raises])
+@pytest.mark.parametrize("by", interrupted.TAKEN_BY)
+@interrupted_everywhere()
+def test_a_consumer_misses_nothing_whatever_a_handler_raises_and_if_it_commits_before(
+    by: str,
+    handler: Callable[[hqueue.Consumer, int, object], None],
+    each_place: EachPlace,
+) -> None:
+    interrupted.handouts(in_memory, each_place, by=by, left=2, handler=handler)
+
+
 @interrupted_also_over_zookeeper(in_memory, every=3)
 def test_a_closing_consumer_that_was_interrupted_is_closed_again_and_holds_up_nobody(
     connect: Connect, each_place: EachPlace
@@ -146,6 +158,16 @@ def test_a_subscription_that_was_interrupted_anywhere_is_there_or_not_and_the_ne
 def test_a_scan_that_was_interrupted_anywhere_says_so_and_never_seems_to_be_at_its_end(
     options: dict[str, object], each_place: EachPlace
 ) -> None:
+    interrupted.scans(each_place, **options)
+
+
+@pytest.mark.parametrize("options", SCANS)
+@interrupted_everywhere()
+def test_a_scan_that_an_error_of_a_handler_s_own_calls_interrupted_says_so(
+    options: dict[str, object], each_place: EachPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raises = functools.partial(interrupted.raises_own, None)
+    monkeypatch.setattr("tests.support.interrupting._handle", raises)
     interrupted.scans(each_place, **options)
 
 

@@ -14,6 +14,7 @@ import itertools
 import sys
 import time
 from collections.abc import Callable, Iterator
+from unittest import mock
 
 import hqueue
 from hqueue import Message, Settings
@@ -27,7 +28,8 @@ from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.zookeeper_registry import ZooKeeperRegistry
 from hqueue.hbase.thrift.side_by_side import THREADS, SideBySide
 from hqueue.zookeeper import ZooKeeperCoordination
-from tests.support.interrupting import each_interruption, each_line
+from tests.support import interrupting
+from tests.support.interrupting import Interrupted, each_interruption, each_line
 from tests.support.memory.cluster import MemoryCluster
 from tests.support.memory.metadata import MemoryCoordination, MemoryServer
 from tests.support.memory.store import MemoryStore
@@ -304,15 +306,37 @@ def polls_and_commits(connect: Connect, each_place: EachPlace) -> None:
                 put_three()
 
 
-def handouts(connect: Connect, each_place: EachPlace, *, by: str, left: int = 0) -> None:
+class OwnInterrupted(Interrupted, hqueue.HQueueError):
+    """What a handler raises that uses the library, and does not catch its errors."""
+
+
+def raises_own(_: hqueue.Consumer | None, number: int, frame: object) -> None:
+    raise OwnInterrupted("raised by a handler")
+
+
+def commits_and_raises(consumer: hqueue.Consumer, number: int, frame: object) -> None:
+    with contextlib.suppress(hqueue.InvalidInputError):  # It interrupts another commit.
+        consumer.commit()
+    raise Interrupted("raised by a handler")
+
+
+def handouts(
+    connect: Connect,
+    each_place: EachPlace,
+    *,
+    by: str,
+    left: int = 0,
+    handler: Callable[[hqueue.Consumer, int, object], None] | None = None,
+) -> None:
     """A consumer that is interrupted when it is asked for more hands nothing out again that it had
     handed out before, and misses nothing.
 
     Args:
         by: how messages are taken, as `TAKEN_BY` says.
         left: messages that were fetched and not taken, about, when it is interrupted.
+        handler: what interrupts it; one that raises if None.
     """
-    with connect() as client:
+    with connect() as client, contextlib.ExitStack() as stack:
         queue = client.create_queue(QUEUE, partitions=1)
         numbers = itertools.count()
         options = {"auto_commit": False, "client": client, "group": "g"}
@@ -339,6 +363,9 @@ def handouts(connect: Connect, each_place: EachPlace, *, by: str, left: int = 0)
                 take_up_to(last - left)
                 return put() if handed_out[-1] == last else last
 
+            if handler is not None:
+                handle = functools.partial(handler, consumer)
+                stack.enter_context(mock.patch.object(interrupting, "_handle", handle))
             takes = [TAKEN_BY[by](consumer, handed_out)]
             last = prepare()
             for where in each_place(take):
