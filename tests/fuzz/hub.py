@@ -24,11 +24,11 @@ from hqueue_workers.hub.authorizer import Action
 from hqueue_workers.hub.metrics import HubMetrics
 from hqueue_workers.hub.serving.service import HubService, hub_service
 from hqueue_workers.hub.serving.subscription_service import ServedQueue
-from hqueue_workers.hub.subscribing.sessions import Detached, DetachedReason
-from hqueue_workers.hub.subscribing.subscription import Delivery
+from hqueue_workers.hub.subscribing.client_sessions import SessionEnd, SessionEndReason
+from hqueue_workers.hub.subscribing.subscription_session import Delivery
 from hqueue_workers.hub.subscribing.subscriptions import Subscribed, SubscribeMode
-from hqueue_workers.hub.writing.numbers import Newest
-from hqueue_workers.hub.writing.owned_topic import Numbered, OwnedTopic, Published
+from hqueue_workers.hub.writing.owned_topic import OwnedTopic, Published, PublishSequence
+from hqueue_workers.hub.writing.sequence_numbers import LastMessage
 from hqueue_workers.node.networks import Networks
 from hqueue_workers.node.runtime import Runtime
 from tests.support.extras import headers, keys
@@ -67,12 +67,12 @@ class _QueueTopics:
         size: int,
         *,
         redirected: bool,
-        numbered: Numbered | None,
+        sequence: PublishSequence | None,
     ) -> Future[Published]:
         assert 1 <= len(caller) <= 200
-        if numbered is not None:
-            assert 0 <= numbered.number < 2**63
-            assert 0 <= numbered.since < 2**63
+        if sequence is not None:
+            assert 0 <= sequence.first < 2**63
+            assert 0 <= sequence.since < 2**63
             done: Future[Published] = Future()
             done.set_result(Published(MessageID(9, 9), 3, len(messages), 0, MessageID(9, 9)))
             return done
@@ -83,13 +83,13 @@ class _QueueTopics:
         done.set_result(Published(MessageID(9, 9), 3, len(messages)))
         return done
 
-    def newest(
+    def last_message(
         self, caller: str, topic: str, since: int, *, redirected: bool
-    ) -> Future[Newest | None]:
+    ) -> Future[LastMessage | None]:
         assert 0 <= since < 2**63
         assert 1 <= len(topic.encode()) <= 255
-        done: Future[Newest | None] = Future()
-        done.set_result(Newest(3, 3))
+        done: Future[LastMessage | None] = Future()
+        done.set_result(LastMessage(3, 3))
         return done
 
 
@@ -142,9 +142,9 @@ class _Subscriptions:
     async def consume(self, owned: OwnedTopic, subscriber: str, message_id: int) -> None:
         assert 0 <= message_id < 2**63
 
-    async def detached(self, session: str, wait_ms: int) -> list[Detached]:
+    async def detached(self, session: str, wait_ms: int) -> list[SessionEnd]:
         assert 0 <= wait_ms <= 30_000
-        return [Detached("t", "s", DetachedReason.REPLACED)]
+        return [SessionEnd("t", "s", SessionEndReason.REPLACED)]
 
 
 class _Queue:

@@ -28,8 +28,8 @@ from hqueue.topics.structs import check_sent, message_structs
 from hqueue_workers.api.structs import _SHARED, messages_of_list
 from hqueue_workers.hub.serving.service import _read as published
 from hqueue_workers.hub.writing.gathering import gather
-from hqueue_workers.hub.writing.numbers import Numbers
 from hqueue_workers.hub.writing.owned_topic import OwnedTopic, Publish
+from hqueue_workers.hub.writing.sequence_numbers import SequenceNumbers
 from pyspark_hqueue.writing.chunks import Chunks
 
 HALF = BATCH_HEADERS_MAX // 2
@@ -151,7 +151,7 @@ def test_a_hub_appends_publishes_together_only_if_a_batch_may_have_their_headers
     )
     while waiting:
         batch: list[Publish] = []
-        gather(batch, waiting, Numbers())
+        gather(batch, waiting, SequenceNumbers())
         assert batch
         together = sum(len(message.headers) for each in batch for message in each.messages)
         assert together <= BATCH_HEADERS_MAX

@@ -23,7 +23,7 @@ from hqueue import (
 from hqueue.log import owned_writer as owned_module
 from hqueue.metadata.managers import LogRange
 from hqueue_workers.hub.owning import takeover
-from hqueue_workers.hub.writing.numbers import NUMBER, PUBLISHER
+from hqueue_workers.hub.writing.sequence_numbers import PUBLISHER, SEQUENCE_NUMBER
 from tests.support.backends import MemoryBackend
 from tests.support.hubs import HubThread
 from tests.support.waiting import wait_for
@@ -138,7 +138,7 @@ def test_direct_puts_count_toward_no_message_bound(scene: Scene) -> None:
 
 
 def numbered(number: bytes, publisher: bytes = b"me") -> list[tuple[str, bytes]]:
-    return [(PUBLISHER, publisher), (NUMBER, number)]
+    return [(PUBLISHER, publisher), (SEQUENCE_NUMBER, number)]
 
 
 @pytest.mark.parametrize("again", [False, True])

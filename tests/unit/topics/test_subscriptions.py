@@ -32,8 +32,8 @@ from hqueue.metadata.managers import SubscriptionPreferences
 from hqueue.runtime import loop
 from hqueue.topics import stream, subscriptions
 from hqueue.topics.endpoint import Endpoint
-from hqueue_workers.hub.subscribing import attachments
-from hqueue_workers.hub.subscribing.subscription import Subscription
+from hqueue_workers.hub.subscribing import subscription_sessions
+from hqueue_workers.hub.subscribing.subscription_session import SubscriptionSession
 from tests.support.backends import MemoryBackend
 from tests.support.hubs import HubThread
 from tests.support.waiting import wait_for
@@ -74,10 +74,10 @@ class Scene:
         """End the session of the hub that has it: it stores nothing any more."""
         self.owner(topic).client.coordination.store.expire()  # type: ignore[attr-defined]
 
-    def attached(self, topic: str = "t") -> list[Subscription]:
+    def attached(self, topic: str = "t") -> list[SubscriptionSession]:
         """What a hub delivers."""
         queues = [hub.hub._hosted[QUEUE] for hub in self.hubs]
-        found = [queue.subscriptions.attachments.find(topic, "sub") for queue in queues]
+        found = [queue.subscriptions.sessions.find(topic, "sub") for queue in queues]
         return [each for each in found if each is not None]
 
     def mark(self, topic: str = "t") -> MessageID | None:
@@ -97,7 +97,7 @@ def scene() -> Iterator[Scene]:
 @pytest.fixture
 def seldom_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     """No mark is stored soon after it moved. Name it before `scene`."""
-    monkeypatch.setattr(attachments, "LOOK_MS", 3_600_000.0)
+    monkeypatch.setattr(subscription_sessions, "LOOK_MS", 3_600_000.0)
 
 
 class Taking:
@@ -359,7 +359,8 @@ ENDINGS: dict[str, Callable[[HubClient, TopicSubscription], object]] = {
 def test_a_listener_that_ends_its_own_subscription_goes_on_at_once_and_its_answer_counts(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, ending: str, kind: str
 ) -> None:
-    monkeypatch.setattr(attachments, "GRACE_S", WAIT_S)  # A call that waits for itself waits long.
+    # A call that waits for itself waits long.
+    monkeypatch.setattr(subscription_sessions, "GRACE_S", WAIT_S)
     client, got = scene.client(), Taking()
     before = servers()
     begun, ended, go_on = threading.Event(), threading.Event(), threading.Event()
@@ -597,7 +598,7 @@ def test_a_hub_that_ends_does_not_wait_for_what_a_client_asked_that_has_left(sce
     client = scene.client()
     client.topic("t").subscribe("sub", Taking())
     owner = scene.owner()
-    waits = owner.hub._hosted[QUEUE].subscriptions._sessions._waits
+    waits = owner.hub._hosted[QUEUE].subscriptions._client_sessions._waits
     wait_for(lambda: waits.total() > 0, "it waits to learn what is detached")
     client.close()
     began_s = time.monotonic()

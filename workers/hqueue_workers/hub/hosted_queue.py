@@ -38,7 +38,7 @@ class HostedQueue:
 
     def start(self) -> None:
         """Let subscriptions be delivered. For the event loop."""
-        self.subscriptions.attachments.start(self.topics)
+        self.subscriptions.sessions.start(self.topics)
         self.runtime.start(self.lags.run())
 
     def close(self) -> None:

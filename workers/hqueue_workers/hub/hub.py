@@ -255,7 +255,7 @@ class Hub:
             queue: QueueFigures(
                 len(hosted.topics.owned()),
                 len(hosted.partitions.held),
-                hosted.subscriptions.attachments.attached,
+                hosted.subscriptions.sessions.attached,
                 hosted.lags.measured,
             )
             for queue, hosted in self._hosted.items()

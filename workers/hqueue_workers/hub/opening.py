@@ -25,16 +25,16 @@ from hqueue_workers.hub.serving.acl_changes import ACLChanges
 from hqueue_workers.hub.serving.managing import Managing
 from hqueue_workers.hub.serving.publishing import Publishing
 from hqueue_workers.hub.settings import UNIFORM, HubSettings
-from hqueue_workers.hub.subscribing.attachments import Attachments, Deliver
+from hqueue_workers.hub.subscribing.client_sessions import ClientSessions
 from hqueue_workers.hub.subscribing.delivering import Delivering
 from hqueue_workers.hub.subscribing.lag_meter import SubscriptionLagMeter
-from hqueue_workers.hub.subscribing.sessions import Sessions
 from hqueue_workers.hub.subscribing.subscription_records import SubscriptionRecords
+from hqueue_workers.hub.subscribing.subscription_sessions import Deliver, SubscriptionSessions
 from hqueue_workers.hub.subscribing.subscriptions import Subscriptions
 from hqueue_workers.hub.writing.committer import Committer
 from hqueue_workers.hub.writing.committers import Committers
 from hqueue_workers.hub.writing.owned_topic import OwnedTopic
-from hqueue_workers.hub.writing.searches import Searches
+from hqueue_workers.hub.writing.sequence_searches import SequenceSearches
 from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.networks import Networks
 from hqueue_workers.node.runtime import Runtime
@@ -121,7 +121,7 @@ class HostedQueueFactory:
                 in_loop.own,
                 on_append=lambda _: self._metrics.appends.inc(),
                 on_fence=fenced,
-                on_appended=subscriptions.attachments.appended,
+                on_appended=subscriptions.sessions.appended,
             )
         )
         partitions = HubPartitions(
@@ -154,7 +154,7 @@ class HostedQueueFactory:
             creations=Creations(self._settings.topic_creations_per_hour_max),
             bound_s=bound_ms / 1e3,
             pool=self._pool,
-            listener=subscriptions.attachments,
+            listener=subscriptions.sessions,
             choose=choose_any if self._settings.placement_policy == UNIFORM else choose_hub,
             hubs=available.list,
         )
@@ -164,7 +164,7 @@ class HostedQueueFactory:
         acl_changes = ACLChanges(
             topics,
             metadata.persistence,
-            subscriptions.attachments,
+            subscriptions.sessions,
             runtime=self._runtime,
             bound_s=bound_ms / 1e3,
         )
@@ -184,7 +184,7 @@ class HostedQueueFactory:
             shedding=shedding,
             subscriptions=subscriptions,
             available=available,
-            lags=SubscriptionLagMeter(subscriptions.attachments, log, self._runtime),
+            lags=SubscriptionLagMeter(subscriptions.sessions, log, self._runtime),
             runtime=self._runtime,
         )
 
@@ -202,20 +202,22 @@ class HostedQueueFactory:
         return known.value.ranges
 
     @staticmethod
-    def _searches(queue: Queue) -> Searches:
+    def _searches(queue: Queue) -> SequenceSearches:
         def scan(topic: str, since: int, until: int) -> TopicScanner:
             start, stop = MessageID.from_int(since), MessageID.from_int(until)
             return queue.scan_topic(topic, start=start, stop=stop, whole=True)
 
-        return Searches(scan)
+        return SequenceSearches(scan)
 
     def _subscriptions(self, metadata: TopicMetadata, deliver: Deliver) -> Subscriptions:
         client, settings, runtime = self._client, self._settings, self._runtime
-        sessions = Sessions(settings.session_ms)
+        client_sessions = ClientSessions(settings.session_ms)
         records = SubscriptionRecords(
             metadata.subscriptions, client.settings.operation_timeout_ms / 1e3
         )
-        attachments = Attachments(records, runtime=runtime, sessions=sessions, deliver=deliver)
+        sessions = SubscriptionSessions(
+            records, runtime=runtime, client_sessions=client_sessions, deliver=deliver
+        )
         created = Creations(settings.topic_creations_per_hour_max, what="subscriptions")
         kept = Creations(PREFERENCES_BYTES_PER_HOUR_MAX, what="bytes of preferences")
 
@@ -223,4 +225,4 @@ class HostedQueueFactory:
             kept.count(subscriber, host, preferences_bytes)
             created.count(subscriber, host, int(is_new))
 
-        return Subscriptions(records, attachments, sessions, settings.subscriptions_max, count)
+        return Subscriptions(records, sessions, client_sessions, settings.subscriptions_max, count)

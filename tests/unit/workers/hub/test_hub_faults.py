@@ -21,7 +21,7 @@ from hqueue.consume.queue_reader import QueueReader
 from hqueue.runtime.thread_pool import ThreadPool
 from hqueue_workers.hub.hosted_queue import HostedQueue
 from hqueue_workers.hub.subscribing import delivering
-from hqueue_workers.hub.subscribing.subscription import Delivery
+from hqueue_workers.hub.subscribing.subscription_session import Delivery
 from hqueue_workers.hub.subscribing.subscriptions import SubscribeMode
 from hqueue_workers.hub.writing.owned_topic import Published, RedirectedError
 from tests.support.backends import LossyWay, MemoryBackend
@@ -206,7 +206,7 @@ def test_what_a_server_that_stood_still_does_not_know_is_not_passed_by(scene: Sc
     sub.subscribe("t", attach=False)
     known = scene.publish(b"a").result(WAIT_S).id
     assert scene.publish(b"b").result(WAIT_S)
-    own = scene.hosted(0).subscriptions.attachments._delivering._queue
+    own = scene.hosted(0).subscriptions.sessions._delivering._queue
     lagging = lag(own._log.reader, scene, known)
     sub.subscribe("t", 1)
     wait_for(lambda: sub.values[:1] == [b"a"], "it reads the log")
@@ -223,7 +223,7 @@ def test_numbers_that_a_server_that_stood_still_does_not_know_are_known_to_the_n
     client = scene.hub_client(publisher="me")
     known = client.topic("t").publish_idempotent([b"1"], sequence_number=1).ids[-1]
     client.topic("t").publish_idempotent([b"2"], sequence_number=2)
-    own = scene.hosted(0).subscriptions.attachments._delivering._queue
+    own = scene.hosted(0).subscriptions.sessions._delivering._queue
     lagging = lag(own._log.reader, scene, known)
     scene.hosted(0).topics.abandon("t").result(WAIT_S)
     again = scene.hub_client(publisher="me")
@@ -366,8 +366,8 @@ def test_addresses_that_hang_leave_room_for_all_others(
     for topic in ("u", "v", "t"):
         client.topic(topic).publish(b"first")
     wait_for(lambda: good.values == [b"first"], "the others had their turn")
-    attachments = scene.hosted(0).subscriptions.attachments
-    hung = [each for each in attachments.every() if each.subscriber != "good"]
+    sessions = scene.hosted(0).subscriptions.sessions
+    hung = [each for each in sessions.every() if each.subscriber != "good"]
     wait_for(lambda: sum(each.tries.failures > 0 for each in hung) >= 6, "all were tried")
     # From here on a call that hangs would hang for longer than this test.
     set_timeout(10 * int(WAIT_S) * 1_000)

@@ -11,7 +11,7 @@ from hqueue.errors import BadVersionError, NoTopicPersistenceInfoError
 from hqueue.metadata.managers import TopicPersistenceManager
 from hqueue_workers.hub.keyed_locks import KeyedLocks
 from hqueue_workers.hub.owning.queue_topics import QueueTopics
-from hqueue_workers.hub.subscribing.attachments import Attachments
+from hqueue_workers.hub.subscribing.subscription_sessions import SubscriptionSessions
 from hqueue_workers.hub.writing.owned_topic import OwnedTopic
 from hqueue_workers.node.runtime import Runtime
 
@@ -28,7 +28,7 @@ class ACLChanges:
     Args:
         topics: the queue's topics that this hub owns.
         persistence: where ACLs are kept.
-        attachments: the subscriptions that are attached.
+        sessions: the subscriptions that are attached.
         runtime: what the hub delivers on.
         bound_s: of each thing that is asked.
     """
@@ -37,14 +37,14 @@ class ACLChanges:
         self,
         topics: QueueTopics,
         persistence: TopicPersistenceManager,
-        attachments: Attachments,
+        sessions: SubscriptionSessions,
         *,
         runtime: Runtime,
         bound_s: float,
     ) -> None:
         self._topics = topics
         self._persistence = persistence
-        self._attachments = attachments
+        self._sessions = sessions
         self._runtime = runtime
         self._bound_s = bound_s
         self._locks = KeyedLocks()
@@ -72,7 +72,7 @@ class ACLChanges:
                     "the topic's record did not come in time", outcome=Outcome.UNKNOWN
                 ) from exc
             owned.acl = acl
-            await self._attachments.restrict(owned)
+            await self._sessions.restrict(owned)
             return acl
 
     def _write(self, owned: OwnedTopic, acl: TopicACL) -> None:

@@ -10,15 +10,15 @@ from hqueue import Message, StoreUnavailableError
 from hqueue_workers.hub.authorizer import Action
 from hqueue_workers.hub.owning.queue_topics import QueueTopics
 from hqueue_workers.hub.writing.gathering import fenced
-from hqueue_workers.hub.writing.numbers import Newest
 from hqueue_workers.hub.writing.owned_topic import (
     FencedTopicError,
-    Numbered,
     OwnedTopic,
     Published,
-    UnknownNumbersError,
+    PublishSequence,
+    UnknownSequenceNumbersError,
 )
-from hqueue_workers.hub.writing.searches import Searches
+from hqueue_workers.hub.writing.sequence_numbers import LastMessage
+from hqueue_workers.hub.writing.sequence_searches import SequenceSearches
 
 __all__ = ["Publishing"]
 
@@ -33,7 +33,7 @@ class _Call(NamedTuple):
     topic: str
     create: bool
     since: int | None
-    """From where on it has to be known what was numbered; None if it need not be."""
+    """From where on sequence numbers have to be known; None if they need not be."""
     act: Callable[[OwnedTopic], Future[Any]]
 
 
@@ -41,15 +41,15 @@ class Publishing:
     """Publishes to the topics of a queue. Thread-safe.
 
     A publish to a topic that this hub owns asks nobody: it waits for the log alone, and holds no
-    thread. Of numbered messages it is read from the log once, before the first is appended, what
-    their publishers have numbered already.
+    thread. Before the first message with a sequence number is appended, the topic is read once for
+    those that are there.
 
     Args:
         topics: the queue's topics that this hub owns.
-        searches: learn what was numbered.
+        searches: learn sequence numbers.
     """
 
-    def __init__(self, topics: QueueTopics, searches: Searches) -> None:
+    def __init__(self, topics: QueueTopics, searches: SequenceSearches) -> None:
         self._topics = topics
         self._searches = searches
 
@@ -61,36 +61,36 @@ class Publishing:
         size: int,
         *,
         redirected: bool,
-        numbered: Numbered | None = None,
+        sequence: PublishSequence | None = None,
     ) -> Future[Published]:
-        """Append messages of a topic, all together, once this hub owns it; of numbered ones those
-        that the topic does not have.
+        """Append messages of a topic, all together, once this hub owns it; of those with sequence
+        numbers the ones that the topic does not have.
 
         The future's errors are those of `QueueTopics.serve`, `NotAllowedError`, and the log's.
         """
 
         def submit(owned: OwnedTopic) -> Future[Published]:
             committer = self._topics.committers.of(owned.partition)
-            return committer.submit(owned, messages, size, numbered)
+            return committer.submit(owned, messages, size, sequence)
 
-        since = None if numbered is None else numbered.since
+        since = None if sequence is None else sequence.since
         return self._served(_Call(caller, topic, True, since, submit), redirected=redirected)
 
-    def newest(
+    def last_message(
         self, caller: str, topic: str, since: int, *, redirected: bool
-    ) -> Future[Newest | None]:
-        """The caller's newest numbered message from an ID on; it may be an older one.
+    ) -> Future[LastMessage | None]:
+        """The caller's last message with a sequence number from an ID on; it may be an older one.
 
         The future's errors are those of `QueueTopics.serve`, `NotAllowedError`, and the log's.
         """
 
-        def look(owned: OwnedTopic) -> Future[Newest | None]:
-            found: Future[Newest | None] = Future()
-            numbers = self._topics.committers.of(owned.partition).numbers
-            newest = numbers.newest(owned, caller, since)
+        def look(owned: OwnedTopic) -> Future[LastMessage | None]:
+            found: Future[LastMessage | None] = Future()
+            sequence_numbers = self._topics.committers.of(owned.partition).sequence_numbers
+            last_message = sequence_numbers.last_message(owned, caller, since)
             if owned.fenced or owned.left:  # It may have been forgotten before it was looked up.
                 raise fenced(owned)
-            found.set_result(newest)
+            found.set_result(last_message)
             return found
 
         return self._served(_Call(caller, topic, False, since, look), redirected=redirected)
@@ -105,12 +105,12 @@ class Publishing:
         return done
 
     def _begin(self, done: Future[Any], call: _Call, *, redirected: bool, retries: int) -> None:
-        """Find the owner, see that the caller may, learn what was numbered, act: each when the one
+        """Find the owner, see that the caller may, learn sequence numbers, act: each when the one
         before is done.
         """
 
         def failed(error: BaseException) -> None:
-            if isinstance(error, (FencedTopicError, UnknownNumbersError)) and retries:
+            if isinstance(error, (FencedTopicError, UnknownSequenceNumbersError)) and retries:
                 self._begin(done, call, redirected=False, retries=retries - 1)
             else:
                 done.set_exception(_plain(error))
@@ -136,11 +136,11 @@ class Publishing:
             if call.since is None:
                 act(owned)
                 return
-            numbers = self._topics.committers.of(owned.partition).numbers
-            if numbers.knows(owned, call.caller, call.since):
+            sequence_numbers = self._topics.committers.of(owned.partition).sequence_numbers
+            if sequence_numbers.knows(owned, call.caller, call.since):
                 act(owned)
                 return
-            learning = self._searches.learn(owned, numbers, call.caller, call.since)
+            learning = self._searches.learn(owned, sequence_numbers, call.caller, call.since)
             learning.add_done_callback(then(lambda _: act(owned)))
 
         try:
@@ -157,6 +157,6 @@ class Publishing:
 
 def _plain(error: BaseException) -> BaseException:
     """A topic that changes hands again and again is unavailable for the moment."""
-    if isinstance(error, (FencedTopicError, UnknownNumbersError)):
+    if isinstance(error, (FencedTopicError, UnknownSequenceNumbersError)):
         return StoreUnavailableError("the topic changes hands", topic=error.topic)
     return error

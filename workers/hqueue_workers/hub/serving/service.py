@@ -34,8 +34,17 @@ from hqueue_workers.hub.serving.answers import (
     topic_of,
 )
 from hqueue_workers.hub.serving.subscription_service import ServedQueue, SubscriptionService
-from hqueue_workers.hub.writing.numbers import NUMBER_MAX, Newest, numbered_messages
-from hqueue_workers.hub.writing.owned_topic import Numbered, Published, RedirectedError, held_bytes
+from hqueue_workers.hub.writing.owned_topic import (
+    Published,
+    PublishSequence,
+    RedirectedError,
+    held_bytes,
+)
+from hqueue_workers.hub.writing.sequence_numbers import (
+    SEQUENCE_NUMBER_MAX,
+    LastMessage,
+    with_sequence_numbers,
+)
 from hqueue_workers.node.networks import Networks
 from hqueue_workers.node.runtime import Runtime
 
@@ -136,8 +145,8 @@ class HubService(SubscriptionService):
         """As the IDL has it."""
         publishing = self._queue(queue).publishing
         caller, name = self._who(publisher, topic)
-        found = publishing.newest(caller, name, since_of(since), redirected=bool(redirected))
-        return self._said(found, self._newest, absent=NoSubscriptionStateError)
+        found = publishing.last_message(caller, name, since_of(since), redirected=bool(redirected))
+        return self._said(found, self._last_message, absent=NoSubscriptionStateError)
 
     @_counted
     def moveTopic(
@@ -186,14 +195,16 @@ class HubService(SubscriptionService):
         topic: Any,
         messages: Any,
         redirected: Any,
-        numbers: tuple[Any, Any] | None,
+        sequence_numbers: tuple[Any, Any] | None,
         answered: Callable[[Published], Any],
     ) -> Future[Any]:
         publishing = self._queue(queue).publishing
         caller = check_name(text_of(publisher, "publisher"))
         name, given = _read(topic, messages)
-        numbered = None if numbers is None else _numbered(caller, *numbers, len(given))
-        read, size = numbered_messages(given, numbered)
+        sequence = (
+            None if sequence_numbers is None else _sequence(caller, *sequence_numbers, len(given))
+        )
+        read, size = with_sequence_numbers(given, sequence)
         if size > BATCH_BYTES_MAX:
             raise MessageTooLargeError(
                 "these messages are larger than a batch may be",
@@ -214,7 +225,7 @@ class HubService(SubscriptionService):
             return answered(published)
 
         published = publishing.publish(
-            caller, name, read, size, redirected=bool(redirected), numbered=numbered
+            caller, name, read, size, redirected=bool(redirected), sequence=sequence
         )
         published.add_done_callback(give_back)
         return self._said(published, say)
@@ -256,17 +267,19 @@ class HubService(SubscriptionService):
         return self._idl.TPublished(self._id(published.id), published.partition, published.count)
 
     def _published_once(self, published: Published) -> Any:
-        assert published.newest is not None
+        assert published.last_id is not None
         return self._idl.TPublishedOnce(
-            published.dropped,
+            published.duplicates,
             self._published(published) if published.count else None,
-            self._id(published.newest),
+            self._id(published.last_id),
         )
 
-    def _newest(self, newest: Newest | None) -> Any:
-        if newest is None:
+    def _last_message(self, last_message: LastMessage | None) -> Any:
+        if last_message is None:
             return self._idl.TNewestNumber()
-        return self._idl.TNewestNumber(newest.number, self._id(MessageID.from_int(newest.id)))
+        return self._idl.TNewestNumber(
+            last_message.sequence_number, self._id(MessageID.from_int(last_message.id))
+        )
 
     def _id(self, at: MessageID) -> Any:
         return self._message_id(at.timestamp, at.sequence)
@@ -278,12 +291,14 @@ class HubService(SubscriptionService):
         return as_thrift(error)
 
 
-def _numbered(caller: str, number: Any, since: Any, count: int) -> Numbered:
-    if number is None or not 0 <= number <= NUMBER_MAX - count + 1:
+def _sequence(caller: str, number: Any, since: Any, count: int) -> PublishSequence:
+    if number is None or not 0 <= number <= SEQUENCE_NUMBER_MAX - count + 1:
         raise InvalidInputError(
-            "a number is whole, and not below 0", number=number, number_max=NUMBER_MAX
+            "a sequence number is a whole number, 0 or more",
+            number=number,
+            number_max=SEQUENCE_NUMBER_MAX,
         )
-    return Numbered(caller, number, since_of(since))
+    return PublishSequence(caller, number, since_of(since))
 
 
 def _read(topic: Any, messages: Sequence[Any] | None) -> tuple[str, list[Message]]:

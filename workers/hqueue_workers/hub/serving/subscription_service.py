@@ -22,8 +22,8 @@ from hqueue_workers.hub.owning.queue_topics import QueueTopics
 from hqueue_workers.hub.serving.answers import as_thrift, message_id_of, text_of, topic_of
 from hqueue_workers.hub.serving.managing import Managing
 from hqueue_workers.hub.serving.publishing import Publishing
-from hqueue_workers.hub.subscribing.sessions import Detached
-from hqueue_workers.hub.subscribing.subscription import Delivery
+from hqueue_workers.hub.subscribing.client_sessions import SessionEnd
+from hqueue_workers.hub.subscribing.subscription_session import Delivery
 from hqueue_workers.hub.subscribing.subscriptions import Subscribed, SubscribeMode, Subscriptions
 from hqueue_workers.hub.writing.owned_topic import OwnedTopic
 from hqueue_workers.node.networks import Networks
@@ -209,7 +209,7 @@ class SubscriptionService:
             self._session_ms,
         )
 
-    def _detached_structs(self, found: list[Detached]) -> list[Any]:
+    def _detached_structs(self, found: list[SessionEnd]) -> list[Any]:
         return [
             self._idl.TDetached(each.subscriber, each.topic, int(each.reason)) for each in found
         ]

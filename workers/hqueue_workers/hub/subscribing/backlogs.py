@@ -17,7 +17,7 @@ from hqueue_workers.delivery.cursor import SubscriberCursor
 from hqueue_workers.delivery.scanner import CursorSource, MessageScanner, Source
 from hqueue_workers.delivery.segment import SubscriptionFilter
 from hqueue_workers.delivery.wire import Call
-from hqueue_workers.hub.subscribing.subscription import SubscribedTopic, Subscription
+from hqueue_workers.hub.subscribing.subscription_session import SubscribedTopic, SubscriptionSession
 from hqueue_workers.node.runtime import Runtime
 
 __all__ = ["Backlogs", "OpenTopic"]
@@ -82,12 +82,14 @@ class Backlogs:
         self._runtime = runtime
         self._patience = patience
         self._readings_max = readings_max
-        self._readings: collections.OrderedDict[Subscription, _Reading] = collections.OrderedDict()
+        self._readings: collections.OrderedDict[SubscriptionSession, _Reading] = (
+            collections.OrderedDict()
+        )
         """The one that was used last is the last."""
         self._shared: dict[SubscribedTopic, MessageScanner] = {}
         self._looking = False
 
-    async def take(self, subscription: Subscription, messages_max: int) -> Call | None:
+    async def take(self, subscription: SubscriptionSession, messages_max: int) -> Call | None:
         """The next call of a subscription that has something below its topic's end; None if the
         caller must ask again.
 
@@ -105,13 +107,13 @@ class Backlogs:
             reading.busy = False
             self._end_some()
 
-    def leave(self, subscription: Subscription) -> None:
+    def leave(self, subscription: SubscriptionSession) -> None:
         """It needs nothing of the log now."""
         reading = self._readings.pop(subscription, None)
         if reading is not None:
             self._end(reading)
 
-    def _reading(self, subscription: Subscription) -> _Reading:
+    def _reading(self, subscription: SubscriptionSession) -> _Reading:
         now_ms = self._runtime.clock.monotonic_ms()
         reading = self._readings.pop(subscription, None)
         if reading is None:

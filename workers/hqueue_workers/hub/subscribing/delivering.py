@@ -26,7 +26,7 @@ from hqueue_workers.hub.metrics import HubMetrics
 from hqueue_workers.hub.subscribing.backlogs import Backlogs, OpenTopic
 from hqueue_workers.hub.subscribing.endpoints import SubscriberEndpoint, SubscriberEndpoints
 from hqueue_workers.hub.subscribing.share import Share
-from hqueue_workers.hub.subscribing.subscription import Subscription
+from hqueue_workers.hub.subscribing.subscription_session import SubscriptionSession
 from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.runtime import Runtime
 
@@ -86,8 +86,8 @@ class Delivering:
         runtime: Runtime,
         lease: Lease,
         may_reach: Callable[[str], bool],
-        store: Callable[[Subscription], Awaitable[object]],
-        moved: Callable[[Subscription], object],
+        store: Callable[[SubscriptionSession], Awaitable[object]],
+        moved: Callable[[SubscriptionSession], object],
         metrics: HubMetrics,
         calls_max: int,
     ) -> None:
@@ -112,28 +112,28 @@ class Delivering:
         self._moved = moved
         self._metrics = metrics
         self._calls_max = calls_max
-        self._ready: collections.deque[Subscription] = collections.deque()
+        self._ready: collections.deque[SubscriptionSession] = collections.deque()
         self._running = 0
         self._all = Share(calls_max, 3)
         self._probing = Share(max(1, calls_max // 2), 1)
         """Of that, calls to addresses that did not answer."""
         self._endpoints = SubscriberEndpoints(lambda: self._lease.holds, may_reach)
 
-    def wake(self, subscription: Subscription) -> None:
+    def wake(self, subscription: SubscriptionSession) -> None:
         """It may have something to get."""
         if subscription.queued or subscription.running or subscription.left:
             return
         if subscription.position < subscription.topic.end and subscription.room > 0:
             self._enqueue(subscription)
 
-    def _enqueue(self, subscription: Subscription) -> None:
+    def _enqueue(self, subscription: SubscriptionSession) -> None:
         subscription.queued = True
         self._ready.append(subscription)
         if self._running < self._calls_max:
             self._running += 1
             self._runtime.start(self._run())
 
-    def _again(self, subscription: Subscription) -> None:
+    def _again(self, subscription: SubscriptionSession) -> None:
         """A pause has ended."""
         subscription.queued = False
         self.wake(subscription)
@@ -150,7 +150,7 @@ class Delivering:
         finally:
             self._running -= 1
 
-    async def _turn(self, subscription: Subscription, endpoint: SubscriberEndpoint) -> None:
+    async def _turn(self, subscription: SubscriptionSession, endpoint: SubscriberEndpoint) -> None:
         """Let one have its turn, or wait for its share or a connection, and hold up no other."""
         if endpoint.room <= 0:
             endpoint.waiting.append(subscription)
@@ -206,11 +206,13 @@ class Delivering:
                 self._again(following)
                 following = None if following.queued else share.next()
 
-    def _pause(self, subscription: Subscription, pause_ms: float) -> None:
+    def _pause(self, subscription: SubscriptionSession, pause_ms: float) -> None:
         subscription.queued = True
         asyncio.get_running_loop().call_later(pause_ms / 1e3, self._again, subscription)
 
-    async def _deliver(self, subscription: Subscription, endpoint: SubscriberEndpoint) -> float:
+    async def _deliver(
+        self, subscription: SubscriptionSession, endpoint: SubscriberEndpoint
+    ) -> float:
         """Make one call, and do what its answer says; the pause before the next."""
         if subscription.dirty and subscription.since >= subscription.interval:
             await self._store(subscription)
@@ -219,7 +221,7 @@ class Delivering:
             return 0.0
         return await self._caller.deliver(endpoint.pool, _Turn(self, subscription, endpoint))
 
-    async def _take(self, subscription: Subscription) -> Call | None:
+    async def _take(self, subscription: SubscriptionSession) -> Call | None:
         """The next call: it has all messages that lie below its end. None if it is not wanted."""
         subscribed, position = subscription.topic, subscription.position
         until = subscribed.end if subscription.tries.end is None else subscription.tries.end
@@ -237,7 +239,7 @@ class Delivering:
             return None
         return call
 
-    async def _may_have(self, subscription: Subscription, until: int) -> bool:
+    async def _may_have(self, subscription: SubscriptionSession, until: int) -> bool:
         """Whether a subscription that was just attached may have missed anything."""
         owned = subscription.topic.owned
         start, stop = MessageID.from_int(subscription.position), MessageID.from_int(until)
@@ -261,7 +263,7 @@ class Delivering:
         if self._past.drop_idle():
             self._drop_idle_later()
 
-    async def _drop(self, subscription: Subscription) -> None:
+    async def _drop(self, subscription: SubscriptionSession) -> None:
         """Pass over the oldest of what waits, if that is more than the subscriber wants."""
         bound = subscription.preferences.message_bound
         if bound is None or subscription.tries.end is not None:
@@ -315,7 +317,7 @@ class _Turn:
     """A subscription that is called now, as a `Receiver`."""
 
     of: Delivering
-    subscription: Subscription
+    subscription: SubscriptionSession
     endpoint: SubscriberEndpoint
 
     @property

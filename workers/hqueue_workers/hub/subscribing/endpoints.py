@@ -9,7 +9,7 @@ from hqueue import Address
 from hqueue.runtime.logs import Log
 from hqueue.runtime.seldom import SeldomLog
 from hqueue_workers.delivery.connection_pool import ConnectionPool, NoAnswerError, NotCalledError
-from hqueue_workers.hub.subscribing.subscription import Subscription
+from hqueue_workers.hub.subscribing.subscription_session import SubscriptionSession
 
 __all__ = ["SubscriberEndpoint", "SubscriberEndpoints"]
 
@@ -31,7 +31,7 @@ class SubscriberEndpoint:
         """Whether the last call had no answer, or there was none yet."""
         self.uncalled = False
         """Whether that was because it can't be called, or may not be."""
-        self.waiting: collections.deque[Subscription] = collections.deque()
+        self.waiting: collections.deque[SubscriptionSession] = collections.deque()
 
     @property
     def room(self) -> int:

@@ -11,8 +11,8 @@ from functools import partial
 from hqueue import HQueueError, MessageID, Queue
 from hqueue.runtime.logs import Log
 from hqueue_workers.hub.metrics import SubscriptionLag
-from hqueue_workers.hub.subscribing.attachments import Attachments
-from hqueue_workers.hub.subscribing.subscription import Subscription
+from hqueue_workers.hub.subscribing.subscription_session import SubscriptionSession
+from hqueue_workers.hub.subscribing.subscription_sessions import SubscriptionSessions
 from hqueue_workers.node.measuring import measure_again_and_again
 from hqueue_workers.node.runtime import Runtime
 
@@ -33,15 +33,15 @@ class SubscriptionLagMeter:
     then. What can't be measured is not shown.
 
     Args:
-        attachments: the subscriptions.
+        sessions: the subscriptions.
         queue: whose topics they are of.
         runtime: what the hub delivers on.
     """
 
-    def __init__(self, attachments: Attachments, queue: Queue, runtime: Runtime) -> None:
+    def __init__(self, sessions: SubscriptionSessions, queue: Queue, runtime: Runtime) -> None:
         self.measured: Sequence[SubscriptionLag] = ()
         """The lags as they were when they were looked at last."""
-        self._attachments = attachments
+        self._sessions = sessions
         self._queue = queue
         self._runtime = runtime
 
@@ -70,10 +70,10 @@ class SubscriptionLagMeter:
             ]
         self.measured = measured
 
-    async def _choose(self) -> list[Subscription]:
+    async def _choose(self) -> list[SubscriptionSession]:
         """Those that are behind for longest, then others."""
-        chosen: list[Subscription] = []
-        every = self._attachments.every()
+        chosen: list[SubscriptionSession] = []
+        every = self._sessions.every()
         for at in range(0, len(every), TOGETHER):
             chosen = heapq.nsmallest(
                 MEASURED_MAX, [*chosen, *every[at : at + TOGETHER]], key=_since_when
@@ -82,5 +82,5 @@ class SubscriptionLagMeter:
         return chosen
 
 
-def _since_when(subscription: Subscription) -> tuple[bool, int]:
+def _since_when(subscription: SubscriptionSession) -> tuple[bool, int]:
     return subscription.at_end, subscription.position

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
 
-from hqueue_workers.hub.subscribing.subscription import Subscription
+from hqueue_workers.hub.subscribing.subscription_session import SubscriptionSession
 
 __all__ = ["Share"]
 
@@ -23,7 +23,7 @@ class Share:
         self._ahead = ahead
         self._calls: Counter[str] = Counter()
         """Under way, for each host."""
-        self._waiting: OrderedDict[str, deque[Subscription]] = OrderedDict()
+        self._waiting: OrderedDict[str, deque[SubscriptionSession]] = OrderedDict()
         """For each host; that whose turn was last is the last."""
 
     def has_room(self, host: str) -> bool:
@@ -43,11 +43,11 @@ class Share:
         if not self._calls[host]:
             del self._calls[host]
 
-    def wait(self, subscription: Subscription) -> None:
+    def wait(self, subscription: SubscriptionSession) -> None:
         """Have one wait until `next` gives it."""
         self._waiting.setdefault(subscription.delivery.host, deque()).append(subscription)
 
-    def next(self) -> Subscription | None:
+    def next(self) -> SubscriptionSession | None:
         """One that waited and for which there is room now, and waits no more."""
         host = next(filter(self.has_room, self._waiting), None)
         if host is None:

@@ -18,10 +18,18 @@ from hqueue.errors import (
     SubscriptionStateExistsError,
 )
 from hqueue.metadata.managers import SubscriptionPreferences
-from hqueue_workers.hub.subscribing.attachments import Attachments
-from hqueue_workers.hub.subscribing.sessions import Detached, DetachedReason, Sessions
-from hqueue_workers.hub.subscribing.subscription import Delivery, SubscribedTopic, Subscription
+from hqueue_workers.hub.subscribing.client_sessions import (
+    ClientSessions,
+    SessionEnd,
+    SessionEndReason,
+)
 from hqueue_workers.hub.subscribing.subscription_records import SubscriptionRecords
+from hqueue_workers.hub.subscribing.subscription_session import (
+    Delivery,
+    SubscribedTopic,
+    SubscriptionSession,
+)
+from hqueue_workers.hub.subscribing.subscription_sessions import SubscriptionSessions
 from hqueue_workers.hub.writing.owned_topic import OwnedTopic
 
 __all__ = ["SubscribeMode", "Subscribed", "Subscriptions"]
@@ -51,8 +59,8 @@ class Subscriptions:
 
     Args:
         records: where subscriptions are kept.
-        attachments: those that are attached.
-        sessions: the subscribers'.
+        sessions: those of subscriptions that are attached.
+        client_sessions: those of the subscribers' clients.
         subscriptions_max: attached at a time.
         count: called before a subscription is created, or given other preferences, with the
             subscriber, the address that calls, whether it is created, and the bytes of its
@@ -62,14 +70,14 @@ class Subscriptions:
     def __init__(
         self,
         records: SubscriptionRecords,
-        attachments: Attachments,
-        sessions: Sessions,
+        sessions: SubscriptionSessions,
+        client_sessions: ClientSessions,
         subscriptions_max: int,
         count: Callable[[str, str, bool, int], object] = lambda *_: None,
     ) -> None:
-        self.attachments = attachments
+        self.sessions = sessions
         self._records = records
-        self._sessions = sessions
+        self._client_sessions = client_sessions
         self._subscriptions_max = subscriptions_max
         self._count = count
 
@@ -92,16 +100,16 @@ class Subscriptions:
             StoreUnavailableError: the topic is not this hub's any more, or the store's.
         """
         key = (owned.name, subscriber)
-        async with self.attachments.locks.of(key), self.attachments.subscribed(owned) as subscribed:
+        async with self.sessions.locks.of(key), self.sessions.subscribed(owned) as subscribed:
             found = subscribed.subscriptions.get(subscriber)
             if delivery is not None:
-                if found is None and self.attachments.attached >= self._subscriptions_max:
+                if found is None and self.sessions.attached >= self._subscriptions_max:
                     raise BufferFullError("the hub has as many subscriptions as it may")
-                self._sessions.heard(delivery.session, host)
+                self._client_sessions.heard(delivery.session, host)
             if mode is SubscribeMode.CREATE and found is not None:
                 raise SubscriptionStateExistsError("the subscription is there", topic=owned.name)
             if found and delivery and found.delivery.session != delivery.session:
-                await self.attachments.detach(found, DetachedReason.REPLACED)
+                await self.sessions.detach(found, SessionEndReason.REPLACED)
                 found = None
             if found is None:
                 known, created = await self._open(subscribed, (subscriber, host), mode, preferences)
@@ -110,20 +118,20 @@ class Subscriptions:
                 return Subscribed(known.consumed, created, known.preferences)
             if preferences is not None and preferences != found.preferences:
                 self._count(subscriber, host, False, _kept_bytes(preferences))
-                async with self.attachments.writing.of(key):
+                async with self.sessions.writing.of(key):
                     found.version = await self._records.update(
                         *key, found.version, preferences=preferences
                     )
                 found.preferences = preferences
             if delivery is not None:
                 found.set_delivery(delivery)
-                self._sessions.attached(delivery.session, *key)
-                self.attachments.wake(found)
+                self._client_sessions.attached(delivery.session, *key)
+                self.sessions.wake(found)
             return Subscribed(found.consumed, False, found.preferences)
 
-    def _attach(self, known: Subscription, delivery: Delivery, *, created: bool) -> None:
+    def _attach(self, known: SubscriptionSession, delivery: Delivery, *, created: bool) -> None:
         try:
-            self.attachments.attach(known, delivery)
+            self.sessions.attach(known, delivery)
         except StoreUnavailableError as exc:
             if created:  # So it would be there already if the call were made again.
                 exc.outcome = Outcome.UNKNOWN
@@ -135,7 +143,7 @@ class Subscriptions:
         caller: tuple[str, str],
         mode: SubscribeMode,
         preferences: SubscriptionPreferences | None,
-    ) -> tuple[Subscription, bool]:
+    ) -> tuple[SubscriptionSession, bool]:
         """A subscription that is not attached, read or created; whether it was created."""
         subscriber, host = caller
         key = (subscribed.owned.name, subscriber)
@@ -145,7 +153,7 @@ class Subscriptions:
             raise NoSubscriptionStateError("there is no such subscription", topic=key[0])
         if known is None:
             wanted = preferences or SubscriptionPreferences()
-            consumed = max(0, self.attachments.end(subscribed) - 1)
+            consumed = max(0, self.sessions.end(subscribed) - 1)
             self._count(subscriber, host, True, _kept_bytes(wanted))
             try:
                 version = await self._records.create(*key, wanted, consumed)
@@ -164,7 +172,7 @@ class Subscriptions:
                 self._count(subscriber, host, False, _kept_bytes(preferences))
                 version = await self._records.update(*key, version, preferences=preferences)
                 wanted = preferences
-        opened = Subscription(
+        opened = SubscriptionSession(
             subscribed, subscriber, _NOWHERE, preferences=wanted, version=version, consumed=consumed
         )
         return opened, known is None
@@ -176,11 +184,11 @@ class Subscriptions:
             NoSubscriptionStateError: no such subscription exists.
         """
         key = (owned.name, subscriber)
-        async with self.attachments.locks.of(key), self.attachments.subscribed(owned) as subscribed:
+        async with self.sessions.locks.of(key), self.sessions.subscribed(owned) as subscribed:
             found = subscribed.subscriptions.get(subscriber)
             if found is not None:
-                await self.attachments.detach(found, DetachedReason.UNSUBSCRIBED, store=False)
-            async with self.attachments.writing.of(key):
+                await self.sessions.detach(found, SessionEndReason.UNSUBSCRIBED, store=False)
+            async with self.sessions.writing.of(key):
                 await self._records.delete(*key)
 
     async def close_subscription(self, topic: str, subscriber: str, session: str) -> None:
@@ -189,13 +197,13 @@ class Subscriptions:
         Raises:
             NoSubscriptionStateError: it is not attached by this session.
         """
-        async with self.attachments.locks.of((topic, subscriber)):
-            found = self.attachments.find(topic, subscriber)
+        async with self.sessions.locks.of((topic, subscriber)):
+            found = self.sessions.find(topic, subscriber)
             if found is None or found.delivery.session != session:
                 raise NoSubscriptionStateError(
                     "the subscription is not attached by this session", topic=topic
                 )
-            await self.attachments.detach(found, None)
+            await self.sessions.detach(found, None)
 
     async def consume(self, owned: OwnedTopic, subscriber: str, message_id: int) -> None:
         """Move a mark, if it is behind.
@@ -205,13 +213,13 @@ class Subscriptions:
             NoSubscriptionStateError: there is no such subscription.
         """
         key = (owned.name, subscriber)
-        async with self.attachments.locks.of(key), self.attachments.subscribed(owned) as subscribed:
-            if message_id >= self.attachments.end(subscribed):
+        async with self.sessions.locks.of(key), self.sessions.subscribed(owned) as subscribed:
+            if message_id >= self.sessions.end(subscribed):
                 raise InvalidInputError("the topic has no message with such an ID yet")
             found = subscribed.subscriptions.get(subscriber)
             if found is not None:
                 found.consume(message_id)
-                self.attachments.wake(found)
+                self.sessions.wake(found)
                 return
             known = await self._records.read(*key)
             if known is None:
@@ -220,13 +228,13 @@ class Subscriptions:
             if known.value.state.consumed < message_id:
                 await self._records.update(*key, known.version, consumed=message_id)
 
-    async def detached(self, session: str, wait_ms: int) -> list[Detached]:
-        """As `Sessions.wait`."""
-        return await self._sessions.wait(session, wait_ms)
+    async def detached(self, session: str, wait_ms: int) -> list[SessionEnd]:
+        """As `ClientSessions.wait`."""
+        return await self._client_sessions.wait(session, wait_ms)
 
     def end_waits(self) -> None:
-        """As `Sessions.end_waits`."""
-        self._sessions.end_waits()
+        """As `ClientSessions.end_waits`."""
+        self._client_sessions.end_waits()
 
 
 def _kept_bytes(preferences: SubscriptionPreferences) -> int:

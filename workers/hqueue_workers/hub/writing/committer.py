@@ -26,13 +26,13 @@ from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.logs import Log
 from hqueue.runtime.waiting import Condition
 from hqueue_workers.hub.writing.gathering import fenced, gather
-from hqueue_workers.hub.writing.numbers import Numbers
 from hqueue_workers.hub.writing.owned_topic import (
-    Numbered,
     OwnedTopic,
     Publish,
     Published,
+    PublishSequence,
 )
+from hqueue_workers.hub.writing.sequence_numbers import SequenceNumbers
 from hqueue_workers.node.runtime import Runtime
 
 __all__ = ["Committer"]
@@ -59,8 +59,8 @@ class Committer:
     and its own, however many others publish. A publish of a topic that was fenced ends with
     `FencedTopicError`, and nothing of it is in the log.
 
-    Of messages that are numbered those are appended which the topic does not have: it is looked at
-    when all that came before in the log is known.
+    Of messages with sequence numbers those are appended which the topic does not have: that is
+    looked up when all that came before in the log is known.
 
     Args:
         partition: the partition.
@@ -86,7 +86,7 @@ class Committer:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.partition = partition
-        self.numbers = Numbers()
+        self.sequence_numbers = SequenceNumbers()
         self._runtime = runtime
         self._open_log = open_log
         self._on_append = on_append
@@ -176,13 +176,13 @@ class Committer:
         owned: OwnedTopic,
         messages: Sequence[Message],
         size: int,
-        numbered: Numbered | None = None,
+        sequence: PublishSequence | None = None,
     ) -> Future[Published]:
         """Append messages of a topic.
 
         Raises:
             FencedTopicError: it is not this hub's any more; also by the future.
-            UnknownNumbersError: by the future: the publisher's numbers must be learned first.
+            UnknownSequenceNumbersError: by the future: the publisher's must be learned first.
         """
         done: Future[Published] = Future()
 
@@ -190,7 +190,7 @@ class Committer:
             if owned.fenced or owned.left:
                 raise fenced(owned)
             owned.waiting += 1
-            self._publishes.append(Publish(owned, messages, size, done, numbered))
+            self._publishes.append(Publish(owned, messages, size, done, sequence))
 
         self._add(add)
         return done
@@ -330,7 +330,7 @@ class Committer:
         """Have those that look at the partition know what was appended."""
         for each, _ in appended:
             each.owned.published += len(each.messages)
-        self.numbers.note(appended)
+        self.sequence_numbers.note(appended)
         uncertain, self._uncertain = list(self._uncertain.values()), {}
         self._on_appended(appended, uncertain, log.end)
         self._on_append(len(appended))
@@ -338,13 +338,13 @@ class Committer:
     def _settled(self, first: int | None) -> None:
         """It is known now whether what was in doubt is in the log, and where."""
         if first is not None:
-            self.numbers.note(_with_ids(self._in_doubt, first))
+            self.sequence_numbers.note(_with_ids(self._in_doubt, first))
         self._in_doubt = []
 
     def _gather(self, batch: list[Publish]) -> None:
         """Take out of a batch what is fenced, and into it what waits."""
         with self._lock:
-            ended = gather(batch, self._publishes, self.numbers)
+            ended = gather(batch, self._publishes, self.sequence_numbers)
         self._end_publishes([each for each, _ in ended])
         for each, outcome in ended:
             if isinstance(outcome, HQueueError):
@@ -363,7 +363,7 @@ class Committer:
     def _drop_if_done(self, owned: OwnedTopic) -> None:
         if owned.left and not owned.waiting and self._topics.get(owned.name) is owned:
             del self._topics[owned.name]
-            self.numbers.drop(owned)
+            self.sequence_numbers.drop(owned)
             if self._log is not None:
                 self._log.disown(owned.name)
 
@@ -381,7 +381,7 @@ class Committer:
                 return
             owned.fenced = True
             del self._topics[topic]
-        self.numbers.drop(owned)
+        self.sequence_numbers.drop(owned)
         call_foreign(LISTENER, self._on_fence, owned)
 
     def _give_up(self) -> None:
@@ -392,7 +392,7 @@ class Committer:
             for owned in lost:
                 owned.fenced = True
         for owned in lost:
-            self.numbers.drop(owned)
+            self.sequence_numbers.drop(owned)
             call_foreign(LISTENER, self._on_fence, owned)
 
     def _abandon(self) -> None:
@@ -435,11 +435,11 @@ def _with_ids(batch: Sequence[Publish], base: int) -> list[tuple[Publish, int]]:
     return list(zip(batch, firsts, strict=False))  # The last is where the batch ends.
 
 
-def _published(publish: Publish, first: int, newest: int) -> Published:
+def _published(publish: Publish, first: int, last: int) -> Published:
     return Published(
         MessageID.from_int(first),
         publish.owned.partition,
         len(publish.messages),
-        publish.dropped,
-        None if publish.numbered is None else MessageID.from_int(newest),
+        publish.duplicates,
+        None if publish.sequence is None else MessageID.from_int(last),
     )

@@ -11,13 +11,13 @@ from hqueue.settings.limits import (
     HEADER_ROOM_BYTES,
     TOPICS_PER_BATCH_MAX,
 )
-from hqueue_workers.hub.writing.numbers import Newest, Numbers
 from hqueue_workers.hub.writing.owned_topic import (
     FencedTopicError,
     OwnedTopic,
     Publish,
-    UnknownNumbersError,
+    UnknownSequenceNumbersError,
 )
+from hqueue_workers.hub.writing.sequence_numbers import LastMessage, SequenceNumbers
 
 __all__ = ["fenced", "gather"]
 
@@ -29,16 +29,16 @@ MESSAGE_BYTES = 32
 
 
 def gather(
-    batch: list[Publish], waiting: collections.deque[Publish], numbers: Numbers
-) -> list[tuple[Publish, HQueueError | Newest]]:
+    batch: list[Publish], waiting: collections.deque[Publish], sequence_numbers: SequenceNumbers
+) -> list[tuple[Publish, HQueueError | LastMessage]]:
     """Take out of a batch what is fenced, and into it what waits, in its order and as much as goes
     together. To be called when all that is in the log is known.
 
     Returns:
         The publishes that append nothing, and what became of them: an error, or the
-        newest message of the publisher where the topic has all messages already.
+        last message of the publisher where the topic has all messages already.
     """
-    ended: list[tuple[Publish, HQueueError | Newest]] = [
+    ended: list[tuple[Publish, HQueueError | LastMessage]] = [
         (each, fenced(each.owned)) for each in batch if each.owned.fenced
     ]
     batch[:] = [each for each in batch if not each.owned.fenced]
@@ -47,7 +47,7 @@ def gather(
     topics = {each.owned.name for each in batch}
     while waiting:
         following = waiting[0]
-        outcome = _judged(following, numbers)
+        outcome = _judged(following, sequence_numbers)
         if outcome is not None:
             ended.append((following, outcome))
         else:
@@ -72,15 +72,17 @@ def fenced(owned: OwnedTopic) -> FencedTopicError:
     )
 
 
-def _judged(publish: Publish, numbers: Numbers) -> HQueueError | Newest | None:
+def _judged(
+    publish: Publish, sequence_numbers: SequenceNumbers
+) -> HQueueError | LastMessage | None:
     """The result of a publish that appends nothing; None for any other."""
     if publish.owned.fenced:
         return fenced(publish.owned)
     try:
-        newest = numbers.leave_out(publish)
-    except UnknownNumbersError as exc:
+        last_message = sequence_numbers.leave_out(publish)
+    except UnknownSequenceNumbersError as exc:
         return exc
-    return None if publish.messages else newest
+    return None if publish.messages else last_message
 
 
 def _bytes(publish: Publish) -> int:
@@ -90,11 +92,11 @@ def _bytes(publish: Publish) -> int:
 
 def _overlap(before: Publish, after: Publish) -> bool:
     """Whether a publish can't be judged before it is known what became of another."""
-    one, other = before.numbered, after.numbered
+    one, other = before.sequence, after.sequence
     return (
         one is not None
         and other is not None
         and before.owned is after.owned
         and one.publisher == other.publisher
-        and other.number + after.dropped <= before.last
+        and other.first + after.duplicates <= before.last_sequence_number
     )

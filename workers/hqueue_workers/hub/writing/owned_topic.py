@@ -20,13 +20,13 @@ from hqueue.metadata.managers import LogRange, Verdict
 
 __all__ = [
     "FencedTopicError",
-    "Numbered",
     "OwnedListener",
     "OwnedTopic",
     "Publish",
+    "PublishSequence",
     "Published",
     "RedirectedError",
-    "UnknownNumbersError",
+    "UnknownSequenceNumbersError",
     "held_bytes",
 ]
 
@@ -48,8 +48,8 @@ class FencedTopicError(HQueueError):
     """
 
 
-class UnknownNumbersError(HQueueError):
-    """The publisher's numbers must be read from the log first. Nothing was done."""
+class UnknownSequenceNumbersError(HQueueError):
+    """The publisher's sequence numbers must be read from the log first. Nothing was done."""
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -77,9 +77,9 @@ class OwnedTopic:
     first: int = 0
     """The lowest ID that a message of it may have."""
     known_from: int = 0
-    """From this ID on it is known what publishers have numbered. Kept by `Numbers`."""
+    """From this ID on publishers' sequence numbers are known. Kept by `SequenceNumbers`."""
     crowded: bool = False
-    """Whether more publishers have numbered its messages than can be remembered."""
+    """Whether more publishers gave its messages sequence numbers than can be remembered."""
     fenced: bool = False
     """Whether another owner has closed its range: never again written to by this ownership."""
     left: bool = False
@@ -125,32 +125,32 @@ class Published:
     """Where messages lie that were published: with consecutive IDs.
 
     Args:
-        id: the first one's; of none the newest one's that the topic has of the publisher.
+        id: the first one's; of none the publisher's last one's in the topic.
         partition: where they are.
         count: how many were appended.
-        dropped: how many of the call's messages the topic had already.
-        newest: the ID of the topic's newest message of the publisher.
+        duplicates: how many of the call's messages the topic had already.
+        last_id: the ID of the publisher's last message in the topic, if it gives sequence numbers.
     """
 
     id: MessageID
     partition: int
     count: int
-    dropped: int = 0
-    newest: MessageID | None = None
+    duplicates: int = 0
+    last_id: MessageID | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Numbered:
-    """The publisher's own numbers of messages.
+class PublishSequence:
+    """The sequence numbers that a publisher gives messages.
 
     Args:
         publisher: whose.
-        number: the first message's; the others' follow.
+        first: the first message's; the others' follow.
         since: an ID; none of these messages was tried before it.
     """
 
     publisher: str
-    number: int
+    first: int
     since: int
 
 
@@ -162,15 +162,15 @@ class Publish:
     messages: Sequence[Message]
     size: int
     done: Future[Published]
-    numbered: Numbered | None = None
-    dropped: int = 0
+    sequence: PublishSequence | None = None
+    duplicates: int = 0
     """How many messages it had more, which the topic has already."""
 
     @property
-    def last(self) -> int:
-        """The last one's number, if its messages are numbered."""
-        assert self.numbered is not None
-        return self.numbered.number + self.dropped + len(self.messages) - 1
+    def last_sequence_number(self) -> int:
+        """The last message's, if they have some."""
+        assert self.sequence is not None
+        return self.sequence.first + self.duplicates + len(self.messages) - 1
 
 
 def held_bytes(messages: Sequence[Message]) -> int:

@@ -241,4 +241,4 @@ def test_a_subscriber_that_is_just_attaching_is_refused_by_a_rule_that_came_mean
         scene.client("maker").topic("t").set_acl(subscribe=[])
         go_on.set()
         assert isinstance(ended.exception(WAIT_S), NotAllowedError)
-    assert hosted.subscriptions.attachments.attached == 0
+    assert hosted.subscriptions.sessions.attached == 0

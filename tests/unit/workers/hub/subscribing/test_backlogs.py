@@ -14,7 +14,7 @@ from hqueue import CorruptLogError, Message, ReceivedMessage, Status
 from hqueue.consume.topic_cursor import TopicCursor
 from hqueue.log.steps import Work
 from hqueue.runtime.clock import Deadline
-from hqueue_workers.hub.subscribing import attachments, backlogs
+from hqueue_workers.hub.subscribing import backlogs, subscription_sessions
 from hqueue_workers.hub.subscribing.backlogs import Backlogs
 from tests.support.backends import MemoryBackend
 from tests.support.hub_subscribers import Subscriber
@@ -52,13 +52,13 @@ class Scene:
 
     @property
     def backlogs(self) -> Backlogs:
-        delivering = self.hubs[-1].hub._hosted[QUEUE].subscriptions.attachments._delivering
+        delivering = self.hubs[-1].hub._hosted[QUEUE].subscriptions.sessions._delivering
         return delivering._backlogs
 
 
 @pytest.fixture
 def scene(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
-    monkeypatch.setattr(attachments, "RECENT_BYTES_MAX", 0)
+    monkeypatch.setattr(subscription_sessions, "RECENT_BYTES_MAX", 0)
     with contextlib.ExitStack() as stack:
         yield Scene(stack)
 
@@ -159,7 +159,7 @@ def test_what_can_not_be_read_holds_up_only_its_own_topic(
     for topic in ("broken", "whole"):
         sub.subscribe(topic, 1)
     wait_for(lambda: sub.values == [b"a", b"b"], "the other one came")
-    attached = scene.hubs[-1].hub._hosted[QUEUE].subscriptions.attachments
+    attached = scene.hubs[-1].hub._hosted[QUEUE].subscriptions.sessions
     stuck = attached.find("broken", "s")
     assert stuck is not None
     wait_for(lambda: stuck.queued and not stuck.running, "it waits without a call's place")

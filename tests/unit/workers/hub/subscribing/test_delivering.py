@@ -10,7 +10,11 @@ from hqueue import Address
 from hqueue.metadata.managers import SubscriptionPreferences
 from hqueue_workers.hub.subscribing.delivering import Delivering
 from hqueue_workers.hub.subscribing.endpoints import SubscriberEndpoint
-from hqueue_workers.hub.subscribing.subscription import Delivery, SubscribedTopic, Subscription
+from hqueue_workers.hub.subscribing.subscription_session import (
+    Delivery,
+    SubscribedTopic,
+    SubscriptionSession,
+)
 from hqueue_workers.node.runtime import Runtime
 
 WAIT_S = 30.0
@@ -27,7 +31,9 @@ class Calls(Delivering):
         super().__init__(*(Mock() for _ in range(5)), runtime=runtime, calls_max=calls_max, **parts)
         self.under_way: dict[str, asyncio.Future[None]] = {}
 
-    async def _deliver(self, subscription: Subscription, endpoint: SubscriberEndpoint) -> float:
+    async def _deliver(
+        self, subscription: SubscriptionSession, endpoint: SubscriberEndpoint
+    ) -> float:
         name = subscription.subscriber
         ends = self.under_way[name] = asyncio.get_running_loop().create_future()
         await ends
@@ -35,10 +41,10 @@ class Calls(Delivering):
         return NEVER_MS
 
 
-def _subscription(name: str, port: int) -> Subscription:
+def _subscription(name: str, port: int) -> SubscriptionSession:
     delivery = Delivery(Address("host", port), "session", False, "host")
     preferences = SubscriptionPreferences()
-    return Subscription(
+    return SubscriptionSession(
         SubscribedTopic(Mock(), 10),
         name,
         delivery,
@@ -85,7 +91,7 @@ def test_who_waits_for_an_address_has_a_turn_though_the_one_before_left_when_its
         await _come_to_rest()
         again = calls._again
 
-        def leave(subscription: Subscription) -> None:
+        def leave(subscription: SubscriptionSession) -> None:
             again(subscription)
             leaves.left = True
 

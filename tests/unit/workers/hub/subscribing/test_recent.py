@@ -18,7 +18,7 @@ from hqueue_workers.delivery.cursor import Cursor
 from hqueue_workers.delivery.segment import HERE_BYTES, HERE_MESSAGES, SubscriptionFilter
 from hqueue_workers.delivery.wire import Call, decode_messages
 from hqueue_workers.hub.subscribing.recent import Kept, Recent
-from hqueue_workers.hub.subscribing.subscription import SubscribedTopic
+from hqueue_workers.hub.subscribing.subscription_session import SubscribedTopic
 from hqueue_workers.hub.writing.owned_topic import OwnedTopic, Publish
 from hqueue_workers.node.runtime import Runtime
 

@@ -19,7 +19,7 @@ from hqueue.metadata.ports import Version
 from hqueue.runtime.clock import Deadline
 from hqueue_workers.hub import opening
 from hqueue_workers.hub.owning.queue_topics import QueueTopics
-from hqueue_workers.hub.subscribing import attachments
+from hqueue_workers.hub.subscribing import subscription_sessions
 from hqueue_workers.hub.subscribing.subscription_records import SubscriptionRecords
 from hqueue_workers.hub.writing.owned_topic import OwnedTopic
 from hqueue_workers.node import runtime
@@ -117,7 +117,7 @@ def test_what_is_published_while_it_is_asked_if_anything_was_missed_is_not_passe
     def ask(past: TopicPast, *given: Any) -> bool:
         found = may_have(past, *given)
         asked.append(found)
-        subscription = attached.attachments.find("t", "sub")
+        subscription = attached.sessions.find("t", "sub")
         assert subscription is not None
         subscribed = subscription.topic
         before = subscribed.end
@@ -327,7 +327,7 @@ def consume_late(scene: Scene, owned: OwnedTopic, message_id: MessageID) -> None
 def test_a_call_that_comes_when_the_topic_is_being_left_leaves_the_marks_to_be_stored(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attachments, "LOOK_MS", 3_600_000)
+    monkeypatch.setattr(subscription_sessions, "LOOK_MS", 3_600_000)
     scene.hub()
     sub = scene.subscriber()
     sub.subscribe("t")
@@ -351,7 +351,7 @@ def test_a_call_that_comes_when_the_topic_is_being_left_leaves_the_marks_to_be_s
 def test_a_mark_that_moved_is_not_stored_when_the_topic_was_lost(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    monkeypatch.setattr(attachments, "LOOK_MS", 3_600_000)
+    monkeypatch.setattr(subscription_sessions, "LOOK_MS", 3_600_000)
     scene.hub()
     sub = scene.subscriber()
     sub.subscribe("t")
@@ -359,7 +359,7 @@ def test_a_mark_that_moved_is_not_stored_when_the_topic_was_lost(
     scene.publish(b"a")
     wait_for(lambda: scene.counted("delivered") == 1, "it came")
     topics, loop = scene.topics(), scene.hubs[0]._loop
-    attached = scene.hubs[0].hub._hosted[QUEUE].subscriptions.attachments
+    attached = scene.hubs[0].hub._hosted[QUEUE].subscriptions.sessions
     subscription = attached.find("t", "sub")
     owned = topics.serving("t")
     assert subscription is not None
@@ -390,7 +390,7 @@ def test_a_mark_that_moved_is_not_stored_when_the_topic_was_lost(
 def test_that_marks_are_not_stored_is_said_once_an_outage_and_of_which_subscription(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(attachments, "LOOK_MS", 20.0)
+    monkeypatch.setattr(subscription_sessions, "LOOK_MS", 20.0)
     monkeypatch.setattr(runtime, "FAULT_QUIET_MS", 200.0)
     caplog.set_level("INFO")
     scene.hub()
@@ -538,8 +538,8 @@ def test_a_name_that_resolves_outside_the_networks_is_not_called(scene: Scene) -
     delivery.host = "localhost"
     sub.call("subscribe", "t", 2, delivery, None)
     scene.publish(b"a")
-    attachments = scene.hubs[0].hub._hosted[QUEUE].subscriptions.attachments
-    wait_for(lambda: attachments.every()[0].tries.failures > 0, "it was not reached")
+    sessions = scene.hubs[0].hub._hosted[QUEUE].subscriptions.sessions
+    wait_for(lambda: sessions.every()[0].tries.failures > 0, "it was not reached")
     assert sub.values == []
 
 

@@ -1,4 +1,4 @@
-"""What publishers have numbered before a topic came to this hub is learned from the log."""
+"""The sequence numbers that a topic had before it came to this hub are learned from the log."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from contextlib import AbstractContextManager
 from hqueue import BufferFullError, HQueueError, Outcome, ReceivedMessage, StoreUnavailableError
 from hqueue.runtime.thread_pool import ThreadPool
 from hqueue_workers.hub.writing.gathering import fenced
-from hqueue_workers.hub.writing.numbers import Numbers, newest_of
 from hqueue_workers.hub.writing.owned_topic import OwnedTopic
+from hqueue_workers.hub.writing.sequence_numbers import SequenceNumbers, last_messages_of
 
-__all__ = ["THREADS", "Searches"]
+__all__ = ["THREADS", "SequenceSearches"]
 
 THREADS = 2
 
@@ -23,8 +23,8 @@ Scan = Callable[[str, int, int], AbstractContextManager[Iterable[ReceivedMessage
 _Key = tuple[OwnedTopic, int]
 
 
-class Searches:
-    """Reads topics for what was numbered, each part once for all that wait for it. Thread-safe.
+class SequenceSearches:
+    """Reads topics for sequence numbers, each part once for all that wait for it. Thread-safe.
 
     Of a topic with more publishers than can be remembered, one search looks for all those that have
     asked before it began: so each costs the less, the more there are.
@@ -46,9 +46,9 @@ class Searches:
         self._closed = False
 
     def learn(
-        self, owned: OwnedTopic, numbers: Numbers, publisher: str, since: int
+        self, owned: OwnedTopic, sequence_numbers: SequenceNumbers, publisher: str, since: int
     ) -> Future[None]:
-        """Have it known what was numbered in a topic from an ID on: by all its publishers, or by
+        """Learn the sequence numbers in a topic from an ID on: of all its publishers, or of
         the one that asks, if the topic has more than can be remembered.
 
         The future's errors are `FencedTopicError`, and the store's.
@@ -58,21 +58,23 @@ class Searches:
             if self._closed:
                 raise StoreUnavailableError("the hub is ending")
             if owned.crowded:
-                return self._ask_for(key, numbers, publisher)
+                return self._ask_for(key, sequence_numbers, publisher)
             under_way = self._under_way.get(key)
             if under_way is None:
                 under_way = Future()
                 # It ends when the lock is free.
-                self._pool.submit(self._search, key, numbers, publisher, under_way)
+                self._pool.submit(self._search, key, sequence_numbers, publisher, under_way)
                 self._under_way[key] = under_way
             return under_way
 
-    def _ask_for(self, key: _Key, numbers: Numbers, publisher: str) -> Future[None]:
+    def _ask_for(
+        self, key: _Key, sequence_numbers: SequenceNumbers, publisher: str
+    ) -> Future[None]:
         """Have the next search look for one publisher, too. The lock is held."""
         asked_for = self._asked_for.get(key)
         if asked_for is None:
             # It begins when the lock is free.
-            self._pool.submit(self._search_for, key, numbers)
+            self._pool.submit(self._search_for, key, sequence_numbers)
             asked_for = self._asked_for[key] = {}
         return asked_for.setdefault(publisher, Future())
 
@@ -82,50 +84,56 @@ class Searches:
             self._closed = True
         self._pool.shutdown(wait=False)
 
-    def _search(self, key: _Key, numbers: Numbers, publisher: str, done: Future[None]) -> None:
+    def _search(
+        self, key: _Key, sequence_numbers: SequenceNumbers, publisher: str, done: Future[None]
+    ) -> None:
         owned, since = key
         error: BaseException | None = None
         try:
             try:
-                self._learn_all(owned, numbers, since)
+                self._learn_all(owned, sequence_numbers, since)
             except BufferFullError:
                 owned.crowded = True
-                self._learn_some(owned, numbers, {publisher}, since)
+                self._learn_some(owned, sequence_numbers, {publisher}, since)
         except BaseException as exc:
             error = exc
         with self._lock:
             del self._under_way[key]
         _end(done, error)
 
-    def _search_for(self, key: _Key, numbers: Numbers) -> None:
+    def _search_for(self, key: _Key, sequence_numbers: SequenceNumbers) -> None:
         owned, since = key
         with self._lock:
             asked_for = self._asked_for.pop(key)
         error: BaseException | None = None
         try:
-            self._learn_some(owned, numbers, asked_for.keys(), since)
+            self._learn_some(owned, sequence_numbers, asked_for.keys(), since)
         except BaseException as exc:
             error = exc
         for done in asked_for.values():
             _end(done, error)
 
-    def _learn_all(self, owned: OwnedTopic, numbers: Numbers, since: int) -> None:
+    def _learn_all(self, owned: OwnedTopic, sequence_numbers: SequenceNumbers, since: int) -> None:
         until = owned.known_from
         if since < until:
             with self._scan(owned.name, since, until) as messages:
                 read = self._while_owned(owned, messages)
-                found = newest_of(read, publishers_max=numbers.publishers_max)
-            numbers.learn(owned, since, until, found)
+                found = last_messages_of(read, publishers_max=sequence_numbers.publishers_max)
+            sequence_numbers.learn(owned, since, until, found)
 
     def _learn_some(
-        self, owned: OwnedTopic, numbers: Numbers, publishers: AbstractSet[str], since: int
+        self,
+        owned: OwnedTopic,
+        sequence_numbers: SequenceNumbers,
+        publishers: AbstractSet[str],
+        since: int,
     ) -> None:
         until = owned.known_from
         if since < until:
             with self._scan(owned.name, since, until) as messages:
-                found = newest_of(self._while_owned(owned, messages), only=publishers)
+                found = last_messages_of(self._while_owned(owned, messages), only=publishers)
             for publisher in publishers:
-                numbers.learn_alone(owned, publisher, since, until, found.get(publisher))
+                sequence_numbers.learn_alone(owned, publisher, since, until, found.get(publisher))
 
     def _while_owned(
         self, owned: OwnedTopic, messages: Iterable[ReceivedMessage]

@@ -1,4 +1,4 @@
-"""A subscription that is attached, and its topic."""
+"""A subscription session: a subscription that a client has attached, and its topic."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hqueue_workers.delivery.segment import Window
 from hqueue_workers.delivery.tries import UNTRIED, Tries
 from hqueue_workers.hub.writing.owned_topic import OwnedTopic
 
-__all__ = ["Delivery", "SubscribedTopic", "Subscription"]
+__all__ = ["Delivery", "SubscribedTopic", "SubscriptionSession"]
 
 WINDOW = 1_000
 WINDOW_MAX = 10_000
@@ -52,14 +52,14 @@ class SubscribedTopic(Window):
     def __init__(self, owned: OwnedTopic, end: int) -> None:
         super().__init__(end)
         self.owned = owned
-        self.subscriptions: dict[str, Subscription] = {}
+        self.subscriptions: dict[str, SubscriptionSession] = {}
         self.users = 0
         """Calls that are about to attach or detach something."""
         self.left = False
 
 
-class Subscription:
-    """One that is attached. At rest it is nothing but this. IDs as integers.
+class SubscriptionSession:
+    """A subscription that a client has attached. At rest it is nothing but this. IDs as integers.
 
     Args:
         topic: its topic.

@@ -1,4 +1,8 @@
-"""Subscribers' sessions with a hub: what a client hears was detached, and when it is gone."""
+"""Clients' sessions with a hub: what ended of each is reported to it, and when it is gone.
+
+A client has one session in each of its lives, and in it a subscription session for each of its
+subscriptions that is attached (`subscription_sessions`). The IDL calls one that ended *detached*.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from typing import NamedTuple
 from hqueue import InvalidInputError
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 
-__all__ = ["Detached", "DetachedReason", "Sessions"]
+__all__ = ["ClientSessions", "SessionEnd", "SessionEndReason"]
 
 SESSIONS_MAX = 10_000
 """When there are too many, the one that was silent for longest goes: its client finds out
@@ -26,20 +30,20 @@ NOTES_MAX = 100_000
 """Of one session. One that has more is forgotten: its client subscribes to all again."""
 
 
-class DetachedReason(enum.IntEnum):
-    """Why a subscription is delivered no more. The numbers are the IDL's."""
+class SessionEndReason(enum.IntEnum):
+    """Why a subscription session ended. The numbers are those of the IDL's `TDetachedReason`."""
 
     TOPIC_LEFT = 0
     REPLACED = 1
     UNSUBSCRIBED = 2
 
 
-class Detached(NamedTuple):
-    """A subscription that was detached."""
+class SessionEnd(NamedTuple):
+    """A subscription session that ended: the IDL's `TDetached`."""
 
     topic: str
     subscriber: str
-    reason: DetachedReason
+    reason: SessionEndReason
 
 
 class _Session:
@@ -48,12 +52,13 @@ class _Session:
     def __init__(self, host: str) -> None:
         self.host = host
         self.heard_ms = 0.0
-        self.notes: dict[tuple[str, str], DetachedReason] = {}
+        self.notes: dict[tuple[str, str], SessionEndReason] = {}
         self.waiting: asyncio.Future[None] | None = None
 
 
-class Sessions:
-    """The sessions of one queue. Used by the event loop; a session is nothing but an object.
+class ClientSessions:
+    """The clients' sessions of one queue. Used by the event loop; a session is nothing but an
+    object.
 
     Args:
         session_ms: a session that is silent for so long is over.
@@ -89,8 +94,8 @@ class Sessions:
         if session is not None:
             session.notes.pop((topic, subscriber), None)
 
-    def detached(self, name: str, topic: str, subscriber: str, reason: DetachedReason) -> None:
-        """Tell a client that a subscription was detached."""
+    def detached(self, name: str, topic: str, subscriber: str, reason: SessionEndReason) -> None:
+        """Report to a client that a subscription session ended."""
         session = self._sessions.get(name)
         if session is None:
             return
@@ -100,8 +105,8 @@ class Sessions:
         elif session.waiting is not None and not session.waiting.done():
             session.waiting.set_result(None)
 
-    async def wait(self, name: str, wait_ms: int) -> list[Detached]:
-        """What was detached of a session and not reported yet, once there is something, or after a
+    async def wait(self, name: str, wait_ms: int) -> list[SessionEnd]:
+        """What ended of a session and was not reported yet, once there is something, or after a
         while. An earlier call of the session that waits ends.
 
         Raises:
@@ -130,7 +135,7 @@ class Sessions:
         if self._sessions.get(name) is session:
             self._hear(name, session)
         notes, session.notes = session.notes, {}
-        return [Detached(*key, reason) for key, reason in notes.items()]
+        return [SessionEnd(*key, reason) for key, reason in notes.items()]
 
     def end_waits(self) -> None:
         """Answer each call that waits, and let none wait from now on: the hub ends, and its clients

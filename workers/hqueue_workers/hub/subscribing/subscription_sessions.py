@@ -1,4 +1,4 @@
-"""What is attached at this hub: appends wake it, its marks are stored, and it is detached."""
+"""Subscription sessions at this hub: appends wake them, their cursors are stored, and they end."""
 
 from __future__ import annotations
 
@@ -13,15 +13,19 @@ from hqueue.errors import BadVersionError, NoSubscriptionStateError, NotAllowedE
 from hqueue.runtime.logs import Log
 from hqueue_workers.hub.authorizer import Action
 from hqueue_workers.hub.keyed_locks import KeyedLocks
+from hqueue_workers.hub.subscribing.client_sessions import ClientSessions, SessionEndReason
 from hqueue_workers.hub.subscribing.delivering import Delivering
 from hqueue_workers.hub.subscribing.recent import Kept, Recent
-from hqueue_workers.hub.subscribing.sessions import DetachedReason, Sessions
-from hqueue_workers.hub.subscribing.subscription import Delivery, SubscribedTopic, Subscription
 from hqueue_workers.hub.subscribing.subscription_records import SubscriptionRecords
+from hqueue_workers.hub.subscribing.subscription_session import (
+    Delivery,
+    SubscribedTopic,
+    SubscriptionSession,
+)
 from hqueue_workers.hub.writing.owned_topic import OwnedTopic, Publish
 from hqueue_workers.node.runtime import Runtime
 
-__all__ = ["Attachments", "Deliver"]
+__all__ = ["Deliver", "SubscriptionSessions"]
 
 logger = Log(__name__)
 
@@ -33,7 +37,8 @@ GRACE_S = 5.0
 TOGETHER = 64
 
 Deliver = Callable[
-    [Callable[[Subscription], Awaitable[None]], Callable[[Subscription], None]], Delivering
+    [Callable[[SubscriptionSession], Awaitable[None]], Callable[[SubscriptionSession], None]],
+    Delivering,
 ]
 """Makes what delivers, given what stores a mark, and what notes one that must be stored soon."""
 
@@ -48,9 +53,9 @@ class _QueueTopics(Protocol):
     def check_allowed(self, caller: str, action: Action, owned: OwnedTopic) -> None: ...
 
 
-class Attachments:
-    """The attached subscriptions of one queue. `appended`, `leave`, `lost` are for any thread; all
-    else is used by the event loop.
+class SubscriptionSessions:
+    """The subscription sessions of one queue: one for each subscription that a client has attached.
+    `appended`, `leave`, `lost` are for any thread; all else is used by the event loop.
 
     The hub is the only writer of a topic that it owns, so it is an append that wakes a
     subscription; one at rest is an object, and nothing else. Its mark is stored from what was read:
@@ -59,7 +64,7 @@ class Attachments:
     Args:
         records: where subscriptions are kept.
         runtime: what the hub delivers on.
-        sessions: the subscribers'.
+        client_sessions: those of the subscribers' clients.
         deliver: makes what delivers.
     """
 
@@ -68,16 +73,16 @@ class Attachments:
         records: SubscriptionRecords,
         *,
         runtime: Runtime,
-        sessions: Sessions,
+        client_sessions: ClientSessions,
         deliver: Deliver,
     ) -> None:
         self._records = records
         self._runtime = runtime
-        self._sessions = sessions
+        self._client_sessions = client_sessions
         self._topics: _QueueTopics
         self._subscribed: dict[str, SubscribedTopic] = {}
         self._recent = Recent(RECENT_BYTES_MAX)
-        self._moved: set[Subscription] = set()
+        self._moved: set[SubscriptionSession] = set()
         self._delivering = deliver(self._store, self._moved.add)
         self.locks = KeyedLocks()
         """By topic and subscriber: held while one is attached, changed or detached."""
@@ -91,12 +96,12 @@ class Attachments:
         self._topics = topics
         self._runtime.start(self._look_after())
 
-    def find(self, topic: str, subscriber: str) -> Subscription | None:
+    def find(self, topic: str, subscriber: str) -> SubscriptionSession | None:
         """A subscription that is attached."""
         subscribed = self._subscribed.get(topic)
         return None if subscribed is None else subscribed.subscriptions.get(subscriber)
 
-    def every(self) -> list[Subscription]:
+    def every(self) -> list[SubscriptionSession]:
         """All that are attached now."""
         return [
             each
@@ -104,13 +109,13 @@ class Attachments:
             for each in subscribed.subscriptions.values()
         ]
 
-    def wake(self, subscription: Subscription) -> None:
+    def wake(self, subscription: SubscriptionSession) -> None:
         """It was changed: it may have something to get, and its mark may have moved."""
         if subscription.dirty:
             self._moved.add(subscription)
         self._delivering.wake(subscription)
 
-    def attach(self, opened: Subscription, delivery: Delivery) -> None:
+    def attach(self, opened: SubscriptionSession, delivery: Delivery) -> None:
         """Deliver to a subscription from now on.
 
         Raises:
@@ -126,7 +131,7 @@ class Attachments:
             opened.waiting = 0
         subscribed.subscriptions[opened.subscriber] = opened
         self.attached += 1
-        self._sessions.attached(delivery.session, *opened.key)
+        self._client_sessions.attached(delivery.session, *opened.key)
         self._delivering.wake(opened)
 
     def appended(
@@ -147,7 +152,7 @@ class Attachments:
 
     def leave(self, owned: OwnedTopic, *, deleted: bool = False) -> Future[None]:
         """As `OwnedListener`. Done when all marks are stored, or can't be."""
-        reason = DetachedReason.UNSUBSCRIBED if deleted else DetachedReason.TOPIC_LEFT
+        reason = SessionEndReason.UNSUBSCRIBED if deleted else SessionEndReason.TOPIC_LEFT
         return self._runtime.submit(self._leave(owned, reason))
 
     def lost(self, topics: Sequence[OwnedTopic]) -> None:
@@ -219,7 +224,7 @@ class Attachments:
             for each in self._subscribed[name].subscriptions.values():
                 self._delivering.wake(each)
 
-    async def _leave(self, owned: OwnedTopic, reason: DetachedReason) -> None:
+    async def _leave(self, owned: OwnedTopic, reason: SessionEndReason) -> None:
         subscribed = self._subscribed.get(owned.name)
         if subscribed is None or subscribed.owned is not owned:
             return
@@ -237,9 +242,9 @@ class Attachments:
         subscribed = self._subscribed.get(owned.name)
         if subscribed is not None and subscribed.owned is owned:
             refused = [each for each in subscribed.subscriptions.values() if not self._may(each)]
-            await self._detach_all(subscribed, refused, DetachedReason.TOPIC_LEFT)
+            await self._detach_all(subscribed, refused, SessionEndReason.TOPIC_LEFT)
 
-    def _may(self, subscription: Subscription) -> bool:
+    def _may(self, subscription: SubscriptionSession) -> bool:
         owned = subscription.topic.owned
         try:
             self._topics.check_allowed(subscription.subscriber, Action.SUBSCRIBE, owned)
@@ -250,10 +255,10 @@ class Attachments:
     async def _detach_all(
         self,
         subscribed: SubscribedTopic,
-        subscriptions: Sequence[Subscription],
-        reason: DetachedReason,
+        subscriptions: Sequence[SubscriptionSession],
+        reason: SessionEndReason,
     ) -> None:
-        async def end(each: Subscription) -> None:
+        async def end(each: SubscriptionSession) -> None:
             async with self.locks.of(each.key):
                 if subscribed.subscriptions.get(each.subscriber) is each:
                     with contextlib.suppress(HQueueError):  # Logged; the mark is an older one then.
@@ -274,9 +279,9 @@ class Attachments:
         if self._subscribed.get(subscribed.owned.name) is subscribed:
             del self._subscribed[subscribed.owned.name]
         for each in list(subscribed.subscriptions.values()):
-            self._cut_off(each, DetachedReason.TOPIC_LEFT)
+            self._cut_off(each, SessionEndReason.TOPIC_LEFT)
 
-    def _cut_off(self, subscription: Subscription, reason: DetachedReason | None) -> None:
+    def _cut_off(self, subscription: SubscriptionSession, reason: SessionEndReason | None) -> None:
         """Detach at once: what a call under way comes to counts no more."""
         subscription.over = True
         subscribed = subscription.topic
@@ -286,11 +291,15 @@ class Attachments:
         del subscribed.subscriptions[subscription.subscriber]
         self.attached -= 1
         if reason is not None:
-            self._sessions.detached(subscription.delivery.session, *subscription.key, reason)
+            self._client_sessions.detached(subscription.delivery.session, *subscription.key, reason)
         self._drop_if_unused(subscribed)
 
     async def detach(
-        self, subscription: Subscription, reason: DetachedReason | None, *, store: bool = True
+        self,
+        subscription: SubscriptionSession,
+        reason: SessionEndReason | None,
+        *,
+        store: bool = True,
     ) -> None:
         """Detach, when the call under way has ended, or that takes too long; then store its mark.
 
@@ -309,7 +318,7 @@ class Attachments:
                 raise subscription.topic.owned.changes_hands()
             await self._store(subscription)
 
-    async def _store(self, subscription: Subscription) -> None:
+    async def _store(self, subscription: SubscriptionSession) -> None:
         """Store its mark, if it moved. If somebody else changed the record, detach it.
 
         Raises:
@@ -335,10 +344,10 @@ class Attachments:
                         *subscription.key, found.version, consumed=consumed
                     )
             except NoSubscriptionStateError:
-                self._cut_off(subscription, DetachedReason.UNSUBSCRIBED)
+                self._cut_off(subscription, SessionEndReason.UNSUBSCRIBED)
             except BadVersionError:
                 logger.info("a subscription to %r was changed by others", subscription.key[0])
-                self._cut_off(subscription, DetachedReason.TOPIC_LEFT)
+                self._cut_off(subscription, SessionEndReason.TOPIC_LEFT)
             except HQueueError as exc:
                 text = "the mark of a subscription to %r, %r, and perhaps others are not stored: %s"
                 self._runtime.faults.met("marks", text, *subscription.key, exc)
@@ -351,7 +360,7 @@ class Attachments:
     async def _look_after(self) -> None:
         while True:
             await self._runtime.sleep_ms(LOOK_MS)
-            over = self._sessions.silent()
+            over = self._client_sessions.silent()
             moved = list(self._moved)
             self._moved.clear()
             for some in _batches(moved):
@@ -361,7 +370,7 @@ class Attachments:
                 for some in _batches(silent):
                     await asyncio.gather(*map(self._end_silent, some))
 
-    async def _try_to_store(self, subscription: Subscription) -> None:
+    async def _try_to_store(self, subscription: SubscriptionSession) -> None:
         if subscription.over:  # Its mark was stored when it was detached, or others are at it.
             return
         try:
@@ -370,15 +379,20 @@ class Attachments:
             if not subscription.left:
                 self._moved.add(subscription)
 
-    async def _end_silent(self, subscription: Subscription) -> None:
+    async def _end_silent(self, subscription: SubscriptionSession) -> None:
         async with self.locks.of(subscription.key):
-            if subscription.left or subscription.delivery.session not in self._sessions.silent():
+            if (
+                subscription.left
+                or subscription.delivery.session not in self._client_sessions.silent()
+            ):
                 return
             with contextlib.suppress(HQueueError):
-                await self.detach(subscription, DetachedReason.TOPIC_LEFT)
+                await self.detach(subscription, SessionEndReason.TOPIC_LEFT)
 
 
-def _batches(subscriptions: Sequence[Subscription]) -> Iterator[Sequence[Subscription]]:
+def _batches(
+    subscriptions: Sequence[SubscriptionSession],
+) -> Iterator[Sequence[SubscriptionSession]]:
     """A few at a time."""
     for at in range(0, len(subscriptions), TOGETHER):
         yield subscriptions[at : at + TOGETHER]

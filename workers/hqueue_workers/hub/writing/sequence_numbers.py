@@ -1,4 +1,4 @@
-"""Publishing once: which messages, numbered by their publishers, are in a topic already."""
+"""Idempotent publishing: which sequence numbers of its publishers a topic has already."""
 
 from __future__ import annotations
 
@@ -11,112 +11,115 @@ from hqueue import BufferFullError, Message
 from hqueue.metadata.records import is_name
 from hqueue.settings.numbers import is_whole, whole_number
 from hqueue_workers.hub.writing.owned_topic import (
-    Numbered,
     OwnedTopic,
     Publish,
-    UnknownNumbersError,
+    PublishSequence,
+    UnknownSequenceNumbersError,
 )
 
 __all__ = [
-    "NUMBER",
-    "NUMBER_MAX",
     "PUBLISHER",
-    "Newest",
-    "Numbers",
-    "newest_of",
-    "numbered_messages",
+    "SEQUENCE_NUMBER",
+    "SEQUENCE_NUMBER_MAX",
+    "LastMessage",
+    "SequenceNumbers",
+    "last_messages_of",
+    "with_sequence_numbers",
 ]
 
-PUBLISHER, NUMBER = "hqueue.publisher", "hqueue.number"
-"""The headers that say so. The number is in decimal digits."""
+PUBLISHER, SEQUENCE_NUMBER = "hqueue.publisher", "hqueue.number"
+"""The headers that carry both; the number in decimal digits. Stored messages have these names."""
 
-NUMBER_MAX = 2**63 - 1
+SEQUENCE_NUMBER_MAX = 2**63 - 1
 
 PUBLISHERS_MAX = 65_536
 """Remembered for a partition; some 20 MB."""
 
 
-class Newest(NamedTuple):
-    """A publisher's newest message in a topic."""
+class LastMessage(NamedTuple):
+    """A publisher's last message in a topic, by its sequence numbers."""
 
-    number: int
+    sequence_number: int
     id: int
 
 
-def numbered_messages(
-    messages: Sequence[Message], numbered: Numbered | None
+def with_sequence_numbers(
+    messages: Sequence[Message], sequence: PublishSequence | None
 ) -> tuple[Sequence[Message], int]:
     """Messages as they are stored, and their size. Those that come have no headers of the system's
     own.
     """
     made = messages
-    if numbered is not None:
-        publisher = numbered.publisher.encode()
+    if sequence is not None:
+        publisher = sequence.publisher.encode()
         made = [
             Message(
                 message.topic,
                 message.value,
                 message.key,
-                (*message.headers, (PUBLISHER, publisher), (NUMBER, b"%d" % number)),
+                (*message.headers, (PUBLISHER, publisher), (SEQUENCE_NUMBER, b"%d" % number)),
             )
-            for number, message in enumerate(messages, numbered.number)
+            for number, message in enumerate(messages, sequence.first)
         ]
     return made, sum(message.size for message in made)
 
 
-def newest_of(
+def last_messages_of(
     messages: Iterable[Message],
     publishers_max: int | None = None,
     only: Container[str] | None = None,
-) -> dict[str, Newest]:
-    """The newest numbered message of each publisher among some that were read; or of the `only`
-    ones that are looked for.
+) -> dict[str, LastMessage]:
+    """The last message of each publisher that gives sequence numbers, among some that were read; or
+    of the `only` ones that are looked for.
 
     Raises:
         BufferFullError: there are more publishers.
     """
-    found: dict[str, Newest] = {}
+    found: dict[str, LastMessage] = {}
     for message in messages:
         if not message.headers:
             continue
         headers = dict(message.headers)
-        name, number = headers.get(PUBLISHER, b"").decode("ascii", "replace"), _number_of(headers)
+        name, number = (
+            headers.get(PUBLISHER, b"").decode("ascii", "replace"),
+            _sequence_number_of(headers),
+        )
         if number is None or not is_name(name) or (only is not None and name not in only):
             continue
-        if name not in found or found[name].number < number:
-            found[name] = Newest(number, int(message.id))  # type: ignore[attr-defined]
+        if name not in found or found[name].sequence_number < number:
+            found[name] = LastMessage(number, int(message.id))  # type: ignore[attr-defined]
             if publishers_max is not None and len(found) > publishers_max:
                 raise BufferFullError(
-                    "more publishers have numbered messages of the topic than can be remembered",
+                    "more publishers give the topic sequence numbers than can be remembered",
                     publishers_max=publishers_max,
                 )
     return found
 
 
-def _number_of(headers: Mapping[str, bytes]) -> int | None:
-    """The number that a message has; None if a hub can't have written it."""
-    number = whole_number(headers.get(NUMBER, b"").decode("ascii", "replace"))
-    return number if is_whole(number, 0, NUMBER_MAX) else None
+def _sequence_number_of(headers: Mapping[str, bytes]) -> int | None:
+    """The sequence number that a message has; None if a hub can't have written it."""
+    number = whole_number(headers.get(SEQUENCE_NUMBER, b"").decode("ascii", "replace"))
+    return number if is_whole(number, 0, SEQUENCE_NUMBER_MAX) else None
 
 
 class _Alone(NamedTuple):
     """What is known of one publisher from an ID on."""
 
     since: int
-    newest: Newest | None
+    last_message: LastMessage | None
 
 
-def _later(one: Newest | None, other: Newest | None) -> Newest | None:
+def _later(one: LastMessage | None, other: LastMessage | None) -> LastMessage | None:
     return max((each for each in (one, other) if each is not None), default=None)
 
 
-class Numbers:
-    """The newest number of each publisher in each topic of one partition: what was appended here is
-    noted, what lies before is learned from the log. Thread-safe.
+class SequenceNumbers:
+    """The last sequence number of each publisher in each topic of one partition: what was appended
+    here is noted, what lies before is learned from the log. Thread-safe.
 
     Of a topic everything is known from `OwnedTopic.known_from` on. Where there is no room, the
     topic that was not asked for longest is forgotten: it is learned from the log again. Of a topic
-    that more publishers have numbered than can be remembered, each is looked for by itself.
+    with more publishers than can be remembered each of them is looked for by itself.
 
     Args:
         publishers_max: remembered at a time, of all topics.
@@ -125,7 +128,7 @@ class Numbers:
     def __init__(self, publishers_max: int = PUBLISHERS_MAX) -> None:
         self._max = publishers_max
         self._lock = threading.Lock()
-        self._topics: collections.OrderedDict[OwnedTopic, dict[str, Newest]] = (
+        self._topics: collections.OrderedDict[OwnedTopic, dict[str, LastMessage]] = (
             collections.OrderedDict()
         )
         self._count = 0
@@ -140,63 +143,70 @@ class Numbers:
         return self._max
 
     def knows(self, owned: OwnedTopic, publisher: str, since: int) -> bool:
-        """Whether all that a publisher numbered from an ID on is known."""
+        """Whether all that a publisher gave sequence numbers from an ID on is known."""
         alone = self._alone.get((owned, publisher))
         return since >= owned.known_from or (alone is not None and since >= alone.since)
 
-    def newest(self, owned: OwnedTopic, publisher: str, since: int) -> Newest | None:
-        """The newest message of a publisher from an ID on; it may be an older one.
+    def last_message(self, owned: OwnedTopic, publisher: str, since: int) -> LastMessage | None:
+        """The last message of a publisher from an ID on; it may be an older one.
 
         Raises:
-            UnknownNumbersError: that must be learned first.
+            UnknownSequenceNumbersError: that must be learned first.
         """
         with self._lock:
             if since < owned.known_from:
                 alone = self._alone.get((owned, publisher))
                 if alone is None or since < alone.since:
-                    raise UnknownNumbersError(
-                        "the numbers that publishers have used are not known yet", topic=owned.name
+                    raise UnknownSequenceNumbersError(
+                        "the sequence numbers that publishers have used are not known yet",
+                        topic=owned.name,
                     )
                 self._alone.move_to_end((owned, publisher))
-                return alone.newest
+                return alone.last_message
             found = self._topics.get(owned)
             if found is None:
                 return None
             self._topics.move_to_end(owned)
             return found.get(publisher)
 
-    def leave_out(self, publish: Publish) -> Newest | None:
-        """Take out of a publish the messages that the topic has already; its newest one of the
+    def leave_out(self, publish: Publish) -> LastMessage | None:
+        """Take out of a publish the messages that the topic has already; its last one of the
         publisher, if there is one.
 
         Raises:
-            UnknownNumbersError: that must be learned first.
+            UnknownSequenceNumbersError: that must be learned first.
         """
-        numbered = publish.numbered
-        if numbered is None:
+        sequence = publish.sequence
+        if sequence is None:
             return None
-        newest = self.newest(publish.owned, numbered.publisher, numbered.since)
-        if newest is not None:
-            first = numbered.number + publish.dropped
-            had = min(max(0, newest.number - first + 1), len(publish.messages))
+        last_message = self.last_message(publish.owned, sequence.publisher, sequence.since)
+        if last_message is not None:
+            first = sequence.first + publish.duplicates
+            had = min(max(0, last_message.sequence_number - first + 1), len(publish.messages))
             if had:
-                publish.dropped += had
+                publish.duplicates += had
                 publish.messages = publish.messages[had:]
-        return newest
+        return last_message
 
     def note(self, publishes: Iterable[tuple[Publish, int]]) -> None:
         """Messages were appended, with IDs from the number beside them on."""
         for publish, first in publishes:
-            if publish.numbered is not None:
-                newest = Newest(publish.last, first + len(publish.messages) - 1)
-                key = publish.owned, publish.numbered.publisher
+            if publish.sequence is not None:
+                last_message = LastMessage(
+                    publish.last_sequence_number, first + len(publish.messages) - 1
+                )
+                key = publish.owned, publish.sequence.publisher
                 with self._lock:
                     if (alone := self._alone.get(key)) is not None:
-                        self._alone[key] = _Alone(alone.since, _later(alone.newest, newest))
-                    self._take_in(publish.owned, {publish.numbered.publisher: newest})
+                        self._alone[key] = _Alone(
+                            alone.since, _later(alone.last_message, last_message)
+                        )
+                    self._take_in(publish.owned, {publish.sequence.publisher: last_message})
                     self._make_room()
 
-    def learn(self, owned: OwnedTopic, since: int, until: int, found: Mapping[str, Newest]) -> None:
+    def learn(
+        self, owned: OwnedTopic, since: int, until: int, found: Mapping[str, LastMessage]
+    ) -> None:
         """What the log has of a topic from one ID on, up to another: no more publishers than are
         remembered at a time.
         """
@@ -208,7 +218,7 @@ class Numbers:
             self._make_room()
 
     def learn_alone(
-        self, owned: OwnedTopic, publisher: str, since: int, until: int, found: Newest | None
+        self, owned: OwnedTopic, publisher: str, since: int, until: int, found: LastMessage | None
     ) -> None:
         """What the log has of one publisher in a topic from one ID on, up to another."""
         with self._lock:
@@ -226,18 +236,21 @@ class Numbers:
             for key in [*filter(lambda key: key[0] is owned, self._alone)]:
                 del self._alone[key]
 
-    def _take_in(self, owned: OwnedTopic, found: Mapping[str, Newest]) -> None:
+    def _take_in(self, owned: OwnedTopic, found: Mapping[str, LastMessage]) -> None:
         known = self._topics.setdefault(owned, {})
         self._topics.move_to_end(owned)
         self._count -= len(known)
-        for publisher, newest in found.items():
-            if publisher not in known or known[publisher].number < newest.number:
-                known[publisher] = newest
+        for publisher, last_message in found.items():
+            if (
+                publisher not in known
+                or known[publisher].sequence_number < last_message.sequence_number
+            ):
+                known[publisher] = last_message
         self._count += len(known)
 
     def _make_room(self) -> None:
         while self._count > self._max:
             owned, known = self._topics.popitem(last=False)
             self._count -= len(known)
-            last = max((newest.id for newest in known.values()), default=-1)
+            last = max((last_message.id for last_message in known.values()), default=-1)
             owned.known_from = max(owned.known_from, last + 1)

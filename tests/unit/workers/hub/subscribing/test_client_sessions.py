@@ -1,4 +1,4 @@
-"""Sessions of subscribers: how many there may be, and which ones go."""
+"""Sessions of subscribers' clients: how many there may be, and which ones go."""
 
 from __future__ import annotations
 
@@ -7,17 +7,21 @@ import asyncio
 import pytest
 
 from hqueue import InvalidInputError
-from hqueue_workers.hub.subscribing import sessions
-from hqueue_workers.hub.subscribing.sessions import Detached, DetachedReason, Sessions
+from hqueue_workers.hub.subscribing import client_sessions
+from hqueue_workers.hub.subscribing.client_sessions import (
+    ClientSessions,
+    SessionEnd,
+    SessionEndReason,
+)
 
 
 @pytest.fixture(autouse=True)
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "SESSIONS_MAX", 6)
-    monkeypatch.setattr(sessions, "HOST_SESSIONS_MAX", 3)
+    monkeypatch.setattr(client_sessions, "SESSIONS_MAX", 6)
+    monkeypatch.setattr(client_sessions, "HOST_SESSIONS_MAX", 3)
 
 
-def is_there(known: Sessions, name: str) -> bool:
+def is_there(known: ClientSessions, name: str) -> bool:
     try:
         asyncio.run(known.wait(name, 0))
     except InvalidInputError:
@@ -26,7 +30,7 @@ def is_there(known: Sessions, name: str) -> bool:
 
 
 def test_an_address_that_makes_ever_new_sessions_loses_its_own_oldest_and_no_other_s() -> None:
-    known = Sessions(60_000)
+    known = ClientSessions(60_000)
     known.heard("honest", "10.0.0.1")
     for number in range(100):
         known.heard(f"s{number}", "10.0.0.2")
@@ -37,7 +41,7 @@ def test_an_address_that_makes_ever_new_sessions_loses_its_own_oldest_and_no_oth
 def test_for_one_more_than_all_may_have_the_one_goes_of_which_nothing_was_heard_for_longest() -> (
     None
 ):
-    known = Sessions(60_000)
+    known = ClientSessions(60_000)
     for number in range(6):
         known.heard(f"s{number}", f"10.0.0.{number}")
     assert is_there(known, "s0")
@@ -47,8 +51,8 @@ def test_for_one_more_than_all_may_have_the_one_goes_of_which_nothing_was_heard_
 
 
 def test_a_call_that_waits_in_a_session_that_goes_is_answered() -> None:
-    async def run() -> list[Detached]:
-        known = Sessions(60_000)
+    async def run() -> list[SessionEnd]:
+        known = ClientSessions(60_000)
         known.heard("first", "h")
         waiting = asyncio.ensure_future(known.wait("first", 30_000))
         await asyncio.sleep(0)
@@ -62,11 +66,11 @@ def test_a_call_that_waits_in_a_session_that_goes_is_answered() -> None:
 def test_calls_from_one_address_that_wait_are_bounded_in_time_beyond_some(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sessions, "HOST_WAITS_MAX", 1)
-    monkeypatch.setattr(sessions, "SHORT_WAIT_MS", 50)
+    monkeypatch.setattr(client_sessions, "HOST_WAITS_MAX", 1)
+    monkeypatch.setattr(client_sessions, "SHORT_WAIT_MS", 50)
 
     async def run() -> None:
-        known = Sessions(60_000)
+        known = ClientSessions(60_000)
         waits = {}
         for name, host in (("first", "a"), ("second", "a"), ("third", "b"), ("fourth", "b")):
             known.heard(name, host)
@@ -75,7 +79,7 @@ def test_calls_from_one_address_that_wait_are_bounded_in_time_beyond_some(
         ended, left = await asyncio.wait(waits.values(), timeout=1)
         assert ended == {waits["second"], waits["fourth"]}
         assert left == {waits["first"], waits["third"]}
-        known.detached("first", "t", "sub", DetachedReason.REPLACED)
+        known.detached("first", "t", "sub", SessionEndReason.REPLACED)
         assert len(await asyncio.wait_for(waits["first"], 10)) == 1
         again = asyncio.ensure_future(known.wait("second", 30_000))  # There is room again.
         assert not (await asyncio.wait({again}, timeout=0.2))[0]
@@ -87,8 +91,8 @@ def test_calls_from_one_address_that_wait_are_bounded_in_time_beyond_some(
 
 
 def test_what_was_detached_is_told_once() -> None:
-    known = Sessions(60_000)
+    known = ClientSessions(60_000)
     known.heard("s", "h")
-    known.detached("s", "t", "sub", DetachedReason.REPLACED)
-    assert asyncio.run(known.wait("s", 0)) == [Detached("t", "sub", DetachedReason.REPLACED)]
+    known.detached("s", "t", "sub", SessionEndReason.REPLACED)
+    assert asyncio.run(known.wait("s", 0)) == [SessionEnd("t", "sub", SessionEndReason.REPLACED)]
     assert asyncio.run(known.wait("s", 0)) == []

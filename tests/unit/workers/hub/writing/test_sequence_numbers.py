@@ -23,22 +23,22 @@ from hqueue import (
 from hqueue.metadata.managers import HubInfo, Verdict
 from hqueue.runtime.thread_pool import ThreadPool
 from hqueue_workers.hub.writing.committer import Committer
-from hqueue_workers.hub.writing.numbers import (
-    NUMBER,
-    PUBLISHER,
-    Newest,
-    Numbers,
-    newest_of,
-    numbered_messages,
-)
 from hqueue_workers.hub.writing.owned_topic import (
-    Numbered,
     OwnedTopic,
     Publish,
     Published,
-    UnknownNumbersError,
+    PublishSequence,
+    UnknownSequenceNumbersError,
 )
-from hqueue_workers.hub.writing.searches import THREADS, Searches
+from hqueue_workers.hub.writing.sequence_numbers import (
+    PUBLISHER,
+    SEQUENCE_NUMBER,
+    LastMessage,
+    SequenceNumbers,
+    last_messages_of,
+    with_sequence_numbers,
+)
+from hqueue_workers.hub.writing.sequence_searches import THREADS, SequenceSearches
 from hqueue_workers.node.runtime import Runtime
 from tests.support.backends import MemoryBackend
 from tests.support.hubs import HubThread
@@ -57,93 +57,101 @@ def topic(name: str = "t", known_from: int = 0) -> OwnedTopic:
 
 def publish(owned: OwnedTopic, number: int, count: int = 1, since: int = 0) -> Publish:
     messages = [Message(owned.name, b"%d" % (number + n)) for n in range(count)]
-    return Publish(owned, messages, 1, Future(), Numbered("me", number, since))
+    return Publish(owned, messages, 1, Future(), PublishSequence("me", number, since))
 
 
 def test_what_is_noted_is_left_out_later() -> None:
-    numbers, owned = Numbers(), topic()
-    numbers.note([(publish(owned, 5, 3), 100)])
-    assert numbers.newest(owned, "me", 0) == Newest(7, 102)
-    assert numbers.newest(owned, "you", 0) is None
+    sequence_numbers, owned = SequenceNumbers(), topic()
+    sequence_numbers.note([(publish(owned, 5, 3), 100)])
+    assert sequence_numbers.last_message(owned, "me", 0) == LastMessage(7, 102)
+    assert sequence_numbers.last_message(owned, "you", 0) is None
     again = publish(owned, 6, 4)
-    assert numbers.leave_out(again) == Newest(7, 102)
-    assert (again.dropped, [m.value for m in again.messages], again.last) == (2, [b"8", b"9"], 9)
-    numbers.leave_out(again)
-    assert (again.dropped, len(again.messages)) == (2, 2), "looked at again nothing more is"
+    assert sequence_numbers.leave_out(again) == LastMessage(7, 102)
+    assert (again.duplicates, [m.value for m in again.messages], again.last_sequence_number) == (
+        2,
+        [b"8", b"9"],
+        9,
+    )
+    sequence_numbers.leave_out(again)
+    assert (again.duplicates, len(again.messages)) == (2, 2), "looked at again nothing more is"
     whole = publish(owned, 5, 3)
-    numbers.leave_out(whole)
-    assert (whole.dropped, whole.messages) == (3, [])
+    sequence_numbers.leave_out(whole)
+    assert (whole.duplicates, whole.messages) == (3, [])
 
 
 def test_what_lies_before_is_learned_once_and_joined_with_what_was_noted() -> None:
-    numbers, owned = Numbers(), topic(known_from=50)
-    with pytest.raises(UnknownNumbersError):
-        numbers.leave_out(publish(owned, 1, since=49))
-    assert numbers.leave_out(publish(owned, 1, since=50)) is None
-    numbers.note([(publish(owned, 9), 60)])
-    numbers.learn(owned, 10, 50, {"me": Newest(4, 20), "you": Newest(2, 30)})
+    sequence_numbers, owned = SequenceNumbers(), topic(known_from=50)
+    with pytest.raises(UnknownSequenceNumbersError):
+        sequence_numbers.leave_out(publish(owned, 1, since=49))
+    assert sequence_numbers.leave_out(publish(owned, 1, since=50)) is None
+    sequence_numbers.note([(publish(owned, 9), 60)])
+    sequence_numbers.learn(owned, 10, 50, {"me": LastMessage(4, 20), "you": LastMessage(2, 30)})
     assert owned.known_from == 10
-    assert numbers.newest(owned, "me", 10) == Newest(9, 60)
-    assert numbers.newest(owned, "you", 10) == Newest(2, 30)
+    assert sequence_numbers.last_message(owned, "me", 10) == LastMessage(9, 60)
+    assert sequence_numbers.last_message(owned, "you", 10) == LastMessage(2, 30)
 
 
 def test_the_topic_that_was_used_longest_ago_is_forgotten_and_has_to_be_learned_again() -> None:
-    numbers, first, second = Numbers(publishers_max=1), topic("a"), topic("b")
-    numbers.note([(publish(first, 1), 7)])
-    numbers.note([(publish(second, 1), 8)])
+    sequence_numbers, first, second = SequenceNumbers(publishers_max=1), topic("a"), topic("b")
+    sequence_numbers.note([(publish(first, 1), 7)])
+    sequence_numbers.note([(publish(second, 1), 8)])
     assert first.known_from == 8
-    with pytest.raises(UnknownNumbersError):
-        numbers.newest(first, "me", 0)
-    assert numbers.newest(second, "me", 0) == Newest(1, 8)
-    numbers.learn(first, 0, 7, {"me": Newest(1, 7)})
+    with pytest.raises(UnknownSequenceNumbersError):
+        sequence_numbers.last_message(first, "me", 0)
+    assert sequence_numbers.last_message(second, "me", 0) == LastMessage(1, 8)
+    sequence_numbers.learn(first, 0, 7, {"me": LastMessage(1, 7)})
     assert first.known_from == 8, "what was learned up to an earlier ID leaves a gap"
-    numbers.drop(second)
-    assert numbers.newest(second, "me", 0) is None
+    sequence_numbers.drop(second)
+    assert sequence_numbers.last_message(second, "me", 0) is None
 
 
 def test_one_publisher_is_learned_by_itself_and_joined_with_what_was_noted() -> None:
-    numbers, owned = Numbers(publishers_max=2), topic(known_from=50)
-    numbers.note([(publish(owned, 9), 60)])
-    numbers.learn_alone(owned, "me", 10, 50, Newest(4, 20))
-    assert numbers.knows(owned, "me", 10)
-    assert not numbers.knows(owned, "me", 9)
-    assert not numbers.knows(owned, "you", 10)
-    assert numbers.newest(owned, "me", 10) == Newest(9, 60)
-    numbers.note([(publish(owned, 12), 70)])
-    assert numbers.newest(owned, "me", 10) == Newest(12, 70)
-    with pytest.raises(UnknownNumbersError):
-        numbers.newest(owned, "you", 10)
-    numbers.learn_alone(owned, "you", 0, 49, Newest(1, 1))
-    assert not numbers.knows(owned, "you", 0), "what was learned up to an earlier ID leaves a gap"
+    sequence_numbers, owned = SequenceNumbers(publishers_max=2), topic(known_from=50)
+    sequence_numbers.note([(publish(owned, 9), 60)])
+    sequence_numbers.learn_alone(owned, "me", 10, 50, LastMessage(4, 20))
+    assert sequence_numbers.knows(owned, "me", 10)
+    assert not sequence_numbers.knows(owned, "me", 9)
+    assert not sequence_numbers.knows(owned, "you", 10)
+    assert sequence_numbers.last_message(owned, "me", 10) == LastMessage(9, 60)
+    sequence_numbers.note([(publish(owned, 12), 70)])
+    assert sequence_numbers.last_message(owned, "me", 10) == LastMessage(12, 70)
+    with pytest.raises(UnknownSequenceNumbersError):
+        sequence_numbers.last_message(owned, "you", 10)
+    sequence_numbers.learn_alone(owned, "you", 0, 49, LastMessage(1, 1))
+    assert not sequence_numbers.knows(owned, "you", 0), (
+        "what was learned up to an earlier ID leaves a gap"
+    )
     for name in ("you", "other"):
-        numbers.learn_alone(owned, name, 0, 50, None)
-        assert numbers.newest(owned, name, 0) is None
-    assert not numbers.knows(owned, "me", 10), "the one that was asked for longest ago goes"
-    numbers.drop(owned)
-    assert not numbers.knows(owned, "you", 0)
+        sequence_numbers.learn_alone(owned, name, 0, 50, None)
+        assert sequence_numbers.last_message(owned, name, 0) is None
+    assert not sequence_numbers.knows(owned, "me", 10), (
+        "the one that was asked for longest ago goes"
+    )
+    sequence_numbers.drop(owned)
+    assert not sequence_numbers.knows(owned, "you", 0)
 
 
 @pytest.mark.parametrize("store", ["zookeeper", "hbase"])
 def test_more_publishers_of_a_topic_than_can_be_remembered_keep_nobody_from_publishing_once(
     store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Numbers.__init__, "__defaults__", (8,))
+    monkeypatch.setattr(SequenceNumbers.__init__, "__defaults__", (8,))
     backend = MemoryBackend()
     with backend.connect(metadata_store=store) as client:
         client.create_queue(QUEUE, partitions=1)
 
-    def publish_all(numbers: range) -> list[int]:
-        dropped = []
+    def publish_all(sequence_numbers: range) -> list[int]:
+        duplicates = []
         own = backend.connect(metadata_store=store)
         with own, HubThread(own, QUEUE) as hub:
             for publisher in range(20):
                 with hqueue.connect_hubs(
                     [hub.address], queue=QUEUE, publisher=f"p{publisher}"
                 ) as caller:
-                    for number in numbers:
+                    for number in sequence_numbers:
                         done = caller.topic("t").publish_idempotent([b"v"], sequence_number=number)
-                        dropped.append(done.duplicates)
-        return dropped
+                        duplicates.append(done.duplicates)
+        return duplicates
 
     assert publish_all(range(3)) == [0] * 60
     assert publish_all(range(4)) == [1, 1, 1, 0] * 20, "what another owner appended is there"
@@ -153,9 +161,9 @@ def test_more_publishers_of_a_topic_than_can_be_remembered_keep_nobody_from_publ
 
 def test_numbers_are_carried_by_headers() -> None:
     given = [Message("t", b"a", headers=[("x", b"y")])] * 2
-    assert numbered_messages(given, None) == (given, 6)
-    made, size = numbered_messages(given, Numbered("me", 4, 0))
-    assert made[1].headers == (("x", b"y"), (PUBLISHER, b"me"), (NUMBER, b"5"))
+    assert with_sequence_numbers(given, None) == (given, 6)
+    made, size = with_sequence_numbers(given, PublishSequence("me", 4, 0))
+    assert made[1].headers == (("x", b"y"), (PUBLISHER, b"me"), (SEQUENCE_NUMBER, b"5"))
     assert size == sum(each.size for each in made)
     read = [
         hqueue.ReceivedMessage("t", b"", MessageID.from_int(n), 0, headers=each.headers)
@@ -163,7 +171,11 @@ def test_numbers_are_carried_by_headers() -> None:
     ]
     strange = [
         hqueue.ReceivedMessage(
-            "t", b"", MessageID(1, 0), 0, headers=((PUBLISHER, publisher), (NUMBER, number))
+            "t",
+            b"",
+            MessageID(1, 0),
+            0,
+            headers=((PUBLISHER, publisher), (SEQUENCE_NUMBER, number)),
         )
         for publisher, number in (
             (b"me", b"-7"),
@@ -175,7 +187,7 @@ def test_numbers_are_carried_by_headers() -> None:
             (b"\xff", b"7"),
         )
     ]
-    assert newest_of([*read, *strange]) == {"me": Newest(5, 1)}
+    assert last_messages_of([*read, *strange]) == {"me": LastMessage(5, 1)}
 
 
 Make = Callable[[], tuple[Sequence[Message], int, Mapping[str, int]] | None]
@@ -242,7 +254,7 @@ def committer() -> Iterator[tuple[Committer, Log]]:
 
 def submit(to: Committer, owned: OwnedTopic, number: int, count: int = 1) -> Future[Published]:
     asked = publish(owned, number, count)
-    return to.submit(owned, asked.messages, 1, asked.numbered)
+    return to.submit(owned, asked.messages, 1, asked.sequence)
 
 
 @pytest.mark.parametrize("stored", [True, False])
@@ -256,9 +268,9 @@ def test_an_unknown_outcome_is_settled_before_the_same_numbers_are_judged(
     assert submit(to, owned, 1, 2).exception(WAIT_S) is not None
     again = submit(to, owned, 1, 3).result(WAIT_S)
     assert log.values == [b"1", b"2", b"3"]
-    assert (again.dropped, again.count) == ((2, 1) if stored else (0, 3))
+    assert (again.duplicates, again.count) == ((2, 1) if stored else (0, 3))
     third = submit(to, owned, 2, 2).result(WAIT_S)
-    assert (third.dropped, third.count, third.newest) == (2, 0, MessageID.from_int(2))
+    assert (third.duplicates, third.count, third.last_id) == (2, 0, MessageID.from_int(2))
     assert log.values == [b"1", b"2", b"3"]
 
 
@@ -356,16 +368,18 @@ def test_a_call_whose_topic_is_owned_anew_while_its_numbers_are_read_is_looked_a
     hosted = hubs[0].hub._hosted[QUEUE]
 
     def publish_once(number: int) -> Future[Published]:
-        messages, size = numbered_messages(
-            [Message("t", b"%d" % number)], Numbered("me", number, 0)
+        messages, size = with_sequence_numbers(
+            [Message("t", b"%d" % number)], PublishSequence("me", number, 0)
         )
         return hosted.publishing.publish(
-            "me", "t", messages, size, redirected=True, numbered=Numbered("me", number, 0)
+            "me", "t", messages, size, redirected=True, sequence=PublishSequence("me", number, 0)
         )
 
-    numbers = hosted.topics.committers.of(publish_once(1).result(WAIT_S).partition).numbers
+    sequence_numbers = hosted.topics.committers.of(
+        publish_once(1).result(WAIT_S).partition
+    ).sequence_numbers
     hosted.topics.abandon("t").result(WAIT_S)
-    with stopped_at(numbers, "learn", after=True) as (reached, go_on):
+    with stopped_at(sequence_numbers, "learn", after=True) as (reached, go_on):
         slow = publish_once(2)
         assert reached.wait(WAIT_S)
         hosted.topics.abandon("t").result(WAIT_S)
@@ -373,7 +387,7 @@ def test_a_call_whose_topic_is_owned_anew_while_its_numbers_are_read_is_looked_a
         hosted.publishing.publish("you", "t", messages, 5, redirected=True).result(WAIT_S)
         go_on.set()
         assert slow.result(WAIT_S).count == 1
-    assert publish_once(2).result(WAIT_S).dropped == 1
+    assert publish_once(2).result(WAIT_S).duplicates == 1
     assert values(hubs) == [b"1", b"other", b"2"]
 
 
@@ -381,21 +395,21 @@ def test_the_newest_number_is_not_told_by_an_ownership_that_was_left(
     hubs: list[HubThread],
 ) -> None:
     hosted = hubs[0].hub._hosted[QUEUE]
-    given = Numbered("me", 7, 0)
-    messages, size = numbered_messages([Message("t", b"7")], given)
+    given = PublishSequence("me", 7, 0)
+    messages, size = with_sequence_numbers([Message("t", b"7")], given)
     published = hosted.publishing.publish(
-        "me", "t", messages, size, redirected=True, numbered=given
+        "me", "t", messages, size, redirected=True, sequence=given
     ).result(WAIT_S)
-    numbers = hosted.topics.committers.of(published.partition).numbers
+    sequence_numbers = hosted.topics.committers.of(published.partition).sequence_numbers
     hosted.topics.abandon("t").result(WAIT_S)
-    with stopped_at(numbers, "learn", after=True) as (reached, go_on):
-        newest = hosted.publishing.newest("me", "t", 0, redirected=True)
+    with stopped_at(sequence_numbers, "learn", after=True) as (reached, go_on):
+        last_message = hosted.publishing.last_message("me", "t", 0, redirected=True)
         assert reached.wait(WAIT_S)
         hosted.topics.abandon("t").result(WAIT_S)
         other = [Message("t", b"other")]
         hosted.publishing.publish("you", "t", other, 5, redirected=True).result(WAIT_S)
         go_on.set()
-        assert newest.result(WAIT_S) == Newest(7, int(published.id))
+        assert last_message.result(WAIT_S) == LastMessage(7, int(published.id))
 
 
 def test_what_makes_no_sense_is_refused(hubs: list[HubThread]) -> None:
@@ -415,21 +429,21 @@ def test_what_makes_no_sense_is_refused(hubs: list[HubThread]) -> None:
 def test_a_search_that_no_thread_was_there_for_is_begun_by_the_next_that_asks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    owned, numbers = topic(known_from=100), Numbers()
-    searches = Searches(lambda *_: contextlib.nullcontext(()))
+    owned, sequence_numbers = topic(known_from=100), SequenceNumbers()
+    sequence_searches = SequenceSearches(lambda *_: contextlib.nullcontext(()))
     none = ThreadPool(1, "none")
     none.shutdown()
     with monkeypatch.context() as patched:
-        patched.setattr(searches, "_pool", none)
+        patched.setattr(sequence_searches, "_pool", none)
         with pytest.raises(HQueueError):
-            searches.learn(owned, numbers, "me", 0)
-    searches.learn(owned, numbers, "me", 0).result(WAIT_S)
-    assert numbers.knows(owned, "me", 0)
-    searches.close()
+            sequence_searches.learn(owned, sequence_numbers, "me", 0)
+    sequence_searches.learn(owned, sequence_numbers, "me", 0).result(WAIT_S)
+    assert sequence_numbers.knows(owned, "me", 0)
+    sequence_searches.close()
 
 
 def test_one_search_looks_for_all_that_asked_before_it_began_where_there_are_too_many() -> None:
-    owned, numbers = topic(known_from=100), Numbers()
+    owned, sequence_numbers = topic(known_from=100), SequenceNumbers()
     owned.crowded = True
     scans: list[str] = []
     may_begin = threading.Event()
@@ -440,14 +454,14 @@ def test_one_search_looks_for_all_that_asked_before_it_began_where_there_are_too
         assert may_begin.wait(WAIT_S)
         yield []
 
-    searches = Searches(scan)
-    first = searches.learn(owned, numbers, "first", 0)
+    sequence_searches = SequenceSearches(scan)
+    first = sequence_searches.learn(owned, sequence_numbers, "first", 0)
     wait_for(lambda: scans, "the first search")
-    others = [searches.learn(owned, numbers, f"p{n}", 0) for n in range(1_000)]
-    again = searches.learn(owned, numbers, "p0", 0)
+    others = [sequence_searches.learn(owned, sequence_numbers, f"p{n}", 0) for n in range(1_000)]
+    again = sequence_searches.learn(owned, sequence_numbers, "p0", 0)
     may_begin.set()
     for learned in (first, *others, again):
         learned.result(WAIT_S)
-    assert all(numbers.knows(owned, name, 0) for name in ("first", "p0", "p999"))
+    assert all(sequence_numbers.knows(owned, name, 0) for name in ("first", "p0", "p999"))
     assert len(scans) <= 2 * THREADS + 1
-    searches.close()
+    sequence_searches.close()
