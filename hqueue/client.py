@@ -220,11 +220,13 @@ class Client:
         return self.describe_queue(name)
 
     def enable_queue(self, name: str) -> None:
-        """Let a queue take puts and reads again. One that is enabled stays so."""
+        """Enable a queue, so that it accepts puts and reads again. One that is enabled stays so."""
         self._cluster.tables.enable(check_queue_name(name))
 
     def disable_queue(self, name: str) -> None:
-        """Let a queue refuse puts and reads; its messages stay. Needed before `delete_queue`."""
+        """Disable a queue, so that it refuses puts and reads; its messages stay. Needed before
+        `delete_queue`.
+        """
         self._cluster.tables.disable(check_queue_name(name))
 
     def delete_queue(self, name: str, *, force: bool = False) -> None:

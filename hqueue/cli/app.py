@@ -95,7 +95,8 @@ def options(
     *,
     given: Mapping[str, Any],
     verbose: Annotated[
-        int, typer.Option("--verbose", "-v", count=True, help="Say more; twice: debug.")
+        int,
+        typer.Option("--verbose", "-v", count=True, help="Log more; twice: debug messages, too."),
     ] = 0,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
@@ -103,8 +104,8 @@ def options(
 ) -> None:
     """A durable, ordered, partitioned message queue that lives inside HBase.
 
-    Settings come from these options, from HQUEUE_* in the environment, from the settings file,
-    or from the local server that runs (hqueue local start).
+    Settings come from these options, from HQUEUE_* in the environment, from the settings file, or
+    from a running local server (hqueue local start).
     """
     session = session_of(context)
     named = {name: value for name, value in given.items() if value is not None}

@@ -125,7 +125,7 @@ class Settings:
     """All settings of a connection; frozen, and checked when it is made. Times in milliseconds."""
 
     hbase: str = ""
-    """How HBase is spoken to: ``native``, straight to its servers; or ``gateways``. Left out it is
+    """How clients reach HBase: ``native``, its servers directly; or ``gateways``. Left out it is
     native where ``hbase_masters`` are given, else gateways where ``gateways`` are, else native."""
 
     hbase_masters: tuple[Address, ...] = ()

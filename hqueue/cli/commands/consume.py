@@ -49,23 +49,24 @@ def consume(
         list[str] | None, typer.Argument(metavar="QUEUE", help="The queues' names.")
     ] = None,
     *,
-    group: Annotated[
-        str, typer.Option("--group", "-g", help="The group's name: what its offsets are of.")
-    ],
+    group: Annotated[str, typer.Option("--group", "-g", help="The group's name.")],
     pattern: Annotated[
         str | None,
         typer.Option(
-            help="Instead of names: all queues whose whole names fit this regular expression, "
-            "also those that are created later."
+            help="Instead of names: all queues whose whole name matches this regular expression, "
+            "also those created later."
         ),
     ] = None,
     topic: options.Topics = None,
     begin: Annotated[
-        Begin, typer.Option("--from", help="Where partitions begin that have no offset yet.")
+        Begin,
+        typer.Option("--from", help="Where the group begins in partitions without an offset."),
     ] = Begin.EARLIEST,
     instance_id: Annotated[
         str | None,
-        typer.Option(help="Makes it a static member: back in time, it has its partitions again."),
+        typer.Option(
+            help="Makes this a static member, which keeps its partitions if it restarts in time."
+        ),
     ] = None,
     chosen: options.MessageFormat = Format.TEXT,
     print_key: options.PrintKey = False,
@@ -73,11 +74,11 @@ def consume(
     limit: options.Limit = None,
     idle_ms: options.Idle = None,
 ) -> None:
-    """Consume queues as one of a group, and write the messages to stdout.
+    """Consume queues as a member of a group, and write the messages to stdout.
 
-    Consumers of one group share the partitions. A message is committed after it was written; what
-    was not comes again, to the next owner of the partition. SIGINT and SIGTERM end it in order.
-    Of several queues, and with --pattern, text and json begin with the queue's name.
+    Consumers of one group share the partitions. A message is committed after it was written;
+    uncommitted ones come again, to the partition's next owner. SIGINT and SIGTERM end the command
+    cleanly. With several queues, or --pattern, text and json begin with the queue's name.
     """
     from hqueue.consumer import Consumer  # noqa: PLC0415  (not needed for help)
 

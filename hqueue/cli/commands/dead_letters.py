@@ -42,25 +42,27 @@ def dead_letters(
     redrive: Annotated[
         str | None,
         typer.Option(
-            "--redrive", metavar="ID", help="Put this dead letter back; with --partition."
+            "--redrive", metavar="ID", help="Redrive this dead letter; needs --partition."
         ),
     ] = None,
     redrive_all: Annotated[
-        bool, typer.Option("--redrive-all", help="Put all that are listed back.")
+        bool, typer.Option("--redrive-all", help="Redrive all that are listed.")
     ] = False,
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=1, help="So many at most.")
+        int | None,
+        typer.Option("--limit", "-n", min=1, help="List, or redrive, at most this many."),
     ] = None,
     print_key: options.PrintKey = False,
     print_headers: options.PrintHeaders = False,
     json: options.Json = False,
 ) -> None:
-    """List a subscriber's dead letters that were not put back, or put them back to it alone.
+    """List a subscriber's dead letters, or redrive them: put them back for this subscriber alone.
 
-    The ID is the dead letter's own; "original" is the message's that was not taken. What is put
-    back is delivered after all that its partition has now. Without a terminal: partition, ID,
-    original, topic, attempts, reason, value; with tabs between. JSON has the key and headers of a
-    message that has some. Messages that can't be dead letters are reported on stderr.
+    The ID is the dead letter's own; "original" is the ID of the message that failed. Redriven
+    messages are delivered after all that their partition has now, and are listed no more. Without a
+    terminal: partition, ID, original, topic, attempts, reason, value; with tabs between. JSON has
+        the message's key and headers if it has them. Messages that are not valid dead letters are
+        reported on stderr.
     """
     if redrive is not None and (redrive_all or partition is None):
         raise InvalidInputError("--redrive takes an ID and --partition, and no --redrive-all")

@@ -55,11 +55,12 @@ def describe(
         str | None, typer.Option("--queue", "-q", help="Only the partitions of this queue.")
     ] = None,
     members: Annotated[
-        bool, typer.Option("--members", help="The consumers in it, and not its partitions.")
+        bool,
+        typer.Option("--members", help="Show the group's consumers instead of its partitions."),
     ] = False,
     json: options.Json = False,
 ) -> None:
-    """Show how far a group is in each partition, and which consumer has it.
+    """Show a group's offset and lag in each partition, and the consumer that owns it.
 
     "offset" is the first ID that is not consumed yet, as far as it was committed; "lag" counts the
     messages of all topics from there on, and "-" is where the queue can't be read. A record that
@@ -99,11 +100,11 @@ def reset(
     group: GroupArgument,
     queue: options.Queue,
     *,
-    to: Annotated[str, typer.Option("--to", help=f"Where it goes on: {START_HELP}.")],
+    to: Annotated[str, typer.Option("--to", help=f"Where the group goes on: {START_HELP}.")],
     partition: options.Partitions = None,
     yes: options.Yes = False,
 ) -> None:
-    """Let a group that does not consume a queue go on elsewhere in it, further back or ahead.
+    """Set a group's offsets in a queue, back or ahead. The group must not be consuming it.
 
     A partition that ends before that place goes on at its end. What lies beyond the end of each
     is refused, unless it is a time that has passed.
@@ -121,11 +122,11 @@ def delete(
     group: GroupArgument,
     *,
     queue: Annotated[
-        str | None, typer.Option("--queue", "-q", help="Only how far it is in this queue.")
+        str | None, typer.Option("--queue", "-q", help="Delete only its offsets in this queue.")
     ] = None,
     yes: options.Yes = False,
 ) -> None:
-    """Forget a group without consumers, and how far it is. Its queues may be gone."""
+    """Delete a group that has no consumers, with its offsets. Its queues may be gone."""
     session = session_of(context)
     where = "all queues" if queue is None else queue
     session.confirm(f"Forget how far {printable(group)} is in {where}?", yes=yes)

@@ -55,20 +55,26 @@ class _Row(NamedTuple):
 @only_reads()
 def lag(
     context: typer.Context,
-    queue: Annotated[str | None, typer.Argument(metavar="[QUEUE]", help="All if none.")] = None,
+    queue: Annotated[
+        str | None, typer.Argument(metavar="[QUEUE]", help="The queue; all if not given.")
+    ] = None,
     *,
     subscriber: Annotated[
         str | None, typer.Option("--subscriber", "-s", help="Only this subscriber.")
     ] = None,
     group: Annotated[str | None, typer.Option("--group", "-g", help="Only this group.")] = None,
-    every_s: Annotated[float, typer.Option("--every", min=0.2, help="Seconds between looks.")] = 1,
-    once: Annotated[bool, typer.Option("--once", help="Look once, also on a terminal.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="JSON, a document a line; once.")] = False,
+    every_s: Annotated[
+        float, typer.Option("--every", min=0.2, help="Seconds between two measurements.")
+    ] = 1,
+    once: Annotated[bool, typer.Option("--once", help="Measure once, also on a terminal.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Measure once, and print JSON, one document per line.")
+    ] = False,
 ) -> None:
-    """Show how far subscribers and groups are behind: in messages, and in the age of the oldest.
+    """Show the lag of subscribers and groups, in messages and as the age of the oldest.
 
-    Both are counted from what was written down, a subscriber's checkpoint or a group's offset, and
-    count the messages of all topics. On a terminal it goes on until Ctrl-C. Without one: queue,
+    Both are measured from the stored checkpoint of a subscriber, or offset of a group, over the
+    messages of all topics. On a terminal the command goes on until Ctrl-C. Without one: queue,
     subscriber, group, partition, the worker or consumer that serves it, whether the subscriber is
     connected or a consumer has the partition, lag in messages, age in milliseconds.
     """

@@ -32,9 +32,11 @@ Profile = Annotated[
 ]
 Gateways = Annotated[
     bool,
-    typer.Option("--gateways", help="HBase's two Thrift gateways as well, which clients then use."),
+    typer.Option(
+        "--gateways", help="Start HBase's two Thrift gateways, too, and let clients use them."
+    ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="JSON.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def start(
@@ -43,7 +45,7 @@ def start(
     gateways: Gateways = False,
     json: Json = False,
 ) -> None:
-    """Start the local server, or say that it runs. Its data of earlier starts is there again."""
+    """Start the local server, unless it runs already. It has the data of earlier starts."""
     from hqueue.local import status  # noqa: PLC0415  (brings in what starts processes)
 
     start_server(profile, gateways=gateways)
@@ -86,9 +88,9 @@ def logs(
         str, typer.Argument(metavar="PROCESS", help="A process, or a pattern: 'thrift*'.")
     ] = "*",
     lines: Annotated[
-        int, typer.Option("--lines", "-n", min=0, help="The last so many lines of each.")
+        int, typer.Option("--lines", "-n", min=0, help="Show this many of the last lines of each.")
     ] = 50,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines.")] = False,
 ) -> None:
     """Show the logs of the local server's processes: the process, a tab, the line."""
     from hqueue.local import status as status_now  # noqa: PLC0415

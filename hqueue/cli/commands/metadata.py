@@ -161,7 +161,7 @@ def import_(
     ] = False,
     store: StoreOption = None,
 ) -> None:
-    """Take records into a store: what is missing is created.
+    """Import records into a store; those that are missing are created.
 
     A record that is there and says the same is left alone: an import that was broken off is done
     again. One that says something else is refused, or overwritten with --overwrite. What is

@@ -13,28 +13,32 @@ Queue = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
 Partitions = Annotated[
     list[int] | None,
-    typer.Option("--partition", "-p", help="A partition; all if none is given."),
+    typer.Option("--partition", "-p", help="Only this partition; all if not given."),
 ]
 Topics = Annotated[
-    list[str] | None, typer.Option("--topic", "-t", help="A topic; all if none is given.")
+    list[str] | None, typer.Option("--topic", "-t", help="Only this topic; all if not given.")
 ]
 MessageFormat = Annotated[
     Format,
     typer.Option(
         "--format",
-        help="text: time, partition, ID, topic, value. json: a document a line, with the key and "
-        "headers of a message that has some. raw: the value and a newline. length-prefixed: the "
-        "value behind its length. put reads the last three.",
+        help="text: time, partition, ID, topic, value. json: one document per line, with the "
+        "message's key and headers if it has them. raw: the value and a newline. "
+        "length-prefixed: the value after its length. put reads the last three.",
     ),
 ]
 PrintKey = Annotated[
-    bool, typer.Option("--print-key", help="In text: also the key, before the value; - if none.")
+    bool,
+    typer.Option(
+        "--print-key", help="With text: print the key before the value; - if it has none."
+    ),
 ]
 PrintHeaders = Annotated[
     bool,
     typer.Option(
         "--print-headers",
-        help="In text: also the headers, before the value, as NAME=VALUE,NAME=VALUE; - if none.",
+        help="With text: print the headers before the value, as NAME=VALUE,NAME=VALUE; - if it "
+        "has none.",
     ),
 ]
 Limit = Annotated[
@@ -42,7 +46,7 @@ Limit = Annotated[
 ]
 Idle = Annotated[
     int | None,
-    duration_option("Follow until nothing came for so long.", "--idle-ms", low_ms=1),
+    duration_option("Follow until no message came for so long.", "--idle-ms", low_ms=1),
 ]
-Json = Annotated[bool, typer.Option("--json", help="JSON, a document a line.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, one document per line.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]

@@ -37,11 +37,15 @@ def publish(
     context: typer.Context,
     topic: Annotated[
         str,
-        typer.Argument(metavar="TOPIC", help="The topic; of documents that of those without one."),
+        typer.Argument(
+            metavar="TOPIC", help="The topic; with json, that of documents without one."
+        ),
     ],
     values: Annotated[
         list[str] | None,
-        typer.Argument(metavar="VALUE", help="Messages, or documents; published all or none."),
+        typer.Argument(
+            metavar="VALUE", help="Messages, or documents with json; all are published, or none."
+        ),
     ] = None,
     *,
     queue: Annotated[str, typer.Option("--queue", "-q", help="The queue of the topic.")],
@@ -74,10 +78,10 @@ def publish(
 ) -> None:
     """Publish messages to a topic through its hub: values given here, or what files or stdin hold.
 
-    Values given as arguments are one batch of the topic, all or none, and their IDs are printed.
-    Files and stdin are published as they are read, in their order. When something fails, reading
-    ends, and stderr says how many messages were published. With --hubs neither HBase nor ZooKeeper
-    need be in reach.
+    Values given as arguments are one batch: all of them are published, or none, and their IDs are
+    printed. Files and stdin are published as they are read, in their order. When a publish fails,
+    reading ends, and stderr says how many messages were published. With --hubs the command needs no
+    access to HBase or ZooKeeper.
     """
     topic_bytes(topic)
     source = Source(

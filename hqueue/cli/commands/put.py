@@ -38,17 +38,22 @@ def put(
     queue: options.Queue,
     values: Annotated[
         list[str] | None,
-        typer.Argument(metavar="VALUE", help="Messages, or documents; written all or none."),
+        typer.Argument(
+            metavar="VALUE", help="Messages, or documents with json; all are written, or none."
+        ),
     ] = None,
     *,
     topic: Annotated[
         str,
         typer.Option(
-            "--topic", "-t", help="The messages' topic; of documents those that have none."
+            "--topic", "-t", help="The messages' topic; with json, that of documents without one."
         ),
     ] = "",
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", help="The partition; any if not given.")
+        int | None,
+        typer.Option(
+            "--partition", "-p", help="The partition; chosen by key or at random if not given."
+        ),
     ] = None,
     key: Annotated[
         str | None,
@@ -63,8 +68,8 @@ def put(
         str | None,
         typer.Option(
             "--message-key",
-            help="The messages' own key: stored with each, and chooses the partition, alike, "
-            "unless --partition or --key does.",
+            help="The messages' own key, which is stored with each. It chooses the partition like "
+            "--key, unless --partition or --key is given.",
         ),
     ] = None,
     header: HeaderOption = None,
@@ -73,17 +78,16 @@ def put(
         str | None,
         typer.Option(
             "--idempotency-key",
-            help="What these values are known by in the partition: repeated with the same one "
-            "they are written once. Needs --partition, --key or --message-key.",
+            help="Makes the put idempotent: values that are put again with the same key are "
+            "written once. Needs --partition, --key or --message-key.",
         ),
     ] = None,
     since: Annotated[
         str | None,
         typer.Option(
             "--since",
-            help=f"A moment before the first put with the idempotency key: {MOMENT_HELP}. All of "
-            "the log "
-            "that is kept is searched if not given.",
+            help=f"A time before the first put with the idempotency key: {MOMENT_HELP}. If not "
+            f"given, the whole log is searched.",
         ),
     ] = None,
     file: FileOption = None,
@@ -95,10 +99,10 @@ def put(
 ) -> None:
     """Put messages into a queue: values given here, or what files or stdin hold.
 
-    Values given as arguments are one batch, all or none. Files and stdin are written as they are
-    read; with --partition, --key or --message-key in their order, else those of one key in theirs,
-    and what has no key spread over the partitions. When something fails, reading ends, and stderr
-    says how many messages were written.
+    Values given as arguments are one batch: all of them are written, or none. Files and stdin are
+    written as they are read. With --partition, --key or --message-key the messages keep their
+    order; else those of each key do, and messages without a key are spread over the partitions.
+    When a put fails, reading ends, and stderr says how many messages were written.
     """
     own = None if message_key is None else os.fsencode(message_key)
     source = Source(

@@ -53,7 +53,7 @@ def create(
         bool,
         typer.Option(
             "--if-not-exists",
-            help="Leave a queue that is there, with as many partitions, as it is.",
+            help="Do nothing if the queue exists with as many partitions.",
         ),
     ] = False,
 ) -> None:
@@ -94,9 +94,9 @@ def list_(context: typer.Context, json: options.Json = False) -> None:
 def describe(context: typer.Context, queue: options.Queue, json: options.Json = False) -> None:
     """Describe a queue, and where each of its partitions begins and ends.
 
-    "messages" counts all that a partition ever had, expired ones too; "end" is the ID from
-    which on nothing is written yet. Without a terminal: a property a line, then lines that begin
-    with "partition": its number, messages, beginning, end.
+    "messages" counts all messages that the partition ever had, expired ones too; "end" is the ID at
+    which the next message can be written. Without a terminal: a property a line, then lines that
+    begin with "partition": its number, messages, beginning, end.
     """
     client = session_of(context).client
     description = client.describe_queue(queue)
@@ -141,7 +141,7 @@ def alter(
     ] = None,
     attribute: AttributeOptions = None,
 ) -> None:
-    """Change how long a queue keeps messages, and its attributes; what is not given stays."""
+    """Change a queue's TTL and attributes; those that are not given stay."""
     given = _attributes(attribute)
     if ttl is None and not given:
         raise InvalidInputError("no change was given: use --ttl or --attribute")
@@ -153,13 +153,13 @@ def alter(
 
 
 def disable(context: typer.Context, queue: options.Queue) -> None:
-    """Let a queue refuse puts and reads; its messages stay."""
+    """Disable a queue, so that it refuses puts and reads; its messages stay."""
     session_of(context).client.disable_queue(queue)
     say(f"Disabled {queue}.")
 
 
 def enable(context: typer.Context, queue: options.Queue) -> None:
-    """Let a queue take puts and reads again."""
+    """Enable a queue, so that it accepts puts and reads again."""
     session_of(context).client.enable_queue(queue)
     say(f"Enabled {queue}.")
 
@@ -177,10 +177,10 @@ def delete(
     queue: options.Queue,
     yes: options.Yes = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Also if it is enabled: it is disabled before.")
+        bool, typer.Option("--force", help="Disable the queue first if it is enabled.")
     ] = False,
 ) -> None:
-    """Delete a disabled queue with all its messages, and what is known of its topics."""
+    """Delete a disabled queue with all its messages and its topics' metadata."""
     session = session_of(context)
     session.confirm(f"Delete {queue} with all its messages?", yes=yes)
     session.client.delete_queue(queue, force=force)

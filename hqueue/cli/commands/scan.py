@@ -40,25 +40,28 @@ def scan(
     *,
     partition: options.Partitions = None,
     start: Annotated[str | None, typer.Option(help=f"From here on: {MOMENT_HELP}.")] = None,
-    stop: Annotated[str | None, typer.Option(help="Up to here, likewise, exclusive.")] = None,
+    stop: Annotated[
+        str | None,
+        typer.Option(help="Stop before this position, given in the same ways as --start."),
+    ] = None,
     topic: options.Topics = None,
     chosen: options.MessageFormat = Format.TEXT,
     print_key: options.PrintKey = False,
     print_headers: options.PrintHeaders = False,
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=0, help="At most so many messages.")
+        int | None, typer.Option("--limit", "-n", min=0, help="Print at most this many messages.")
     ] = None,
     by_id: Annotated[
         bool, typer.Option("--by-id", help="Merge the partitions, in the order of IDs.")
     ] = False,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="At the end, wait for what comes.")
+        bool, typer.Option("--follow", "-f", help="At the end of the log, wait for new messages.")
     ] = False,
     idle_ms: options.Idle = None,
 ) -> None:
     """Read messages to stdout, from the oldest on.
 
-    The messages of a partition come in their order. Between partitions there is none unless
+    Each partition's messages come in order. Messages of different partitions are not ordered unless
     --by-id is given.
     """
     from hqueue.consume.scan import Scan  # noqa: PLC0415  (not needed for help)

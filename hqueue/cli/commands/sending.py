@@ -67,9 +67,10 @@ FramingOption = Annotated[
     Framing,
     typer.Option(
         "--format",
-        help="How messages are written in files and pipes: a line each, a document in JSON "
-        "a line as scan writes it (where it lay is not looked at; dead letters are left out), "
-        "or a length of 4 bytes (big-endian) before each. With json, each VALUE is a document.",
+        help="How files and pipes separate messages: lines; json, one document per line, as scan "
+        "writes them (IDs and partitions are ignored, dead letters left out); or "
+        "length-prefixed, 4 bytes (big-endian) before each. With json, each VALUE is a "
+        "document, too.",
     ),
 ]
 

@@ -37,14 +37,14 @@ def subscribe(
     context: typer.Context,
     queue: options.Queue,
     *,
-    name: Annotated[str, typer.Option(help="The subscriber's name: what its checkpoints are of.")],
+    name: Annotated[str, typer.Option(help="The subscriber's name.")],
     partition: options.Partitions = None,
     topic: options.Topics = None,
     start: Annotated[
         str, typer.Option(help=f"Where it begins if it has no checkpoint: {START_HELP}.")
     ] = "earliest",
     reset: Annotated[
-        bool, typer.Option("--reset", help="Begin there also if it has a checkpoint.")
+        bool, typer.Option("--reset", help="Begin at --start even if it has a checkpoint.")
     ] = False,
     chosen: options.MessageFormat = Format.TEXT,
     print_key: options.PrintKey = False,
@@ -57,7 +57,10 @@ def subscribe(
     port: Annotated[int, typer.Option(help="The port to listen on; any free one if 0.")] = 0,
     shared: Annotated[
         bool,
-        typer.Option("--shared", help="Share the partitions with all others of the name that do."),
+        typer.Option(
+            "--shared",
+            help="Share the partitions with other subscribers of this name, all with --shared.",
+        ),
     ] = False,
     delivery: Annotated[
         list[str] | None,
@@ -70,9 +73,9 @@ def subscribe(
 ) -> None:
     """Subscribe to a queue, and write the messages to stdout as a worker delivers them.
 
-    A message counts as delivered when it is written. SIGINT and SIGTERM end it in order; the
-    next subscriber of this name goes on where this one was. With --shared there may be several at
-    a time: each gets a share of the partitions.
+    A message counts as delivered when it is written. SIGINT and SIGTERM end the command cleanly;
+    the next subscriber of this name goes on where this one stopped. With --shared several can run
+    at a time: each gets a share of the partitions.
     """
     from hqueue.push.subscription import Subscription  # noqa: PLC0415  (not needed for help)
 

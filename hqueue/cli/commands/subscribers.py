@@ -34,10 +34,10 @@ def subscribers(
 ) -> None:
     """List a queue's subscribers, in each partition.
 
-    "checkpoint" is the first ID that is not yet delivered, as far as it was written down; "lag"
-    counts the messages of all topics from there on. A checkpoint that can't be read is named on
-    stderr, and shown as "unreadable". Without a terminal: subscriber, partition,
-    address, topics with commas between, checkpoint, lag; with tabs between.
+    "checkpoint" is the stored ID of the first message not yet delivered; "lag" counts the messages
+    of all topics from there on. A checkpoint that can't be read is reported on stderr, and shown as
+    "unreadable". Without a terminal: subscriber, partition, address, topics with commas between,
+    checkpoint, lag; with tabs between.
     """
     states = session_of(context).client.list_subscribers(queue)
     if json:
@@ -71,7 +71,7 @@ def add_subscriber(
     start: Annotated[str, typer.Option(help=f"Where it begins: {START_HELP}.")] = "earliest",
     partition: options.Partitions = None,
 ) -> None:
-    """Let a subscriber begin at a place that is fixed now, though it connects later."""
+    """Fix now where a subscriber begins when it first connects."""
     session_of(context).client.add_subscriber(
         queue, subscriber, start=parse_start(start), partitions=partition
     )
@@ -84,7 +84,7 @@ def delete_subscriber(
     subscriber: NameArgument,
     yes: options.Yes = False,
 ) -> None:
-    """Forget a subscriber that is not connected, and how far it was."""
+    """Delete a subscriber and its checkpoints. It must not be connected."""
     session = session_of(context)
     session.confirm(f"Forget {subscriber} of {queue}, and how far it is?", yes=yes)
     session.client.delete_subscriber(queue, subscriber)
@@ -95,10 +95,12 @@ def seek(
     context: typer.Context,
     queue: options.Queue,
     subscriber: NameArgument,
-    to: Annotated[str, typer.Argument(metavar="TO", help=f"Where it goes on: {START_HELP}.")],
+    to: Annotated[
+        str, typer.Argument(metavar="TO", help=f"Where the subscriber goes on: {START_HELP}.")
+    ],
     partition: options.Partitions = None,
 ) -> None:
-    """Let a subscriber that is not connected go on elsewhere, further back or ahead.
+    """Set a subscriber's checkpoints, back or ahead. It must not be connected.
 
     A relative time is written with "ago" here: '10m ago'.
     """

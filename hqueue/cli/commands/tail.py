@@ -33,9 +33,11 @@ def tail(
     queue: options.Queue,
     *,
     lines: Annotated[
-        int, typer.Option("--lines", "-n", min=0, help="The newest so many messages.")
+        int, typer.Option("--lines", "-n", min=0, help="Show this many of the newest messages.")
     ] = 10,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with new messages.")
+    ] = False,
     partition: options.Partitions = None,
     topic: options.Topics = None,
     chosen: options.MessageFormat = Format.TEXT,
@@ -43,7 +45,7 @@ def tail(
     print_headers: options.PrintHeaders = False,
     idle_ms: options.Idle = None,
 ) -> None:
-    """Show the newest messages of a queue, by ID, and with --follow those that come."""
+    """Show the newest messages of a queue by ID; with --follow, new ones too."""
     topics = topic or ()
     with session_of(context).client.queue(queue) as opened:
         for number in partition or ():

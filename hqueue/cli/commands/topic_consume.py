@@ -64,7 +64,7 @@ def consume(
     limit: options.Limit = None,
     idle_ms: options.Idle = None,
 ) -> None:
-    """Write a topic's messages to stdout, in their order, from a subscription's mark on.
+    """Write a topic's messages to stdout, in their order, from a subscription's consume mark on.
 
     A message is consumed after it was written; what was not comes again, to the next client that
     attaches. SIGINT and SIGTERM end it in order. With --hubs neither HBase nor ZooKeeper need be in
@@ -104,7 +104,9 @@ def unsubscribe(
     subscriber: SubscriberOption,
     hubs: HubsOption = None,
 ) -> None:
-    """End a subscription to a topic, even if a client is attached to it: its mark is gone."""
+    """End a subscription to a topic, even if a client is attached to it. Its consume mark is
+    deleted.
+    """
     with hub_client(context, queue, hubs, "hqueue") as client:
         client.topic(topic).unsubscribe(subscriber)
 

@@ -27,7 +27,7 @@ __all__ = ["register"]
 
 
 NUMBERS = ("ranges", "partition", "epoch", "lag", "age_ms")
-NAMES = "Names with commas between; one that ends with * stands for all that begin so."
+NAMES = "Names with commas between; one that ends with * matches all that begin so."
 
 
 @only_reads()
@@ -35,8 +35,8 @@ def list_(context: typer.Context, queue: options.Queue, json: options.Json = Fal
     """List a queue's topics: topic, how many ranges of the log it has, the partition and the epoch
     of the last one.
 
-    Without a terminal: with tabs between. What can't be read is named on stderr; the exit code is 5
-    then.
+    Without a terminal: with tabs between. Records that can't be read are reported on stderr; the
+    exit code is 5 then.
     """
     from hqueue.metadata.managers import TopicPersistenceInfo  # noqa: PLC0415
 
@@ -68,8 +68,7 @@ def list_(context: typer.Context, queue: options.Queue, json: options.Json = Fal
 
 @only_reads()
 def owners(context: typer.Context, queue: options.Queue, json: options.Json = False) -> None:
-    """List which hub owns each topic of a queue that has an owner: topic, address, whether that hub
-    is available.
+    """List the owners of a queue's topics: topic, the hub's address, whether that hub is available.
 
     Without a terminal: with tabs between.
     """
@@ -129,8 +128,8 @@ def subscriptions(
     """List a topic's subscriptions, and how far each is behind: subscriber, the last ID that it
     consumed, lag in messages, age of the oldest of them in milliseconds, whether the lag is exact.
 
-    Counted from the consume mark, as it was stored. Of a subscription that is many thousand batches
-    behind the lag is an upper bound, and not exact: messages of other topics count then. Without a
+    The lag is counted from the stored consume mark. If a subscription is many thousand batches
+    behind, its lag is an upper bound, which counts messages of other topics too. Without a
     terminal: with tabs between. The exit code is 1 if there is no such topic.
     """
     client = session_of(context).client
@@ -164,7 +163,7 @@ def move(
     hubs: HubsOption = None,
     caller: Annotated[str, typer.Option(help="The caller's name that hubs see.")] = "hqueue",
 ) -> None:
-    """Let another hub own a topic; later it may leave it to others, as any."""
+    """Move a topic to another hub. That hub may later leave it to others, as it may any topic."""
     with hub_client(context, queue, hubs, caller) as client:
         client.topic(topic).move(to)
 
@@ -183,8 +182,9 @@ def acl(
     caller: Annotated[str, typer.Option(help="The caller's name that hubs see.")] = "hqueue",
     json: options.Json = False,
 ) -> None:
-    """Show who may do what with a topic, its ACL: what, who. A list that is given replaces the one
-    that is there, and the others stay; a topic that is not there is created, if one is given.
+    """Show who may do what with a topic, its ACL: what, who. A list that is given replaces the
+    current one, and the others stay. If a list is given and the topic does not exist, it is
+    created.
 
     ACLs hold where hubs have the setting authorizer = "acl".
     """
@@ -216,8 +216,8 @@ def delete(
     caller: Annotated[str, typer.Option(help="The caller's name that hubs see.")] = "hqueue",
     yes: options.Yes = False,
 ) -> None:
-    """Delete a topic and its subscriptions. Its messages stay in the queue for as long as it keeps
-    messages; a topic that is created later under this name has none of them.
+    """Delete a topic and its subscriptions. Its messages stay in the queue until the TTL; a topic
+    that is created later under this name has none of them.
     """
     session_of(context).confirm(f"Delete topic {printable(topic)} and its subscriptions?", yes=yes)
     with hub_client(context, queue, hubs, caller) as client:
@@ -233,7 +233,7 @@ def _say_missing(queue: str, topic: str) -> NoReturn:
 _topics = group(
     "Hubs",
     "topics",
-    "Topics with owners: where their messages lie, which hub owns each, and what they say.",
+    "List, describe, move, consume and delete the topics that hubs own.",
     *(list_, describe, owners, subscriptions, move, acl, delete, consume, unsubscribe),
 )
 _hubs = commands("Hubs", hubs)

@@ -32,27 +32,32 @@ def verify(  # noqa: PLR0917  (the command's)
     ] = None,
     json: options.Json = False,
     ranges: Annotated[
-        bool, typer.Option("--ranges", help="And that topics lie where hubs say. Needs ZooKeeper.")
+        bool,
+        typer.Option(
+            "--ranges", help="Verify also that topics lie where hubs say. Needs ZooKeeper."
+        ),
     ] = False,
     skip: Annotated[
         list[str] | None,
         typer.Option(
             "--skip",
             metavar="ROW",
-            help="Let all readers pass by what can't be read of the batch in this row.",
+            help="Make all readers skip what can't be read of the batch in this row.",
         ),
     ] = None,
     unskip: Annotated[
         list[str] | None,
-        typer.Option("--unskip", metavar="ROW", help="Let readers stop there again."),
+        typer.Option(
+            "--unskip", metavar="ROW", help="Make readers stop at the batch in this row again."
+        ),
     ] = None,
 ) -> None:
     """Walk a queue's log and verify it: links, ordinals, control records and the checksums of all
     bytes.
 
-    What is wrong is listed with its partition and row; the rest is checked all the same. The
-    exit code is 5 if anything was found. A take-over that is still to be finished is no damage, and
-    is named on stderr. So is what readers pass by because of an earlier --skip.
+    Each fault is listed with its partition and row, and does not stop the verification of the rest.
+    The exit code is 5 if a fault was found. Unfinished takeovers are no faults; they are reported
+    on stderr, as are batches that readers pass by because of an earlier --skip.
     """
     client = session_of(context).client
     if skip or unskip:

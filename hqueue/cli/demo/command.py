@@ -45,12 +45,14 @@ def demo(
     context: typer.Context,
     files: Annotated[
         list[str] | None,
-        typer.Argument(metavar="FILE", help="Files to ship as well; - for stdin."),
+        typer.Argument(metavar="FILE", help="Files to ship, too; - for stdin."),
     ] = None,
     seconds: Annotated[
-        float, typer.Option(min=1, max=3_600, help="How long to ship what is logged meanwhile.")
+        float, typer.Option(min=1, max=3_600, help="How many seconds to ship what HBase logs.")
     ] = 10,
-    partitions: Annotated[int, typer.Option("--partitions", "-p", help="Of the queue.")] = 8,
+    partitions: Annotated[
+        int, typer.Option("--partitions", "-p", help="The queue's partitions.")
+    ] = 8,
 ) -> None:
     """Send real messages through a real HBase, and read them back while they are written.
 

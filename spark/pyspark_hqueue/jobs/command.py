@@ -31,7 +31,8 @@ __all__ = ["register"]
 
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
 Topics = Annotated[
-    list[str] | None, typer.Option("--topic", "-t", help="Only these topics; several times.")
+    list[str] | None,
+    typer.Option("--topic", "-t", help="Only this topic. May be given several times."),
 ]
 By = Annotated[
     str | None,
@@ -41,23 +42,29 @@ By = Annotated[
     ),
 ]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Say what would be read and written; write nothing.")
+    bool, typer.Option("--dry-run", help="Report what would be read and written; write nothing.")
 ]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on with new messages.")]
 Loss = Annotated[
     bool,
-    typer.Option("--allow-data-loss", help="Go on where messages expired before they were read."),
+    typer.Option("--allow-data-loss", help="Go on if messages expired before they were read."),
 ]
 RoundMessages = Annotated[
-    int | None, typer.Option(min=1, help="Messages at a time: what a crash lets be done again.")
+    int | None, typer.Option(min=1, help="Messages per round; a crash repeats at most one round.")
 ]
 Start = Annotated[str | None, typer.Option("--start", help=f"Where to begin: {MOMENT_HELP}.")]
-Stop = Annotated[str | None, typer.Option("--stop", help="Where to end, likewise.")]
+Stop = Annotated[
+    str | None, typer.Option("--stop", help="Where to end, given in the same ways as --start.")
+]
 Master = Annotated[
-    str | None, typer.Option(help="Spark's master; what spark-submit said, or this machine.")
+    str | None,
+    typer.Option(help="Spark's master; that of spark-submit, or this machine, if not given."),
 ]
 Conf = Annotated[
-    list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark's.")
+    list[str] | None,
+    typer.Option(
+        "--conf", metavar="NAME=VALUE", help="A Spark setting. May be given several times."
+    ),
 ]
 
 
@@ -119,13 +126,16 @@ def replay(
     by: By = None,
     topic: Topics = None,
     as_topic: Annotated[
-        str | None, typer.Option("--as-topic", help="The topic of all that is written.")
+        str | None, typer.Option("--as-topic", help="Write all messages to this topic.")
     ] = None,
     start: Start = None,
     stop: Stop = None,
     write_id: Annotated[
         str | None,
-        typer.Option("--write-id", help="What this replay is known by; another, to write again."),
+        typer.Option(
+            "--write-id",
+            help="The replay's ID: a replay with the same ID writes each message once.",
+        ),
     ] = None,
     dry_run: DryRun = False,
     master: Master = None,
@@ -237,23 +247,35 @@ def statistics(
     queue: QueueName,
     *,
     window: Annotated[
-        str | None, typer.Option("--window", "-w", help="500ms, 30s, 15m, 24h; about 20 if none.")
+        str | None,
+        typer.Option(
+            "--window",
+            "-w",
+            help="The windows' length: 500ms, 30s, 15m, "
+            "24h. If not given, there are about 20 "
+            "windows.",
+        ),
     ] = None,
     topic: Topics = None,
     start: Start = None,
     stop: Stop = None,
     where: Annotated[
-        str | None, typer.Option(help="Count messages for which this is true, in Spark's SQL.")
+        str | None, typer.Option(help="Count only messages that match this condition in Spark SQL.")
     ] = None,
     by: Annotated[
-        str | None, typer.Option(help="Count by this instead of the topic, in Spark's SQL.")
+        str | None, typer.Option(help="Group by this Spark SQL expression instead of the topic.")
     ] = None,
-    spark: Annotated[bool, typer.Option("--spark", help="Count the messages themselves.")] = False,
-    top: Annotated[int, typer.Option("--top", "-n", min=1, help="So many topics.")] = 10,
+    spark: Annotated[
+        bool,
+        typer.Option("--spark", help="Read the messages in Spark instead of the log's headers."),
+    ] = False,
+    top: Annotated[int, typer.Option("--top", "-n", min=1, help="Show this many topics.")] = 10,
     plot: Annotated[
-        str | None, typer.Option(help="Draw it as well: a .png, .svg or .pdf file.")
+        str | None, typer.Option(help="Draw the result into this .png, .svg or .pdf file, too.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="JSON, a document a line.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print JSON, one document per line.")
+    ] = False,
     dry_run: DryRun = False,
     master: Master = None,
     conf: Conf = None,

@@ -64,14 +64,15 @@ class HubSettings(ApiSettings):
     """The port of health and metrics; a free one if 0."""
 
     threads: int = 16
-    """Calls that are read at a time; four times as many topics are taken over. A publish that waits
-    for the log holds none."""
+    """How many calls are read at a time; four times as many topics may be taken over at a time. A
+    publish that waits for the log holds none."""
 
     connections_max: int = 10_000
     """Clients' connections. Further ones wait to be accepted."""
 
     topics_max: int = 1_000_000
-    """Topics owned at a time, of each queue. Where they lie in ZooKeeper see docs/hubs.md."""
+    """How many topics of each queue the hub may own at a time. Where they lie in ZooKeeper see
+    docs/hubs.md."""
 
     topic_creations_per_hour_max: int = 1_000_000
     """Topics that each caller may create at once, and in each hour from then on, in each queue; and
@@ -79,7 +80,7 @@ class HubSettings(ApiSettings):
     Further ones are refused as busy."""
 
     pending_bytes_max: int = 64 * 1024 * 1024
-    """What may wait to be appended. Beyond it publishes are refused as busy."""
+    """How many bytes may wait for an append. Beyond that, publishes are refused as busy."""
 
     balance_ms: int = 10_000
     """How often the hub reports its load, claims partitions, and sheds topics where it has more
@@ -90,17 +91,18 @@ class HubSettings(ApiSettings):
     load it has; or ``uniform``, each with the same chance."""
 
     drain_ms: int = 10_000
-    """How long calls under way are waited for at the end."""
+    """How long the hub waits for calls under way when it stops."""
 
     subscriptions_max: int = 1_000_000
-    """Subscriptions attached at a time, of each queue. Further ones are refused as busy."""
+    """How many subscriptions of each queue may be attached at a time. Further ones are refused as
+    busy."""
 
     deliveries_max: int = 64
-    """Calls to subscribers at a time, of each queue. Each holds 256 KiB of messages, or one that is
-    larger."""
+    """How many calls to subscribers of each queue may be under way at a time. Each holds 256 KiB of
+    messages, or one that is larger."""
 
     session_ms: int = 60_000
-    """How long a subscriber's session may be silent before it is over."""
+    """How long a subscriber's session may be silent before it expires."""
 
     authorizer: str = "all"
     """Who may do what, by the names that callers give and nobody proves: ``all``, everybody

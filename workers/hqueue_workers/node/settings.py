@@ -65,17 +65,17 @@ class WorkerSettings(ApiSettings):
     """The port of health and metrics; a free one if 0."""
 
     threads: int = 16
-    """Requests to HBase under way at a time."""
+    """How many requests to HBase may be under way at a time."""
 
     memory_bytes_max: int = 256 * 1024 * 1024
-    """What was read and not delivered yet, about. Each partition and each subscriber has an even
-    share of it, and one batch beyond that at most."""
+    """About how many bytes of messages may wait for delivery. Each partition and each subscriber
+    has an even share of it, and one batch beyond that at most."""
 
     connections_per_subscriber: int = 2
-    """Connections to one subscriber, and so calls to it under way at a time."""
+    """How many connections to one subscriber, and so calls to it, may be open at a time."""
 
     poll_ms_max: int = 1_000
-    """How often an idle partition is looked at that no producer notified of."""
+    """How often an idle partition is polled when no producer sends notifications."""
 
     pushed_bytes_max: int = 8 * 1024 * 1024
     """What may wait of the batches that came with notifications, of each queue; with 0 they
