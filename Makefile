@@ -60,7 +60,7 @@ test-drivers: setup  ## kill Spark drivers and tasks at every point of a write; 
 	$(BIN)/python -m pytest -m drivers tests/spark
 
 .PHONY: mutants
-mutants: $(STAMP)  ## plant small faults and see which the tests without servers catch (MUTANTS='--seed 1 --count 30')
+mutants: $(STAMP)  ## plant small faults and see which the tests without servers catch; takes some 40 minutes (MUTANTS='--seed 1 --count 30')
 	$(BIN)/python -m tests.mutants $(MUTANTS)
 
 .PHONY: fuzz

@@ -28,6 +28,7 @@ class Site:
     line: int
     start: int
     stop: int
+    is_statement: bool
     planted: bytes
 
     def plant(self, source: bytes) -> bytes:
@@ -64,7 +65,10 @@ class _Finder(ast.NodeVisitor):
         return self._text(node) if isinstance(node, simple) else b"(%s)" % self._text(node)
 
     def _add(self, kind: str, node: ast.expr | ast.stmt, planted: bytes) -> None:
-        self.found.append(Site(kind, self._path, node.lineno, *self._span(node), planted))
+        statement = isinstance(node, ast.stmt)
+        self.found.append(
+            Site(kind, self._path, node.lineno, *self._span(node), statement, planted)
+        )
 
     def visit_Compare(self, node: ast.Compare) -> None:
         other = COMPARISONS[type(node.ops[0])]
@@ -112,6 +116,9 @@ class _Finder(ast.NodeVisitor):
         if isinstance(call, ast.Call) and not _is_harmless(call):
             self._add("call", node, b"pass")
         self.generic_visit(node)
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
+        """Texts are for people."""
 
     def visit_arg(self, node: ast.arg) -> None:
         """Types are no places."""
