@@ -47,6 +47,10 @@ test: setup  ## what a newcomer needs to trust it, on real servers (or TESTS='pa
 test-all: setup  ## all tests but those with a command of their own below
 	$(BIN)/python -m tests.run all
 
+.PHONY: test-repeated
+test-repeated: setup  ## repeat over HBase what test-all shows over memory alone; takes some 15 minutes
+	$(BIN)/python -m pytest -m repeated
+
 .PHONY: test-faults
 test-faults: setup  ## harm a cluster under load and check every message (FAULTS='--seed 1 --duration 600')
 	$(BIN)/python -m tests.faults $(FAULTS)

@@ -89,12 +89,20 @@ ON_SERVERS = ("hbase", "native")
 """The back ends that are a real HBase."""
 
 
+REPEATED_AS = {
+    "in_memory": "repeated",
+    "in_memory_first": pytest.mark.thorough("over memory and in `conformance` it is shown, too"),
+}
+"""For tests that run over memory, too: what their runs over a real HBase are marked with."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what needs servers; what needs the cluster comes last: it takes time from others.
 
-    What is tested `in_memory_first` runs over a real HBase in `make test-all` alone: that HBase and
-    memory behave alike is shown by the suites of `conformance`.
+    What is tested `in_memory_first` runs over a real HBase in `make test-all`, and what is tested
+    `in_memory` only in `make test-repeated`: that HBase and memory behave alike is shown by the
+    suites of `conformance`. Of both marks, the one that is nearer to the test counts.
 
     What takes something that only real servers have runs over no other back end. Gateways before
     memory are for processes of their own, and for the suites of what every store must do; HBase
@@ -104,10 +112,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for fixture in getattr(item, "fixturenames", ()):
             for marker in MARKED_BY_FIXTURE.get(fixture, ()):
                 item.add_marker(marker)
-        if item.get_closest_marker("in_memory_first") and _runs_over(item) in ON_SERVERS:
-            item.add_marker(
-                pytest.mark.thorough("over memory and in `conformance` it is shown, too")
-            )
+        if _runs_over(item) in ON_SERVERS:
+            near = (each.name for each in item.iter_markers() if each.name in REPEATED_AS)
+            if mark := REPEATED_AS.get(next(near, "")):
+                item.add_marker(mark)
     config.hook.pytest_deselected(items=[item for item in items if not _is_wanted(item)])
     items[:] = filter(_is_wanted, items)
     items.sort(key=lambda item: item.get_closest_marker("cluster") is not None)

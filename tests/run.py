@@ -1,12 +1,14 @@
 """The plans behind `make check`, `make test` and `make test-all`: what runs when.
 
-A plan has lanes that run beside one another; the steps of a lane run one after the other. What runs
-on real servers has deadlines and is alone: beside other tests, on two cores, now and then one of
-them missed its own. Each server, and Spark, is started once for all of it. The tests on a cluster
-come last.
+A plan has stages that run one after the other. A stage has lanes that run beside one another, and
+the steps of a lane run one after the other. Tests on real servers wait most of their time, for
+sessions to end and for bounds to pass: two lanes of them, each with a server of its own, fit on
+two cores. Tests that need no server take all cores, and beside them servers would miss deadlines.
+The tests on a cluster, which is ten processes, run alone.
 
-What the first lane writes is shown as it comes, what the others write when all have ended: nothing
-is mixed. At the end stands how each step ended. The exit code is 0 if all steps ended so.
+What the first lane of a stage writes is shown as it comes, what the others write when the stage has
+ended: nothing is mixed. The last lines say how each step ended. The exit code is 0 if all steps
+ended so.
 
     python -m tests.run check|test|all
 """
@@ -26,8 +28,15 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
-ELSEWHERE = "not kafka and not drivers and not larger"
+ELSEWHERE = "not kafka and not drivers and not larger and not repeated"
 """What needs an environment or a quarter of an hour of its own, and has its own commands."""
+
+ROOT = Path(__file__).parents[1]
+ENVIRONMENT = {
+    **{name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
+    "PYTHONPYCACHEPREFIX": str(ROOT / ".pytest_cache" / "compiled"),
+}
+"""Compiled code is kept: the tests start hundreds of processes, and each would compile it again."""
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -65,6 +74,9 @@ PROCESSES = str(CORES + 2)
 SLOWEST = ("--durations", "15", "--durations-min", "2")
 """Which tests took longest is shown: who makes this faster begins there."""
 
+WITH_COMMANDS = ("tests/acceptance", "tests/spark")
+"""The command line and Spark take about as long on servers as all else."""
+
 SPREAD = ("--numprocesses", PROCESSES, "--dist", "worksteal", "--quiet")
 """On all cores: for tests that need no server."""
 
@@ -78,38 +90,44 @@ def strangers() -> Step:
     return Step("strangers", command)
 
 
-def check() -> list[Lane]:
+Stage = list[Lane]
+
+
+def check() -> list[Stage]:
     """What needs no server and no Java."""
     return [
-        Lane([tests("check", "not servers and not thorough", *SPREAD)]),
-        Lane([Step("lint", ["make", "--no-print-directory", "lint"])]),
+        [
+            Lane([tests("check", "not servers and not thorough", *SPREAD)]),
+            Lane([Step("lint", ["make", "--no-print-directory", "lint"])]),
+        ]
     ]
 
 
-def on_servers(also: str) -> list[Lane]:
+def on_servers(also: str) -> list[Stage]:
     """Everything but the tests that ``also`` leaves out."""
+    alone = "servers and not cluster" + also
     return [
-        Lane(
-            [
-                tests("serverless", f"not servers{also}", *SPREAD),
-                tests("servers", f"(servers or cluster){also}", *SLOWEST),
-            ]
-        )
+        [Lane([tests("serverless", f"not servers{also}", *SPREAD)])],
+        [
+            Lane([tests("servers", alone, *SLOWEST, *map("--ignore={}".format, WITH_COMMANDS))]),
+            Lane([tests("commands", alone, *SLOWEST, *WITH_COMMANDS)]),
+        ],
+        [Lane([tests("cluster", f"cluster{also}", *SLOWEST)])],
     ]
 
 
 PLANS = {
     "check": check,
     "test": lambda: on_servers(" and not thorough"),
-    "all": lambda: [Lane([*on_servers("")[0].steps, strangers()])],
+    "all": lambda: [*on_servers(""), [Lane([strangers()])]],
 }
 
 
 class Runner:
-    """Runs the lanes of a plan."""
+    """Runs the stages of a plan."""
 
-    def __init__(self, lanes: list[Lane]) -> None:
-        self._lanes = lanes
+    def __init__(self, stages: list[Stage]) -> None:
+        self._stages = stages
         self._running: set[subprocess.Popen[bytes]] = set()
         self._ending = threading.Event()
 
@@ -117,15 +135,9 @@ class Runner:
         """Run them all, show what they wrote, and give the exit code."""
         signal.signal(signal.SIGTERM, self._end)
         signal.signal(signal.SIGINT, self._end)
-        beside = [threading.Thread(target=self._follow, args=(lane,)) for lane in self._lanes]
-        for thread in beside:
-            thread.start()
-        for thread in beside:
-            thread.join()
-        for lane in self._lanes[1:]:
-            lane.output.seek(0)
-            sys.stdout.buffer.write(lane.output.read())
-        steps = [step for lane in self._lanes for step in lane.steps]
+        for stage in self._stages:
+            self._run_stage(stage)
+        steps = [step for stage in self._stages for lane in stage for step in lane.steps]
         print()
         for step in steps:
             ended = "ok    " if step.code == 0 else "FAILED"
@@ -133,14 +145,25 @@ class Runner:
         sys.stdout.flush()
         return 130 if self._ending.is_set() else int(any(step.code != 0 for step in steps))
 
-    def _follow(self, lane: Lane) -> None:
+    def _run_stage(self, stage: Stage) -> None:
+        beside = [
+            threading.Thread(target=self._follow, args=(lane, lane is stage[0])) for lane in stage
+        ]
+        for thread in beside:
+            thread.start()
+        for thread in beside:
+            thread.join()
+        for lane in stage[1:]:
+            lane.output.seek(0)
+            sys.stdout.buffer.write(lane.output.read())
+
+    def _follow(self, lane: Lane, shown: bool) -> None:
         for step in lane.steps:
             if self._ending.is_set():
                 return
-            self._run(step, lane)
+            self._run(step, lane, shown)
 
-    def _run(self, step: Step, lane: Lane) -> None:
-        shown = lane is self._lanes[0]
+    def _run(self, step: Step, lane: Lane, shown: bool) -> None:
         self._write(lane, f"\n$ {shlex.join(step.command)}\n".encode(), shown)
         began = time.monotonic()
         # A group of its own: what ends this one decides how the others end.
@@ -150,6 +173,7 @@ class Runner:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            env=ENVIRONMENT,
         )
         self._running.add(process)
         if self._ending.is_set():
@@ -192,7 +216,7 @@ def main() -> int:
     if len(sys.argv) != 2 or sys.argv[1] not in PLANS:
         print(f"usage: python -m tests.run {'|'.join(PLANS)}", file=sys.stderr)
         return 2
-    os.chdir(Path(__file__).parents[1])
+    os.chdir(ROOT)
     return Runner(PLANS[sys.argv[1]]()).run()
 
 

@@ -10,7 +10,7 @@ import pytest
 import hqueue
 from tests.acceptance.commands import Run, command
 
-pytestmark = pytest.mark.in_memory_first
+pytestmark = pytest.mark.in_memory
 
 
 @pytest.mark.parametrize(
@@ -200,6 +200,7 @@ def test_a_stdout_that_takes_nothing_is_told(
     assert ended.stderr.startswith(b"hqueue: error: stdout can't be written to")
 
 
+@pytest.mark.in_memory_first
 def test_the_installed_command_does_and_says_the_same(run_process: Run, name: str) -> None:
     assert run_process("create", name, "-p", "1").code == 0
     assert run_process("put", name, "-t", "t", "grün").code == 0

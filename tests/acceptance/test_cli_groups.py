@@ -21,7 +21,7 @@ from tests.support.backends import Backend
 from tests.support.memory.zookeeper import MemoryZooKeeper
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.in_memory_first
+pytestmark = pytest.mark.in_memory
 
 IDLE = ("--idle-ms", "1500")
 
@@ -46,6 +46,7 @@ def described(run: Run, group: str, *options: str) -> list[dict[str, object]]:
     return [*map(json.loads, ended.lines)]
 
 
+@pytest.mark.in_memory_first
 def test_what_is_written_is_committed_and_the_next_one_goes_on(
     run: Run, queue: hqueue.Queue, group: str
 ) -> None:
@@ -93,6 +94,7 @@ def test_only_topics_that_are_wanted_come_and_a_new_group_may_begin_at_the_end(
     assert run(*late, "-n", "1").out == b"new\n"
 
 
+@pytest.mark.in_memory_first
 def test_a_second_consumer_of_an_instance_id_is_refused_and_the_first_one_goes_on(
     run: Run, queue: hqueue.Queue, client: hqueue.Client, group: str
 ) -> None:
@@ -138,6 +140,7 @@ def test_an_offset_that_can_not_be_read_is_named_and_reset_alone(
     )
 
 
+@pytest.mark.in_memory_first
 def test_a_group_is_listed_described_reset_and_deleted(
     run: Run, queue: hqueue.Queue, group: str
 ) -> None:
@@ -342,6 +345,7 @@ def test_a_signal_ends_it_in_order_with_all_that_was_written_committed(
     assert processes.lag(group) == 0
 
 
+@pytest.mark.in_memory_first
 @pytest.mark.thorough("waits for a session to end")
 def test_two_share_the_partitions_and_one_that_is_killed_leaves_them_to_the_other(
     processes: Processes, queue: hqueue.Queue, group: str
@@ -362,6 +366,7 @@ def test_two_share_the_partitions_and_one_that_is_killed_leaves_them_to_the_othe
     assert second.end().code == 0
 
 
+@pytest.mark.in_memory_first
 @pytest.mark.thorough("processes that wait for one another")
 def test_what_could_not_be_written_is_not_committed(
     processes: Processes, queue: hqueue.Queue, group: str

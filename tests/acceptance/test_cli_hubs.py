@@ -16,7 +16,7 @@ from tests.support.backends import Backend
 from tests.support.hubs import HubThread
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.in_memory_first
+pytestmark = pytest.mark.in_memory
 
 
 @pytest.fixture
@@ -62,6 +62,7 @@ def test_a_hub_is_told_from_other_servers(hub: HubThread) -> None:
     assert meet(hub.address, 5, Met.HUB) is Met.HUB
 
 
+@pytest.mark.in_memory_first
 def test_numbered_values_are_published_once_and_their_topic_is_moved_and_deleted(
     run: Run, queue: hqueue.Queue, hub: HubThread
 ) -> None:
@@ -360,6 +361,7 @@ def test_a_publish_says_what_was_published_whatever_its_streams_are_and_when_it_
     assert [each.value for each in queue.scan_topic("t")] == [b"one", b"two", b"three"]
 
 
+@pytest.mark.in_memory_first
 def test_a_pipe_is_published_through_a_hub_that_is_a_process(
     start: Start, run: Run, opened: hqueue.Queue, name: str
 ) -> None:

@@ -17,7 +17,7 @@ from hqueue.settings.limits import TAIL_TRUST_MS
 from tests.acceptance.commands import Run, Start, command
 from tests.support.waiting import wait_for
 
-pytestmark = [pytest.mark.usefixtures("opened"), pytest.mark.in_memory_first]
+pytestmark = [pytest.mark.usefixtures("opened"), pytest.mark.in_memory]
 
 
 def test_arguments_are_put_as_one_batch_in_their_order(run: Run, name: str) -> None:
@@ -60,6 +60,7 @@ def test_arguments_with_an_idempotency_key_are_put_once_however_often(run: Run, 
         assert run(*wrong).code == 2
 
 
+@pytest.mark.in_memory_first
 def test_lines_of_a_pipe_come_out_as_they_went_in(run_process: Run, name: str) -> None:
     lines = b"".join(b"line %d\r\n" % n if n % 7 else b"\n" for n in range(30_000))
     put = run_process("put", name, "--topic", "t", "--partition", "1", stdin=lines)
@@ -211,6 +212,7 @@ def test_an_interrupted_put_writes_what_it_has_read(start: Start, run: Run, name
     assert run("scan", name, "--format", "raw").out == b"first\n"
 
 
+@pytest.mark.in_memory_first
 def test_a_put_that_fails_on_its_way_says_how_much_was_written(
     start: Start, client: hqueue.Client, name: str
 ) -> None:
@@ -257,6 +259,7 @@ def test_by_id_merges_the_partitions(run: Run, opened: hqueue.Queue, name: str) 
     assert ids == sorted(ids)
 
 
+@pytest.mark.in_memory_first
 def test_a_follower_shows_a_message_when_it_is_written(
     start: Start, opened: hqueue.Queue, name: str
 ) -> None:

@@ -24,7 +24,7 @@ from hqueue.metadata.managers import (
 from hqueue.metadata.ports import ANY, NEW
 from tests.acceptance.commands import Run
 
-pytestmark = pytest.mark.in_memory_first
+pytestmark = pytest.mark.in_memory
 
 WAIT_S = 60.0
 FIRST, LAST = MessageID.parse("1700000000000-0"), MessageID.parse("1700000000000-9")
@@ -105,6 +105,7 @@ def test_a_topics_records_are_shown(run: Run, metadata: TopicMetadata, queue_nam
     assert (nothing.code, nothing.out) == (1, b"")
 
 
+@pytest.mark.in_memory_first
 def test_what_one_store_exports_another_imports(
     run: Run, metadata: TopicMetadata, client: hqueue.Client, queue_name: str, tmp_path: Path
 ) -> None:

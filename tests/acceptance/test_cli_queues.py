@@ -11,9 +11,10 @@ import pytest
 import hqueue
 from tests.acceptance.commands import Run
 
-pytestmark = pytest.mark.in_memory_first
+pytestmark = pytest.mark.in_memory
 
 
+@pytest.mark.in_memory_first
 def test_a_queue_lives_from_create_to_delete(run: Run, name: str) -> None:
     created = run(
         "create", name, "--partitions", "3", "--ttl", "1d", "-a", "hbase.hstore.compaction.min=4"

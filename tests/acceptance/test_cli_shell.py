@@ -16,11 +16,12 @@ import pytest
 import hqueue
 from tests.acceptance.commands import Run, command
 
-pytestmark = pytest.mark.in_memory_first
+pytestmark = pytest.mark.in_memory
 
 WAIT_S = 60.0
 
 
+@pytest.mark.in_memory_first
 def test_the_commands_of_alibabas_hqueue_work_from_a_pipe(run: Run, name: str) -> None:
     script = f"""
     hqueue> create ‘{name}-a′, 32, 86400

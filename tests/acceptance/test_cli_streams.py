@@ -10,7 +10,7 @@ import pytest
 import hqueue
 from tests.acceptance.commands import DEADLINE_S, Ended, command
 
-pytestmark = [pytest.mark.usefixtures("opened"), pytest.mark.in_memory_first]
+pytestmark = [pytest.mark.usefixtures("opened"), pytest.mark.in_memory]
 
 
 def _in_shell(line: str, environment: dict[str, str]) -> Ended:
@@ -29,6 +29,7 @@ def _in_shell(line: str, environment: dict[str, str]) -> Ended:
     return Ended(done.returncode, done.stdout, err)
 
 
+@pytest.mark.in_memory_first
 @pytest.mark.parametrize(
     "closed", [">&- <&-", ">&- 2>&- <&-", "2>/dev/full", ">/dev/full 2>/dev/full"]
 )

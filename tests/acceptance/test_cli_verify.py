@@ -15,7 +15,7 @@ from hqueue.metadata.ports import NEW
 from tests.acceptance.commands import Run
 from tests.support.unreadable import BAD, put_unreadable
 
-pytestmark = pytest.mark.in_memory_first
+pytestmark = pytest.mark.in_memory
 
 
 def test_a_right_queue_is_checked_without_findings(
@@ -27,6 +27,7 @@ def test_a_right_queue_is_checked_without_findings(
     assert "0 problems in 1 batch, 3 messages" in checked.err
 
 
+@pytest.mark.in_memory_first
 def test_a_flipped_bit_is_found_and_named_and_other_partitions_are_checked(
     run: Run, opened: hqueue.Queue, name: str, server: local.LocalServer
 ) -> None:

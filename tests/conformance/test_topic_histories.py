@@ -84,7 +84,7 @@ def test_lost_requests_and_answers_of_rows_in_memory(seed: int) -> None:
 
 @pytest.mark.servers
 @pytest.mark.thorough("over rows in memory it is in `make check`")
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @EACH_KIND
 def test_lost_requests_and_answers_of_hbase(
     request: pytest.FixtureRequest, kind: MetadataKind, seed: int
@@ -121,7 +121,7 @@ def test_connections_that_break_in_memory() -> None:
 
 @pytest.mark.servers
 @pytest.mark.thorough("over a ZooKeeper in memory it is in `make check`")
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 @EACH_KIND
 def test_connections_that_break(
     request: pytest.FixtureRequest, kind: MetadataKind, seed: int

@@ -12,7 +12,7 @@ from hqueue.runtime.clock import SystemClock
 from tests.support.backends import Backend
 from tests.support.raw import RawTables
 
-pytestmark = pytest.mark.in_memory_first
+pytestmark = pytest.mark.in_memory
 
 MakeQueue = Callable[..., hqueue.Queue]
 MINUTE_MS = 60_000
@@ -28,6 +28,7 @@ class WrongClock(SystemClock):
         return super().wall_ms() + self.ahead_ms
 
 
+@pytest.mark.in_memory_first
 @pytest.mark.parametrize("ahead_ms", [5 * MINUTE_MS, -5 * MINUTE_MS, 7_000, -7_000])
 def test_a_clock_beyond_the_bound_is_refused_and_nothing_is_written(
     backend: Backend, make_queue: MakeQueue, raw: RawTables, ahead_ms: int

@@ -24,9 +24,10 @@ from tests.support.waiting import wait_for
 MakeQueue = Callable[..., hqueue.Queue]
 Join = Callable[..., Any]
 
-pytestmark = pytest.mark.in_memory_first
+pytestmark = pytest.mark.in_memory
 
 
+@pytest.mark.in_memory_first
 def test_iterating_hands_out_what_comes_until_a_stop_is_requested(
     make_queue: MakeQueue, join: Join
 ) -> None:
@@ -75,6 +76,7 @@ def test_however_it_consumes_it_gets_keys_and_headers(make_queue: MakeQueue, joi
     assert all(row["headers"] is None or row["headers"] for row in rows)
 
 
+@pytest.mark.in_memory_first
 def test_a_group_takes_in_queues_that_fit_its_pattern_also_later_ones(
     make_queue: MakeQueue, join: Join
 ) -> None:
@@ -107,6 +109,7 @@ def test_of_chosen_topics_only_their_messages_come_and_the_position_passes_the_o
     wait_for(passed, "what is not wanted is passed")
 
 
+@pytest.mark.in_memory_first
 def test_seeking_goes_back_and_ahead_and_to_a_time(make_queue: MakeQueue, join: Join) -> None:
     queue = make_queue(1)
     put_numbered(queue, 10)
@@ -198,6 +201,7 @@ def test_a_consumer_that_is_assigned_by_hand_needs_no_group(
         consumer.commit()
 
 
+@pytest.mark.in_memory_first
 def test_of_two_that_have_a_partition_by_hand_only_the_later_one_commits(
     make_queue: MakeQueue, join: Join
 ) -> None:
@@ -249,6 +253,7 @@ def test_a_commit_beside_what_is_done_calls_back_with_what_it_committed(
     assert consumer.committed() == {PartitionKey(queue.name, 0): taken[1].id.next()}
 
 
+@pytest.mark.in_memory_first
 def test_one_that_asks_for_nothing_leaves_the_group_and_comes_back(
     make_queue: MakeQueue, join: Join
 ) -> None:
@@ -308,6 +313,7 @@ def test_streams_count_as_so_many_members(make_queue: MakeQueue, join: Join) -> 
     assert len(three.assignment()) == 3
 
 
+@pytest.mark.in_memory_first
 def test_each_stream_has_partitions_of_its_own_for_a_thread_of_its_own(
     make_queue: MakeQueue, join: Join
 ) -> None:
@@ -357,6 +363,7 @@ def test_one_that_is_closed_by_whoever_iterates_ends_the_iteration(
     assert values(found) == [0, 1]
 
 
+@pytest.mark.in_memory_first
 def test_a_queue_that_is_deleted_is_an_error_and_others_go_on(
     client: hqueue.Client, make_queue: MakeQueue, join: Join
 ) -> None:
@@ -377,6 +384,7 @@ def test_a_queue_that_is_deleted_is_an_error_and_others_go_on(
         client.create_queue(gone.name, partitions=1)  # The fixture deletes it.
 
 
+@pytest.mark.in_memory_first
 @pytest.mark.thorough("a truncation; the next test has one, too")
 def test_a_truncated_queue_is_consumed_on(
     client: hqueue.Client, make_queue: MakeQueue, join: Join
@@ -390,6 +398,7 @@ def test_a_truncated_queue_is_consumed_on(
     assert values(take(5, consumer)) == [10, 11, 12, 13, 14]
 
 
+@pytest.mark.in_memory_first
 def test_after_a_truncation_an_error_comes_where_one_is_wanted_until_it_seeks(
     client: hqueue.Client, make_queue: MakeQueue, join: Join
 ) -> None:
@@ -487,6 +496,7 @@ def test_what_can_t_be_consumed_is_refused_before_anything_happens(
         consumer.commit({(queue.name, 0): MessageID(end.timestamp + 10**9)})
 
 
+@pytest.mark.in_memory_first
 def test_a_commit_after_an_orderly_rebalance_fails_for_what_is_another_s_and_holds_for_the_rest(
     make_queue: MakeQueue, join: Join
 ) -> None:

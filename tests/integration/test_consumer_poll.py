@@ -9,7 +9,7 @@ import pytest
 import hqueue
 from hqueue import Consumer, Message
 
-pytestmark = pytest.mark.in_memory_first
+pytestmark = pytest.mark.in_memory
 
 WAIT_MS = 60_000
 

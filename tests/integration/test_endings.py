@@ -43,7 +43,15 @@ PROGRAM = Path(__file__).parent / "programs" / "end.py"
 MakeQueue = Callable[..., hqueue.Queue]
 
 
-@pytest.fixture(scope="module", params=pythons.versions())
+@pytest.fixture(
+    scope="module",
+    params=[
+        version
+        if version == pythons.PRESENT
+        else pytest.param(version, marks=pytest.mark.thorough("as on the Python of the tests"))
+        for version in pythons.versions()
+    ],
+)
 def python(request: pytest.FixtureRequest) -> Path:
     """A Python that has the library: each that is on this machine."""
     return pythons.environment_of(request.param)

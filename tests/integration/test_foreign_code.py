@@ -19,7 +19,7 @@ from tests.support.waiting import wait_for
 MakeQueue = Callable[..., hqueue.Queue]
 Join = Callable[..., Consumer]
 
-pytestmark = pytest.mark.in_memory_first
+pytestmark = pytest.mark.in_memory
 
 
 def exits() -> None:
@@ -137,6 +137,7 @@ def test_a_commit_without_places_in_a_callback_passes_nothing_that_is_worked_on(
     assert second.id < consumer.committed()[PartitionKey(queue.name, 0)] <= worked_on.id
 
 
+@pytest.mark.in_memory_first
 def test_a_callback_of_a_commit_may_close_its_consumer(consumer: Consumer) -> None:
     closed = threading.Event()
 

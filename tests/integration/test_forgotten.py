@@ -23,7 +23,7 @@ Connect = Callable[[], hqueue.Client]
 MakeQueue = Callable[..., hqueue.Queue]
 Make = Callable[[int], Any]
 
-MANY, SOME = 50, 8
+MANY, SOME = 12, 8
 """Over memory, and over real servers, whose connections are bounded."""
 SETTLED_S = 60
 

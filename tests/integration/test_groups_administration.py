@@ -21,7 +21,7 @@ from hqueue.groups.offsets import UNSET
 from hqueue.groups.paths import GroupPaths
 from tests.integration.administering import consume, offsets_of
 
-pytestmark = pytest.mark.in_memory_first
+pytestmark = pytest.mark.in_memory
 
 MakeQueue = Callable[..., hqueue.Queue]
 BEGINNING = MessageID(0, 1)
@@ -31,6 +31,7 @@ def names(client: hqueue.Client) -> list[str]:
     return [listing.group for listing in client.list_groups()]
 
 
+@pytest.mark.in_memory_first
 def test_a_group_is_listed_with_its_consumers_and_the_queues_it_has_offsets_in(
     client: hqueue.Client, filled: hqueue.Queue, group: str
 ) -> None:
@@ -53,6 +54,7 @@ def test_what_hqueue_did_not_make_beside_the_groups_is_left_out(client: hqueue.C
         records.delete({strange: hqueue.metadata.ports.ANY}, levels_above=2)
 
 
+@pytest.mark.in_memory_first
 def test_a_group_is_described_with_owners_offsets_and_lag(
     client: hqueue.Client, filled: hqueue.Queue, consumer: Consumer, group: str
 ) -> None:
@@ -91,6 +93,7 @@ def test_one_queue_of_a_group_is_described_alone(
     assert client.describe_group(group, queue="another").partitions == ()
 
 
+@pytest.mark.in_memory_first
 def test_the_lag_in_a_queue_that_is_gone_or_disabled_is_not_known(
     client: hqueue.Client, filled: hqueue.Queue, group: str
 ) -> None:
@@ -122,6 +125,7 @@ def test_a_group_that_is_not_there_is_an_error(client: hqueue.Client, filled: hq
         client.describe_group("")
 
 
+@pytest.mark.in_memory_first
 def test_a_group_goes_on_where_it_is_reset_to(
     client: hqueue.Client, filled: hqueue.Queue, group: str
 ) -> None:
@@ -197,6 +201,7 @@ def test_a_start_beyond_the_end_is_refused_and_nothing_changed(
     ]
 
 
+@pytest.mark.in_memory_first
 def test_a_group_is_deleted_with_all_its_nodes_and_can_come_back(
     client: hqueue.Client, filled: hqueue.Queue, group: str
 ) -> None:

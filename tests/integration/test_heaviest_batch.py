@@ -23,6 +23,8 @@ from .test_thrift_api import API, drained, fields
 WAIT_S = 240.0
 EMPTY = ("", b"")
 
+HEAVY = pytest.mark.thorough("millions of headers, 5 s of each case's computing")
+
 BATCHES: dict[str, tuple[int, int]] = {
     "one message with all headers": (1, BATCH_HEADERS_MAX),
     "messages with many": (8, BATCH_HEADERS_MAX // 8),
@@ -30,6 +32,7 @@ BATCHES: dict[str, tuple[int, int]] = {
 """How many messages, and how many headers each has."""
 
 
+@HEAVY
 @pytest.mark.in_memory_first
 @pytest.mark.parametrize("kind", BATCHES)
 def test_it_is_put_and_published_and_delivered_by_workers_and_hubs(
@@ -65,6 +68,7 @@ def test_it_is_put_and_published_and_delivered_by_workers_and_hubs(
     assert by_hub.messages == every[2 * count :]
 
 
+@HEAVY
 @pytest.mark.in_memory_first
 def test_it_is_put_and_read_by_the_thrift_api(
     make: Callable[..., hqueue.Queue], start: Callable[..., Any]

@@ -16,7 +16,7 @@ from tests.support.hub_subscribers import Subscriber
 from tests.support.hubs import HubThread
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.in_memory_first
+pytestmark = pytest.mark.in_memory
 
 IDL = apache_module(HUB)
 REDIRECTS_MAX = 10
@@ -74,6 +74,7 @@ def position(message_id: Any) -> tuple[int, int]:
     return message_id.timestamp, message_id.sequenceID
 
 
+@pytest.mark.in_memory_first
 def test_what_is_published_by_any_hub_is_in_the_topic_once_and_in_order(
     caller: Caller, queue: hqueue.Queue
 ) -> None:
@@ -96,6 +97,7 @@ def test_what_is_published_by_any_hub_is_in_the_topic_once_and_in_order(
     assert position(first.id) == (messages[0].id.timestamp, messages[0].id.sequence)
 
 
+@pytest.mark.in_memory_first
 def test_a_subscription_is_made_attached_consumed_and_ended(
     caller: Caller, queue: hqueue.Queue
 ) -> None:

@@ -12,7 +12,7 @@ from hqueue import InvalidInputError, Message, Messages
 from hqueue.format.arrow import HEADERS
 from hqueue.message import partition_of_key
 
-pytestmark = pytest.mark.in_memory_first
+pytestmark = pytest.mark.in_memory
 
 MakeQueue = Callable[..., hqueue.Queue]
 
@@ -35,6 +35,7 @@ def in_partition(partition: int, partitions: int, count: int) -> list[bytes]:
     return [key for key in keys if partition_of_key(key, partitions) == partition][:count]
 
 
+@pytest.mark.in_memory_first
 def test_batches_of_both_formats_are_read_as_one_log(make_queue: MakeQueue) -> None:
     queue = make_queue(2)
     queue.put([Message("a", b"plain")] * 3, partition=1)
@@ -53,6 +54,7 @@ def test_batches_of_both_formats_are_read_as_one_log(make_queue: MakeQueue) -> N
     assert [each.findings for each in queue.verify()][-1] == []
 
 
+@pytest.mark.in_memory_first
 def test_what_was_read_is_put_again_with_its_key_and_headers(make_queue: MakeQueue) -> None:
     queue, by_message, by_column = (make_queue(1) for _ in range(3))
     queue.put(MIXED)

@@ -26,11 +26,12 @@ from tests.support.waiting import wait_for
 
 from .running import Program
 
-pytestmark = pytest.mark.in_memory_first
+pytestmark = pytest.mark.in_memory
 
 MakeQueue = Callable[..., hqueue.Queue]
 
 
+@pytest.mark.in_memory_first
 def test_each_partition_and_each_key_keeps_the_order_of_sending(make_queue: MakeQueue) -> None:
     queue = make_queue(4)
     sent = []
@@ -61,6 +62,7 @@ def test_a_delivery_callback_can_not_wait_for_its_own_producer(make_queue: MakeQ
     assert len(refused) == 2
 
 
+@pytest.mark.in_memory_first
 def test_what_is_sent_to_any_partition_arrives_once_and_spreads(make_queue: MakeQueue) -> None:
     queue = make_queue(4)
     with queue.producer(linger_ms=0, batch_messages_max=5) as producer:
@@ -183,6 +185,7 @@ def test_a_message_lingers_no_longer_than_asked(make_queue: MakeQueue) -> None:
     assert second.result(0) > first.result(0)
 
 
+@pytest.mark.in_memory_first
 def test_values_up_to_8_mib_go_through_any_batch_size(make_queue: MakeQueue) -> None:
     queue = make_queue()
     sizes = [0, 5, 8 * 1024 * 1024, 0, 1, 3_000_000, 0, 8 * 1024 * 1024, 2_000_000]
@@ -212,6 +215,7 @@ def test_callbacks_get_the_id_and_one_that_fails_disturbs_nobody(make_queue: Mak
     assert threading.current_thread().name not in threads
 
 
+@pytest.mark.in_memory_first
 def test_a_failed_batch_reaches_its_deliveries_and_later_ones_go_on(
     client: hqueue.Client, make_queue: MakeQueue
 ) -> None:
@@ -240,6 +244,7 @@ def test_a_failed_batch_reaches_its_deliveries_and_later_ones_go_on(
     check(acknowledged, seen_by(queue.scan()))
 
 
+@pytest.mark.in_memory_first
 def test_a_full_buffer_blocks_then_refuses_and_loses_nothing_that_it_took(
     make_queue: MakeQueue, lossy: LossyWay
 ) -> None:
@@ -278,6 +283,7 @@ def test_a_sender_that_waits_for_room_is_let_in(make_queue: MakeQueue) -> None:
     check([Seen(0, int(d.result(0)), f"0:{n}") for n, d in sent], seen_by(queue.scan()))
 
 
+@pytest.mark.in_memory_first
 @pytest.mark.thorough("waits for the bounds themselves, 10 s")
 def test_flush_and_close_keep_their_time_outs_when_hbase_hangs(
     make_queue: MakeQueue, lossy: LossyWay
@@ -301,6 +307,7 @@ def test_flush_and_close_keep_their_time_outs_when_hbase_hangs(
         assert producer.close(60)
 
 
+@pytest.mark.in_memory_first
 def test_a_closed_producer_has_written_all_and_takes_no_more(make_queue: MakeQueue) -> None:
     queue = make_queue(2)
     producer = queue.producer(linger_ms=60_000)
@@ -337,6 +344,7 @@ def test_closing_wakes_a_sender_that_waits_for_room(make_queue: MakeQueue, lossy
         wait_for(lambda: producer.close(1), "the producer ends")
 
 
+@pytest.mark.in_memory_first
 @pytest.mark.parametrize("how", ["end", "error"])
 def test_a_process_that_ends_without_closing_has_written_all(
     make_queue: MakeQueue, process_environment: dict[str, str], how: str

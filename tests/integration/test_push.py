@@ -105,6 +105,7 @@ def test_batches_with_and_without_keys_and_headers_are_delivered_as_one(
     assert {m.key for m in got.messages} == {None, b"", b"k"}
 
 
+@pytest.mark.thorough("`test_heaviest_batch` is beside it; a million headers, 3 s")
 @pytest.mark.in_memory_first
 def test_one_message_may_have_as_many_headers_as_a_batch(make: Make, start: Start) -> None:
     queue = make(1)

@@ -17,7 +17,7 @@ import hqueue
 from hqueue import InvalidInputError, Message, MessageID, MessageTooLargeError, Scan
 from tests.support.raw import RawTables
 
-pytestmark = pytest.mark.in_memory_first
+pytestmark = pytest.mark.in_memory
 
 MakeQueue = Callable[..., hqueue.Queue]
 MIB = 1024 * 1024
@@ -32,6 +32,7 @@ def queue(client: hqueue.Client) -> Iterator[hqueue.Queue]:
     client.delete_queue(name)
 
 
+@pytest.mark.in_memory_first
 @pytest.mark.parametrize(
     "name",
     ["", " ", "a b", "-a", ".a", "a/b", "ä", "hbase:meta", ":a", "a:", "a:b:c", "x" * 201, None],
@@ -55,6 +56,7 @@ def test_a_wrong_number_of_partitions_creates_nothing(
     assert not raw.exists(queue_name)
 
 
+@pytest.mark.in_memory_first
 @pytest.mark.parametrize(
     "ttl", [0, 59, -1, 2**31 - 1, "", "1x", "d", 1.5, True, datetime.timedelta(seconds=59)]
 )
@@ -301,6 +303,7 @@ def test_one_text_for_topics_is_refused_instead_of_taken_apart(queue: hqueue.Que
         queue.scan(topics="clicks")
 
 
+@pytest.mark.in_memory_first
 def test_a_closed_queue_refuses_everything(client: hqueue.Client, queue: hqueue.Queue) -> None:
     with client.queue(queue.name) as closed:
         scanner = closed.scan()

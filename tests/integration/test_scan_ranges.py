@@ -12,7 +12,7 @@ import pytest
 import hqueue
 from hqueue import Message, MessageID, Scan
 
-pytestmark = pytest.mark.in_memory_first
+pytestmark = pytest.mark.in_memory
 
 UTC = datetime.timezone.utc
 MILLISECOND = datetime.timedelta(milliseconds=1)
@@ -49,6 +49,7 @@ def written(client: hqueue.Client) -> Iterator[Written]:
     client.delete_queue("scan-ranges")
 
 
+@pytest.mark.in_memory_first
 def test_every_start_and_stop_by_id_cuts_exactly(written: Written) -> None:
     ids = written.ids
     for at in range(0, len(ids), 3):
@@ -112,6 +113,7 @@ def test_topics_and_ranges_together(written: Written) -> None:
     assert list(queue.partition_scanner(1, Scan(ids[10], ids[40]).add_topic("other"))) == []
 
 
+@pytest.mark.in_memory_first
 def test_a_range_over_all_partitions_and_a_range_for_each(written: Written) -> None:
     queue, ids = written.queue, written.ids
     scanned = [m.id for m in queue.scan(start=ids[5], stop=ids[50]) if m.partition == 1]
@@ -122,6 +124,7 @@ def test_a_range_over_all_partitions_and_a_range_for_each(written: Written) -> N
     assert [p for p, _ in read if p != 1] == [2] * 5
 
 
+@pytest.mark.in_memory_first
 def test_a_follower_with_a_stop_ends_there(written: Written) -> None:
     queue, ids = written.queue, written.ids
     with queue.scan(partition=1, start=ids[80], stop=ids[90], follow=True) as follower:

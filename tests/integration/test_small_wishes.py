@@ -14,7 +14,7 @@ import hqueue
 from hqueue import Message, ReceivedMessage, Scan, Subscription
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.in_memory_first
+pytestmark = pytest.mark.in_memory
 
 MakeQueue = Callable[..., hqueue.Queue]
 
@@ -24,6 +24,7 @@ def values(scanner: hqueue.CombinedPartitionScanner) -> list[bytes]:
         return [message.value for message in scanner]
 
 
+@pytest.mark.in_memory_first
 def test_a_queue_that_may_exist_is_opened_as_it_is_if_it_has_as_many_partitions(
     client: hqueue.Client, queue_name: str
 ) -> None:
@@ -71,6 +72,7 @@ def test_a_time_is_a_text_or_a_timedelta_wherever_one_goes(make_queue: MakeQueue
             queue.scan(start=wrong)
 
 
+@pytest.mark.in_memory_first
 def test_the_topics_of_a_queue_are_listed_up_to_a_bound_and_without_the_systems_own(
     make_queue: MakeQueue,
 ) -> None:

@@ -30,7 +30,7 @@ from tests.support.raw import RawTables
 
 from .running import Program
 
-pytestmark = pytest.mark.in_memory_first
+pytestmark = pytest.mark.in_memory
 
 MakeQueue = Callable[..., hqueue.Queue]
 FRESH = ("a new process", "the same")
@@ -52,6 +52,7 @@ def values(queue: hqueue.Queue) -> list[str]:
     return [m.value.decode() for m in queue.scan()]
 
 
+@pytest.mark.in_memory_first
 @pytest.mark.parametrize("by", FRESH)
 def test_a_repeated_put_returns_the_ids_of_the_first(
     make_queue: MakeQueue, reopened: Callable[[hqueue.Queue], hqueue.Queue], by: str
@@ -108,6 +109,7 @@ def test_an_idempotency_key_with_other_messages_is_refused(
     assert values(queue) == ["1", "2"]
 
 
+@pytest.mark.in_memory_first
 def test_an_idempotency_key_that_another_put_a_moment_ago_stands_for_its_messages(
     make_queue: MakeQueue, reopened: Callable[[hqueue.Queue], hqueue.Queue]
 ) -> None:
@@ -147,6 +149,7 @@ def test_what_is_no_idempotency_key_is_refused_before_anything_is_sent(
     assert values(queue) == []
 
 
+@pytest.mark.in_memory_first
 @pytest.mark.parametrize("fate", [Fate.LOSE_ANSWER, Fate.LOSE_REQUEST, Fate.HOLD])
 def test_a_put_that_failed_is_finished_by_repeating_it(
     lossy: LossyWay,
@@ -178,6 +181,7 @@ def test_a_put_that_failed_is_finished_by_repeating_it(
     assert values(queue) == ["0", "1"]
 
 
+@pytest.mark.in_memory_first
 def test_a_program_that_is_killed_and_started_again_puts_each_batch_once(
     make_queue: MakeQueue, process_environment: dict[str, str]
 ) -> None:
@@ -200,6 +204,7 @@ def test_a_program_that_is_killed_and_started_again_puts_each_batch_once(
         assert numbers == sorted(numbers), "in the order of the first puts"
 
 
+@pytest.mark.in_memory_first
 def test_processes_that_put_the_same_at_once_put_it_once(
     make_queue: MakeQueue, process_environment: dict[str, str]
 ) -> None:
@@ -220,6 +225,7 @@ def test_processes_that_put_the_same_at_once_put_it_once(
     assert len(values(queue)) == sum(n % 4 + 1 for n in range(60))
 
 
+@pytest.mark.in_memory_first
 def test_a_process_that_stood_still_finds_what_its_successor_put(
     make_queue: MakeQueue, process_environment: dict[str, str]
 ) -> None:
@@ -242,6 +248,7 @@ def test_a_process_that_stood_still_finds_what_its_successor_put(
     assert len(values(queue)) == sum(n % 4 + 1 for n in range(60))
 
 
+@pytest.mark.in_memory_first
 def test_threads_that_put_the_same_idempotency_key_put_it_once(make_queue: MakeQueue) -> None:
     queue = make_queue(2)
     with ThreadPoolExecutor(8) as pool:
@@ -275,6 +282,7 @@ def test_a_search_over_collected_headers_is_refused(make_queue: MakeQueue, raw: 
     assert values(queue) == ["3"] * 3 + ["1"]
 
 
+@pytest.mark.in_memory_first
 def test_a_search_walks_through_many_headers_once(
     server: local.LocalServer, make_queue: MakeQueue
 ) -> None:
@@ -293,6 +301,7 @@ def test_a_search_walks_through_many_headers_once(
     assert len(list(queue.scan())) == 1_203 + 10 + 10
 
 
+@pytest.mark.in_memory_first
 def test_a_truncated_queue_takes_the_idempotency_keys_with_it(
     client: hqueue.Client, make_queue: MakeQueue
 ) -> None:
@@ -307,6 +316,7 @@ def test_a_truncated_queue_takes_the_idempotency_keys_with_it(
     assert values(queue) == ["1"]
 
 
+@pytest.mark.in_memory_first
 def test_an_epoch_is_claimed_once_and_the_next_one_fences_it(
     make_queue: MakeQueue, reopened: Callable[[hqueue.Queue], hqueue.Queue]
 ) -> None:
@@ -322,6 +332,7 @@ def test_an_epoch_is_claimed_once_and_the_next_one_fences_it(
     assert queue.claim_epoch("work", 4) == second
 
 
+@pytest.mark.in_memory_first
 def test_threads_that_claim_an_epoch_at_once_get_the_same(make_queue: MakeQueue) -> None:
     queue = make_queue()
     with ThreadPoolExecutor(8) as pool:

@@ -25,7 +25,7 @@ from tests.support.waiting import wait_for
 
 from .pushing import Received
 
-pytestmark = pytest.mark.in_memory_first
+pytestmark = pytest.mark.in_memory
 
 GOOD = [b"1", b"2", b"3"]
 BESIDE = [b"beside 1", b"beside 2"]
@@ -93,6 +93,7 @@ def polled(queue: hqueue.Queue) -> list[bytes]:
 READERS = pytest.mark.parametrize("read", [scanned, scanned_as_columns, merged, followed, polled])
 
 
+@pytest.mark.in_memory_first
 @READERS
 def test_every_reader_stops_there_and_passes_by_once_that_is_decided(
     damaged: Damaged, read: Callable[[hqueue.Queue], Sequence[bytes]]
@@ -200,6 +201,7 @@ def iter_into(found: list[bytes], values: Iterator[bytes]) -> list[bytes]:
     return []
 
 
+@pytest.mark.in_memory_first
 def test_workers_deliver_on_once_that_is_decided_and_count_it(
     make: Callable[..., hqueue.Queue], start: Callable[..., Any]
 ) -> None:
@@ -218,6 +220,7 @@ def test_workers_deliver_on_once_that_is_decided_and_count_it(
     assert got.check_order() == 0
 
 
+@pytest.mark.in_memory_first
 def test_a_hub_delivers_on_once_that_is_decided_and_counts_it(
     backend: Backend, make_queue: Callable[..., hqueue.Queue]
 ) -> None:
@@ -323,6 +326,7 @@ def test_a_cell_that_is_gone_or_changed_is_passed_by_and_the_others_are_given(
     assert len(cells) == 4
 
 
+@pytest.mark.in_memory_first
 def test_a_truncated_queue_forgets_what_was_decided(
     damaged: Damaged, client: hqueue.Client
 ) -> None:
@@ -334,6 +338,7 @@ def test_a_truncated_queue_forgets_what_was_decided(
         scanned(damaged.queue)
 
 
+@pytest.mark.in_memory_first
 def test_another_batch_in_the_same_row_is_not_meant(damaged: Damaged, raw: RawTables) -> None:
     """As where a log was deleted by hand, and begins again."""
     damaged.skip()

@@ -10,7 +10,7 @@ from hqueue import CorruptLogError, Message, Queue
 from hqueue.log.verify import Finding
 from tests.support.raw import RawTables
 
-pytestmark = pytest.mark.in_memory_first
+pytestmark = pytest.mark.in_memory
 
 HEADER = b"log:batch"
 
@@ -37,6 +37,7 @@ def middle_row(raw: RawTables, queue: Queue) -> tuple[bytes, dict[bytes, bytes]]
     return rows[2]
 
 
+@pytest.mark.in_memory_first
 def test_a_right_log_has_no_findings(queue: Queue, raw: RawTables) -> None:
     assert findings(queue) == []
 
@@ -51,6 +52,7 @@ def test_each_batch_is_checked_once_however_many_headers_come_at_a_time(
     assert [(last[n].batches, last[n].messages) for n in range(2)] == [(5, 10)] * 2
 
 
+@pytest.mark.in_memory_first
 def test_a_flipped_bit_in_a_header_is_found_and_names_the_row(queue: Queue, raw: RawTables) -> None:
     key, cells = middle_row(raw, queue)
     broken = bytearray(cells[HEADER])
@@ -77,6 +79,7 @@ def test_a_missing_batch_is_found(queue: Queue, raw: RawTables) -> None:
     assert "2 messages are missing" in problems[1]
 
 
+@pytest.mark.in_memory_first
 def test_missing_bodies_are_found(queue: Queue, raw: RawTables) -> None:
     key, _ = middle_row(raw, queue)
     raw.delete_cells(queue.name, key, b"message:a", b"message:b")

@@ -140,6 +140,8 @@ RULES = {
 NEEDED_WHEN = {
     "releases only its own": BOUNDS["a session ends while its member leaves"],
     "releases what is revoked only": Bounds(members=("a",), late=("b",), commits=0),
+    "plans again what another wrote": BOUNDS["a member comes"],
+    "doubts what it had with its session": BOUNDS["a member comes, and one is cut off"],
     "doubts what got no answer": LARGE["an answer gets lost and a member comes"],
     **dict.fromkeys(
         [name for name, rules in RULES.items() if rules.offsets is not GroupOffsets],

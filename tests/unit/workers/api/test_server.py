@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from prometheus_client import CollectorRegistry
 from thriftpy2.rpc import client_context
 
@@ -19,6 +20,7 @@ HEADERS = BATCH_HEADERS_MAX // BATCH_MESSAGES_MAX
 _SHARED = API.subscriber
 
 
+@pytest.mark.thorough("a million headers, 3 s")
 def test_the_batch_with_most_parts_is_put() -> None:
     message = _SHARED.TMessage(
         id=_SHARED.TMessageID(timestamp=1, sequenceID=1),
