@@ -150,7 +150,7 @@ struct TPreferences {
   /* At most this many messages wait for it (1 or more); the oldest are dropped, and counted. Left
    * out: no bound. */
   1: optional i32 messageBound,
-  /* Its consume mark is stored at the latest after this many messages (1 or more). Left out: 100. */
+  /* Its cursor is stored at the latest after this many messages (1 or more). Left out: 100. */
   2: optional i32 consumeInterval,
   /* At most this many messages are delivered and not consumed (1 or more; from 10000 on as 10000).
    * Left out: 1000. */
@@ -164,7 +164,7 @@ struct TPreferences {
  * How messages reach a subscriber: the hub calls an HQueueSubscriberService (subscriber.thrift)
  * there, one call at a time, in the order of the topic. A status of 0 means that the messages of the
  * call are consumed; or only that they were received, if explicitConsume is set: then consume moves
- * the mark. The session is a name that the client made for itself, new for each of its lives. With an
+ * the cursor. The session is a name that the client made for itself, new for each of its lives. With an
  * empty host, port 0 and an empty session it counts as left out.
  */
 struct TDelivery {
@@ -176,7 +176,7 @@ struct TDelivery {
 }
 
 /**
- * What is so after subscribe. The next message that is delivered is the first one after the mark.
+ * What is so after subscribe. The next message that is delivered is the first one after the cursor.
  */
 struct TSubscribed {
   1: subscriber.TMessageID consumed,
@@ -322,7 +322,7 @@ service HQueueHubService {
             4: TNotAllowed notAllowed, 5: TUnavailable unavailable, 6: TBusy busy)
 
   /**
-   * Subscribe to a topic, and have its messages delivered from the consume mark on. A new
+   * Subscribe to a topic, and have its messages delivered from the cursor on. A new
    * subscription begins at the topic's end: it gets what is published after this returns. An
    * attached one of another session is detached first. Called again by the same session, it changes
    * what is given, and nothing is lost.
@@ -338,7 +338,7 @@ service HQueueHubService {
             7: TSubscriptionExists exists, 8: TNoSuchSubscription noSuchSubscription)
 
   /**
-   * End a subscription: nothing more is delivered, and its mark and preferences are gone.
+   * End a subscription: nothing more is delivered, and its cursor and preferences are gone.
    */
   void unsubscribe(1: string queue, 2: string subscriber, 3: string topic, 4: bool redirected)
     throws (1: TRedirect redirect, 2: TIllegalArgument illegalArgument, 3: TNoSuchQueue noSuchQueue,
@@ -347,15 +347,15 @@ service HQueueHubService {
 
   /**
    * Stop delivering to a subscriber of this session. The subscription stays, and the call under way
-   * is waited for: when this returns, its mark is stored.
+   * is waited for: when this returns, its cursor is stored.
    */
   void closeSubscription(1: string queue, 2: string subscriber, 3: string topic, 4: string session)
     throws (1: TIllegalArgument illegalArgument, 2: TNoSuchQueue noSuchQueue,
             3: TUnavailable unavailable, 4: TBusy busy, 5: TNoSuchSubscription noSuchSubscription)
 
   /**
-   * A subscriber is done with this message and all before it: move its mark there, if it is behind.
-   * It makes room in the delivery window. The mark is stored within the consume interval, and when
+   * A subscriber is done with this message and all before it: move its cursor there, if it is behind.
+   * It makes room in the delivery window. The cursor is stored within the consume interval, and when
    * the subscription ends here.
    */
   void consume(1: string queue, 2: string subscriber, 3: string topic,

@@ -60,7 +60,7 @@ class _Buffer:
                 raise ClosedError("the generator was closed")
             subscription = self.subscription = subscribe(
                 self.receive,
-                explicit_consume=True,
+                explicit_ack=True,
                 on_end=self.wake,
                 is_wanted=lambda: not self.is_left,
             )
@@ -126,7 +126,7 @@ async def messages_of(
             due = message is None or 2 * unsaid >= window
             if due and consumed is not None and (unsaid or buffer.again):
                 unsaid, buffer.again = 0, False
-                await _by_thread(partial(subscription.consume, consumed))
+                await _by_thread(partial(subscription.acknowledge_cumulative, consumed))
             if message is not None:
                 yield message
                 consumed = message.id
@@ -154,5 +154,5 @@ def _leave(subscription: TopicSubscription, consumed: MessageID | None) -> None:
     if not subscription.ended:
         if consumed is not None:
             with contextlib.suppress(HQueueError):  # Then it comes again.
-                subscription.consume(consumed)
+                subscription.acknowledge_cumulative(consumed)
         subscription.close()

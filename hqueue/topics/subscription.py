@@ -33,8 +33,10 @@ class SubscribeMode(enum.IntEnum):
 class Subscribing(Protocol):
     """What a subscription asks of its client."""
 
-    def consume(self, subscription: TopicSubscription, message_id: MessageID) -> None:
-        """Move the mark."""
+    def acknowledge_cumulative(
+        self, subscription: TopicSubscription, message_id: MessageID
+    ) -> None:
+        """Move the cursor."""
 
     def leave(self, subscription: TopicSubscription) -> None:
         """Detach, and forget it; also once more, if that was interrupted."""
@@ -59,20 +61,21 @@ class TopicSubscription:
         *,
         endpoint: Address,
         consumption: Consumption,
-        explicit_consume: bool,
+        explicit_ack: bool,
         on_end: Callable[[], None],
     ) -> None:
         self.queue = queue
         self.topic = topic
         self.subscriber = subscriber
-        self.explicit_consume = explicit_consume
+        self.explicit_ack = explicit_ack
         self.endpoint = endpoint
         """Where hubs deliver to."""
         self.consumption = consumption
         self.hub: Address | None = None
         """The hub that delivers; None while none is known."""
-        self.consumed: MessageID | None = None
-        """The consume mark when it was attached last."""
+        self.cursor: MessageID | None = None
+        """The subscription's cursor when it was attached last: the ID of the last message that is
+        done with, as all before it are."""
         self.preferences = SubscriptionPreferences()
         """As they are kept with it."""
         self.attaching = threading.Lock()
@@ -114,23 +117,28 @@ class TopicSubscription:
             raise self.failure
         return ended
 
-    def consume(self, message_id: MessageID) -> None:
-        """Say that this message and all before it are done with, where that is said explicitly.
+    def acknowledge_cumulative(self, message_id: MessageID) -> None:
+        """Acknowledge this message and all before it: the cursor moves there. For subscriptions
+        with `explicit_ack`.
 
         Raises:
             InvalidInputError: this is no ID, or the listener's answers say it.
             SubscriberNotFoundError: it is gone.
-            HubUnavailableError: no hub took it in time. Said again, or a later ID, nothing is lost.
+            HubUnavailableError: no hub took it in time. Called again, with
+                this or a later ID, nothing is lost.
         """
-        if not self.explicit_consume:
-            raise InvalidInputError("the listener's answers consume; see explicit_consume")
+        if not self.explicit_ack:
+            raise InvalidInputError(
+                "the listener's answers acknowledge messages here: to do it by this call, "
+                "subscribe with explicit_ack=True"
+            )
         if not isinstance(message_id, MessageID):
-            raise InvalidInputError("what is consumed is a MessageID", value=message_id)
-        self._client.consume(self, message_id)
+            raise InvalidInputError("what is acknowledged is a MessageID", value=message_id)
+        self._client.acknowledge_cumulative(self, message_id)
 
     def close(self) -> None:
         """Have nothing more delivered. A call of the listener that is under way has some time to
-        end, and the mark is stored, if the hub can be reached. The subscription stays.
+        end, and the cursor is stored, if the hub can be reached. The subscription stays.
 
         In a call of its own listener this returns at once. What the listener answers to that call
         becomes of its messages, as ever; the hub learns of the end behind it.
@@ -138,7 +146,7 @@ class TopicSubscription:
         self._client.leave(self)
 
     def unsubscribe(self) -> None:
-        """End the subscription: its mark and preferences are gone.
+        """End the subscription: its cursor and preferences are gone.
 
         In a call of its own listener this returns at once, and nothing more is delivered. It is
         done when that call has ended, whatever the listener answers; that it was not is logged.

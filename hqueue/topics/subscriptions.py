@@ -113,7 +113,7 @@ class Subscriptions:
         *,
         mode: SubscribeMode,
         preferences: SubscriptionPreferences | None,
-        explicit_consume: bool,
+        explicit_ack: bool,
         host: str | None,
         port: int,
         on_end: Callable[[], None] = lambda: None,
@@ -137,7 +137,7 @@ class Subscriptions:
             raise InvalidInputError(
                 "preferences are SubscriptionPreferences", type=type(preferences).__name__
             )
-        check_flag(explicit_consume, "explicit_consume")
+        check_flag(explicit_ack, "explicit_ack")
         if host is not None and not is_host(host):
             raise InvalidInputError("this can be no host's name", option="host", host=host)
         port = check_whole(port, 0, PORT_MAX, option="port")
@@ -155,7 +155,7 @@ class Subscriptions:
                     subscriber,
                     endpoint=endpoint.address,
                     consumption=Consumption(listeners, 1, TIMEOUT_MS),
-                    explicit_consume=explicit_consume,
+                    explicit_ack=explicit_ack,
                     on_end=on_end,
                 )
                 subscription.is_wanted, subscription.kept = is_wanted, self._client()
@@ -187,8 +187,10 @@ class Subscriptions:
         else:  # What the hub reports about it is known.
             self._end(subscription, call)
 
-    def consume(self, subscription: TopicSubscription, message_id: MessageID) -> None:
-        """Move a subscription's mark."""
+    def acknowledge_cumulative(
+        self, subscription: TopicSubscription, message_id: MessageID
+    ) -> None:
+        """Move a subscription's cursor."""
         at = self._structs.TMessageID(message_id.timestamp, message_id.sequence)
         self._calls.call(
             subscription.queue,
@@ -351,7 +353,7 @@ class Subscriptions:
         idl, loop = self._idl, needed_loop()
         wanted = None if preferences is None else preferences_struct(preferences)
         at = subscription.endpoint
-        delivery = idl.TDelivery(at.host, at.port, self._session, subscription.explicit_consume)
+        delivery = idl.TDelivery(at.host, at.port, self._session, subscription.explicit_ack)
         with self._lock:
             self._meanwhile[subscription] = []
         try:
@@ -370,7 +372,7 @@ class Subscriptions:
                 timeout_ms=timeout_ms,
                 repeatable=mode is not SubscribeMode.CREATE,
             )
-            subscription.consumed = MessageID(answer.consumed.timestamp, answer.consumed.sequenceID)
+            subscription.cursor = MessageID(answer.consumed.timestamp, answer.consumed.sequenceID)
             subscription.preferences = preferences_of(answer.preferences)
         except BaseException:
             with self._lock:

@@ -171,16 +171,16 @@ class HubTopic:
         *,
         mode: SubscribeMode = SubscribeMode.CREATE_OR_ATTACH,
         preferences: SubscriptionPreferences | None = None,
-        explicit_consume: bool = False,
+        explicit_ack: bool = False,
         host: str | None = None,
         port: int = 0,
     ) -> TopicSubscription:
         """Subscribe: the topic's messages come to a listener, in their order, from the
-        subscription's consume mark on; of a new one from the topic's end on.
+        subscription's cursor on; of a new one from the topic's end on.
 
         The hub calls this process. When the topic comes to another hub, or its hub dies, the client
-        subscribes again by itself, and goes on at the mark; what was delivered and not marked yet
-        comes again.
+        subscribes again by itself, and goes on at the cursor; what was delivered and not
+        acknowledged yet comes again.
 
         Args:
             subscriber: the subscription's name within the topic. Another client that subscribes
@@ -188,8 +188,8 @@ class HubTopic:
             listener: gets messages; what it answers becomes of them, as for `Subscriber`.
             mode: whether there may be such a subscription already, or must be.
             preferences: kept with the subscription; those that it has if None.
-            explicit_consume: the listener only receives; `TopicSubscription.consume` moves the
-                mark.
+            explicit_ack: the listener only receives, and
+                `TopicSubscription.acknowledge_cumulative` moves the cursor.
             host: where hubs reach this process; if None the address from which it reaches them.
             port: where to listen; a free one if 0. All of a name's topics share the first one's.
 
@@ -206,7 +206,7 @@ class HubTopic:
             listener,
             mode=mode,
             preferences=preferences,
-            explicit_consume=explicit_consume,
+            explicit_ack=explicit_ack,
             host=host,
             port=port,
         )
@@ -220,9 +220,10 @@ class HubTopic:
         host: str | None = None,
         port: int = 0,
     ) -> AsyncGenerator[ReceivedMessage, None]:
-        """The topic's messages, one after the other, for ``async for``. A message is consumed when
-        the next one is asked for; the mark is stored now and then, and when the generator is closed
-        (`contextlib.aclosing`). What was not consumed comes again to the next client that attaches.
+        """The topic's messages, one after the other, for ``async for``. A message is acknowledged
+        when the next one is asked for; the cursor is stored now and then, and when the generator is
+        closed (`contextlib.aclosing`). What was not acknowledged comes again to the next client
+        that attaches.
 
         At most ``delivery_window`` messages wait here, 1,000 if there is no such preference.
 
@@ -247,7 +248,7 @@ class HubTopic:
         return messages_of(subscribe, self._client)
 
     def unsubscribe(self, subscriber: str) -> None:
-        """End a subscription, even if a client is attached: its mark and preferences are gone.
+        """End a subscription, even if a client is attached: its cursor and preferences are gone.
 
         In a call of that subscription's listener this returns at once, as
         `TopicSubscription.unsubscribe` does.

@@ -48,7 +48,7 @@ class _Process:
         def attach(all_: Subscriptions, subscription: TopicSubscription, *given: Any) -> None:
             began_s = now_s()
             _ATTACH(all_, subscription, *given)
-            consumed = int(subscription.consumed)
+            consumed = int(subscription.cursor)
             with self._lock:
                 topic = subscription.topic
                 self._reached[topic] = max(self._reached[topic], consumed)
@@ -71,7 +71,7 @@ class _Process:
             self._open[topic] = client.topic(topic).subscribe(
                 self._name,
                 lambda messages: self._take(topic, messages),
-                explicit_consume=self._name == "asking",
+                explicit_ack=self._name == "asking",
             )
         except HQueueError as exc:
             print(repr(exc), file=sys.stderr)
@@ -87,7 +87,7 @@ class _Process:
             self._reached[topic] = max(self._reached[topic], given[-1][0])
         if self._name == "asking":
             try:
-                self._open[topic].consume(messages[-1].id)
+                self._open[topic].acknowledge_cumulative(messages[-1].id)
             except (HQueueError, KeyError) as exc:  # It is consumed with what comes next.
                 print(repr(exc), file=sys.stderr)
         return Status.DONE

@@ -30,8 +30,8 @@ tried. This page is written by `python -m tests.faults.page` from the figures of
 **Promised:** a message whose put was acknowledged is read exactly once, in the order of the IDs
 that the puts returned; one whose put failed is never read; one whose outcome is unknown at most
 once; every reader sees the same order, and none a message appear behind it. The same holds for each
-topic that hubs own, whichever owns it: what is numbered is there once, and its subscribers get all
-of it, in order, from their consume marks on.
+topic that hubs own, whichever owns it: what has a sequence number is there once, and its
+subscribers get all of it, in order, from their cursors on.
 
 {verdict}
 
@@ -57,7 +57,7 @@ headers of all kinds; in the others there are none, so that batches of both form
 another. All the time a stranger tells the workers of batches that nobody put.
 
 Beside it three hubs own six topics of a second queue. Four publishers (two publish what comes,
-once; two number what they publish, and call again until it is there, also when they were killed and
+once; two give sequence numbers, and call again until it is there, also when they were killed and
 restarted) and two subscribers (one consumes by what it answers, one says itself what is
 consumed) know nothing but the hubs' addresses. A put gives up after
 20 s and a request after 5 s, which is less than a recovery may take: so all three outcomes are met.
@@ -90,11 +90,12 @@ the last commit; and no commit, and no message, came from one whose partition ot
 ten processes to the same.
 
 A subscriber of hubs writes down where each hub said that its subscription is, and all the time the
-stored consume marks are looked at. So no subscription began below a mark that had been stored, each
-got all messages of its topic from its first mark on, in their order, and none again that lay at or
-below a mark stored long before. The messages of publishers that number lie in their topics as their
-numbers count up, without a gap and none twice, however often they were killed. What was first tried
-when another message was known to be there lies behind that, whichever publisher it was.
+stored cursors are looked at. So no subscription began below a cursor that had been stored, each
+got all messages of its topic from its first cursor on, in their order, and none again that lay at
+or below a cursor stored long before. The messages of publishers that give sequence numbers lie in
+their topics as these count up, without a gap and none twice, however often they were killed. What
+was first tried when another message was known to be there lies behind that, whichever publisher it
+was.
 [test_hub_restart.py](../tests/integration/test_hub_restart.py) kills a hub that owns 30,000 topics,
 and starts ZooKeeper again after it.
 

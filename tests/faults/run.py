@@ -28,7 +28,7 @@ from .specification import DELIVERED, DRAINED, STOP, topics_queue
 from .topic_checker import check_topics
 from .topic_faults import TopicFaults
 from .topic_history import TopicHistory
-from .topic_log import MarkWatch, read_topics
+from .topic_log import CursorWatch, read_topics
 from .ways import ways_to
 
 __all__ = ["Options", "Result", "read_all", "run"]
@@ -127,10 +127,10 @@ def run(options: Options, server: local.LocalServer, say: Callable[[str], None])
             say,
         )
         watch = CheckpointWatch(client, name, options.folder / "seen.checkpoints.jsonl")
-        marks = MarkWatch(client, topics_queue(name), options.folder / "seen.marks.jsonl")
+        cursors = CursorWatch(client, topics_queue(name), options.folder / "seen.cursors.jsonl")
         began_s = now_s()
         try:
-            with watch, marks:
+            with watch, cursors:
                 processes.start_all()
                 nemesis.run(schedule(options.seed, options.faults), options.duration_s)
                 say("draining")

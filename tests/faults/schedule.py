@@ -175,7 +175,7 @@ FAULTS: dict[str, Fault] = {
         ),
         Fault(
             "kill-listener",
-            "kill -9 a subscriber of hubs, and start it again: it goes on at its marks",
+            "kill -9 a subscriber of hubs, and start it again: it goes on at its cursors",
             (0, 4),
             HUBS,
         ),

@@ -10,8 +10,8 @@ import pytest
 from .topic_checker import LATE_S, TOPIC_KINDS, check_topics
 from .topic_history import (
     Attached,
+    Cursor,
     Given,
-    Mark,
     Publish,
     TopicHistory,
     TopicRecorder,
@@ -48,7 +48,7 @@ def right_history() -> TopicHistory:
             given(range(4, 6), 4.0),
             given(range(4, 8), 21.0),
         ],
-        [Mark("s", "t", 0, 1.05), Mark("s", "t", 3, 3.0), Mark("s", "t", 5, 30.0)],
+        [Cursor("s", "t", 0, 1.05), Cursor("s", "t", 3, 3.0), Cursor("s", "t", 5, 30.0)],
         {"t": [(id_, f"m{id_}") for id_ in range(1, 8)]},
     )
 
@@ -120,7 +120,7 @@ def skip_a_message_between_calls(history: TopicHistory) -> None:
     history.given[0] = given(range(1, 3), 2.0)
 
 
-def skip_what_lies_behind_the_first_mark(history: TopicHistory) -> None:
+def skip_what_lies_behind_the_first_cursor(history: TopicHistory) -> None:
     history.given[0] = given(range(2, 4), 2.0)
 
 
@@ -132,7 +132,7 @@ def give_the_last_one_to_nobody(history: TopicHistory) -> None:
     history.given[-1] = given(range(4, 7), 21.0)
 
 
-def begin_below_a_stored_mark(history: TopicHistory) -> None:
+def begin_below_a_stored_cursor(history: TopicHistory) -> None:
     history.attached[1] = history.attached[1]._replace(consumed=2)
 
 
@@ -159,10 +159,10 @@ PLANTED: list[tuple[Callable[[TopicHistory], None], str]] = [
     (give_what_is_not_there, "misgiven"),
     (skip_a_message_within_a_call, "skipped"),
     (skip_a_message_between_calls, "skipped"),
-    (skip_what_lies_behind_the_first_mark, "skipped"),
+    (skip_what_lies_behind_the_first_cursor, "skipped"),
     (swap_messages_of_a_call, "skipped"),
     (give_the_last_one_to_nobody, "ungiven"),
-    (begin_below_a_stored_mark, "forgotten"),
+    (begin_below_a_stored_cursor, "forgotten"),
     (give_what_was_consumed_long_ago, "regiven"),
     (give_what_had_been_marked_long_ago, "regiven"),
 ]
@@ -188,7 +188,7 @@ def test_what_was_written_down_is_read_again(tmp_path: Path) -> None:
     listener = TopicRecorder(tmp_path / "s-1.listener.jsonl")
     listener.attached("s", "t", 0, 1.0)
     listener.given("s", "t", [(1, "a"), (2, "b")], True)
-    TopicRecorder(tmp_path / "seen.marks.jsonl").mark("s", "t", 2)
+    TopicRecorder(tmp_path / "seen.cursors.jsonl").cursor("s", "t", 2)
     history = load_topics(tmp_path, {"t": [(1, "a"), (2, "b")]}, ["f"])
     first, second = history.publishes
     assert first.ended_s is not None
@@ -199,5 +199,5 @@ def test_what_was_written_down_is_read_again(tmp_path: Path) -> None:
     ]
     assert [each[:4] for each in history.attached] == [("s-1", "s", "t", 0)]
     assert [each[3:5] for each in history.given] == [([(1, "a"), (2, "b")], True)]
-    assert [each[:3] for each in history.marks] == [("s", "t", 2)]
+    assert [each[:3] for each in history.cursors] == [("s", "t", 2)]
     assert kinds(history) == {"unranged"}

@@ -25,9 +25,9 @@ TOPIC_KINDS = {
     "misgiven": "a message that a subscriber was given, and that its topic does not have there",
     "skipped": "messages of a topic that a subscriber was given with a gap, or in another order",
     "ungiven": "a message of a topic that its subscriber was never given",
-    "forgotten": "a subscription that began below a consume mark that had been stored",
-    "regiven": "a message at or below a mark that had been stored, or with which its subscription "
-    "began, long after that",
+    "forgotten": "a subscription that began below a cursor that had been stored",
+    "regiven": "a message at or below a cursor that had been stored, or with which its "
+    "subscription began, long after that",
 }
 """What is looked for."""
 
@@ -36,7 +36,7 @@ LATE_S = 45.0
 
 
 class _Highest:
-    """The highest number, as a mark or a place, that was known before a time; -1 if none was.
+    """The highest number, as a cursor or a place, that was known before a time; -1 if none was.
 
     Args:
         known: when each was known, and the number.
@@ -65,7 +65,7 @@ def check_topics(history: TopicHistory) -> list[Violation]:
         violations += _order(history, topic, final)
         violations += _precedence(history, topic, final)
         violations += _given(history, topic, final)
-        violations += _marks(history, topic)
+        violations += _cursors(history, topic)
     return violations
 
 
@@ -159,7 +159,7 @@ def _precedence(
 
 
 def _given(history: TopicHistory, topic: str, final: list[tuple[int, str]]) -> Iterator[Violation]:
-    """What a subscription gives are the topic's messages, from its first mark on, without a gap."""
+    """A subscription gives the topic's messages, from its first cursor on, without a gap."""
     ids = [id_ for id_, _ in final]
     there = dict(final)
     reached: dict[str, int] = {}
@@ -169,10 +169,10 @@ def _given(history: TopicHistory, topic: str, final: list[tuple[int, str]]) -> I
         if attached.topic == topic:
             reached.setdefault(attached.subscriber, bisect.bisect_right(ids, attached.consumed))
             known[attached.subscriber].append((attached.ended_s, attached.consumed))
-    for mark in history.marks:
-        if mark.topic == topic:
-            known[mark.subscriber].append((mark.at_s, mark.consumed))
-    highest = {subscriber: _Highest(marks) for subscriber, marks in known.items()}
+    for cursor in history.cursors:
+        if cursor.topic == topic:
+            known[cursor.subscriber].append((cursor.at_s, cursor.consumed))
+    highest = {subscriber: _Highest(cursors) for subscriber, cursors in known.items()}
     for given in history.given:
         if given.topic != topic:
             continue
@@ -191,19 +191,21 @@ def _given(history: TopicHistory, topic: str, final: list[tuple[int, str]]) -> I
         reached[given.subscriber] = max(reached.get(given.subscriber, 0), until)
         below = highest.get(given.subscriber, _NOTHING).before(given.at_s - LATE_S)
         if given.messages[0][0] <= below:
-            yield Violation("regiven", f"{name}: {given.messages[0][0]}, with the mark at {below}")
+            yield Violation(
+                "regiven", f"{name}: {given.messages[0][0]}, with the cursor at {below}"
+            )
     for subscriber, count in reached.items():
         if count < len(ids):
             yield Violation("ungiven", f"{subscriber} of {topic}: {final[count]}")
 
 
-def _marks(history: TopicHistory, topic: str) -> Iterator[Violation]:
-    """Where a subscription begins is no lower than any mark that was stored before."""
+def _cursors(history: TopicHistory, topic: str) -> Iterator[Violation]:
+    """Where a subscription begins is no lower than any cursor that was stored before."""
     stored: dict[str, list[tuple[float, int]]] = collections.defaultdict(list)
-    for mark in history.marks:
-        if mark.topic == topic:
-            stored[mark.subscriber].append((mark.at_s, mark.consumed))
-    highest = {subscriber: _Highest(marks) for subscriber, marks in stored.items()}
+    for cursor in history.cursors:
+        if cursor.topic == topic:
+            stored[cursor.subscriber].append((cursor.at_s, cursor.consumed))
+    highest = {subscriber: _Highest(cursors) for subscriber, cursors in stored.items()}
     for attached in history.attached:
         if attached.topic != topic:
             continue

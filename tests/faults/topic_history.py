@@ -13,8 +13,8 @@ from .records import Outcome, RecordFile, now_s, records
 __all__ = [
     "TOPICS",
     "Attached",
+    "Cursor",
     "Given",
-    "Mark",
     "Publish",
     "TopicHistory",
     "TopicRecorder",
@@ -58,7 +58,7 @@ class Publish:
 
 
 class Attached(NamedTuple):
-    """A hub said where a subscription is: its consume mark."""
+    """A hub said where a subscription is: its cursor."""
 
     process: str
     subscriber: str
@@ -81,8 +81,8 @@ class Given(NamedTuple):
     at_s: float
 
 
-class Mark(NamedTuple):
-    """A stored consume mark, as it was seen."""
+class Cursor(NamedTuple):
+    """A stored cursor, as it was seen."""
 
     subscriber: str
     topic: str
@@ -97,7 +97,7 @@ class TopicHistory:
     publishes: list[Publish] = dataclasses.field(default_factory=list)
     attached: list[Attached] = dataclasses.field(default_factory=list)
     given: list[Given] = dataclasses.field(default_factory=list)
-    marks: list[Mark] = dataclasses.field(default_factory=list)
+    cursors: list[Cursor] = dataclasses.field(default_factory=list)
     final: dict[str, list[tuple[int, str]]] = dataclasses.field(default_factory=dict)
     """By topic: the ID and the token of each message, as they lie in its ranges."""
     findings: list[str] = dataclasses.field(default_factory=list)
@@ -130,9 +130,9 @@ class TopicRecorder:
         """A listener was given messages, and is about to answer."""
         self._file.write("given", subscriber, topic, list(messages), done, now_s())
 
-    def mark(self, subscriber: str, topic: str, consumed: int) -> None:
-        """A stored consume mark was seen."""
-        self._file.write("mark", subscriber, topic, consumed, now_s())
+    def cursor(self, subscriber: str, topic: str, consumed: int) -> None:
+        """A stored cursor was seen."""
+        self._file.write("cursor", subscriber, topic, consumed, now_s())
 
 
 def load_topics(
@@ -142,7 +142,7 @@ def load_topics(
     history = TopicHistory(final=dict(final), findings=list(findings))
     for path in sorted(folder.glob("*.publisher.jsonl")):
         history.publishes += _publishes(path.name.removesuffix(".publisher.jsonl"), path)
-    for path in sorted((*folder.glob("*.listener.jsonl"), *folder.glob("*.marks.jsonl"))):
+    for path in sorted((*folder.glob("*.listener.jsonl"), *folder.glob("*.cursors.jsonl"))):
         process = path.name.removesuffix(".listener.jsonl")
         for kind, *record in records(path):
             if kind == "attached":
@@ -152,10 +152,10 @@ def load_topics(
                 pairs = [(id_, token) for id_, token in messages]
                 history.given.append(Given(process, subscriber, topic, pairs, done, at_s))
             else:
-                history.marks.append(Mark(*record))
+                history.cursors.append(Cursor(*record))
     history.given.sort(key=lambda given: given.at_s)
     history.attached.sort(key=lambda attached: attached.ended_s)
-    history.marks.sort(key=lambda mark: mark.at_s)
+    history.cursors.sort(key=lambda cursor: cursor.at_s)
     return history
 
 

@@ -1,4 +1,4 @@
-"""The topics of a run as the servers have them: marks while it goes on, and all at its end."""
+"""The topics of a run as the servers have them: cursors while it goes on, and all at its end."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from hqueue.errors import NoTopicPersistenceInfoError
 
 from .topic_history import TOPICS, TopicHistory, TopicRecorder, load_topics, token_of
 
-__all__ = ["MarkWatch", "read_topics"]
+__all__ = ["CursorWatch", "read_topics"]
 
 EVERY_S = 0.3
 WAIT_S = 20.0
 
 
-class MarkWatch:
-    """Writes down every stored consume mark that it sees, from its beginning to its end.
+class CursorWatch:
+    """Writes down every stored cursor that it sees, from its beginning to its end.
 
     Args:
         client: a client; its session is used by nobody else.
@@ -32,9 +32,9 @@ class MarkWatch:
         self._recorder = TopicRecorder(path)
         self._known: dict[tuple[str, str], int] = {}
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="marks", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="cursors", daemon=True)
 
-    def __enter__(self) -> MarkWatch:
+    def __enter__(self) -> CursorWatch:
         self._thread.start()
         return self
 
@@ -63,7 +63,7 @@ class MarkWatch:
                     consumed = int(found.value.state.consumed)
                     if self._known.get((subscriber, topic)) != consumed:
                         self._known[subscriber, topic] = consumed
-                        self._recorder.mark(subscriber, topic, consumed)
+                        self._recorder.cursor(subscriber, topic, consumed)
 
 
 def read_topics(client: Client, queue: str, folder: Path) -> TopicHistory:

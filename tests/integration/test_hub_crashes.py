@@ -49,7 +49,7 @@ class Numbers:
         assert list(dict.fromkeys(each.value for each in self.came)) == self.sent
 
 
-def test_a_subscription_goes_on_at_its_mark_when_its_hub_is_killed_and_when_one_stood_still(
+def test_a_subscription_goes_on_at_its_cursor_when_its_hub_is_killed_and_when_one_stood_still(
     server: local.LocalServer,
     server_environment: dict[str, str],
     make_queue: Callable[..., hqueue.Queue],
@@ -63,7 +63,7 @@ def test_a_subscription_goes_on_at_its_mark_when_its_hub_is_killed_and_when_one_
         seen = stack.enter_context(hqueue.connect(server.settings(metadata_store=store)))
         metadata = stack.enter_context(seen.topic_metadata(queue))
 
-        def mark() -> MessageID:
+        def cursor() -> MessageID:
             found = metadata.subscriptions.read_subscription_data("t", "sub").result(WAIT_S)
             assert found is not None
             assert found.value.state is not None
@@ -86,14 +86,14 @@ def test_a_subscription_goes_on_at_its_mark_when_its_hub_is_killed_and_when_one_
         numbers = Numbers(client)
         first = numbers.publish()
         numbers.await_all()
-        wait_for(lambda: mark() == first, "its mark is stored", timeout_s=WAIT_S)
+        wait_for(lambda: cursor() == first, "its cursor is stored", timeout_s=WAIT_S)
         came = len(numbers.came)
 
         pop_owner().kill()
         second = numbers.publish()
         numbers.await_all()
-        assert all(each.id > first for each in numbers.came[came:]), "it goes on at its mark"
-        wait_for(lambda: mark() == second, "its mark is stored", timeout_s=WAIT_S)
+        assert all(each.id > first for each in numbers.came[came:]), "it goes on at its cursor"
+        wait_for(lambda: cursor() == second, "its cursor is stored", timeout_s=WAIT_S)
         came = len(numbers.came)
 
         still = pop_owner()
@@ -110,7 +110,7 @@ def test_a_subscription_goes_on_at_its_mark_when_its_hub_is_killed_and_when_one_
         still.signal(signal.SIGCONT)
         numbers.publish()
         numbers.await_all()
-        assert all(each.id > second for each in numbers.came[came:]), "it goes on at its mark"
+        assert all(each.id > second for each in numbers.came[came:]), "it goes on at its cursor"
         assert not numbers.subscription.ended
         with seen.queue(queue).scan_topic("t") as scanner:
             assert [message.value for message in scanner] == numbers.sent

@@ -1,4 +1,4 @@
-"""Subscriptions over real stores: none is lost, the order is kept, and marks never go back."""
+"""Subscriptions over real stores: none is lost, the order is kept, and cursors never go back."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Hubs:
         addresses = ",".join(str(hub.address) for hub in self.hubs)
         self.publisher = stack.enter_context(hqueue.connect_hubs(addresses, queue=queue))
 
-    def mark(self, topic: str, subscriber: str = "sub") -> MessageID | None:
+    def cursor(self, topic: str, subscriber: str = "sub") -> MessageID | None:
         found = self.metadata.subscriptions.read_subscription_data(topic, subscriber).result(WAIT_S)
         return None if found is None or found.value.state is None else found.value.state.consumed
 
@@ -79,7 +79,7 @@ def test_a_subscriber_gets_all_in_order_while_its_topic_goes_from_hub_to_hub(
             other = next(hub.address for hub in hubs.hubs if hub.address != at)
             sub.subscribe("t", 1, at=other)
         wait_for(lambda: list(dict.fromkeys(sub.values)) == sent, "none is lost, in order")
-        wait_for(lambda: hubs.mark("t") == last, "its mark is stored")
+        wait_for(lambda: hubs.cursor("t") == last, "its cursor is stored")
         assert [each.value for each in directly.scan_topic("t")] == sent
         ids = [each.id for each in sub.messages]
         assert len(ids) == len(set(ids)), "hubs that leave in order deliver nothing twice"
@@ -100,7 +100,7 @@ def test_a_subscription_is_closed_attached_rejected_and_ended(
         assert sub.subscribe("t", 2).created
         for value in (b"a", b"rejected"):
             last = hubs.publisher.topic("t").publish(value)
-            wait_for(lambda at=last: hubs.mark("t") == at, "it is done with")  # type: ignore[misc]
+            wait_for(lambda at=last: hubs.cursor("t") == at, "it is done with")  # type: ignore[misc]
         assert sub.calls == [[b"a"], [b"rejected"], [b"rejected"]]
         letters = list(hubs.client.queue(queue).dead_letters.waiting("sub"))
         assert [each.message.value for each in letters] == [b"rejected"]
@@ -115,12 +115,12 @@ def test_a_subscription_is_closed_attached_rejected_and_ended(
         wait_for(lambda: later.values == [b"3", b"4", b"5", b"6", b"7"], "there is room")
         later.consume("t", behind[-1])
         later.close_subscription("t")
-        assert hubs.mark("t") == behind[-1]
+        assert hubs.cursor("t") == behind[-1]
         later.call("unsubscribe", "t")
-        assert hubs.mark("t") is None
+        assert hubs.cursor("t") is None
 
 
-def test_a_hub_that_ends_leaves_its_subscriptions_to_the_other_at_their_marks(
+def test_a_hub_that_ends_leaves_its_subscriptions_to_the_other_at_their_cursors(
     backend: Backend, queue: str, store: str
 ) -> None:
     with contextlib.ExitStack() as stack:
@@ -131,7 +131,7 @@ def test_a_hub_that_ends_leaves_its_subscriptions_to_the_other_at_their_marks(
         wait_for(lambda: sub.values == [b"a"], "it came")
         owner = next(hub for hub in hubs.hubs if hub.address == sub.owner)
         other = next(hub for hub in hubs.hubs if hub is not owner)
-        stored = wait_for(lambda: hubs.mark("t"), "there is a mark")
+        stored = wait_for(lambda: hubs.cursor("t"), "there is a cursor")
         owner.terminate()
 
         def again() -> bool:
@@ -145,7 +145,7 @@ def test_a_hub_that_ends_leaves_its_subscriptions_to_the_other_at_their_marks(
         hubs.publisher.topic("t").publish(b"b")
         wait_for(lambda: sub.values[-1] == b"b", "it goes on")
         assert sub.values == [b"a", b"b"]
-        assert (hubs.mark("t") or MessageID(0)) >= stored
+        assert (hubs.cursor("t") or MessageID(0)) >= stored
 
 
 def test_a_client_that_knows_hubs_alone_follows_its_topic_from_hub_to_hub(
@@ -168,7 +168,7 @@ def test_a_client_that_knows_hubs_alone_follows_its_topic_from_hub_to_hub(
         last = hubs.publisher.topic("t").publish(sent[-1])
         wait_for(lambda: [each.value for each in taken] == sent, "the other hub delivers")
         subscription.close()
-        wait_for(lambda: hubs.mark("t") == last, "its mark is stored")
+        wait_for(lambda: hubs.cursor("t") == last, "its cursor is stored")
 
 
 def test_copies_that_are_put_past_hubs_number_nothing(

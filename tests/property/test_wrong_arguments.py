@@ -297,7 +297,7 @@ CALLS: dict[str, Callable[[World], Call]] = {
     "HubTopic.subscribe": lambda w: (
         w.topic.subscribe,
         {
-            **{"subscriber": "s", "listener": print, "explicit_consume": False},
+            **{"subscriber": "s", "listener": print, "explicit_ack": False},
             **{"mode": hqueue.SubscribeMode.CREATE, "preferences": None},
             **{"host": "127.0.0.1", "port": 0},
         },

@@ -36,7 +36,7 @@ LOOK_EVERY_S = 0.2
 
 SubscriberOption = Annotated[
     str,
-    typer.Option("--subscriber", "-s", help="The subscription's name: what the mark is of."),
+    typer.Option("--subscriber", "-s", help="The subscription's name: each has a cursor."),
 ]
 
 
@@ -64,7 +64,7 @@ def consume(
     limit: options.Limit = None,
     idle_ms: options.Idle = None,
 ) -> None:
-    """Write a topic's messages to stdout, in their order, from a subscription's consume mark on.
+    """Write a topic's messages to stdout, in their order, from a subscription's cursor on.
 
     A message is consumed after it was written; what was not comes again, to the next client that
     attaches. SIGINT and SIGTERM end it in order. With --hubs neither HBase nor ZooKeeper need be in
@@ -88,7 +88,7 @@ def consume(
             subscriber,
             inbox.receive,
             mode=SubscribeMode.CREATE_OR_ATTACH if create else SubscribeMode.ATTACH,
-            explicit_consume=True,
+            explicit_ack=True,
             host=host,
         ) as subscription,
     ):
@@ -104,7 +104,7 @@ def unsubscribe(
     subscriber: SubscriberOption,
     hubs: HubsOption = None,
 ) -> None:
-    """End a subscription to a topic, even if a client is attached to it. Its consume mark is
+    """End a subscription to a topic, even if a client is attached to it. Its cursor is
     deleted.
     """
     with hub_client(context, queue, hubs, "hqueue") as client:
@@ -157,7 +157,7 @@ def _write_messages(
     consumed is written and flushed.
     """
     written = 0
-    mark = newest = subscription.consumed
+    acknowledged = newest = subscription.cursor
     bound_ms = math.inf if idle_ms is None else idle_ms
     idle = Deadline(SYSTEM_CLOCK, bound_ms)
     while not inbox.stopped and (limit is None or written < limit):
@@ -173,12 +173,12 @@ def _write_messages(
             out.flush()
             newest, written = new[-1].id, written + len(new)
             idle = Deadline(SYSTEM_CLOCK, bound_ms)
-            with contextlib.suppress(HubUnavailableError):  # The next mark covers this one.
-                subscription.consume(newest)
-                mark = newest
+            with contextlib.suppress(HubUnavailableError):  # The next one covers it.
+                subscription.acknowledge_cumulative(newest)
+                acknowledged = newest
         elif subscription.wait(0):
             return
         elif idle.expired:
             break
-    if newest is not None and mark != newest:
-        subscription.consume(newest)
+    if newest is not None and acknowledged != newest:
+        subscription.acknowledge_cumulative(newest)

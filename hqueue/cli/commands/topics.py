@@ -128,7 +128,7 @@ def subscriptions(
     """List a topic's subscriptions, and how far each is behind: subscriber, the last ID that it
     consumed, lag in messages, age of the oldest of them in milliseconds, whether the lag is exact.
 
-    The lag is counted from the stored consume mark. If a subscription is many thousand batches
+    The lag is counted from the stored cursor. If a subscription is many thousand batches
     behind, its lag is an upper bound, which counts messages of other topics too. Without a
     terminal: with tabs between. The exit code is 1 if there is no such topic.
     """

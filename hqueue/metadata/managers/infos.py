@@ -182,7 +182,7 @@ class SubscriptionPreferences:
 
     Args:
         message_bound: so many messages wait for it at most: the oldest are dropped. None: all wait.
-        consume_interval: its mark is stored at the latest after so many messages.
+        consume_interval: its cursor is stored at the latest after so many messages.
         delivery_window: so many messages are under way to it at most.
         application: what its application keeps here.
 
@@ -219,7 +219,7 @@ class SubscriptionState:
     """How far a subscriber is.
 
     Args:
-        consumed: its consume mark: it is done with this message and all before it.
+        consumed: its cursor: it is done with this message and all before it.
     """
 
     consumed: MessageID

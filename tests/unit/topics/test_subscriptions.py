@@ -80,7 +80,7 @@ class Scene:
         found = [queue.subscriptions.sessions.find(topic, "sub") for queue in queues]
         return [each for each in found if each is not None]
 
-    def mark(self, topic: str = "t") -> MessageID | None:
+    def cursor(self, topic: str = "t") -> MessageID | None:
         found = self.metadata.subscriptions.read_subscription_data(topic, "sub").result(WAIT_S)
         if found is None:
             return None
@@ -96,7 +96,7 @@ def scene() -> Iterator[Scene]:
 
 @pytest.fixture
 def seldom_stored(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No mark is stored soon after it moved. Name it before `scene`."""
+    """No cursor is stored soon after it moved. Name it before `scene`."""
     monkeypatch.setattr(subscription_sessions, "LOOK_MS", 3_600_000.0)
 
 
@@ -114,7 +114,7 @@ class Taking:
         return [each.value for each in self.messages]
 
 
-def test_what_is_published_after_it_comes_in_order_and_goes_on_at_the_mark(scene: Scene) -> None:
+def test_what_is_published_after_it_comes_in_order_and_goes_on_at_the_cursor(scene: Scene) -> None:
     first, second = Taking(), Taking()
     scene.publisher.topic("t").publish(b"before")
     with scene.client().topic("t").subscribe("sub", first) as subscription:
@@ -124,12 +124,12 @@ def test_what_is_published_after_it_comes_in_order_and_goes_on_at_the_mark(scene
         assert not subscription.ended
     assert subscription.ended
     assert subscription.wait(0)
-    assert scene.mark() == last, "it is stored when it is closed"
+    assert scene.cursor() == last, "it is stored when it is closed"
     later = scene.publisher.topic("t").publish(b"later")
     again = scene.client().topic("t").subscribe("sub", second, mode=SubscribeMode.ATTACH)
-    assert again.consumed == last
+    assert again.cursor == last
     wait_for(lambda: second.values == [b"later"], "what came meanwhile")
-    wait_for(lambda: scene.mark() == later, "its mark is stored")
+    wait_for(lambda: scene.cursor() == later, "its cursor is stored")
 
 
 def test_it_follows_its_topic_from_hub_to_hub_by_itself(scene: Scene) -> None:
@@ -246,7 +246,7 @@ def test_modes_and_unsubscribing(scene: Scene) -> None:
     again = client.topic("t").subscribe("sub", taking)
     again.unsubscribe()
     assert again.wait(0)
-    assert scene.mark() is None
+    assert scene.cursor() is None
 
 
 def test_what_a_listener_fails_at_comes_again(scene: Scene) -> None:
@@ -264,24 +264,24 @@ def test_what_a_listener_fails_at_comes_again(scene: Scene) -> None:
         wait_for(lambda: taken == [b"a"], "it came again")
 
 
-def test_an_explicit_consume_moves_the_mark(scene: Scene) -> None:
+def test_an_explicit_ack_moves_the_cursor(scene: Scene) -> None:
     taking = Taking()
     client = scene.client()
-    subscription = client.topic("t").subscribe("sub", taking, explicit_consume=True)
-    before = scene.mark()
+    subscription = client.topic("t").subscribe("sub", taking, explicit_ack=True)
+    before = scene.cursor()
     ids = scene.publisher.topic("t").publish_many([b"a", b"b", b"c"])
     wait_for(lambda: taking.values == [b"a", b"b", b"c"], "they came")
-    assert scene.mark() == before
+    assert scene.cursor() == before
     scene.abandon()
-    subscription.consume(ids[1])
+    subscription.acknowledge_cumulative(ids[1])
     subscription.close()
-    # It may be closed while it is attached again: then the mark is stored a little later.
-    wait_for(lambda: scene.mark() == ids[1], "its mark is stored")
+    # It may be closed while it is attached again: then the cursor is stored a little later.
+    wait_for(lambda: scene.cursor() == ids[1], "its cursor is stored")
     again = Taking()
     implicit = client.topic("t").subscribe("sub", again)
     wait_for(lambda: again.values == [b"c"], "what was not consumed")
     with pytest.raises(InvalidInputError):
-        implicit.consume(ids[2])
+        implicit.acknowledge_cumulative(ids[2])
 
 
 def test_one_name_has_many_topics_on_one_port(scene: Scene) -> None:
@@ -395,9 +395,9 @@ def test_a_listener_that_ends_its_own_subscription_goes_on_at_once_and_its_answe
     assert subscription.ended
     assert got.values == [b"a"], "nothing more comes"
     if "unsubscribe" in ending:
-        wait_for(lambda: scene.mark() is None, "it is gone")
+        wait_for(lambda: scene.cursor() is None, "it is gone")
     else:
-        wait_for(lambda: scene.mark() == first, "what was answered counts")
+        wait_for(lambda: scene.cursor() == first, "what was answered counts")
         again = Taking()
         with scene.client().topic("t").subscribe("sub", again):
             wait_for(lambda: again.values == [b"b"], "the others come when it is attached again")
@@ -422,7 +422,7 @@ def test_that_a_listener_could_not_unsubscribe_is_logged(
     wait_for(lambda: text in caplog.text, "it is said")
 
 
-def test_a_client_that_is_closed_stores_marks_and_leaves_no_thread(scene: Scene) -> None:
+def test_a_client_that_is_closed_stores_cursors_and_leaves_no_thread(scene: Scene) -> None:
     before = set(threading.enumerate())
     hubs = ",".join(str(hub.address) for hub in scene.hubs)
     taking = Taking()
@@ -431,7 +431,7 @@ def test_a_client_that_is_closed_stores_marks_and_leaves_no_thread(scene: Scene)
         last = scene.publisher.topic("t").publish(b"a")
         wait_for(lambda: taking.values == [b"a"], "it came")
     assert subscription.ended
-    assert scene.mark() == last
+    assert scene.cursor() == last
     wait_for(
         lambda: (
             not any(
@@ -501,7 +501,7 @@ def test_an_iterator_consumes_what_was_gone_on_from(scene: Scene) -> None:
         return taken
 
     assert asyncio.run(take(4)) == [b"0", b"1", b"2", b"3"]
-    assert scene.mark() == ids[2], "the one that it was left at is not consumed"
+    assert scene.cursor() == ids[2], "the one that it was left at is not consumed"
     assert asyncio.run(take(7)) == [b"%d" % number for number in range(3, 10)]
 
 
@@ -526,7 +526,7 @@ def test_an_iterator_goes_on_over_moves_and_ends_when_it_is_taken_over(scene: Sc
 
     thread = threading.Thread(target=run)
     thread.start()
-    wait_for(lambda: scene.mark() is not None, "it has subscribed")
+    wait_for(lambda: scene.cursor() is not None, "it has subscribed")
     sent = []
     for number in range(30):
         sent.append(b"%d" % number)
@@ -564,7 +564,7 @@ def test_an_iterator_says_again_what_is_consumed_when_a_hub_lost_that(
             assert (await asyncio.wait_for(following, WAIT_S)).value == b"2"
 
     asyncio.run(take())
-    assert scene.mark() == ids[1]
+    assert scene.cursor() == ids[1]
 
 
 def test_an_iterator_that_is_left_says_again_what_is_consumed_when_a_hub_lost_that(
@@ -591,7 +591,7 @@ def test_an_iterator_that_is_left_says_again_what_is_consumed_when_a_hub_lost_th
             )
 
     asyncio.run(take())
-    assert scene.mark() == ids[0]
+    assert scene.cursor() == ids[0]
 
 
 def test_a_hub_that_ends_does_not_wait_for_what_a_client_asked_that_has_left(scene: Scene) -> None:
@@ -643,7 +643,7 @@ def test_an_iterator_that_is_cancelled_while_it_subscribes_leaves_no_subscriptio
 
     asyncio.run(give_up())
     hubs.going_on.set()
-    wait_for(lambda: scene.mark("t0") is not None, "it has subscribed, late")
+    wait_for(lambda: scene.cursor("t0") is not None, "it has subscribed, late")
     wait_for(lambda: not scene.attached("t0"), "it is detached")
     wait_for(lambda: not client._subscriptions._all, "its name is free")
     client.topic("t0").subscribe("sub", Taking()).close()

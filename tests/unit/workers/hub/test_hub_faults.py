@@ -80,7 +80,7 @@ class Scene:
         (owner,) = [hub for hub in self.hubs if "t" in hub.owns(QUEUE)]
         return owner
 
-    def mark(self) -> MessageID | None:
+    def cursor(self) -> MessageID | None:
         """Of the subscription, as it is stored."""
         found = self.metadata.subscriptions.read_subscription_data("t", "sub").result(WAIT_S)
         assert found is not None
@@ -141,7 +141,7 @@ def test_an_append_of_unknown_outcome_reaches_its_subscriber_once_and_in_order(
     last = scene.publish(b"b").result(WAIT_S).id
     wait_for(lambda: sub.values[-1:] == [b"b"], "what came after it is there")
     assert sub.values == [b"a", b"unknown", b"b"] == scene.values()
-    wait_for(lambda: scene.mark() == last, "its mark is stored")
+    wait_for(lambda: scene.cursor() == last, "its cursor is stored")
 
 
 @pytest.mark.parametrize("applied", [False, True], ids=["before", "after"])
@@ -211,7 +211,7 @@ def test_what_a_server_that_stood_still_does_not_know_is_not_passed_by(scene: Sc
     sub.subscribe("t", 1)
     wait_for(lambda: sub.values[:1] == [b"a"], "it reads the log")
     last = scene.publish(b"c").result(WAIT_S).id
-    wait_for(lambda: scene.mark() == last, "its mark is stored")
+    wait_for(lambda: scene.cursor() == last, "its cursor is stored")
     assert sub.values == [b"a", b"b", b"c"]
     assert lagging.scans_left == 0
 
@@ -244,7 +244,7 @@ def stand_apart(hub: HubThread) -> None:
 
 
 @pytest.mark.parametrize("end", [expire, stand_apart])
-def test_a_clients_subscription_goes_on_at_its_mark_when_its_hubs_session_ended_unseen(
+def test_a_clients_subscription_goes_on_at_its_cursor_when_its_hubs_session_ended_unseen(
     scene: Scene, end: Callable[[HubThread], None]
 ) -> None:
     scene.hub()
@@ -268,14 +268,14 @@ def test_a_clients_subscription_goes_on_at_its_mark_when_its_hubs_session_ended_
     assert not subscription.ended
 
 
-def test_a_clients_subscription_goes_on_at_its_mark_when_its_hub_was_fenced(scene: Scene) -> None:
+def test_a_clients_subscription_goes_on_at_its_cursor_when_its_hub_was_fenced(scene: Scene) -> None:
     scene.hub()
     scene.hub()
     assert scene.publish(b"before").result(WAIT_S)
     came: list[hqueue.ReceivedMessage] = []
     subscription = scene.hub_client().topic("t").subscribe("sub", came.extend)
     first = scene.publish(b"first").result(WAIT_S).id
-    wait_for(lambda: scene.mark() == first, "it came, and its mark is stored")
+    wait_for(lambda: scene.cursor() == first, "it came, and its cursor is stored")
     scene.depose()
     assert scene.publish(b"second", 1).result(WAIT_S)
     assert isinstance(scene.publish(b"late").exception(WAIT_S), RedirectedError)

@@ -68,8 +68,8 @@ class Delivering:
         runtime: what it runs on.
         lease: whether the hub's session certainly lives: asked before each piece that is sent.
         may_reach: whether an IP address may be called: anybody can name one.
-        store: stores a subscription's mark.
-        moved: called with a subscription whose mark must be stored before long.
+        store: stores a subscription's cursor.
+        moved: called with a subscription whose cursor must be stored before long.
         metrics: counts.
         calls_max: calls at a time.
     """

@@ -1,4 +1,4 @@
-"""Where subscriptions are kept: their marks and preferences, changed only from what was seen."""
+"""Where subscriptions are kept: their cursors and preferences, changed only from what was seen."""
 
 from __future__ import annotations
 

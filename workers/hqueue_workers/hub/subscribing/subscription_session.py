@@ -27,7 +27,7 @@ class Delivery(NamedTuple):
     Args:
         address: of its service.
         session: the client's name for this life of it.
-        explicit: whether only `consume` moves the mark.
+        explicit: whether only `consume` moves the cursor.
         host: the IP address of the client that asked for it.
     """
 
@@ -67,7 +67,7 @@ class SubscriptionSession:
         delivery: where messages go.
         preferences: how it wants them.
         version: of its record.
-        consumed: its mark, as it is stored.
+        consumed: its cursor, as it is stored.
     """
 
     __slots__ = (
@@ -95,13 +95,13 @@ class SubscriptionSession:
         self.position = consumed + 1
         """What lies below was delivered, or dropped."""
         self.since = 0
-        """Messages consumed since the mark was stored."""
+        """Messages consumed since the cursor was stored."""
         self.looked = False
         """Whether it was asked, since this was attached, if there is anything before."""
         self.waiting: int | None = None
         """Messages from `position` on; None if they are not counted."""
         self.outstanding: collections.deque[int] | None = None
-        """Delivered, and not consumed: where only `consume` moves the mark."""
+        """Delivered, and not consumed: where only `consume` moves the cursor."""
         self.tries = UNTRIED
         """Of the call that comes next."""
         self.queued = False
@@ -126,7 +126,7 @@ class SubscriptionSession:
 
     @property
     def interval(self) -> int:
-        """The mark is stored after so many messages."""
+        """The cursor is stored after so many messages."""
         return self.preferences.consume_interval or CONSUME_INTERVAL
 
     @property
@@ -137,7 +137,7 @@ class SubscriptionSession:
 
     @property
     def dirty(self) -> bool:
-        """Whether its mark must be stored."""
+        """Whether its cursor must be stored."""
         return self.consumed > self.stored
 
     def repeat(self, tries: Tries) -> None:

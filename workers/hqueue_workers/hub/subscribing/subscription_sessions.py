@@ -31,7 +31,7 @@ logger = Log(__name__)
 
 RECENT_BYTES_MAX = 32 * 1024 * 1024
 LOOK_MS = 1_000.0
-"""How often marks that moved are stored, and silent sessions looked for."""
+"""How often cursors that moved are stored, and silent sessions looked for."""
 GRACE_S = 5.0
 """How long a call under way is waited for when a subscription is detached."""
 TOGETHER = 64
@@ -40,7 +40,7 @@ Deliver = Callable[
     [Callable[[SubscriptionSession], Awaitable[None]], Callable[[SubscriptionSession], None]],
     Delivering,
 ]
-"""Makes what delivers, given what stores a mark, and what notes one that must be stored soon."""
+"""Makes what delivers, given what stores a cursor, and what notes one that must be stored soon."""
 
 
 class _QueueTopics(Protocol):
@@ -58,8 +58,8 @@ class SubscriptionSessions:
     `appended`, `leave`, `lost` are for any thread; all else is used by the event loop.
 
     The hub is the only writer of a topic that it owns, so it is an append that wakes a
-    subscription; one at rest is an object, and nothing else. Its mark is stored from what was read:
-    when somebody else has changed the record, the subscription is detached.
+    subscription; one at rest is an object, and nothing else. Its cursor is stored from what was
+    read: when somebody else has changed the record, the subscription is detached.
 
     Args:
         records: where subscriptions are kept.
@@ -110,7 +110,7 @@ class SubscriptionSessions:
         ]
 
     def wake(self, subscription: SubscriptionSession) -> None:
-        """It was changed: it may have something to get, and its mark may have moved."""
+        """It was changed: it may have something to get, and its cursor may have moved."""
         if subscription.dirty:
             self._moved.add(subscription)
         self._delivering.wake(subscription)
@@ -151,7 +151,7 @@ class SubscriptionSessions:
             self._runtime.call(lambda: self._on_appended(came, unsure, end))
 
     def leave(self, owned: OwnedTopic, *, deleted: bool = False) -> Future[None]:
-        """As `OwnedListener`. Done when all marks are stored, or can't be."""
+        """As `OwnedListener`. Done when all cursors are stored, or can't be."""
         reason = SessionEndReason.UNSUBSCRIBED if deleted else SessionEndReason.TOPIC_LEFT
         return self._runtime.submit(self._leave(owned, reason))
 
@@ -261,7 +261,9 @@ class SubscriptionSessions:
         async def end(each: SubscriptionSession) -> None:
             async with self.locks.of(each.key):
                 if subscribed.subscriptions.get(each.subscriber) is each:
-                    with contextlib.suppress(HQueueError):  # Logged; the mark is an older one then.
+                    with contextlib.suppress(
+                        HQueueError
+                    ):  # Logged; the cursor is an older one then.
                         await self.detach(each, reason)
 
         for some in _batches(subscriptions):
@@ -301,11 +303,11 @@ class SubscriptionSessions:
         *,
         store: bool = True,
     ) -> None:
-        """Detach, when the call under way has ended, or that takes too long; then store its mark.
+        """Detach, when the call under way has ended, or that takes too long; then store its cursor.
 
         Raises:
-            HQueueError: the mark could not be stored, or may not: the topic was lost meanwhile. It
-                is detached all the same.
+            HQueueError: the cursor could not be stored, or may not: the topic was lost meanwhile.
+                It is detached all the same.
         """
         subscription.left = True
         if subscription.running:
@@ -319,7 +321,7 @@ class SubscriptionSessions:
             await self._store(subscription)
 
     async def _store(self, subscription: SubscriptionSession) -> None:
-        """Store its mark, if it moved. If somebody else changed the record, detach it.
+        """Store its cursor, if it moved. If somebody else changed the record, detach it.
 
         Raises:
             StoreUnavailableError: not now.
@@ -349,11 +351,13 @@ class SubscriptionSessions:
                 logger.info("a subscription to %r was changed by others", subscription.key[0])
                 self._cut_off(subscription, SessionEndReason.TOPIC_LEFT)
             except HQueueError as exc:
-                text = "the mark of a subscription to %r, %r, and perhaps others are not stored: %s"
-                self._runtime.faults.met("marks", text, *subscription.key, exc)
+                text = (
+                    "the cursor of a subscription to %r, %r, and perhaps others are not stored: %s"
+                )
+                self._runtime.faults.met("cursors", text, *subscription.key, exc)
                 raise
             else:
-                self._runtime.faults.over("marks", "marks of subscriptions are stored again")
+                self._runtime.faults.over("cursors", "cursors of subscriptions are stored again")
                 subscription.version, subscription.stored = version, consumed
                 subscription.since -= since
 
@@ -371,7 +375,7 @@ class SubscriptionSessions:
                     await asyncio.gather(*map(self._end_silent, some))
 
     async def _try_to_store(self, subscription: SubscriptionSession) -> None:
-        if subscription.over:  # Its mark was stored when it was detached, or others are at it.
+        if subscription.over:  # Its cursor was stored when it was detached, or others are at it.
             return
         try:
             await self._store(subscription)

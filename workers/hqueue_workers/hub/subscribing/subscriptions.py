@@ -192,7 +192,7 @@ class Subscriptions:
                 await self._records.delete(*key)
 
     async def close_subscription(self, topic: str, subscriber: str, session: str) -> None:
-        """Detach a subscription of this session; its mark is stored on return.
+        """Detach a subscription of this session; its cursor is stored on return.
 
         Raises:
             NoSubscriptionStateError: it is not attached by this session.
@@ -206,7 +206,7 @@ class Subscriptions:
             await self.sessions.detach(found, None)
 
     async def consume(self, owned: OwnedTopic, subscriber: str, message_id: int) -> None:
-        """Move a mark, if it is behind.
+        """Move a cursor, if it is behind.
 
         Raises:
             InvalidInputError: the topic has no message with such an ID yet.

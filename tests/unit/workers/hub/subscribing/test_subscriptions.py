@@ -1,4 +1,4 @@
-"""What subscribers of a hub get, and what becomes of their marks: on stores in memory."""
+"""What subscribers of a hub get, and what becomes of their cursors: on stores in memory."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Scene:
             last = done.result(WAIT_S).id
         return last
 
-    def mark(self) -> MessageID | None:
+    def cursor(self) -> MessageID | None:
         """As it is stored."""
         found = self.metadata.subscriptions.read_subscription_data("t", "sub").result(WAIT_S)
         if found is None:
@@ -86,7 +86,7 @@ def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
         yield Scene(stack, request.param)
 
 
-def test_a_new_subscription_gets_what_is_published_after_it_and_its_mark_is_stored(
+def test_a_new_subscription_gets_what_is_published_after_it_and_its_cursor_is_stored(
     scene: Scene,
 ) -> None:
     scene.hub()
@@ -99,7 +99,7 @@ def test_a_new_subscription_gets_what_is_published_after_it_and_its_mark_is_stor
     values = [b"%d" % number for number in range(20)]
     last = scene.publish(*values)
     wait_for(lambda: sub.values == values, "all came, in order")
-    wait_for(lambda: scene.mark() == last, "its mark is stored")
+    wait_for(lambda: scene.cursor() == last, "its cursor is stored")
     assert scene.counted("delivered") == 20
 
 
@@ -146,14 +146,16 @@ def test_modes_say_what_may_be_there_already(scene: Scene) -> None:
     assert not sub.subscribe("t", 2).created
 
 
-def test_a_closed_subscription_goes_on_at_its_mark_when_it_is_attached_again(scene: Scene) -> None:
+def test_a_closed_subscription_goes_on_at_its_cursor_when_it_is_attached_again(
+    scene: Scene,
+) -> None:
     scene.hub()
     sub = scene.subscriber()
     sub.subscribe("t")
     last = scene.publish(b"a", b"b")
     wait_for(lambda: sub.values == [b"a", b"b"], "they came")
     sub.close_subscription("t")
-    assert scene.mark() == last, "it is stored on return"
+    assert scene.cursor() == last, "it is stored on return"
     with pytest.raises(IDL.TNoSuchSubscription):
         sub.close_subscription("t")
     later = scene.publish(b"c", b"d")
@@ -161,7 +163,7 @@ def test_a_closed_subscription_goes_on_at_its_mark_when_it_is_attached_again(sce
     found = again.subscribe("t", 1)
     assert (found.consumed.timestamp, found.consumed.sequenceID) == (last.timestamp, last.sequence)
     wait_for(lambda: again.values == [b"c", b"d"], "what came meanwhile")
-    wait_for(lambda: scene.mark() == later, "its mark is stored")
+    wait_for(lambda: scene.cursor() == later, "its cursor is stored")
     assert sub.values == [b"a", b"b"]
 
 
@@ -174,7 +176,7 @@ def test_what_is_to_be_retried_comes_again_and_what_is_rejected_is_a_dead_letter
     sub.subscribe("t")
     for value in (b"a", b"b", b"c"):
         last = scene.publish(value)
-        wait_for(lambda at=last: scene.mark() == at, "it is done with")  # type: ignore[misc]
+        wait_for(lambda at=last: scene.cursor() == at, "it is done with")  # type: ignore[misc]
     assert sub.calls == [[b"a"], [b"a"], [b"b"], [b"c"]]
     letters = list(scene.client.queue(QUEUE).dead_letters.waiting("sub"))
     assert [each.message.value for each in letters] == [b"b"]
@@ -182,14 +184,14 @@ def test_what_is_to_be_retried_comes_again_and_what_is_rejected_is_a_dead_letter
     assert [scene.counted(name) for name in names] == [1, 1, 2]
 
 
-def test_no_more_than_the_consume_interval_is_delivered_behind_the_stored_mark(
+def test_no_more_than_the_consume_interval_is_delivered_behind_the_stored_cursor(
     scene: Scene,
 ) -> None:
     scene.hub()
     behind: list[int] = []
 
     def answer(messages: Sequence[ReceivedMessage]) -> Status:
-        stored = scene.mark()
+        stored = scene.cursor()
         assert stored is not None
         behind.append(sum(each.id > stored for each in [*sub.messages, *messages]))
         return Status.DONE
@@ -200,7 +202,7 @@ def test_no_more_than_the_consume_interval_is_delivered_behind_the_stored_mark(
     for value in values:
         scene.publish(value)
     wait_for(lambda: sub.values == values, "all came")
-    # Those of a call, and as many as were consumed since the mark was stored.
+    # Those of a call, and as many as were consumed since the cursor was stored.
     assert max(behind) < 2 * 4
 
 
@@ -225,17 +227,17 @@ def test_preferences_are_kept_and_given_back_by_whichever_hub_has_the_topic(scen
     assert not changed.preferences.application, "they are changed as a whole"
 
 
-def test_explicit_consume_moves_the_mark_and_the_window_bounds_what_is_out(scene: Scene) -> None:
+def test_explicit_consume_moves_the_cursor_and_the_window_bounds_what_is_out(scene: Scene) -> None:
     scene.hub()
     sub = scene.subscriber()
     sub.subscribe("t", explicit=True, deliveryWindow=3)
-    before = scene.mark()
+    before = scene.cursor()
     scene.publish(*[b"%d" % number for number in range(8)])
     wait_for(lambda: len(sub.values) == 3, "as many as the window has")
-    assert scene.mark() == before
+    assert scene.cursor() == before
     sub.consume("t", sub.messages[1].id)
     wait_for(lambda: len(sub.values) == 5, "there is room for two more")
-    wait_for(lambda: scene.mark() == sub.messages[1].id, "the mark is stored")
+    wait_for(lambda: scene.cursor() == sub.messages[1].id, "the cursor is stored")
     with pytest.raises(IDL.TIllegalArgument):
         sub.consume("t", MessageID(sub.messages[-1].id.timestamp + 10**9))
     again = scene.subscriber(session="life2")
@@ -251,7 +253,7 @@ def test_a_message_bound_drops_the_oldest_and_counts_them(scene: Scene) -> None:
     last = scene.publish(*[b"%d" % number for number in range(10)])
     sub.subscribe("t", 1)
     wait_for(lambda: sub.values == [b"6", b"7", b"8", b"9"], "the newest came")
-    wait_for(lambda: scene.mark() == last, "its mark is stored")
+    wait_for(lambda: scene.cursor() == last, "its cursor is stored")
     assert scene.counted("dropped") == 6
 
 
@@ -287,7 +289,7 @@ def test_another_session_replaces_and_unsubscribe_ends_it(scene: Scene) -> None:
     assert first.values == [b"a"]
     first.call("unsubscribe", "t")
     assert second.detached(1_000) == [("t", IDL.TDetachedReason.UNSUBSCRIBED)]
-    assert scene.mark() is None
+    assert scene.cursor() is None
     with pytest.raises(IDL.TNoSuchSubscription):
         first.call("unsubscribe", "t")
     with pytest.raises(IDL.TIllegalArgument):
@@ -324,7 +326,7 @@ def consume_late(scene: Scene, owned: OwnedTopic, message_id: MessageID) -> None
     assert caught.value.outcome is Outcome.NOT_APPLIED
 
 
-def test_a_call_that_comes_when_the_topic_is_being_left_leaves_the_marks_to_be_stored(
+def test_a_call_that_comes_when_the_topic_is_being_left_leaves_the_cursors_to_be_stored(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subscription_sessions, "LOOK_MS", 3_600_000)
@@ -340,22 +342,22 @@ def test_a_call_that_comes_when_the_topic_is_being_left_leaves_the_marks_to_be_s
         leaving = scene.topics().abandon("t")
         assert reached.wait(WAIT_S)
         consume_late(scene, owned, last)
-        assert scene.mark() != last
+        assert scene.cursor() != last
         go_on.set()
         leaving.result(WAIT_S)
-    assert scene.mark() == last
+    assert scene.cursor() == last
     assert sub.detached() == [("t", IDL.TDetachedReason.TOPIC_LEFT)]
 
 
 @pytest.mark.parametrize("when", ["owned", "leaving", "detaching"])
-def test_a_mark_that_moved_is_not_stored_when_the_topic_was_lost(
+def test_a_cursor_that_moved_is_not_stored_when_the_topic_was_lost(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     monkeypatch.setattr(subscription_sessions, "LOOK_MS", 3_600_000)
     scene.hub()
     sub = scene.subscriber()
     sub.subscribe("t")
-    before = scene.mark()
+    before = scene.cursor()
     scene.publish(b"a")
     wait_for(lambda: scene.counted("delivered") == 1, "it came")
     topics, loop = scene.topics(), scene.hubs[0]._loop
@@ -364,7 +366,7 @@ def test_a_mark_that_moved_is_not_stored_when_the_topic_was_lost(
     owned = topics.serving("t")
     assert subscription is not None
     assert owned is not None
-    wait_for(lambda: subscription.dirty and not subscription.running, "its mark moved")
+    wait_for(lambda: subscription.dirty and not subscription.running, "its cursor moved")
     committer = topics.committers.of(owned.partition)
     with stopped_at(committer, "drained") as (reached, go_on):
         if when == "detaching":  # It waits for the end of a call.
@@ -382,12 +384,12 @@ def test_a_mark_that_moved_is_not_stored_when_the_topic_was_lost(
         go_on.set()
         if when != "owned":
             leaving.result(WAIT_S)
-    # What looks for marks that moved has found it before.
+    # What looks for cursors that moved has found it before.
     asyncio.run_coroutine_threadsafe(attached._try_to_store(subscription), loop).result(WAIT_S)
-    assert scene.mark() == before
+    assert scene.cursor() == before
 
 
-def test_that_marks_are_not_stored_is_said_once_an_outage_and_of_which_subscription(
+def test_that_cursors_are_not_stored_is_said_once_an_outage_and_of_which_subscription(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(subscription_sessions, "LOOK_MS", 20.0)
@@ -416,7 +418,7 @@ def test_that_marks_are_not_stored_is_said_once_an_outage_and_of_which_subscript
             said = lines("did not come in time")
             assert len(said) == number
             assert any(f"'{topic}', 'sub'" in said[-1] for topic in "tu")
-        wait_for(lambda: scene.mark() == last, "it is stored")
+        wait_for(lambda: scene.cursor() == last, "it is stored")
         again = "are stored again"  # What else is stored says it.
         wait_for(lambda: scene.publish(b"c") and len(lines(again)) == number, "it is over")
 
@@ -437,7 +439,7 @@ def test_a_call_that_knows_an_ownership_that_is_over_does_not_end_what_the_next_
     consume_late(scene, before, MessageID(1))
     last = scene.publish(b"a")
     wait_for(lambda: sub.values == [b"a"], "it is attached")
-    wait_for(lambda: scene.mark() == last, "its mark is stored")
+    wait_for(lambda: scene.cursor() == last, "its cursor is stored")
 
 
 def test_of_many_topics_that_come_only_those_are_read_that_have_something(
@@ -484,7 +486,7 @@ def test_a_silent_session_is_over(scene: Scene) -> None:
     again = scene.subscriber(session="life2")
     again.subscribe("t", 1)
     wait_for(lambda: again.values == [b"a"], "it is delivered where somebody is")
-    wait_for(lambda: scene.mark() == last, "its mark is stored")
+    wait_for(lambda: scene.cursor() == last, "its cursor is stored")
     assert sub.values == []
 
 
