@@ -78,6 +78,8 @@ if TYPE_CHECKING:
     from hqueue.errors import SubscriptionStateExistsError as SubscriptionStateExistsError
     from hqueue.errors import TopicFencedError as TopicFencedError
     from hqueue.errors import UnsupportedFormatError as UnsupportedFormatError
+    from hqueue.exactly_once import ExactlyOnceProcessor as ExactlyOnceProcessor
+    from hqueue.exactly_once import Process as Process
     from hqueue.format.header import Header as Header
     from hqueue.format.header import TopicEntry as TopicEntry
     from hqueue.group_consumer import Partition as Partition
@@ -182,6 +184,7 @@ _MODULES = {
         "SubscriberExistsError SubscriberNotFoundError SubscriptionStateError "
         "SubscriptionStateExistsError TopicFencedError UnsupportedFormatError"
     ),
+    "hqueue.exactly_once": "ExactlyOnceProcessor Process",
     "hqueue.format.header": "Header TopicEntry",
     "hqueue.group_consumer": "Partition ToCommit",
     "hqueue.groups.administration": "GroupDescription GroupListing GroupPartition",

@@ -220,6 +220,18 @@ CALLS: dict[str, Callable[[World], Call]] = {
             hqueue.ConsumerOptions, queues=LEFT_OUT, group="other", streams=2, client=w.client
         ),
     ),
+    "ExactlyOnceProcessor": lambda w: (
+        hqueue.ExactlyOnceProcessor,
+        _options(
+            hqueue.ConsumerOptions,
+            **{"source": QUEUE, "target": QUEUE, "group": "copies", "process": _copied},
+            **{"client": w.client, "messages_max": 1},
+        ),
+    ),
+    "ExactlyOnceProcessor.run": lambda w: (
+        hqueue.ExactlyOnceProcessor(QUEUE, QUEUE, "copies", _copied, client=w.client).run,
+        {"idle_ms_max": 1},
+    ),
     "Credential.parse": lambda w: (hqueue.Credential.parse, {"text": "digest:u:p"}),
     "DeadLetters.put": lambda w: (w.queue.dead_letters.put, {"letters": [w.letter]}),
     "DeadLetters.redrive": lambda w: (w.queue.dead_letters.redrive, {"letters": [w.letter]}),
@@ -462,6 +474,10 @@ CURSORS = {
 batch would cost time."""
 
 
+def _copied(message: hqueue.ReceivedMessage) -> list[Message]:
+    return []
+
+
 def _connect(**given: object) -> None:
     hqueue.connect(**given).close()  # type: ignore[arg-type]
 
@@ -548,6 +564,7 @@ def _waits(name: str, argument: str, value: object) -> bool:
             "Subscriber.wait",
             "Consumer.messages",
             "Consumer.arrow_batches",
+            "ExactlyOnceProcessor.run",
         )
         return for_ever or (
             isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0

@@ -1,0 +1,285 @@
+"""What comes of each message of a queue is in another once, whatever becomes of processors."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import pytest
+
+import hqueue
+from hqueue import (
+    Consumer,
+    ExactlyOnceProcessor,
+    IdempotencyKeyReusedError,
+    InvalidInputError,
+    Message,
+    ReceivedMessage,
+)
+from hqueue.groups.member import GroupMember
+from tests.support.backends import MemoryBackend
+from tests.support.memory.metadata import MemorySession
+from tests.support.waiting import wait_for
+
+IDLE_MS = 300
+
+
+class Death(BaseException):
+    """Ends a processor where it is."""
+
+
+@pytest.fixture
+def client() -> Iterator[hqueue.Client]:
+    with MemoryBackend().connect() as connected:
+        yield connected
+
+
+class Queues:
+    """A source and a target, and processors that bring one into the other."""
+
+    def __init__(self, client: hqueue.Client, partitions: int = 1) -> None:
+        self.client = client
+        self.source = client.create_queue("source", partitions=partitions)
+        self.target = client.create_queue("target", partitions=min(partitions, 2))
+
+    def fill(self, *counts: int) -> None:
+        """Put messages that have so many results each, in turns into the partitions."""
+        for number, count in enumerate(counts):
+            message = Message("t", b"%d of %d" % (count, number))
+            self.source.put(message, partition=number % self.source.partitions)
+
+    def run(self, messages_max: int = 500, process: hqueue.Process | None = None) -> int:
+        with self.processor(messages_max, process) as processor:
+            return processor.run(idle_ms_max=IDLE_MS)
+
+    def processor(
+        self, messages_max: int = 500, process: hqueue.Process | None = None
+    ) -> ExactlyOnceProcessor:
+        options = {"client": self.client, "messages_max": messages_max}
+        return ExactlyOnceProcessor("source", "target", "g", process or results_of, **options)  # type: ignore[arg-type]
+
+    def check(self) -> None:
+        """Each result is in the target once, and those of a partition are in its order."""
+        found = [message.value for message in self.target.scan()]
+        expected = [
+            [result.value for message in self.source.scan(partition=number)
+             for result in results_of(message)]
+            for number in range(self.source.partitions)
+        ]  # fmt: skip
+        assert sorted(found) == sorted(itertools.chain(*expected))
+        for each in expected:
+            assert [value for value in found if value in each] == each
+
+
+def results_of(message: ReceivedMessage) -> list[Message]:
+    count = int(message.value.split()[0])
+    return [Message("r", b"%s: %d" % (message.value, number)) for number in range(count)]
+
+
+@pytest.fixture
+def queues(client: hqueue.Client) -> Queues:
+    return Queues(client)
+
+
+Commit = Callable[[], None]
+
+
+def before_a_commit(
+    monkeypatch: pytest.MonkeyPatch, does: Callable[[Consumer], None], number: int = 1
+) -> None:
+    """Do something once: when a consumer is about to commit for the n-th time."""
+    original, commits = Consumer.commit, itertools.count(1)
+
+    def commit(consumer: Consumer, positions: hqueue.ToCommit = None) -> None:
+        if next(commits) == number:
+            does(consumer)
+        original(consumer, positions)
+
+    monkeypatch.setattr(Consumer, "commit", commit)
+
+
+def dies(_: Consumer) -> None:
+    raise Death
+
+
+def run_and_die(
+    queues: Queues, monkeypatch: pytest.MonkeyPatch, messages_max: int, commit: int = 1
+) -> None:
+    with monkeypatch.context() as patched:
+        before_a_commit(patched, dies, commit)
+        with pytest.raises(Death):
+            queues.run(messages_max)
+
+
+COUNTS = {
+    "one each": [1] * 12,
+    "none, one or several": [0, 3, 1, 0, 0, 2, 0, 1, 5, 0, 0, 0],
+    "several each": [4, 3, 5, 4, 3, 5, 4],
+    "none at first": [0, 0, 0, 1, 1],
+    "none": [0, 0, 0],
+}
+
+
+@pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)
+def test_what_comes_is_processed_and_committed(queues: Queues, counts: Sequence[int]) -> None:
+    queues.fill(*counts)
+    processed = queues.run(2)
+    queues.check()
+    assert processed == (len(counts) if any(counts) else 0)
+    before = queues.target.scan(), [*queues.target.scan()]
+    assert queues.run(3) == 0
+    assert [*queues.target.scan()] == before[1]
+    before[0].close()
+
+
+@pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)
+@pytest.mark.parametrize(
+    ("cut", "following"), [(1, 1), (2, 1), (2, 3), (3, 2), (5, 3), (3, 5)], ids=str
+)
+def test_one_that_died_between_a_put_and_its_commit_is_followed_by_one_that_cuts_elsewhere(
+    queues: Queues,
+    monkeypatch: pytest.MonkeyPatch,
+    counts: Sequence[int],
+    cut: int,
+    following: int,
+) -> None:
+    queues.fill(*counts)
+    if any(counts):
+        run_and_die(queues, monkeypatch, cut)
+    queues.run(following)
+    queues.check()
+    queues.fill(1, 0, 2)
+    queues.run()
+    queues.check()
+
+
+def test_each_may_die_before_its_first_commit_and_before_its_second(
+    queues: Queues, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queues.fill(*COUNTS["none, one or several"])
+    for commit, cut in [(1, 4), (1, 2), (2, 3), (1, 1), (2, 1)]:
+        run_and_die(queues, monkeypatch, cut, commit)
+    queues.run(4)
+    queues.check()
+
+
+@pytest.mark.parametrize("cut", [1, 3, 12])
+def test_one_that_stood_still_while_another_had_its_partition_puts_nothing_twice(
+    queues: Queues, monkeypatch: pytest.MonkeyPatch, cut: int
+) -> None:
+    queues.fill(*COUNTS["none, one or several"])
+
+    def stand_still(consumer: Consumer) -> None:
+        holder = consumer._consumption.membership.holder
+        assert isinstance(holder, GroupMember)
+        session = holder._store
+        assert isinstance(session, MemorySession)
+        session.expire()
+        queues.run(2)
+
+    before_a_commit(monkeypatch, stand_still)
+    queues.run(cut)
+    queues.check()
+
+
+def test_results_of_several_partitions_go_to_fewer_in_the_order_of_each(
+    client: hqueue.Client,
+) -> None:
+    queues = Queues(client, partitions=5)
+    queues.fill(*range(3), *range(3), *range(3), *[1] * 20)
+    assert queues.run(2) == 29
+    queues.check()
+
+
+def test_large_results_are_put_in_several_batches_and_those_of_a_message_in_one(
+    queues: Queues, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    puts: list[int] = []
+    put = hqueue.Queue.put
+
+    def counted(queue: hqueue.Queue, messages: Sequence[Message], **options: object) -> object:
+        puts.append(len(messages))
+        return put(queue, messages, **options)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(hqueue.Queue, "put", counted)
+    large = {b"0": [b"x" * 2**20] * 3, b"1": [b"y"] * 10_500, b"2": [b"z" * 2**21], b"3": [b""]}
+    queues.source.put([Message("t", value) for value in large], partition=0)
+    del puts[:]
+    queues.run(process=lambda message: [Message("r", each) for each in large[message.value]])
+    assert puts == [3, 10_500, 2]
+    assert sum(1 for _ in queues.target.scan()) == sum(map(len, large.values()))
+
+
+def test_a_message_that_can_not_be_processed_ends_it_when_those_before_are_put(
+    queues: Queues,
+) -> None:
+    queues.fill(1, 2, 3, 1)
+    broken = True
+
+    def process(message: ReceivedMessage) -> Iterable[Message]:
+        if broken and message.value.startswith(b"3"):
+            raise ValueError("a message that can't be handled")
+        yield from results_of(message)
+
+    for _ in range(2):
+        with pytest.raises(ValueError, match="handled"):
+            queues.run(process=process)
+        assert len(list(queues.target.scan())) == 3
+    broken = False
+    assert queues.run(process=process) == 2
+    queues.check()
+
+
+def test_a_process_that_makes_other_results_of_a_message_is_refused(
+    queues: Queues, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queues.fill(1, 1)
+    run_and_die(queues, monkeypatch, 1)
+    with pytest.raises(IdempotencyKeyReusedError):
+        queues.run(process=lambda message: [Message("r", b"another")])
+    queues.run()
+    queues.check()
+
+
+def test_a_batch_whose_messages_are_gone_before_it_was_committed_is_an_error_and_no_double(
+    queues: Queues, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queues.fill(1, 1)
+    run_and_die(queues, monkeypatch, 2)
+    before = [message.value for message in queues.target.scan()]
+    queues.client.disable_queue("source")
+    queues.client.truncate_queue("source")
+    queues.client.enable_queue("source")
+    queues.fill(2, 1, 1)
+    with pytest.raises(IdempotencyKeyReusedError):
+        queues.run()
+    assert [message.value for message in queues.target.scan()] == before
+
+
+def test_it_ends_when_that_is_asked_for_and_commits_what_it_took(queues: Queues) -> None:
+    queues.fill(1, 1, 1)
+    processor = queues.processor(2)
+    ended: list[int] = []
+    running = threading.Thread(target=lambda: ended.append(processor.run()))
+    running.start()
+    wait_for(lambda: len(list(queues.target.scan())) == 3, "all is processed")
+    processor.request_stop()
+    running.join(60)
+    assert ended == [3]
+    assert processor.run() == 0
+    queues.check()
+
+
+def test_it_has_a_client_of_its_own_or_the_one_that_it_was_given(queues: Queues) -> None:
+    with queues.processor():
+        pass
+    assert queues.client.queue("source").partitions == 1, "it stays open"
+    with pytest.raises(InvalidInputError, match="auto_commit"):
+        ExactlyOnceProcessor(
+            "source", "target", "g", results_of, client=queues.client, auto_commit=True
+        )
+    with pytest.raises(hqueue.QueueNotFoundError):
+        ExactlyOnceProcessor("none", "target", "g", results_of, client=queues.client)
+    with pytest.raises(InvalidInputError, match="1 to 200"):
+        ExactlyOnceProcessor("source", "target", "", results_of, client=queues.client)
