@@ -8,11 +8,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal
 
 from hqueue.errors import (
-    HQueueError,
     InvalidInputError,
     NotAQueueError,
     NoTopicPersistenceInfoError,
-    Outcome,
     QueueEnabledError,
     QueueExistsError,
     QueueNotFoundError,
@@ -41,6 +39,7 @@ from hqueue.queue import Queue
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.runtime.forgotten import Watched
 from hqueue.runtime.memory import keep_freed
+from hqueue.runtime.only_reads import OnlyReads
 from hqueue.settings.attributes import (
     QueueDescription,
     check_attributes,
@@ -126,11 +125,8 @@ class Client:
             QueueNotFoundError: there is no such table.
             NotAQueueError: there is, but it was not created as a queue.
         """
-        try:
+        with OnlyReads():
             return self._open(name)
-        except HQueueError as exc:
-            exc.outcome = Outcome.NOT_APPLIED  # Nothing is changed by looking.
-            raise
 
     def _open(self, name: str) -> Queue:
         log = self._cluster.log(name)

@@ -55,6 +55,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from typing import ClassVar
 
 __all__ = [
     "BadVersionError",
@@ -127,15 +128,23 @@ class HQueueError(Exception):
     The text is the same for every occurrence of an error; what varies is in `facts`, and each
     fact is an attribute as well: ``error.queue``, ``error.partition``. Facts that every error of a
     class has are declared there, with their types. `outcome` says whether the operation that failed
-    is `Outcome.NOT_APPLIED` or `Outcome.UNKNOWN`.
+    is `Outcome.NOT_APPLIED` or `Outcome.UNKNOWN`; a read of the log is always not
+    applied. The text shows an unknown outcome.
+
+    Args:
+        text: what happened, to what, and what to do next.
+        outcome: what became of the operation; by default `default_outcome`.
+        facts: what varies.
     """
 
-    def __init__(
-        self, text: str, /, *, outcome: Outcome = Outcome.NOT_APPLIED, **facts: object
-    ) -> None:
+    default_outcome: ClassVar[Outcome] = Outcome.UNKNOWN
+    """The outcome of an error that was made without one. It is *not applied* for classes whose
+    errors mean by definition that nothing was done."""
+
+    def __init__(self, text: str, /, *, outcome: Outcome | None = None, **facts: object) -> None:
         super().__init__(text)
         self.text = text
-        self.outcome = outcome
+        self.outcome = self.default_outcome if outcome is None else outcome
         self.facts = facts
 
     def __getattr__(self, name: str) -> object:
@@ -172,6 +181,8 @@ def _rebuild(
 class InvalidInputError(HQueueError, ValueError):
     """An argument is out of range. Raised before anything is sent."""
 
+    default_outcome = Outcome.NOT_APPLIED
+
 
 class MessageTooLargeError(InvalidInputError):
     """A message, or a batch of them, exceeds its bound. Raised before anything is sent."""
@@ -180,9 +191,13 @@ class MessageTooLargeError(InvalidInputError):
 class SettingsError(HQueueError, ValueError):
     """A setting is unknown or has a wrong value."""
 
+    default_outcome = Outcome.NOT_APPLIED
+
 
 class QueueStateError(HQueueError):
     """The queue is not in the state that the operation needs."""
+
+    default_outcome = Outcome.NOT_APPLIED
 
 
 class QueueNotFoundError(QueueStateError):
@@ -207,6 +222,8 @@ class NotAQueueError(QueueStateError):
 
 class SubscriptionStateError(HQueueError):
     """A subscriber is not in the state that the operation needs."""
+
+    default_outcome = Outcome.NOT_APPLIED
 
 
 class SubscriberNotFoundError(SubscriptionStateError):
@@ -247,6 +264,8 @@ class OffsetOutOfRangeError(GroupError):
     ``error``.
     """
 
+    default_outcome = Outcome.NOT_APPLIED
+
     queue: str
     partition: int
     offset: str
@@ -257,6 +276,8 @@ class OffsetOutOfRangeError(GroupError):
 
 class GroupNotFoundError(GroupError):
     """There is no group of that name."""
+
+    default_outcome = Outcome.NOT_APPLIED
 
 
 class GroupActiveError(GroupError):
@@ -274,6 +295,8 @@ class HubUnavailableError(HubError):
 class NotAllowedError(HubError):
     """The caller may not do this. Nothing was done."""
 
+    default_outcome = Outcome.NOT_APPLIED
+
 
 class MetadataError(HQueueError):
     """A topic's metadata is not what the operation needs."""
@@ -282,25 +305,37 @@ class MetadataError(HQueueError):
 class BadVersionError(MetadataError):
     """The version is not the one that is there: somebody else changed it. Nothing was changed."""
 
+    default_outcome = Outcome.NOT_APPLIED
+
 
 class NoTopicOwnerInfoError(MetadataError):
     """Nobody owns the topic."""
+
+    default_outcome = Outcome.NOT_APPLIED
 
 
 class NoTopicPersistenceInfoError(MetadataError):
     """It is not known where the topic's messages lie."""
 
+    default_outcome = Outcome.NOT_APPLIED
+
 
 class NoSubscriptionStateError(MetadataError):
     """There is no such subscription."""
+
+    default_outcome = Outcome.NOT_APPLIED
 
 
 class SubscriptionStateExistsError(MetadataError):
     """There is such a subscription already."""
 
+    default_outcome = Outcome.NOT_APPLIED
+
 
 class MetadataReadOnlyError(MetadataError):
     """The topics' metadata is being moved to another store, and can't be changed until it is."""
+
+    default_outcome = Outcome.NOT_APPLIED
 
 
 class StoreError(HQueueError):
@@ -314,9 +349,13 @@ class StoreUnavailableError(StoreError):
 class RequestRefusedError(StoreError):
     """The answer is that this will not be done; trying again won't help."""
 
+    default_outcome = Outcome.NOT_APPLIED
+
 
 class IdempotencyKeyError(HQueueError):
     """A put is not done: it is not certain that it would be the only one with its key."""
+
+    default_outcome = Outcome.NOT_APPLIED
 
 
 class IdempotencyKeyReusedError(IdempotencyKeyError):
@@ -348,6 +387,8 @@ class OwnershipError(HQueueError):
 class TopicFencedError(OwnershipError):
     """A writer does not own a topic: it never did, or the log says that a later owner does."""
 
+    default_outcome = Outcome.NOT_APPLIED
+
     topic: str
     partition: int
 
@@ -363,6 +404,8 @@ class OwnershipLostError(OwnershipError):
 class ClockSkewError(HQueueError):
     """This machine's clock differs from the region server's by more than the bound."""
 
+    default_outcome = Outcome.NOT_APPLIED
+
     store_ahead_ms: int
     """How far the region server's clock is ahead; below 0 if it is behind."""
     error_ms: int
@@ -374,6 +417,8 @@ class ClockSkewError(HQueueError):
 class CorruptLogError(HQueueError):
     """The log holds something that no writer of a queue put there. Facts: `row`, `queue`."""
 
+    default_outcome = Outcome.NOT_APPLIED  # It was read; a writer that reads on says its own.
+
 
 class UnsupportedFormatError(CorruptLogError):
     """A batch or a record has a format version or a codec that this release does not know."""
@@ -382,10 +427,16 @@ class UnsupportedFormatError(CorruptLogError):
 class ClosedError(HQueueError):
     """The object was closed, or it was inherited through a fork and can't be used here."""
 
+    default_outcome = Outcome.NOT_APPLIED
+
 
 class BufferFullError(HQueueError):
     """A producer's buffer had no room for the message within the bound."""
 
+    default_outcome = Outcome.NOT_APPLIED
+
 
 class LocalServerError(HQueueError):
     """The local server could not be started or stopped. Fact: `log`, its last lines."""
+
+    default_outcome = Outcome.NOT_APPLIED  # Of what is in queues: safe to do again.

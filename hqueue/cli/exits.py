@@ -52,6 +52,8 @@ Data goes to stdout, everything else to stderr."""
 class OutputError(HQueueError):
     """Stdout could not be written to. What was read from the queue is not lost."""
 
+    default_outcome = Outcome.NOT_APPLIED
+
 
 def exit_code_of(error: HQueueError) -> ExitCode:
     """The exit code for an error that ends a command."""

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import typer
 
-from hqueue.errors import HQueueError, InvalidInputError, Outcome
+from hqueue.errors import InvalidInputError
 
-__all__ = ["commands", "duration_option", "group", "only_reads", "unwrapped"]
+__all__ = ["commands", "duration_option", "group", "unwrapped"]
 
 Register = Callable[[typer.Typer], None]
 """Adds commands to an application: what an entry point names."""
@@ -63,18 +62,6 @@ def duration_option(help: str, *names: str, low_ms: int = 0) -> Any:
         return duration_ms
 
     return typer.Option(*names, help=help, parser=parse, metavar="MS|5s|2m")
-
-
-@contextlib.contextmanager
-def only_reads() -> Iterator[None]:
-    """Let no error of a command, or of a part of it, say that its outcome is unknown: a request
-    that reads may have been carried out when its answer is lost, but that changes nothing.
-    """
-    try:
-        yield
-    except HQueueError as exc:
-        exc.outcome = Outcome.NOT_APPLIED
-        raise
 
 
 def unwrapped(text: str) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hqueue.consume.decode import each_message_of, messages_and_ids_of
 from hqueue.consume.prefetch import Prefetcher
 from hqueue.consume.queue_reader import QueueReader
-from hqueue.errors import ClosedError, HQueueError
+from hqueue.errors import ClosedError, HQueueError, Outcome
 from hqueue.log import Batch, PartitionReader
 from hqueue.message import ReceivedMessage
 from hqueue.message_id import MessageID
@@ -213,7 +213,8 @@ def interrupted_scan(error: BaseException | None) -> HQueueError:
     """What a scanner raises after a handler of a signal interrupted it."""
     interruption = HQueueError(
         "the scan was interrupted, and may have lost messages that were on their way: begin "
-        "another one behind the last message that came"
+        "another one behind the last message that came",
+        outcome=Outcome.NOT_APPLIED,
     )
     interruption.__cause__ = error
     return interruption

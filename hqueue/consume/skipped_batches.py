@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from hqueue.errors import CorruptLogError, InvalidInputError, StoreUnavailableError
+from hqueue.errors import CorruptLogError, InvalidInputError, Outcome, StoreUnavailableError
 from hqueue.format import rowkey
 from hqueue.format.header import MESSAGES, Header, TopicEntry
 from hqueue.log.context import QueueContext
@@ -116,7 +116,9 @@ class SkipRecord:
         """
         if not (yield ReplaceRecord(RECORD, found, encoding.encode_skipped(named))):
             raise StoreUnavailableError(
-                "others decide about this queue's batches at the moment", queue=self._context.name
+                "others decide about this queue's batches at the moment",
+                outcome=Outcome.NOT_APPLIED,
+                queue=self._context.name,
             )
 
 

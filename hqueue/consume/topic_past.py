@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from hqueue.consume.queue_reader import QueueReader
 from hqueue.consume.topic_ranges import scans_of
-from hqueue.errors import StoreUnavailableError
+from hqueue.errors import Outcome, StoreUnavailableError
 from hqueue.log.newest import NewestMessages
 from hqueue.metadata.managers import LogRange
 from hqueue.moment import Moment
@@ -67,6 +67,7 @@ class TopicPast:
             late = functools.partial(
                 StoreUnavailableError,
                 "headers that others asked for did not come in time",
+                outcome=Outcome.NOT_APPLIED,
                 partition=partition,
             )
             with Held(known.lock, deadline.remaining_ms / 1e3, late):

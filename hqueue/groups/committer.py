@@ -287,6 +287,7 @@ class Committer(Stepwise):
         if refused:
             raise CommitFailedError(
                 "others have these partitions now, or somebody set their offsets",
+                outcome=Outcome.NOT_APPLIED,
                 partitions=sorted(refused),
                 unknown=[],
                 committed=sorted(positions.keys() - refused),

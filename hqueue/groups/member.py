@@ -11,6 +11,7 @@ from functools import partial
 from hqueue.errors import (
     ClosedError,
     HQueueError,
+    Outcome,
     StoreUnavailableError,
 )
 from hqueue.groups.assignors import Assignment, Assignor
@@ -342,7 +343,13 @@ class GroupMember(OnStore):
             await self._run()
         except BaseException as exc:  # Else the consumer would wait for its partitions for ever.
             logger.exception("a member of a group failed: %s", self.consumer)
-            self._fail(HQueueError("the member failed", reason=f"{type(exc).__name__}: {exc}"))
+            self._fail(
+                HQueueError(
+                    "the member failed",
+                    outcome=Outcome.UNKNOWN,
+                    reason=f"{type(exc).__name__}: {exc}",
+                )
+            )
         finally:
             if self._abandoned:  # Before there was anybody who could close it.
                 await self._leave.in_loop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from hqueue.errors import InvalidInputError, StoreUnavailableError, UnsupportedFormatError
+from hqueue.errors import InvalidInputError, Outcome, StoreUnavailableError, UnsupportedFormatError
 from hqueue.groups.assignors import Assignment
 from hqueue.groups.paths import GroupPaths
 from hqueue.metadata import MetadataStore, PartitionKey, Watch
@@ -50,7 +50,9 @@ class GroupPlan(OnStore):
         for version in (ANY, NEW):
             if (yield Write({path: Change(value, version)}))[path] is not None:
                 return
-        raise StoreUnavailableError("a plan comes and goes just now", path=path)
+        raise StoreUnavailableError(
+            "a plan comes and goes just now", outcome=Outcome.NOT_APPLIED, path=path
+        )
 
     def watch(self, listener: Callable[[Assignment | None], None]) -> Watch:
         """Report the plan, empty if there is none, None if it can't be read; as

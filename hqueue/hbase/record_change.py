@@ -80,7 +80,9 @@ class RowChange:
         self._in_doubt |= answer is Answer.REFUSED_LATE
         fate = yield from self._look_up()
         if fate is _Fate.STILL_TO_COME:
-            raise StoreUnavailableError("a server answers from an older log")
+            raise StoreUnavailableError(
+                "a server answers from an older log", outcome=Outcome.NOT_APPLIED
+            )
         if fate is _Fate.UNKNOWABLE and not self._in_doubt:
             return _Fate.REFUSED
         return fate

@@ -32,6 +32,7 @@ from hqueue.metadata.outcomes import answers_of, is_made, partly_done
 from hqueue.metadata.ports import ANY, NEW, Version
 from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.runtime.only_reads import OnlyReads
 from hqueue.runtime.steps import Pause
 
 __all__ = ["RowRecords"]
@@ -215,7 +216,9 @@ class RowRecords:
                     return version
             if deadline.expired:
                 raise StoreUnavailableError(
-                    "what was deleted here hides what is created", path=row.decode()
+                    "what was deleted here hides what is created",
+                    outcome=Outcome.NOT_APPLIED,
+                    path=row.decode(),
                 )
             yield Pause(min(next(pauses), deadline.remaining_ms))
 
@@ -250,7 +253,9 @@ class RowRecords:
             if number and deadline.expired:
                 break
             yield number
-        raise StoreUnavailableError("others change the record all the time", path=row.decode())
+        raise StoreUnavailableError(
+            "others change the record all the time", outcome=Outcome.NOT_APPLIED, path=row.decode()
+        )
 
     def _look(self, row: bytes, deadline: Deadline) -> Work[Cells]:
         cells: Cells = yield from self._harmless(Look(row), deadline)
@@ -262,11 +267,8 @@ class RowRecords:
         def attempt() -> Work[Any]:
             return (yield step)
 
-        try:
+        with OnlyReads():
             return (yield from deadline.insist(attempt))
-        except HQueueError as exc:
-            exc.outcome = Outcome.NOT_APPLIED
-            raise
 
     def _page(self, first: bytes, beyond: bytes, limit: int) -> list[tuple[bytes, Cells]]:
         return self._ask(self._deadline(), lambda: self._rows.scan(first, beyond, limit))
@@ -285,11 +287,8 @@ class RowRecords:
             self._rows.prepare()
             return request()
 
-        try:
+        with OnlyReads():
             return deadline.run(ask)
-        except HQueueError as exc:
-            exc.outcome = Outcome.NOT_APPLIED
-            raise
 
     def _change(
         self,

@@ -199,7 +199,9 @@ class Attempt:
         self._shorter += 1
         if self._shorter < LOOKS_MAX:
             raise StoreUnavailableError(
-                "the log seems to end before a place where it has been", partition=self._partition
+                "the log seems to end before a place where it has been",
+                outcome=Outcome.NOT_APPLIED,
+                partition=self._partition,
             )
         raise RequestRefusedError(
             "the log ends before a place where it has been: it was truncated",
@@ -216,7 +218,9 @@ class Attempt:
         data: bytes | None = yield HeaderAt(self._partition, self._position.slot)
         if data is None:
             raise StoreUnavailableError(
-                "a batch that is in the log can't be seen yet", partition=self._partition
+                "a batch that is in the log can't be seen yet",
+                outcome=Outcome.NOT_APPLIED,
+                partition=self._partition,
             )
         return decode_header(self._key, data)
 
@@ -244,7 +248,9 @@ class Attempt:
             rows = yield Headers(self._partition, slot, 2)
         if not rows or rows[0].slot != slot:
             raise StoreUnavailableError(
-                "a batch that is in the log can't be seen yet", partition=self._partition
+                "a batch that is in the log can't be seen yet",
+                outcome=Outcome.NOT_APPLIED,
+                partition=self._partition,
             )
         if len(rows) < 2:
             return True

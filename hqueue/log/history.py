@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import struct
 
-from hqueue.errors import CorruptLogError, IdempotencyKeyTooOldError, StoreUnavailableError
+from hqueue.errors import CorruptLogError, IdempotencyKeyTooOldError, Outcome, StoreUnavailableError
 from hqueue.format import rowkey
 from hqueue.format.header import Bodies
 from hqueue.log.ports import Row
@@ -142,6 +142,7 @@ class History:
                 raise StoreUnavailableError(
                     "the log was not searched to its end in time; what was seen of it is "
                     "remembered, and another try goes on from there",
+                    outcome=Outcome.NOT_APPLIED,
                     partition=self._partition,
                 )
 

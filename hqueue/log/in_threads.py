@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from hqueue.errors import HQueueError, StoreUnavailableError
+from hqueue.errors import HQueueError, Outcome, StoreUnavailableError
 from hqueue.log.ports import Row, RowStream
 from hqueue.log.table_ports import LogPort
 
@@ -85,7 +85,9 @@ class _StreamInThreads:
 
     async def read(self, rows: int) -> list[Row]:
         if self._gone:
-            raise StoreUnavailableError("the scan was closed, or is broken off")
+            raise StoreUnavailableError(
+                "the scan was closed, or is broken off", outcome=Outcome.NOT_APPLIED
+            )
         try:
             return await self._call(partial(self._read, rows))
         except asyncio.CancelledError:

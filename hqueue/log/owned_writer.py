@@ -347,6 +347,7 @@ class OwnedPartitionWriter:
             raise StoreUnavailableError(
                 "other writers took every slot until the deadline, or the log was not walked to "
                 "its end; what was seen of it is remembered",
+                outcome=Outcome.NOT_APPLIED,
                 partition=self.partition,
             )
 
@@ -355,6 +356,7 @@ class OwnedPartitionWriter:
             raise OwnershipLostError(
                 "nothing is known of this partition's log: open the writer, and take its topics "
                 "over again",
+                outcome=Outcome.NOT_APPLIED,
                 partition=self.partition,
             )
         return self._walk
@@ -365,6 +367,7 @@ class OwnedPartitionWriter:
         return OwnershipLostError(
             "what was appended to this partition since its end was known can't be seen: open the "
             "writer, and take its topics over again",
+            outcome=Outcome.NOT_APPLIED,
             partition=self.partition,
         )
 

@@ -44,7 +44,11 @@ class SkewGuard:
             StoreUnavailableError: it could not be measured until the deadline.
         """
         if not self.is_good:
-            late = partial(StoreUnavailableError, "another did not measure the clock in time")
+            late = partial(
+                StoreUnavailableError,
+                "another did not measure the clock in time",
+                outcome=Outcome.NOT_APPLIED,
+            )
             wait_s = deadline.remaining_ms / 1e3
             yield from self._turn.take(self._measure(deadline), wait_s, late)
 
@@ -61,12 +65,7 @@ class SkewGuard:
     def _measure(self, deadline: Deadline) -> Work[None]:
         if self.is_good:
             return
-        try:
-            ahead_ms, error_ms = yield from deadline.insist(lambda: ask(MeasureClock()))
-        except StoreUnavailableError as exc:
-            # That of the probe is none of the batch's, which was not sent.
-            exc.outcome = Outcome.NOT_APPLIED
-            raise
+        ahead_ms, error_ms = yield from deadline.insist(lambda: ask(MeasureClock()))
         if abs(ahead_ms) - error_ms > self._skew_ms_max:
             raise ClockSkewError(
                 "this machine's clock differs from the region server's by more than "

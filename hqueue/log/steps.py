@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from hqueue.log.ports import AppendPort, HeaderPort, ReadPort, RecordPort, Row, RowStream
 from hqueue.runtime.clock import Deadline
-from hqueue.runtime.steps import Give, Pause, Wait
+from hqueue.runtime.steps import Give, Pause, Wait, reading
 
 __all__ = [
     "Backwards",
@@ -38,6 +38,7 @@ __all__ = [
 Result = TypeVar("Result")
 
 
+@reading
 class Newest(NamedTuple):
     """`HeaderPort.newest`."""
 
@@ -48,6 +49,7 @@ class Newest(NamedTuple):
         return port.newest(*self)
 
 
+@reading
 class Headers(NamedTuple):
     """`HeaderPort.headers`."""
 
@@ -59,6 +61,7 @@ class Headers(NamedTuple):
         return port.headers(*self)
 
 
+@reading
 class Get(NamedTuple):
     """`ReadPort.get`."""
 
@@ -69,6 +72,7 @@ class Get(NamedTuple):
         return port.get(*self)
 
 
+@reading
 class Open(NamedTuple):
     """`ReadPort.open`."""
 
@@ -81,6 +85,7 @@ class Open(NamedTuple):
         return port.open(*self)
 
 
+@reading
 class Read(NamedTuple):
     """`RowStream.read`."""
 
@@ -101,6 +106,7 @@ class Close(NamedTuple):
         return answer
 
 
+@reading
 class Backwards(NamedTuple):
     """`AppendPort.backwards`."""
 
@@ -112,6 +118,7 @@ class Backwards(NamedTuple):
         return port.backwards(*self)
 
 
+@reading
 class HeaderAt(NamedTuple):
     """`AppendPort.header`."""
 
@@ -165,6 +172,8 @@ class DeleteRow(NamedTuple):
         return answer
 
 
+# The probe that it writes is no batch, nor part of one.
+@reading
 class MeasureClock(NamedTuple):
     """`AppendPort.clock_offset_ms`."""
 
@@ -172,6 +181,7 @@ class MeasureClock(NamedTuple):
         return port.clock_offset_ms()
 
 
+@reading
 class ReadRecord(NamedTuple):
     """`RecordPort.record`."""
 

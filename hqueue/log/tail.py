@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hqueue.errors import StoreUnavailableError
+from hqueue.errors import Outcome, StoreUnavailableError
 from hqueue.format.header import Header
 from hqueue.log.ports import Row, header_of
 from hqueue.log.steps import Newest, Work
@@ -85,7 +85,9 @@ class TailCache:
                 break
             if deadline.expired:
                 raise StoreUnavailableError(
-                    "the end of the log was learned too late", partition=self._partition
+                    "the end of the log was learned too late",
+                    outcome=Outcome.NOT_APPLIED,
+                    partition=self._partition,
                 )
         return position
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hqueue.errors import StoreUnavailableError
+from hqueue.errors import Outcome, StoreUnavailableError
 from hqueue.format.header import Header
 from hqueue.log.ports import Row, header_of
 from hqueue.log.steps import Headers, Newest, Work
@@ -73,7 +73,9 @@ class HeaderWalk:
         self._shorter += 1
         if end.slot < self.end.slot and self._shorter < LOOKS_MAX:
             raise StoreUnavailableError(
-                "the log seems to end before a place where it has been", partition=self._partition
+                "the log seems to end before a place where it has been",
+                outcome=Outcome.NOT_APPLIED,
+                partition=self._partition,
             )
         raise BrokenOffError
 

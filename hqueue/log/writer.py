@@ -147,7 +147,9 @@ class PartitionWriter:
     def _check_deadline(self, deadline: Deadline) -> None:
         if deadline.expired:
             raise StoreUnavailableError(
-                "other writers took every slot until the deadline", partition=self.partition
+                "other writers took every slot until the deadline",
+                outcome=Outcome.NOT_APPLIED,
+                partition=self.partition,
             )
 
     def _warn_of_future(self, ahead_ms: int) -> None:

@@ -189,7 +189,9 @@ class BlobRecords:
             done |= {key: version for key, version in answers.items() if key not in left}
             if not left:
                 return {key: done[key] for key in changes}
-        raise StoreUnavailableError("others change the record all the time", path=min(left))
+        raise StoreUnavailableError(
+            "others change the record all the time", outcome=Outcome.NOT_APPLIED, path=min(left)
+        )
 
     def _send(self, changes: Mapping[str, Change]) -> dict[str, Version | None]:
         """What the store answers; for what was deleted the version that it had."""

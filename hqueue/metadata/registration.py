@@ -187,7 +187,11 @@ class Registration(OnStore):
                 return
             except BaseException as exc:  # Else it would be gone, and nobody the wiser.
                 logger.exception("a registration could not be made again")
-                await self._fail(HQueueError("the registration failed", reason=repr(exc)))
+                await self._fail(
+                    HQueueError(
+                        "the registration failed", outcome=Outcome.UNKNOWN, reason=repr(exc)
+                    )
+                )
                 return
             else:
                 self._faults.over("registration", "a registration was made again")

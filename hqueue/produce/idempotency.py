@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 
-from hqueue.errors import FencedError, InvalidInputError, StoreUnavailableError
+from hqueue.errors import FencedError, InvalidInputError, Outcome, StoreUnavailableError
 from hqueue.format.header import NONCE_BYTES
 from hqueue.log.steps import ReadRecord, ReplaceRecord, Work, ask
 from hqueue.message_id import MessageID, id_of
@@ -110,6 +110,8 @@ class ProducerEpochs:
         since = MessageID(self._clock.wall_ms())
         if not (yield ReplaceRecord(name, found, encoding.encode_epoch(epoch, since))):
             raise StoreUnavailableError(
-                "others claim an epoch of this producer at the moment", producer=name
+                "others claim an epoch of this producer at the moment",
+                outcome=Outcome.NOT_APPLIED,
+                producer=name,
             )
         return since

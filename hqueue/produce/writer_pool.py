@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TypeVar
 
-from hqueue.errors import StoreUnavailableError
+from hqueue.errors import Outcome, StoreUnavailableError
 from hqueue.log import PartitionWriter
 from hqueue.log.steps import Work
 from hqueue.runtime.clock import Deadline
@@ -33,6 +33,7 @@ class PooledWriter:
         self.late = partial(
             StoreUnavailableError,
             "this process's other appends to the partition took too long",
+            outcome=Outcome.NOT_APPLIED,
             partition=writer.partition,
         )
         """Makes the error of those whose turn does not come."""

@@ -14,6 +14,7 @@ from typing import Any
 from hqueue.errors import (
     ClosedError,
     HQueueError,
+    Outcome,
     SubscriberConnectedError,
     SubscriberNotFoundError,
 )
@@ -258,7 +259,11 @@ class SubscriberMember(Stepwise):
                 retry = True
             except BaseException as exc:  # Else it would keep what others wait for.
                 logger.exception("a member of subscriber %s failed", self._subscriber)
-                failure = HQueueError("the member failed", reason=f"{type(exc).__name__}: {exc}")
+                failure = HQueueError(
+                    "the member failed",
+                    outcome=Outcome.UNKNOWN,
+                    reason=f"{type(exc).__name__}: {exc}",
+                )
                 await self._fail.in_loop(failure)
                 return
             else:

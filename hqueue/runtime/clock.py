@@ -7,6 +7,7 @@ import contextvars
 import functools
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from time import clock_gettime_ns
 from typing import Any, Protocol, TypeVar
 
@@ -19,6 +20,7 @@ from hqueue.errors import (
     StoreUnavailableError,
 )
 from hqueue.runtime.backoff import Backoff
+from hqueue.runtime.only_reads import OnlyReads
 from hqueue.runtime.steps import (
     Give,
     Pause,
@@ -29,6 +31,7 @@ from hqueue.runtime.steps import (
     carry_out_in_loop,
     each_given,
     each_given_in_loop,
+    only_reads,
 )
 
 __all__ = [
@@ -47,6 +50,7 @@ __all__ = [
     "drive_each_in_loop",
     "drive_in_loop",
     "monotonic_s_of",
+    "outcome_of",
 ]
 
 StepT = TypeVar("StepT")
@@ -218,10 +222,19 @@ def drive_each_in_loop(work: Work[Any, None], port: Any, clock: Clock) -> AsyncI
     return each_given_in_loop(work, functools.partial(do_step_in_loop, port, clock))
 
 
+def outcome_of(step: Any) -> AbstractContextManager[None]:
+    """Has the errors of a step say *not applied* if it only reads."""
+    return _ONLY_READS if only_reads(step) else _AS_IT_SAYS
+
+
+_ONLY_READS, _AS_IT_SAYS = OnlyReads(), nullcontext()
+
+
 def do_step(port: Any, clock: Clock, step: Any) -> object:
     """Carry out a step in this thread."""
     if type(step) is not Pause:
-        answer: object = step.do(port)
+        with outcome_of(step):
+            answer: object = step.do(port)
         return answer
     clock.sleep_ms(step.duration_ms)
     return None
@@ -230,7 +243,8 @@ def do_step(port: Any, clock: Clock, step: Any) -> object:
 async def do_step_in_loop(port: Any, clock: Clock, step: Any) -> object:
     """Carry out a step in an event loop. Time that is stepped is not waited for."""
     if type(step) is not Pause:
-        answer: object = await step.do(port)
+        with outcome_of(step):
+            answer: object = await step.do(port)
         return answer
     is_real = type(clock) is SystemClock
     if not is_real:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-from hqueue.errors import ClosedError, HQueueError, StoreUnavailableError
+from hqueue.errors import ClosedError, HQueueError, Outcome, StoreUnavailableError
 from hqueue.runtime.clock import bounded_ms
 from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.fork import register
@@ -276,7 +276,9 @@ async def by_threads(
         await asyncio.wait([called], timeout=bounded_ms(wait_ms) / 1e3)
         if not called.done() and begun.cancel():
             raise StoreUnavailableError(
-                "all threads that wait for others are in use", wait_ms=wait_ms
+                "all threads that wait for others are in use",
+                outcome=Outcome.NOT_APPLIED,
+                wait_ms=wait_ms,
             )
         return await called
     finally:

@@ -22,6 +22,8 @@ __all__ = [
     "each_given",
     "each_given_in_loop",
     "noting",
+    "only_reads",
+    "reading",
     "taken_in",
 ]
 
@@ -51,10 +53,27 @@ class Wait(NamedTuple):
 
 
 class Request(Protocol):
-    """Asks for one request to be made."""
+    """Asks for one request to be made: one that only reads, if its class is `reading`."""
 
     def do(self, port: Any, /) -> object:
         """Make it; the answer, or what is awaited for it where the port's methods give that."""
+
+
+RequestT = TypeVar("RequestT")
+
+
+def reading(request: type[RequestT]) -> type[RequestT]:
+    """Decorates a class of requests that only read: no error of one leaves an outcome unknown."""
+    _READING.add(request)
+    return request
+
+
+def only_reads(step: object) -> bool:
+    """Whether a step is a request that only reads."""
+    return type(step) in _READING
+
+
+_READING: set[type] = set()
 
 
 Work = Generator[StepT, Any, Result]

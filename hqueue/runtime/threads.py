@@ -17,7 +17,7 @@ import sys
 import threading
 from collections.abc import Callable
 
-from hqueue.errors import ClosedError, HQueueError
+from hqueue.errors import ClosedError, HQueueError, Outcome
 from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.logs import Log
 
@@ -48,6 +48,7 @@ def refused(error: RuntimeError, name: str) -> HQueueError:
     return HQueueError(
         "the system starts no more threads for this process; try again when others have ended, or "
         "let it have more",
+        outcome=Outcome.NOT_APPLIED,
         thread=name,
     )
 

@@ -160,7 +160,11 @@ class HubCalls:
             self.check_open()
             if deadline.expired:
                 raise HubUnavailableError(
-                    "no hub answered the call in time", queue=queue, topic=topic, reason=str(last)
+                    "no hub answered the call in time",
+                    outcome=Outcome.NOT_APPLIED,
+                    queue=queue,
+                    topic=topic,
+                    reason=str(last),
                 ) from last
             self._clock.sleep_ms(min(next(pauses), deadline.remaining_ms))
 

@@ -161,6 +161,7 @@ class ZooKeeperEphemerals(Stepwise):
                 if obstacle is not None and changed:
                     raise StoreUnavailableError(
                         "something came in the way of changes, and some of them may have been made",
+                        outcome=Outcome.UNKNOWN,
                         path=obstacle.key,
                     )
                 if obstacle is not None:
@@ -345,7 +346,9 @@ class ZooKeeperEphemerals(Stepwise):
         for write, answer in zip(writes, guards, strict=True):
             if not isinstance(answer, Exception):
                 return Obstacle(write.absent, answer[0])
-        raise StoreUnavailableError("registrations come and go just now")
+        raise StoreUnavailableError(
+            "registrations come and go just now", outcome=Outcome.NOT_APPLIED
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -271,7 +271,9 @@ class Members(Stepwise):
         if self._closed:
             raise ClosedError("the client is closed")
         if not self._members:
-            raise StoreUnavailableError("the session with ZooKeeper was lost meanwhile")
+            raise StoreUnavailableError(
+                "the session with ZooKeeper was lost meanwhile", outcome=Outcome.NOT_APPLIED
+            )
 
     def _wait_for(self, condition: Callable[[], bool], deadline: Deadline) -> Work[Any, bool]:
         """Wait until something is so; returns whether it is. A handler of a signal may raise here:
@@ -312,6 +314,7 @@ class Members(Stepwise):
     def _unreachable(self) -> StoreUnavailableError:
         return StoreUnavailableError(
             "ZooKeeper can't be reached" if are_descriptors_left() else NO_DESCRIPTORS,
+            outcome=Outcome.NOT_APPLIED,
             zookeeper=self._settings.zookeeper,
         )
 

@@ -8,7 +8,7 @@ import struct
 
 from kazoo.exceptions import EXCEPTIONS, KazooException, NoNodeError
 
-from hqueue.errors import StoreUnavailableError
+from hqueue.errors import Outcome, StoreUnavailableError
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline, bounded_ms
 from hqueue.runtime.sockets import open_connection
 from hqueue.settings.addresses import Address, zookeeper_servers
@@ -85,7 +85,10 @@ class ZooKeeperNodes:
                     raise refused(exc, path) from exc
                 reasons.append(f"{server}: {type(exc).__name__}: {exc}")
         raise StoreUnavailableError(
-            "ZooKeeper gave no answer", path=path, reason="; ".join(reasons)[:1_000]
+            "ZooKeeper gave no answer",
+            outcome=Outcome.NOT_APPLIED,
+            path=path,
+            reason="; ".join(reasons)[:1_000],
         )
 
     def _read(self, server: Address, path: str, deadline: Deadline) -> bytes:

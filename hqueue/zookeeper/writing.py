@@ -131,7 +131,9 @@ class Writing:
             above = _above(missing)
             yield from self._ask([(path, ensure(path)) for path in above])
             if (yield from self._send(missing)):
-                raise StoreUnavailableError("records are deleted while they are created")
+                raise StoreUnavailableError(
+                    "records are deleted while they are created", outcome=Outcome.NOT_APPLIED
+                )
 
     def _send(self, keys: Collection[str], above: Sequence[str] = ()) -> Work[Any, list[str]]:
         """Send the changes of these, behind the creation of empty nodes; returns those with

@@ -14,7 +14,7 @@ from typing import Any
 
 from kazoo.exceptions import BadVersionError, NoNodeError, NotEmptyError
 
-from hqueue.errors import StoreUnavailableError
+from hqueue.errors import Outcome, StoreUnavailableError
 from hqueue.metadata.outcomes import PartlyDoneError, partly_done
 from hqueue.metadata.ports import ANY, Change, Guard, Record, Version
 from hqueue.runtime.clock import Deadline
@@ -72,7 +72,9 @@ class ZooKeeperRecords(Stepwise):
             found = yield from self._read(values, deadline)
             gone = any(isinstance(answer, NoNodeError) for answer in answers)
             if gone or len(found) < len(values):
-                raise StoreUnavailableError("records are deleted while they are created")
+                raise StoreUnavailableError(
+                    "records are deleted while they are created", outcome=Outcome.NOT_APPLIED
+                )
             return found
 
         return (yield from insist(deadline, create_missing))

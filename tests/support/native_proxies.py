@@ -11,7 +11,7 @@ import socket
 import threading
 from collections.abc import Callable
 
-from hqueue.errors import StoreUnavailableError
+from hqueue.errors import Outcome, StoreUnavailableError
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.wire import LENGTH, preamble, varint
 from hqueue.settings.addresses import Address
@@ -52,7 +52,7 @@ class NativeProxies:
         """
         name = path.rpartition("/")[2]
         if name == CLUSTER_ID_NODE and self.decide(name) is not Fate.PASS:
-            raise StoreUnavailableError("the node was lost", path=path)
+            raise StoreUnavailableError("the node was lost", outcome=Outcome.NOT_APPLIED, path=path)
         return read(path)
 
     def before(self, address: Address) -> Address:

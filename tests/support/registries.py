@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 from typing import Any, NamedTuple
 
-from hqueue import local
+from hqueue import Outcome, local
 from hqueue.errors import StoreUnavailableError
 from hqueue.hbase.native.native_store import open_registry
 from hqueue.hbase.native.protocol import pb
@@ -101,7 +101,7 @@ class NamingNodes:
 
     def read(self, path: str) -> bytes | None:
         if self.away:
-            raise StoreUnavailableError("ZooKeeper is away")
+            raise StoreUnavailableError("ZooKeeper is away", outcome=Outcome.NOT_APPLIED)
         named = self.named
         nodes = {
             "/hbase/hbaseid": named.cluster_id and pb.ClusterId(cluster_id=named.cluster_id),

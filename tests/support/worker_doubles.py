@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from hqueue import HQueueError, StoreUnavailableError
+from hqueue import HQueueError, Outcome, StoreUnavailableError
 from hqueue.metadata import SessionState
 from hqueue.runtime.steps import Work
 from hqueue.runtime.stepwise import Stepwise, stepwise
@@ -87,7 +87,7 @@ class Session(Service):
     def confirm(self) -> Work[object, float]:
         yield LATER
         if not self.answers:
-            error: HQueueError = StoreUnavailableError("no answer")
+            error: HQueueError = StoreUnavailableError("no answer", outcome=Outcome.NOT_APPLIED)
             raise error
         self.confirmed += 1
         return self._clock.now_ms + self._timeout_ms

@@ -17,6 +17,7 @@ PACKAGES = (ROOT / "hqueue", ROOT / "workers", ROOT / "spark")
 DECLARED = {
     name: set(vars(getattr(errors, name)).get("__annotations__", ())) for name in errors.__all__
 }
+DECLARED["HQueueError"] = set()  # What all errors have is no fact.
 TYPED = sorted(name for name, facts in DECLARED.items() if facts)
 
 

@@ -16,10 +16,11 @@ from hqueue.cli.exits import say
 from hqueue.cli.formats import headers_text, iso_timestamp, key_text, printable
 from hqueue.cli.known import check_subscriber
 from hqueue.cli.output import show_table, write_json
-from hqueue.cli.registering import commands, only_reads
+from hqueue.cli.registering import commands
 from hqueue.cli.session import session_of
 from hqueue.errors import CorruptLogError, InvalidInputError
 from hqueue.message_id import MessageID
+from hqueue.runtime.only_reads import OnlyReads
 
 if TYPE_CHECKING:
     from hqueue.message import Message, ReceivedMessage
@@ -74,7 +75,7 @@ def dead_letters(
         letters: Iterator[DeadLetter] = itertools.islice(
             (each for each in waiting if wanted is None or each.id == wanted), limit
         )
-        first = only_reads()(next)(letters, None)
+        first = OnlyReads()(next)(letters, None)
         if first is None:
             check_subscriber(session_of(context).client, queue, subscriber, of_topics=True)
         else:

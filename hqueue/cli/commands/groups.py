@@ -13,8 +13,9 @@ from hqueue.cli.exits import say
 from hqueue.cli.formats import printable
 from hqueue.cli.output import show_table, write_json
 from hqueue.cli.progress import count_text
-from hqueue.cli.registering import group, only_reads
+from hqueue.cli.registering import group
 from hqueue.cli.session import session_of
+from hqueue.runtime.only_reads import OnlyReads
 
 if TYPE_CHECKING:
     from hqueue.groups.administration import GroupDescription, GroupPartition
@@ -27,7 +28,7 @@ UNREADABLE = "unreadable"
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.")]
 
 
-@only_reads()
+@OnlyReads()
 def list_(context: typer.Context, json: options.Json = False) -> None:
     """List all groups.
 
@@ -46,7 +47,7 @@ def list_(context: typer.Context, json: options.Json = False) -> None:
     )
 
 
-@only_reads()
+@OnlyReads()
 def describe(
     context: typer.Context,
     group: GroupArgument,

@@ -12,10 +12,11 @@ import typer
 
 from hqueue.cli.known import check_group, check_queue, check_subscriber
 from hqueue.cli.output import drawn_table, show_table, write_json
-from hqueue.cli.registering import commands, only_reads
+from hqueue.cli.registering import commands
 from hqueue.cli.session import session_of
 from hqueue.errors import GroupNotFoundError
 from hqueue.metadata import PartitionKey, SubscriptionKey
+from hqueue.runtime.only_reads import OnlyReads
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -52,7 +53,7 @@ class _Row(NamedTuple):
     """None where the queue, or how far one is, can't be read now."""
 
 
-@only_reads()
+@OnlyReads()
 def lag(
     context: typer.Context,
     queue: Annotated[

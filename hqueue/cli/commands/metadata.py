@@ -19,9 +19,10 @@ from hqueue.cli.exits import ExitCode, say, show_error
 from hqueue.cli.known import check_queue
 from hqueue.cli.output import Output, show_rows, write_json
 from hqueue.cli.progress import Advance, count_text
-from hqueue.cli.registering import group, only_reads
+from hqueue.cli.registering import group
 from hqueue.cli.session import session_of
 from hqueue.errors import HQueueError, InvalidInputError, UnsupportedFormatError
+from hqueue.runtime.only_reads import OnlyReads
 
 if TYPE_CHECKING:
     from hqueue.metadata.managers import Info, Subject, TopicMetadata, Versioned
@@ -45,7 +46,7 @@ StoreOption = Annotated[
 ]
 
 
-@only_reads()
+@OnlyReads()
 def list_(
     context: typer.Context,
     queue: options.Queue,
@@ -70,7 +71,7 @@ def list_(
     _write_records(context, queue, line, kinds=kind, store=store, label="list")
 
 
-@only_reads()
+@OnlyReads()
 def get(
     context: typer.Context,
     queue: options.Queue,
@@ -111,7 +112,7 @@ def get(
         raise typer.Exit(ExitCode.FAILED)
 
 
-@only_reads()
+@OnlyReads()
 def hubs(context: typer.Context, queue: options.Queue, json: options.Json = False) -> None:
     """List the hubs of a queue that are available: address, incarnation, load.
 
@@ -125,7 +126,7 @@ def hubs(context: typer.Context, queue: options.Queue, json: options.Json = Fals
     show_rows(("address", "incarnation", "load"), rows, json=json, numbers=("load",))
 
 
-@only_reads()
+@OnlyReads()
 def export(
     context: typer.Context,
     queue: options.Queue,
@@ -186,7 +187,7 @@ def import_(
         raise typer.Exit(ExitCode.FAILED)
 
 
-@only_reads()
+@OnlyReads()
 def verify(
     context: typer.Context,
     queue: options.Queue,

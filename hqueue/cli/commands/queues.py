@@ -11,9 +11,10 @@ from hqueue.cli.commands import options
 from hqueue.cli.exits import say
 from hqueue.cli.output import show_rows, show_table, write_json
 from hqueue.cli.progress import count_text
-from hqueue.cli.registering import commands, only_reads
+from hqueue.cli.registering import commands
 from hqueue.cli.session import session_of
 from hqueue.errors import InvalidInputError, QueueExistsError
+from hqueue.runtime.only_reads import OnlyReads
 from hqueue.settings.attributes import (
     ATTRIBUTES,
     QueueDescription,
@@ -72,7 +73,7 @@ def create(
     say(f"Created {queue}: {count}, messages are kept {_kept(ttl)}.")
 
 
-@only_reads()
+@OnlyReads()
 def list_(context: typer.Context, json: options.Json = False) -> None:
     """List all queues.
 
@@ -90,7 +91,7 @@ def list_(context: typer.Context, json: options.Json = False) -> None:
     )
 
 
-@only_reads()
+@OnlyReads()
 def describe(context: typer.Context, queue: options.Queue, json: options.Json = False) -> None:
     """Describe a queue, and where each of its partitions begins and ends.
 
@@ -187,7 +188,7 @@ def delete(
     say(f"Deleted {queue}.")
 
 
-@only_reads()
+@OnlyReads()
 def locations(context: typer.Context, queue: options.Queue, json: options.Json = False) -> None:
     """Show which region server serves each partition.
 

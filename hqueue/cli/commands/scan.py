@@ -13,9 +13,10 @@ from hqueue.cli.exits import say
 from hqueue.cli.formats import Encode, Format, encoder
 from hqueue.cli.output import Output
 from hqueue.cli.progress import count_text
-from hqueue.cli.registering import commands, only_reads
+from hqueue.cli.registering import commands
 from hqueue.cli.session import session_of
 from hqueue.moment import MOMENT_HELP, parse_moment
+from hqueue.runtime.only_reads import OnlyReads
 
 if TYPE_CHECKING:
     from hqueue.consume.scan import Scan
@@ -33,7 +34,7 @@ __all__ = [
 CHUNK_BYTES = 65_536
 
 
-@only_reads()
+@OnlyReads()
 def scan(
     context: typer.Context,
     queue: options.Queue,

@@ -10,9 +10,10 @@ from hqueue.cli.commands import options
 from hqueue.cli.exits import say
 from hqueue.cli.output import show_table, write_json
 from hqueue.cli.progress import count_text
-from hqueue.cli.registering import commands, only_reads
+from hqueue.cli.registering import commands
 from hqueue.cli.session import session_of
 from hqueue.moment import MOMENT_HELP, parse_moment
+from hqueue.runtime.only_reads import OnlyReads
 
 if TYPE_CHECKING:
     from hqueue.handle.start import Start
@@ -26,7 +27,7 @@ START_HELP = f"earliest, latest, {MOMENT_HELP}"
 NameArgument = Annotated[str, typer.Argument(metavar="SUBSCRIBER", help="The subscriber's name.")]
 
 
-@only_reads()
+@OnlyReads()
 def subscribers(
     context: typer.Context,
     queue: options.Queue,

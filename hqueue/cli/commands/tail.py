@@ -12,9 +12,10 @@ from hqueue.cli.commands import options
 from hqueue.cli.commands.scan import choose_encoder, write_messages
 from hqueue.cli.formats import Format
 from hqueue.cli.output import Output
-from hqueue.cli.registering import commands, only_reads
+from hqueue.cli.registering import commands
 from hqueue.cli.session import session_of
 from hqueue.message_id import MessageID
+from hqueue.runtime.only_reads import OnlyReads
 
 if TYPE_CHECKING:
     from hqueue.consume.scan import Scan
@@ -27,7 +28,7 @@ WINDOW_MS_FIRST = 16
 WINDOW_GROWTH = 4
 
 
-@only_reads()
+@OnlyReads()
 def tail(
     context: typer.Context,
     queue: options.Queue,

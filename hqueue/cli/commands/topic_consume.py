@@ -16,9 +16,9 @@ from hqueue.cli.exits import say
 from hqueue.cli.formats import Encode, Format, encoder, printable
 from hqueue.cli.hub_clients import HubsOption, hub_client
 from hqueue.cli.output import Output
-from hqueue.cli.registering import only_reads
 from hqueue.errors import HubUnavailableError
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
+from hqueue.runtime.only_reads import OnlyReads
 from hqueue.runtime.stopping import stopping
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def consume(
     )
     inbox = _Inbox()
     with (
-        contextlib.nullcontext() if create else only_reads(),  # To attach changes nothing.
+        contextlib.nullcontext() if create else OnlyReads(),  # To attach changes nothing.
         hub_client(context, queue, hubs, "hqueue") as client,
         Output(prompt=True, on_closed=inbox.stop) as out,
         stopping(inbox.stop),

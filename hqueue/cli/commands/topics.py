@@ -16,9 +16,10 @@ from hqueue.cli.formats import printable
 from hqueue.cli.hub_clients import HubsOption, hub_client
 from hqueue.cli.known import check_queue
 from hqueue.cli.output import show_rows, show_table, write_json
-from hqueue.cli.registering import commands, group, only_reads
+from hqueue.cli.registering import commands, group
 from hqueue.cli.session import session_of
 from hqueue.errors import UnsupportedFormatError
+from hqueue.runtime.only_reads import OnlyReads
 
 if TYPE_CHECKING:
     pass
@@ -30,7 +31,7 @@ NUMBERS = ("ranges", "partition", "epoch", "lag", "age_ms")
 NAMES = "Names with commas between; one that ends with * matches all that begin so."
 
 
-@only_reads()
+@OnlyReads()
 def list_(context: typer.Context, queue: options.Queue, json: options.Json = False) -> None:
     """List a queue's topics: topic, how many ranges of the log it has, the partition and the epoch
     of the last one.
@@ -66,7 +67,7 @@ def list_(context: typer.Context, queue: options.Queue, json: options.Json = Fal
         raise typer.Exit(ExitCode.CORRUPT)
 
 
-@only_reads()
+@OnlyReads()
 def owners(context: typer.Context, queue: options.Queue, json: options.Json = False) -> None:
     """List the owners of a queue's topics: topic, the hub's address, whether that hub is available.
 
@@ -84,7 +85,7 @@ def owners(context: typer.Context, queue: options.Queue, json: options.Json = Fa
     show_rows(("topic", "hub", "available"), rows, json=json, numbers=NUMBERS)
 
 
-@only_reads()
+@OnlyReads()
 def describe(
     context: typer.Context,
     queue: options.Queue,
@@ -117,7 +118,7 @@ def describe(
     show_rows(("partition", "first", "last", "epoch"), rows, json=json, numbers=NUMBERS)
 
 
-@only_reads()
+@OnlyReads()
 def subscriptions(
     context: typer.Context,
     queue: options.Queue,
@@ -196,7 +197,7 @@ def acl(
     }
 
     with (
-        contextlib.nullcontext() if given else only_reads(),
+        contextlib.nullcontext() if given else OnlyReads(),
         hub_client(context, queue, hubs, caller) as client,
     ):
         of = client.topic(topic)

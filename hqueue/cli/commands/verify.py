@@ -10,9 +10,10 @@ from hqueue.cli.commands import options
 from hqueue.cli.exits import ExitCode, say
 from hqueue.cli.output import show_rows
 from hqueue.cli.progress import Advance, count_text, size_text
-from hqueue.cli.registering import commands, only_reads
+from hqueue.cli.registering import commands
 from hqueue.cli.session import session_of
 from hqueue.errors import UnsupportedFormatError
+from hqueue.runtime.only_reads import OnlyReads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,7 +70,7 @@ def verify(  # noqa: PLR0917  (the command's)
         results = {}
         seen_bytes = 0
         verified = opened.verify(partition or None, ranges=known)
-        while (result := only_reads()(next)(verified, None)) is not None:
+        while (result := OnlyReads()(next)(verified, None)) is not None:
             results[result.partition] = result
             total = sum(r.bytes for r in results.values())
             bar.advance(total - seen_bytes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 
-from hqueue.errors import StoreUnavailableError
+from hqueue.errors import Outcome, StoreUnavailableError
 from hqueue.format import rowkey
 from hqueue.hbase.native.exchanges import Asking
 from hqueue.hbase.native.faces import Via, carried_out
@@ -79,7 +79,9 @@ class TableAppends(TableHeaders[Via]):
             half_ms = (self._clock.monotonic_ms() - sent_ms) / 2
             cells = yield from self._get(key, [HEADER])
             if not cells:
-                raise StoreUnavailableError("the clock can't be measured", queue=self._table)
+                raise StoreUnavailableError(
+                    "the clock can't be measured", outcome=Outcome.NOT_APPLIED, queue=self._table
+                )
             # The server stamped the cell between sending and answering.
             offsets.append((cells[0].timestamp_ms - (wall_ms + half_ms), half_ms))
         yield from self._delete(key, deletion(key, [(LOG, BATCH)]))

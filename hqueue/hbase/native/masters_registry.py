@@ -92,6 +92,7 @@ class MastersRegistry(Registry):
             raise errors[0]
         raise StoreUnavailableError(
             "no master says where the cluster's servers are",
+            outcome=Outcome.NOT_APPLIED,
             masters=[str(master) for master in masters],
             request=method.decode(),
             reason="; ".join(map(str, errors)),
@@ -105,7 +106,9 @@ class MastersRegistry(Registry):
         found = take(kind.FromString(answer.message))
         if not found:
             raise StoreUnavailableError(
-                "a master does not know it now", server=str(request.address)
+                "a master does not know it now",
+                outcome=Outcome.NOT_APPLIED,
+                server=str(request.address),
             )
         return found
 

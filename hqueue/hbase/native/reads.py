@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from hqueue.errors import CorruptLogError, StoreUnavailableError
+from hqueue.errors import CorruptLogError, Outcome, StoreUnavailableError
 from hqueue.format import rowkey
 from hqueue.hbase.native.cells import Cell
 from hqueue.hbase.native.exchanges import Asking
@@ -68,7 +68,9 @@ class Stream(Asker[Via]):
     @carried_out
     def read(self, rows: int) -> Asking[list[Row]]:
         if self._closed:
-            raise StoreUnavailableError("the scan was closed, or is broken off")
+            raise StoreUnavailableError(
+                "the scan was closed, or is broken off", outcome=Outcome.NOT_APPLIED
+            )
         found = yield from self._read(self._range, rows)
         if found:
             self._range = self._range._replace(start=found[-1].key + b"\0")

@@ -105,7 +105,9 @@ class TableRegions:
             if self.regions and not expected:
                 return
         raise StoreUnavailableError(
-            "the table's regions are not all there, or not all served", queue=self.table
+            "the table's regions are not all there, or not all served",
+            outcome=Outcome.NOT_APPLIED,
+            queue=self.table,
         )
 
     def of(self, row: bytes) -> Region:
@@ -114,7 +116,9 @@ class TableRegions:
         """
         region = self.regions[bisect.bisect_right(self._starts, row) - 1]
         if not region.holds(row):
-            raise StoreUnavailableError("a row lies in no region", queue=self.table)
+            raise StoreUnavailableError(
+                "a row lies in no region", outcome=Outcome.NOT_APPLIED, queue=self.table
+            )
         return region
 
     def between(self, first: bytes, beyond: bytes) -> list[Region]:
@@ -154,7 +158,9 @@ class Meta:
         except StoreUnavailableError as exc:
             facts: dict[str, Any] = {**exc.facts, "queue": table}
             raise StoreUnavailableError(
-                "where the table's regions are can't be found out", **facts
+                "where the table's regions are can't be found out",
+                outcome=Outcome.NOT_APPLIED,
+                **facts,
             ) from exc
 
     @reads_answer

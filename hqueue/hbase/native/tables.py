@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from hqueue.errors import QueueNotFoundError, StoreUnavailableError
+from hqueue.errors import Outcome, QueueNotFoundError, StoreUnavailableError
 from hqueue.hbase.native.master import Master, Procedure
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.table_schema import (
@@ -82,7 +82,9 @@ class Tables(TableProcedures[Any]):
         if not found:
             raise QueueNotFoundError("there is no such queue", queue=name)
         if len(found) > 1 or name_of(found[0]) != name:
-            raise StoreUnavailableError("the master speaks of another table", queue=name)
+            raise StoreUnavailableError(
+                "the master speaks of another table", outcome=Outcome.NOT_APPLIED, queue=name
+            )
         return found[0]
 
     def _all(self, deadline: Deadline) -> Sequence[Any]:

@@ -104,6 +104,8 @@ class NotServedError(StoreUnavailableError):
     was done. Not raised beyond this package: `hbase:meta` says which it is.
     """
 
+    default_outcome = Outcome.NOT_APPLIED
+
 
 def translate_answer(error: RemoteError, table: str, method: str, server: str) -> HQueueError:
     """An error that a server gave as its answer.
@@ -121,7 +123,9 @@ def translate_answer(error: RemoteError, table: str, method: str, server: str) -
     if kind in NOT_SERVED:
         return NotServedError("the region is not served there", **facts)
     if kind in _NOT_APPLIED:
-        return StoreUnavailableError("the server takes no requests now", **facts)
+        return StoreUnavailableError(
+            "the server takes no requests now", outcome=Outcome.NOT_APPLIED, **facts
+        )
     if kind not in _PASSING and (error.final or kind in _REFUSALS):
         return RequestRefusedError("HBase refused", **facts)
     return StoreUnavailableError(

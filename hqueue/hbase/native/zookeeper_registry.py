@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from google.protobuf.message import DecodeError
 
-from hqueue.errors import StoreUnavailableError
+from hqueue.errors import Outcome, StoreUnavailableError
 from hqueue.hbase.native.exchanges import Asking
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.registry import Registry, address_of
@@ -64,14 +64,18 @@ class ZooKeeperRegistry(Registry):
         path = f"{self._parent}/{name}"
         data: bytes | None = yield blocking(partial(self._read_node, path))
         if data is None:
-            raise StoreUnavailableError("ZooKeeper has no such node of HBase's", path=path)
+            raise StoreUnavailableError(
+                "ZooKeeper has no such node of HBase's", outcome=Outcome.NOT_APPLIED, path=path
+            )
         try:
             found = take(kind.FromString(_payload(data)))
             if not found:
                 raise ValueError("there is nothing in it")
         except (DecodeError, ValueError) as exc:
             raise StoreUnavailableError(
-                "a node of HBase's in ZooKeeper makes no sense", path=path
+                "a node of HBase's in ZooKeeper makes no sense",
+                outcome=Outcome.NOT_APPLIED,
+                path=path,
             ) from exc
         return found
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from hqueue.errors import StoreUnavailableError
+from hqueue.errors import Outcome, StoreUnavailableError
 from hqueue.hbase.thrift.connection import Connection, Service, connect
 from hqueue.hbase.thrift.translation import DECLARED_ERRORS
 from hqueue.rpc.pool import AllInUseError, ConnectionPool, NoOlderConnectionError
@@ -107,11 +107,15 @@ class Gateway:
             )
         except AllInUseError as exc:  # Not a failure of the gateway's.
             raise StoreUnavailableError(
-                "all connections to the gateway stay in use", gateway=str(self.address)
+                "all connections to the gateway stay in use",
+                outcome=Outcome.NOT_APPLIED,
+                gateway=str(self.address),
             ) from exc
         except NoOlderConnectionError as exc:
             raise StoreUnavailableError(
-                "the gateway may have been started again", gateway=str(self.address)
+                "the gateway may have been started again",
+                outcome=Outcome.NOT_APPLIED,
+                gateway=str(self.address),
             ) from exc
         except DECLARED_ERRORS:
             self._succeed()

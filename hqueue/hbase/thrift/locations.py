@@ -6,7 +6,7 @@ import bisect
 import dataclasses
 import threading
 
-from hqueue.errors import HQueueError, StoreUnavailableError
+from hqueue.errors import HQueueError, Outcome, StoreUnavailableError
 from hqueue.format import rowkey
 from hqueue.hbase.thrift.connection import Service
 from hqueue.hbase.thrift.gateways import Gateways
@@ -53,7 +53,9 @@ def region_locations(gateways: Gateways, table: str) -> list[RegionLocation]:
         key=lambda location: location.start_key,
     )
     if not locations or locations[0].start_key:
-        raise StoreUnavailableError("the table's first region is not located", queue=table)
+        raise StoreUnavailableError(
+            "the table's first region is not located", outcome=Outcome.NOT_APPLIED, queue=table
+        )
     return locations
 
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from hqueue.errors import HQueueError, StoreUnavailableError
+from hqueue.errors import HQueueError, Outcome, StoreUnavailableError
 from hqueue.format import rowkey
 from hqueue.hbase.schema import HEADER_COLUMN, columns, topic_of
 from hqueue.hbase.thrift.connection import Service
@@ -84,7 +84,9 @@ class _Scanner:
     @reads_answer
     def read(self, rows: int) -> list[Row]:
         if self._run is None or os.getpid() != self._pid:
-            raise StoreUnavailableError("the scan was closed, or belongs to the parent process")
+            raise StoreUnavailableError(
+                "the scan was closed, or belongs to the parent process", outcome=Outcome.NOT_APPLIED
+            )
         found = self._call("scannerGetList", self._id, rows, bulk=self._bulk)
         if len(found) > rows:
             raise ValueError("more rows than were asked for")

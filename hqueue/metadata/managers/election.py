@@ -111,6 +111,7 @@ class OwnerElection:
         if not (yield self._availability.ask(hub)):
             raise StoreUnavailableError(
                 "a hub that is not available acquires no topic",
+                outcome=Outcome.NOT_APPLIED,
                 address=str(hub.address),
                 incarnation=hub.incarnation,
             )

@@ -11,6 +11,7 @@ from typing import Any
 from hqueue.errors import (
     HQueueError,
     MetadataError,
+    Outcome,
     SettingsError,
     StoreUnavailableError,
     UnsupportedFormatError,
@@ -183,7 +184,9 @@ class MetadataMigration:
         ):
             if deadline.expired:
                 raise StoreUnavailableError(
-                    "writers did not end what they have under way", writers=behind
+                    "writers did not end what they have under way",
+                    outcome=Outcome.NOT_APPLIED,
+                    writers=behind,
                 )
             self._clock.sleep_ms(PAUSE_MS)
 
@@ -259,7 +262,9 @@ def _amend(source: LocationRecords, target: LocationRecords) -> Iterator[int]:
 def _write(target: LocationRecords, changes: dict[str, FieldChange]) -> None:
     written = target.records.write(changes) if changes else {}
     if None in written.values():
-        raise MetadataError("somebody else writes to the copy", place=target.location)
+        raise MetadataError(
+            "somebody else writes to the copy", outcome=Outcome.NOT_APPLIED, place=target.location
+        )
 
 
 def _is_same(found: Found | None, record: FieldRecord) -> bool:

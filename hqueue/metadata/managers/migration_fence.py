@@ -251,7 +251,9 @@ class MigrationFence:
     @staticmethod
     def _closed_to_changes(stage: Stage) -> HQueueError:
         if stage.phase.is_open:
-            return StoreUnavailableError("the session with ZooKeeper does not last")
+            return StoreUnavailableError(
+                "the session with ZooKeeper does not last", outcome=Outcome.NOT_APPLIED
+            )
         return MetadataReadOnlyError(
             "topics' metadata is being moved to another store, and can't be changed now",
             phase=stage.phase.value,
@@ -311,7 +313,9 @@ class MigrationFence:
             with self._lock:
                 self._changed.wait_for(lambda: self._may_say(stage), self._wait_ms / 1e3)
                 if not self._may_say(stage):
-                    raise StoreUnavailableError("changes from before are still under way")
+                    raise StoreUnavailableError(
+                        "changes from before are still under way", outcome=Outcome.NOT_APPLIED
+                    )
                 self._admitted = None
             if self._following is None:
                 self._following = Job(self._follow)

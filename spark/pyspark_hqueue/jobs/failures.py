@@ -26,6 +26,8 @@ _CONCURRENT = "CONCURRENT_STREAM_LOG_UPDATE|CONCURRENT_QUERY|ConcurrentModificat
 class JobError(HQueueError):
     """A pipeline failed in Spark. It can be started again, and goes on where it was."""
 
+    default_outcome = Outcome.NOT_APPLIED  # It is safe to do again: nothing is done twice.
+
 
 @contextlib.contextmanager
 def refusing(text: str, **facts: Any) -> Iterator[None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hqueue import HQueueError
+from hqueue import HQueueError, Outcome
 from hqueue.runtime.logs import Log
 
 __all__ = ["DataLossError", "report_loss"]
@@ -16,6 +16,8 @@ class DataLossError(HQueueError):
 
     Facts: `queue`, `partition`, and `lost`, their number by the log's ordinals, of all topics.
     """
+
+    default_outcome = Outcome.NOT_APPLIED
 
 
 def report_loss(text: str, *, fail: bool, queue: str, partition: int, lost: int) -> None:

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from hqueue.errors import (
     NotAQueueError,
+    Outcome,
     QueueDisabledError,
     QueueEnabledError,
     QueueExistsError,
@@ -170,7 +171,9 @@ class MemoryCluster:
         """The host and port of each partition's server."""
         with self._lock:
             if name not in self._tables:
-                raise StoreUnavailableError("the partitions are served nowhere", queue=name)
+                raise StoreUnavailableError(
+                    "the partitions are served nowhere", outcome=Outcome.NOT_APPLIED, queue=name
+                )
             regions = self.regions(name)
             starts = [region.start_key for region in regions]
             held = [bisect.bisect_right(starts, rowkey.first_of(p)) - 1 for p in range(partitions)]

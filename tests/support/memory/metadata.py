@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from hqueue.errors import ClosedError, StoreUnavailableError
+from hqueue.errors import ClosedError, Outcome, StoreUnavailableError
 from hqueue.metadata import Coordination
 from hqueue.metadata.ports import (
     Attempt,
@@ -206,7 +206,9 @@ class MemorySession:
                 if self.closed:
                     raise ClosedError("the client is closed")
                 if self.state is not SessionState.CONNECTED:
-                    raise StoreUnavailableError("the server can't be reached")
+                    raise StoreUnavailableError(
+                        "the server can't be reached", outcome=Outcome.NOT_APPLIED
+                    )
                 return operation()
 
         return Deadline(self.server.clock, bound_ms).run(attempt)

@@ -43,7 +43,9 @@ class Network:
                 is down.
         """
         if self.down:
-            raise StoreUnavailableError("the store can't be reached", request=operation)
+            raise StoreUnavailableError(
+                "the store can't be reached", outcome=Outcome.NOT_APPLIED, request=operation
+            )
         with self._lock:
             self.calls[operation] += 1
             fate = self.fate(operation)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Literal, TypeVar
 
-from hqueue.errors import ClosedError, QueueNotFoundError, StoreUnavailableError
+from hqueue.errors import ClosedError, Outcome, QueueNotFoundError, StoreUnavailableError
 from hqueue.format import rowkey
 from hqueue.hbase.row_records import RowRecords
 from hqueue.log.in_threads import LogInThreads
@@ -247,7 +247,9 @@ class MemoryStream:
 
     def read(self, rows: int) -> list[Row]:
         if self._gone:
-            raise StoreUnavailableError("the scan was closed, or is broken off")
+            raise StoreUnavailableError(
+                "the scan was closed, or is broken off", outcome=Outcome.NOT_APPLIED
+            )
         try:
             found = self._log.scan(self._first, self._beyond, rows, self._topics)
         except StoreUnavailableError:

@@ -164,8 +164,10 @@ def test_a_commit_that_gets_no_answer_says_what_became_of_each(
             write({path: changes[path] for path in (PATHS.offset(first), PATHS.offset(second))})
         )
         answers[PATHS.offset(third)] = StoreUnavailableError("?", outcome=Outcome.UNKNOWN)
-        answers[PATHS.offset(fourth)] = StoreUnavailableError("not sent")
-        raise partly_done(StoreUnavailableError("silent"), answers)
+        answers[PATHS.offset(fourth)] = StoreUnavailableError(
+            "not sent", outcome=Outcome.NOT_APPLIED
+        )
+        raise partly_done(StoreUnavailableError("silent", outcome=Outcome.NOT_APPLIED), answers)
 
     monkeypatch.setattr(records, "write", lose)
     monkeypatch.setattr(records, "read", lambda keys: _away())
@@ -183,7 +185,7 @@ def test_a_commit_that_gets_no_answer_says_what_became_of_each(
 
 
 def _away() -> object:
-    raise StoreUnavailableError("away")
+    raise StoreUnavailableError("away", outcome=Outcome.NOT_APPLIED)
 
 
 def test_a_refused_commit_names_those_that_are_committed_all_the_same(

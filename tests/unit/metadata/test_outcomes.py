@@ -13,7 +13,7 @@ from hqueue.metadata.outcomes import answers_of, own_copy, partly_done
 from hqueue.metadata.ports import Version
 
 AWAY = StoreUnavailableError("away", outcome=Outcome.UNKNOWN, path="a")
-NOT_SENT = StoreUnavailableError("not sent")
+NOT_SENT = StoreUnavailableError("not sent", outcome=Outcome.NOT_APPLIED)
 
 
 @pytest.mark.parametrize(

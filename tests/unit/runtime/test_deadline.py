@@ -21,7 +21,7 @@ from tests.support.doubles import SteppedClock
 BOUND_MS = 10_000
 
 LOST = StoreUnavailableError("no answer", outcome=Outcome.UNKNOWN)
-AWAY = StoreUnavailableError("can't be reached")
+AWAY = StoreUnavailableError("can't be reached", outcome=Outcome.NOT_APPLIED)
 
 
 def run(*tries: HQueueError | str) -> object:
@@ -64,7 +64,9 @@ def test_the_last_error_is_raised_when_the_time_is_over() -> None:
     clock = SteppedClock()
 
     def fail() -> None:
-        raise StoreUnavailableError("can't be reached", at_ms=clock.now_ms)
+        raise StoreUnavailableError(
+            "can't be reached", outcome=Outcome.NOT_APPLIED, at_ms=clock.now_ms
+        )
 
     with pytest.raises(StoreUnavailableError) as caught:
         Deadline(clock, BOUND_MS).run(fail)

@@ -28,9 +28,13 @@ TEXT_LENGTH_MAX = 1_000
 class ScannerNotFoundError(HQueueError):
     """There is no scanner with this ID."""
 
+    default_outcome = Outcome.NOT_APPLIED
+
 
 class ScannerBusyError(HQueueError):
     """There is no room for a scanner, or another call reads with it."""
+
+    default_outcome = Outcome.NOT_APPLIED
 
 
 def exception_of(error: HQueueError) -> tuple[Any, str]:

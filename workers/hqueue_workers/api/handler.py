@@ -22,6 +22,7 @@ from hqueue.engine import Engine, OpenLog
 from hqueue.runtime.clock import Clock
 from hqueue.runtime.logs import Log
 from hqueue.runtime.loop import computed, in_thread
+from hqueue.runtime.only_reads import OnlyReads
 from hqueue_workers.api.failures import exception_of
 from hqueue_workers.api.queues import QueueCache
 from hqueue_workers.api.scanner import ApiScanner
@@ -262,11 +263,8 @@ class Handler:
 
     async def _opened(self, name: str) -> OpenLog:
         """An open queue, which stays as it is."""
-        try:
+        with OnlyReads():
             return await self._queues.get(name)
-        except HQueueError as exc:
-            exc.outcome = Outcome.NOT_APPLIED
-            raise
 
 
 def _number(given: object, name: str) -> int:

@@ -7,7 +7,15 @@ import itertools
 from collections import deque
 from collections.abc import Iterator
 
-from hqueue import Batch, HQueueError, MessageID, ReceivedMessage, Scan, StoreUnavailableError
+from hqueue import (
+    Batch,
+    HQueueError,
+    MessageID,
+    Outcome,
+    ReceivedMessage,
+    Scan,
+    StoreUnavailableError,
+)
 from hqueue.engine import LoopReader, PartitionCursor, each_message_of
 from hqueue.runtime.clock import Clock, Deadline
 from hqueue.runtime.loop import computed
@@ -145,7 +153,8 @@ class ApiScanner:
                 return False
             elif deadline.expired:
                 raise StoreUnavailableError(
-                    "nothing that is wanted was found yet: call again, and it goes on from there"
+                    "nothing that is wanted was found yet: call again, and it goes on from there",
+                    outcome=Outcome.NOT_APPLIED,
                 )
         return True
 

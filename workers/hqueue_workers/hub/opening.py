@@ -8,7 +8,7 @@ from functools import partial
 
 from hqueue import Client, MessageID, Queue, StoreUnavailableError, TopicScanner
 from hqueue.engine import Engine
-from hqueue.errors import NoTopicPersistenceInfoError
+from hqueue.errors import NoTopicPersistenceInfoError, Outcome
 from hqueue.metadata.managers import HubInfo, LogRange, TopicMetadata
 from hqueue.runtime.thread_pool import ThreadPool
 from hqueue_workers.hub.authorizer import Authorizer
@@ -195,7 +195,7 @@ class HostedQueueFactory:
             known = asked.result(self._client.settings.operation_timeout_ms / 1e3)
         except FutureTimeoutError as exc:
             raise StoreUnavailableError(
-                "the topic's persistence record did not come in time"
+                "the topic's persistence record did not come in time", outcome=Outcome.NOT_APPLIED
             ) from exc
         if known is None:
             raise NoTopicPersistenceInfoError("there is no such topic", topic=topic)

@@ -82,7 +82,7 @@ def test_what_an_operator_set_past_hqueue_is_as_hbase_has_it() -> None:
 
 
 LOST = StoreUnavailableError("lost", outcome=Outcome.UNKNOWN)
-AWAY = StoreUnavailableError("away")
+AWAY = StoreUnavailableError("away", outcome=Outcome.NOT_APPLIED)
 
 
 class Gateways:

@@ -68,7 +68,7 @@ class Held:
         self.count += 1
         self.begun.set()
         assert self.go_on.wait(10)
-        raise StoreUnavailableError("the master stayed away")
+        raise StoreUnavailableError("the master stayed away", outcome=Outcome.NOT_APPLIED)
 
 
 @pytest.fixture
@@ -110,7 +110,13 @@ def struct(value: bytes) -> Any:
             "TQueueStateError", 1, UNKNOWN, "queue_state",
         ),
         (NotAQueueError("x"), "TQueueStateError", 2, NOT_APPLIED, "queue_state"),
-        (StoreUnavailableError("x"), "TUnavailable", None, NOT_APPLIED, "unavailable"),
+        (
+            StoreUnavailableError("x", outcome=Outcome.NOT_APPLIED),
+            "TUnavailable",
+            None,
+            NOT_APPLIED,
+            "unavailable",
+        ),
         (
             StoreUnavailableError("x", outcome=Outcome.UNKNOWN),
             "TUnavailable", None, UNKNOWN, "unavailable",

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 
-from hqueue.errors import NoSubscriptionStateError, StoreUnavailableError
+from hqueue.errors import NoSubscriptionStateError, Outcome, StoreUnavailableError
 from hqueue.metadata.managers import TopicMetadata
 from hqueue_workers.hub.writing.committer import Committer
 from hqueue_workers.hub.writing.owned_topic import OwnedListener, OwnedTopic
@@ -62,5 +62,7 @@ def _erase(
     if known is None:
         return
     if not known.value.ranges or known.value.ranges[-1].epoch != owned.epoch:
-        raise StoreUnavailableError("another hub has taken the topic over", topic=topic)
+        raise StoreUnavailableError(
+            "another hub has taken the topic over", outcome=Outcome.UNKNOWN, topic=topic
+        )
     metadata.persistence.delete_topic_persistence_info(topic, known.version).result(bound_s)

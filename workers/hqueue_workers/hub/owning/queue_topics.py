@@ -232,7 +232,9 @@ class QueueTopics:
             owned = self._topics.get(topic)
             if owned is None or topic in self._leaving:
                 deleted.set_exception(
-                    StoreUnavailableError("the topic is changing hands", topic=topic)
+                    StoreUnavailableError(
+                        "the topic is changing hands", outcome=Outcome.NOT_APPLIED, topic=topic
+                    )
                 )
                 return deleted
             self._begin_leaving(owned, Future(), deleted)
@@ -276,12 +278,16 @@ class QueueTopics:
         """Run the flow, once for all that ask at the same time."""
         if not self._certain():
             raise StoreUnavailableError(
-                "the hub's session with ZooKeeper is not certain now", queue=self.queue
+                "the hub's session with ZooKeeper is not certain now",
+                outcome=Outcome.NOT_APPLIED,
+                queue=self.queue,
             )
         key, host = _Request(caller, topic, redirected, create), calling_host()
         with self._lock:
             if self._closing:
-                raise StoreUnavailableError("the hub is ending", queue=self.queue)
+                raise StoreUnavailableError(
+                    "the hub is ending", outcome=Outcome.NOT_APPLIED, queue=self.queue
+                )
             under_way = self._resolving.get(key)
             if under_way is not None:
                 return under_way
@@ -308,7 +314,9 @@ class QueueTopics:
         try:
             owned = self._flow(key, host)
         except FutureTimeoutError as exc:
-            late = StoreUnavailableError("ZooKeeper or HBase did not answer in time")
+            late = StoreUnavailableError(
+                "ZooKeeper or HBase did not answer in time", outcome=Outcome.NOT_APPLIED
+            )
             late.__cause__ = exc
             self._end(key, done, late)
         except BaseException as exc:
@@ -352,7 +360,10 @@ class QueueTopics:
                 assert owned is not None
                 return owned
         raise StoreUnavailableError(
-            "the topic is created and deleted again and again", topic=topic, queue=self.queue
+            "the topic is created and deleted again and again",
+            outcome=Outcome.NOT_APPLIED,
+            topic=topic,
+            queue=self.queue,
         )
 
     def _own(self, topic: str, looked: Looked) -> tuple[Verdict | None, OwnedTopic | None]:
@@ -382,7 +393,10 @@ class QueueTopics:
                 info = instead_of = None  # It is not as it was read.
             else:
                 raise StoreUnavailableError(
-                    "other hubs were quicker each time", topic=topic, queue=self.queue
+                    "other hubs were quicker each time",
+                    outcome=Outcome.NOT_APPLIED,
+                    topic=topic,
+                    queue=self.queue,
                 )
             self._metrics.take_overs.inc()
             with self._lock:
@@ -418,7 +432,9 @@ class QueueTopics:
             if deleted is not None and error is None:
                 deleted.set_result(None)
             elif deleted is not None:
-                late = StoreUnavailableError("the topic is not deleted, or not wholly")
+                late = StoreUnavailableError(
+                    "the topic is not deleted, or not wholly", outcome=Outcome.UNKNOWN
+                )
                 late.__cause__ = error
                 deleted.set_exception(late)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from hqueue import Address, StoreUnavailableError
-from hqueue.errors import BadVersionError, NoTopicOwnerInfoError
+from hqueue.errors import BadVersionError, NoTopicOwnerInfoError, Outcome
 from hqueue.metadata.managers import (
     AvailableHub,
     HubInfo,
@@ -110,7 +110,9 @@ class TopicRecords:
         """The hub that a topic without an owner goes to."""
         hubs = self._hubs()
         if not hubs:
-            raise StoreUnavailableError("no hub is available", queue=self._queue)
+            raise StoreUnavailableError(
+                "no hub is available", outcome=Outcome.NOT_APPLIED, queue=self._queue
+            )
         with self._lock:
             return self._choose({at: each.load for at, each in hubs.items()}, self._random)
 

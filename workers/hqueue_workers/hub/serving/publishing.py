@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
-from hqueue import Message, StoreUnavailableError
+from hqueue import Message, Outcome, StoreUnavailableError
 from hqueue_workers.hub.authorizer import Action
 from hqueue_workers.hub.owning.queue_topics import QueueTopics
 from hqueue_workers.hub.writing.gathering import fenced
@@ -158,5 +158,7 @@ class Publishing:
 def _plain(error: BaseException) -> BaseException:
     """A topic that changes hands again and again is unavailable for the moment."""
     if isinstance(error, (FencedTopicError, UnknownSequenceNumbersError)):
-        return StoreUnavailableError("the topic changes hands", topic=error.topic)
+        return StoreUnavailableError(
+            "the topic changes hands", outcome=Outcome.NOT_APPLIED, topic=error.topic
+        )
     return error

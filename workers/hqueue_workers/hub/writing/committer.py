@@ -132,7 +132,9 @@ class Committer:
         log = self._log
         if log is None:
             raise StoreUnavailableError(
-                "where the partition ends is not known", partition=self.partition
+                "where the partition ends is not known",
+                outcome=Outcome.NOT_APPLIED,
+                partition=self.partition,
             )
         return log.end
 
@@ -146,7 +148,9 @@ class Committer:
         with self._lock:
             if self._closed or self._log is None:
                 raise StoreUnavailableError(
-                    "the partition is not written to any more", partition=self.partition
+                    "the partition is not written to any more",
+                    outcome=Outcome.NOT_APPLIED,
+                    partition=self.partition,
                 )
             self._log.own(owned.name, owned.epoch)
             before = self._topics.get(owned.name)
@@ -224,7 +228,9 @@ class Committer:
         with self._lock:
             if self._closed:
                 raise StoreUnavailableError(
-                    "the partition is not written to any more", partition=self.partition
+                    "the partition is not written to any more",
+                    outcome=Outcome.NOT_APPLIED,
+                    partition=self.partition,
                 )
             add()
             self._used_ms = self._clock.monotonic_ms()

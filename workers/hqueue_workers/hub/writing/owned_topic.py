@@ -47,9 +47,13 @@ class FencedTopicError(HQueueError):
     done.
     """
 
+    default_outcome = Outcome.NOT_APPLIED
+
 
 class UnknownSequenceNumbersError(HQueueError):
     """The publisher's sequence numbers must be read from the log first. Nothing was done."""
+
+    default_outcome = Outcome.NOT_APPLIED
 
 
 @dataclasses.dataclass(slots=True, eq=False)
