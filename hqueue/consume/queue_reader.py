@@ -305,7 +305,7 @@ class LoopReader:
         *,
         deadline: Callable[[], Deadline] | None = None,
     ) -> AsyncIterator[list[Batch]]:
-        """As `hqueue.fetch_once`."""
+        """As `hqueue.engine.fetch_once`."""
         return self._each(self._reading.fetch(fetches, bytes_max, deadline))
 
     def follow(

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import hqueue
-from hqueue import Consumer, GroupNotFoundError, Message
+from hqueue import Consumer, Message
+from hqueue.errors import GroupNotFoundError
 from hqueue.groups.paths import GroupPaths
 from hqueue.metadata import PartitionKey
 from hqueue.metadata.ports import ANY, Change

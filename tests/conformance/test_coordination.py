@@ -11,16 +11,14 @@ from typing import Any
 import pytest
 
 from hqueue import (
-    CheckpointMovedError,
     ClosedError,
     DeliveryOptions,
     HQueueError,
     InvalidInputError,
     MessageID,
     RequestRefusedError,
-    SubscriberConnectedError,
-    SubscriberNotFoundError,
 )
+from hqueue.errors import CheckpointMovedError, SubscriberConnectedError, SubscriberNotFoundError
 from hqueue.metadata import (
     Address,
     Checkpoint,

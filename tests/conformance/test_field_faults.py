@@ -10,13 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from hqueue import (
-    Outcome,
-    QueueExistsError,
-    SettingsError,
-    StoreUnavailableError,
-    UnsupportedFormatError,
-)
+from hqueue import Outcome, QueueExistsError, SettingsError, StoreUnavailableError
+from hqueue.errors import UnsupportedFormatError
 from hqueue.metadata.fields import FieldChange, FieldRecord, FieldRecords, Fields
 from hqueue.metadata.ports import ANY, NEW, Version
 from hqueue.store import StorePort

@@ -8,8 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from hqueue import UnsupportedFormatError
-from hqueue.errors import BadVersionError, NoTopicOwnerInfoError
+from hqueue.errors import BadVersionError, NoTopicOwnerInfoError, UnsupportedFormatError
 from hqueue.metadata import MetadataStore
 from hqueue.metadata.managers import (
     Pipeline,

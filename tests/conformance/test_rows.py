@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from hqueue import ClosedError, Outcome, QueueDisabledError, QueueNotFoundError
-from hqueue.errors import HQueueError, StoreUnavailableError
+from hqueue import ClosedError, Outcome, QueueNotFoundError
+from hqueue.errors import HQueueError, QueueDisabledError, StoreUnavailableError
 from hqueue.format import rowkey
 from hqueue.log.ports import Row
 from hqueue.log.table_ports import LogPort

@@ -11,14 +11,13 @@ import pytest
 from hqueue import (
     ClosedError,
     HQueueError,
-    NotAQueueError,
     QueueDescription,
-    QueueEnabledError,
     QueueExistsError,
     QueueNotFoundError,
     RequestRefusedError,
     StoreUnavailableError,
 )
+from hqueue.errors import NotAQueueError, QueueEnabledError
 from hqueue.log.table_ports import LogPort, TablePort
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.store import StorePort

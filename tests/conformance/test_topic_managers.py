@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from hqueue import InvalidInputError, Outcome, UnsupportedFormatError
+from hqueue import InvalidInputError, Outcome
 from hqueue.errors import (
     BadVersionError,
     MetadataError,
     NoSubscriptionStateError,
     SubscriptionStateExistsError,
+    UnsupportedFormatError,
 )
 from hqueue.metadata.managers import (
     SubscriptionData,

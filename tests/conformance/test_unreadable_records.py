@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from hqueue import MessageID, UnsupportedFormatError
-from hqueue.errors import HQueueError
+from hqueue import MessageID
+from hqueue.errors import HQueueError, UnsupportedFormatError
 from hqueue.groups.members import GroupMembers
 from hqueue.groups.offsets import GroupOffsets, Position
 from hqueue.groups.paths import GroupPaths

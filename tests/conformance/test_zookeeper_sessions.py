@@ -12,14 +12,8 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from hqueue import (
-    CheckpointMovedError,
-    HQueueError,
-    MessageID,
-    Settings,
-    StoreUnavailableError,
-    SubscriberConnectedError,
-)
+from hqueue import HQueueError, MessageID, Settings, StoreUnavailableError
+from hqueue.errors import CheckpointMovedError, SubscriberConnectedError
 from hqueue.metadata import (
     Address,
     PartitionKey,

@@ -15,11 +15,11 @@ from unittest import mock
 import typer
 from hypothesis import strategies as st
 
-from hqueue import LocalServerError
 from hqueue.cli.app import app
 from hqueue.cli.exits import ExitCode
 from hqueue.cli.formats import Format
 from hqueue.cli.framing import Framing
+from hqueue.errors import LocalServerError
 from hqueue.local.logs import read_lines
 from hqueue.runtime.loop import background
 from hqueue.settings.attributes import ATTRIBUTES

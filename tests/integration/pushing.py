@@ -16,8 +16,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import hqueue
-from hqueue import ListenerAnswer, Message, ReceivedMessage
+from hqueue import Message, ReceivedMessage
 from hqueue.metadata import SubscriptionKey
+from hqueue.typing import ListenerAnswer
 from hqueue_workers import Worker, WorkerSettings
 from tests.support.waiting import wait_for
 

@@ -206,14 +206,14 @@ def test_a_disabled_queue_refuses_put_and_scan_at_once(
     ]
     for operation in operations:
         began = time.monotonic()
-        with pytest.raises(hqueue.QueueDisabledError) as caught:
+        with pytest.raises(hqueue.errors.QueueDisabledError) as caught:
             operation()
         assert time.monotonic() - began < 10
         assert caught.value.outcome is hqueue.Outcome.NOT_APPLIED
         assert caught.value.queue == queue.name
     # This one knows the log's end and sends the put: the gateway may have tried it earlier.
     began = time.monotonic()
-    with pytest.raises(hqueue.QueueDisabledError) as caught:
+    with pytest.raises(hqueue.errors.QueueDisabledError) as caught:
         queue.put(Message("t", b"refused"), partition=0)
     assert time.monotonic() - began < 10
     client.enable_queue(queue.name)
@@ -224,7 +224,7 @@ def test_an_enabled_queue_is_not_deleted(
     client: hqueue.Client, make_queue: MakeQueue, raw: RawTables
 ) -> None:
     queue = make_queue()
-    with pytest.raises(hqueue.QueueEnabledError):
+    with pytest.raises(hqueue.errors.QueueEnabledError):
         client.delete_queue(queue.name)
     assert raw.is_enabled(queue.name)
 
@@ -292,7 +292,7 @@ def test_a_table_that_is_not_a_queue_is_refused_and_left_alone(
         client.truncate_queue,
         client.locations,
     ):
-        with pytest.raises(hqueue.NotAQueueError) as caught:
+        with pytest.raises(hqueue.errors.NotAQueueError) as caught:
             operation(plain_table)
         assert caught.value.queue == plain_table
         assert plain_table in str(caught.value)

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 import hqueue
-from hqueue import ClockSkewError, Message
+from hqueue import Message
+from hqueue.errors import ClockSkewError
 from hqueue.runtime.clock import SystemClock
 from tests.support.backends import Backend
 from tests.support.raw import RawTables

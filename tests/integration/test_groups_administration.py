@@ -8,15 +8,8 @@ from collections.abc import Callable
 import pytest
 
 import hqueue
-from hqueue import (
-    Consumer,
-    GroupNotFoundError,
-    InvalidInputError,
-    Message,
-    MessageID,
-    PartitionKey,
-    QueueNotFoundError,
-)
+from hqueue import Consumer, InvalidInputError, Message, MessageID, PartitionKey, QueueNotFoundError
+from hqueue.errors import GroupNotFoundError
 from hqueue.groups.offsets import UNSET
 from hqueue.groups.paths import GroupPaths
 from tests.integration.administering import consume, offsets_of

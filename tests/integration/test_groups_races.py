@@ -8,14 +8,8 @@ from unittest import mock
 import pytest
 
 import hqueue
-from hqueue import (
-    Consumer,
-    GroupActiveError,
-    GroupNotFoundError,
-    MessageID,
-    Outcome,
-    PartitionKey,
-)
+from hqueue import Consumer, MessageID, Outcome, PartitionKey
+from hqueue.errors import GroupActiveError, GroupNotFoundError
 from hqueue.groups.offsets import GroupOffsets, Position
 from hqueue.groups.paths import GroupPaths
 from tests.integration.administering import consume, join, offsets_of

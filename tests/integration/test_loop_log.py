@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Callable
 
 import hqueue
-from hqueue import Message, Scan, messages_of
-from hqueue.engine import Engine, LoopLog
+from hqueue import Message, Scan
+from hqueue.engine import Engine, LoopLog, messages_of
 
 MakeQueue = Callable[..., hqueue.Queue]
 
@@ -104,7 +104,7 @@ def test_an_owner_in_a_loop_is_fenced_by_one_in_a_thread(
         later.close_ranges({"t": 2})
         try:
             await owned.append(lambda: ([Message("t", b"late")], 0, {"t": 1}))
-        except hqueue.TopicFencedError:
+        except hqueue.errors.TopicFencedError:
             fenced.append(("refused", 0))
 
     asyncio.run(run())

@@ -19,8 +19,9 @@ from typing import Any
 import pytest
 
 import hqueue
-from hqueue import Message, Outcome, QueueDisabledError, local
+from hqueue import Message, Outcome, local
 from hqueue.connecting import open_store
+from hqueue.errors import QueueDisabledError
 from hqueue.format import rowkey
 from hqueue.hbase.native import scanning
 from hqueue.hbase.native.protocol import pb

@@ -235,10 +235,10 @@ def test_a_failed_batch_reaches_its_deliveries_and_later_ones_go_on(
         client.enable_queue(queue.name)
         good += [producer.send(Message("t", b"0:%d" % n), partition=0) for n in (3, 4)]
     for delivery in bad:
-        assert isinstance(delivery.exception(0), hqueue.QueueDisabledError)
-        with pytest.raises(hqueue.QueueDisabledError):
+        assert isinstance(delivery.exception(0), hqueue.errors.QueueDisabledError)
+        with pytest.raises(hqueue.errors.QueueDisabledError):
             delivery.result(0)
-    assert [type(error) for error in told] == [hqueue.QueueDisabledError] * 2
+    assert [type(error) for error in told] == [hqueue.errors.QueueDisabledError] * 2
     numbers = (0, 3, 4)
     acknowledged = [Seen(0, int(d.result(0)), f"0:{n}") for d, n in zip(good, numbers, strict=True)]
     check(acknowledged, seen_by(queue.scan()))

@@ -9,19 +9,12 @@ from typing import Any
 import pytest
 
 import hqueue
-from hqueue import (
-    DeadLetter,
-    ListenerAnswer,
-    Message,
-    ReceivedMessage,
-    Status,
-    Subscription,
-    local,
-)
+from hqueue import DeadLetter, Message, ReceivedMessage, Status, Subscription, local
 from hqueue.metadata import DeliveryOptions, SubscriptionKey
 from hqueue.metadata.ports import ANY, Change
 from hqueue.push.dead_letters import dead_letter_topic, redrive_topic
 from hqueue.settings.limits import BATCH_HEADERS_MAX
+from hqueue.typing import ListenerAnswer
 from tests.support.garbage import GARBAGE, garbled
 from tests.support.proxy import Proxies
 from tests.support.waiting import wait_for

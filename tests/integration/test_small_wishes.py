@@ -37,7 +37,7 @@ def test_a_queue_that_may_exist_is_opened_as_it_is_if_it_has_as_many_partitions(
         client.create_queue(queue_name, partitions=3, exist_ok=True)
     with pytest.raises(hqueue.QueueExistsError):
         client.create_queue(queue_name, partitions=2)
-    with pytest.raises(hqueue.QueueEnabledError):
+    with pytest.raises(hqueue.errors.QueueEnabledError):
         client.delete_queue(queue_name)
     client.delete_queue(queue_name, force=True)
     assert not client.queue_exists(queue_name)

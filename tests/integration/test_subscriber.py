@@ -28,12 +28,10 @@ from hqueue import (
     PartitionLag,
     ReceivedMessage,
     Status,
-    SubscriberConnectedError,
-    SubscriberExistsError,
-    SubscriberNotFoundError,
     Subscription,
     local,
 )
+from hqueue.errors import SubscriberConnectedError, SubscriberExistsError, SubscriberNotFoundError
 from hqueue.metadata import Coordination, SubscriptionKey
 from tests.support.delivering import Delivering
 from tests.support.waiting import wait_for

@@ -15,7 +15,6 @@ import hqueue
 from hqueue import (
     FencedError,
     IdempotencyKeyReusedError,
-    IdempotencyKeyTooOldError,
     InvalidInputError,
     Message,
     MessageID,
@@ -23,6 +22,7 @@ from hqueue import (
     StoreUnavailableError,
     local,
 )
+from hqueue.errors import IdempotencyKeyTooOldError
 from tests.support.backends import Backend, LossyWay
 from tests.support.past import DAY_MS, put_in_the_past
 from tests.support.proxy import Fate, Proxies

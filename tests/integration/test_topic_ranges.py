@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import hqueue
-from hqueue import ClosedError, InvalidInputError, Message, TopicFencedError
-from hqueue.errors import BadVersionError, NoTopicPersistenceInfoError
+from hqueue import ClosedError, InvalidInputError, Message
+from hqueue.errors import BadVersionError, NoTopicPersistenceInfoError, TopicFencedError
 from hqueue.store import StorePort
 from tests.support.topic_owners import TopicOwner
 

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 import hqueue
-from hqueue import Consumer, CorruptLogError, InvalidInputError, Message, Subscription, messages_of
+from hqueue import Consumer, CorruptLogError, InvalidInputError, Message, Subscription
 from hqueue.consume.skipped_batches import SKIPPED_MAX
+from hqueue.engine import messages_of
 from hqueue.format import rowkey
 from hqueue.metadata import PartitionKey
 from tests.support.apache_thrift import ApacheClient, apache_module

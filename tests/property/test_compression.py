@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hqueue import CorruptLogError, Message, UnsupportedFormatError
+from hqueue import CorruptLogError, Message
+from hqueue.errors import UnsupportedFormatError
 from hqueue.format.cells import control_record, encode_bodies
 from hqueue.format.compression import compressed, plain_cell
 from hqueue.format.header import PLAIN, ZSTD, Bodies, Header, decode_header

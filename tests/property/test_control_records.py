@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hqueue import CorruptLogError, InvalidInputError, Message, UnsupportedFormatError
+from hqueue import CorruptLogError, InvalidInputError, Message
+from hqueue.errors import UnsupportedFormatError
 from hqueue.format.cells import control_record, encode_bodies
 from hqueue.format.control import encode_fences, fences_of, owners_of, with_owners
 from hqueue.format.header import Header, decode_header, encode_header

@@ -24,6 +24,19 @@ import pytest
 
 import hqueue
 from hqueue import HQueueError, Message, MessageID, PartitionKey, Scan, Subscription
+from hqueue.typing import (
+    AccessRule,
+    AlterableAttributes,
+    ConnectOptions,
+    ConsumerOptions,
+    Credential,
+    HubOptions,
+    MessageIDs,
+    ProducerOptions,
+    QueueAttributes,
+    ScannerOptions,
+    SubscriberOptions,
+)
 from tests.support.backends import MemoryBackend
 
 QUEUE = "events"
@@ -135,8 +148,11 @@ def _options(kind: type, **good: object) -> dict[str, object]:
 LEFT_OUT = object()
 
 CALLS: dict[str, Callable[[World], Call]] = {
-    "AccessRule": lambda w: (hqueue.AccessRule, {"scheme": "s", "id": "i", "permissions": "r"}),
-    "AccessRule.parse": lambda w: (hqueue.AccessRule.parse, {"text": "world:anyone:r"}),
+    "AccessRule": lambda w: (
+        AccessRule,
+        {"scheme": "s", "id": "i", "permissions": "r"},
+    ),
+    "AccessRule.parse": lambda w: (AccessRule.parse, {"text": "world:anyone:r"}),
     "Address.parse": lambda w: (hqueue.Address.parse, {"text": "host:1"}),
     "Client.add_subscriber": lambda w: (
         w.client.add_subscriber,
@@ -144,11 +160,11 @@ CALLS: dict[str, Callable[[World], Call]] = {
     ),
     "Client.alter_queue": lambda w: (
         w.client.alter_queue,
-        _options(hqueue.AlterableAttributes, name=QUEUE, ttl="1d"),
+        _options(AlterableAttributes, name=QUEUE, ttl="1d"),
     ),
     "Client.create_queue": lambda w: (
         w.client.create_queue,
-        _options(hqueue.QueueAttributes, name="made", partitions=1, ttl="1d", exist_ok=False),
+        _options(QueueAttributes, name="made", partitions=1, ttl="1d", exist_ok=False),
     ),
     "Client.delete_group": lambda w: (w.client.delete_group, {"group": "none", "queue": QUEUE}),
     "Client.delete_queue": lambda w: (w.client.delete_queue, {"name": "none", "force": False}),
@@ -184,7 +200,7 @@ CALLS: dict[str, Callable[[World], Call]] = {
     ),
     "Consumer": lambda w: (
         hqueue.Consumer,
-        _options(hqueue.ConsumerOptions, queues=LEFT_OUT, group="other", client=w.client),
+        _options(ConsumerOptions, queues=LEFT_OUT, group="other", client=w.client),
     ),
     "Consumer.arrow_batches": lambda w: (w.consumer.arrow_batches, {"idle_ms_max": 1}),
     "Consumer.assign": lambda w: (w.consumer.assign, {"partitions": [(QUEUE, 0)]}),
@@ -217,13 +233,17 @@ CALLS: dict[str, Callable[[World], Call]] = {
     "ParallelConsumer": lambda w: (
         hqueue.ParallelConsumer,
         _options(
-            hqueue.ConsumerOptions, queues=LEFT_OUT, group="other", streams=2, client=w.client
+            ConsumerOptions,
+            queues=LEFT_OUT,
+            group="other",
+            streams=2,
+            client=w.client,
         ),
     ),
     "ExactlyOnceProcessor": lambda w: (
         hqueue.ExactlyOnceProcessor,
         _options(
-            hqueue.ConsumerOptions,
+            ConsumerOptions,
             **{"source": QUEUE, "target": QUEUE, "group": "copies", "process": _copied},
             **{"client": w.client, "messages_max": 1},
         ),
@@ -232,7 +252,7 @@ CALLS: dict[str, Callable[[World], Call]] = {
         hqueue.ExactlyOnceProcessor(QUEUE, QUEUE, "copies", _copied, client=w.client).run,
         {"idle_ms_max": 1},
     ),
-    "Credential.parse": lambda w: (hqueue.Credential.parse, {"text": "digest:u:p"}),
+    "Credential.parse": lambda w: (Credential.parse, {"text": "digest:u:p"}),
     "DeadLetters.put": lambda w: (w.queue.dead_letters.put, {"letters": [w.letter]}),
     "DeadLetters.redrive": lambda w: (w.queue.dead_letters.redrive, {"letters": [w.letter]}),
     "DeadLetters.redriven": lambda w: (
@@ -257,7 +277,7 @@ CALLS: dict[str, Callable[[World], Call]] = {
     "GatewayAddress.parse": lambda w: (hqueue.GatewayAddress.parse, {"text": "h:1/2"}),
     "HubClient.producer": lambda w: (
         w.hubs.producer,
-        _options(hqueue.ProducerOptions, queue=QUEUE),
+        _options(ProducerOptions, queue=QUEUE),
     ),
     "HubClient.queue": lambda w: (w.hubs.queue, {"name": QUEUE}),
     "HubClient.topic": lambda w: (w.hubs.topic, {"name": "t", "queue": QUEUE}),
@@ -323,7 +343,7 @@ CALLS: dict[str, Callable[[World], Call]] = {
     "MessageID": lambda w: (MessageID, {"timestamp": 1, "sequence": 0}),
     "MessageID.from_int": lambda w: (MessageID.from_int, {"value": 1}),
     "MessageID.parse": lambda w: (MessageID.parse, {"text": "1-2"}),
-    "MessageIDs": lambda w: (hqueue.MessageIDs, {"first": 1, "count": 1}),
+    "MessageIDs": lambda w: (MessageIDs, {"first": 1, "count": 1}),
     "Messages": lambda w: (
         hqueue.Messages,
         {"topic": "t", "values": [b"v"], "keys": [b"k"], "headers": [()]},
@@ -351,7 +371,7 @@ CALLS: dict[str, Callable[[World], Call]] = {
     "Queue.claim_epoch": lambda w: (w.queue.claim_epoch, {"producer": "p", "epoch": 0}),
     "Queue.combined_partition_scanner": lambda w: (
         w.queue.combined_partition_scanner,
-        _options(hqueue.ScannerOptions, scans={0: Scan()}),
+        _options(ScannerOptions, scans={0: Scan()}),
     ),
     "Queue.count_before": lambda w: (
         w.queue.count_before,
@@ -368,9 +388,9 @@ CALLS: dict[str, Callable[[World], Call]] = {
     "Queue.offsets": lambda w: (w.queue.offsets, {"partitions": [0]}),
     "Queue.partition_scanner": lambda w: (
         w.queue.partition_scanner,
-        _options(hqueue.ScannerOptions, partition=0, scan=Scan()),
+        _options(ScannerOptions, partition=0, scan=Scan()),
     ),
-    "Queue.producer": lambda w: (w.queue.producer, _options(hqueue.ProducerOptions)),
+    "Queue.producer": lambda w: (w.queue.producer, _options(ProducerOptions)),
     "Queue.put": lambda w: (
         w.queue.put,
         {
@@ -380,12 +400,12 @@ CALLS: dict[str, Callable[[World], Call]] = {
     ),
     "Queue.queue_scanner": lambda w: (
         w.queue.queue_scanner,
-        _options(hqueue.ScannerOptions, scan=Scan()),
+        _options(ScannerOptions, scan=Scan()),
     ),
     "Queue.reader": lambda w: (w.queue.reader, {"partition": 0, "scan": Scan(), "bytes_max": 9}),
     "Queue.scan": lambda w: (
         w.queue.scan,
-        _options(hqueue.ScannerOptions, partition=None, partitions=[0], start=0, topics=["t"]),
+        _options(ScannerOptions, partition=None, partitions=[0], start=0, topics=["t"]),
     ),
     "Queue.scan_topic": lambda w: (
         w.queue.scan_topic,
@@ -398,7 +418,7 @@ CALLS: dict[str, Callable[[World], Call]] = {
     "Queue.subscriber": lambda w: (
         w.queue.subscriber,
         _options(
-            hqueue.SubscriberOptions,
+            SubscriberOptions,
             subscription=Subscription("new"),
             listeners=print,
             host="127.0.0.1",
@@ -414,7 +434,7 @@ CALLS: dict[str, Callable[[World], Call]] = {
     ),
     "Scan": lambda w: (Scan, {"start": 0, "stop": None, "topics": ["t"]}),
     "Scan.add_topic": lambda w: (Scan().add_topic, {"topic": "t"}),
-    "Settings": lambda w: (hqueue.Settings, _options(hqueue.ConnectOptions)),
+    "Settings": lambda w: (hqueue.Settings, _options(ConnectOptions)),
     "Settings.load": lambda w: (hqueue.Settings.load, {"arguments": {}, "environ": {}}),
     "SkippedBatches.add": lambda w: (w.queue.skipped_batches.add, {"row": "00"}),
     "SkippedBatches.remove": lambda w: (w.queue.skipped_batches.remove, {"row": "00"}),
@@ -446,11 +466,11 @@ CALLS: dict[str, Callable[[World], Call]] = {
     ),
     "connect": lambda w: (
         _connect,
-        _options(hqueue.ConnectOptions, settings=LEFT_OUT),
+        _options(ConnectOptions, settings=LEFT_OUT),
     ),
     "connect_hubs": lambda w: (
         _connect_hubs,
-        _options(hqueue.HubOptions, hubs="127.0.0.1:1"),
+        _options(HubOptions, hubs="127.0.0.1:1"),
     ),
     "is_reserved": lambda w: (hqueue.is_reserved, {"name": "t"}),
 }

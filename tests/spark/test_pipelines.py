@@ -355,11 +355,11 @@ def test_a_copy_that_died_before_it_noted_a_round_does_not_double_it(
 
     def written_and_dead(*given: object, **named: object) -> int:
         write(*given, **named)  # type: ignore[arg-type]
-        raise hqueue.StoreError("the driver is gone")
+        raise hqueue.errors.StoreError("the driver is gone")
 
     with monkeypatch.context() as patched:
         patched.setattr(Target, "write", written_and_dead)
-        with pytest.raises(hqueue.StoreError, match="the driver is gone"):
+        with pytest.raises(hqueue.errors.StoreError, match="the driver is gone"):
             Copy(*arguments, options=connection).run()
     assert in_order(values(queue), values(target), lambda partition: partition)
     assert sum(range_.messages for range_ in Copy(*arguments, options=connection).pending()) == 200

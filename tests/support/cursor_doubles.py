@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, cast
 
-from hqueue import Fetch, Queue, Scan
+from hqueue import Queue, Scan
 from hqueue.consume.polling import fetch
-from hqueue.engine import LoopReader, PartitionCursor
+from hqueue.engine import Fetch, LoopReader, PartitionCursor
 from hqueue.log import Batch
 from hqueue.log.ports import ReadPort
 from hqueue.runtime.clock import Clock, Deadline, drive, drive_each

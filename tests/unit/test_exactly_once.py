@@ -49,12 +49,12 @@ class Queues:
             message = Message("t", b"%d of %d" % (count, number))
             self.source.put(message, partition=number % self.source.partitions)
 
-    def run(self, messages_max: int = 500, process: hqueue.Process | None = None) -> int:
+    def run(self, messages_max: int = 500, process: hqueue.typing.Process | None = None) -> int:
         with self.processor(messages_max, process) as processor:
             return processor.run(idle_ms_max=IDLE_MS)
 
     def processor(
-        self, messages_max: int = 500, process: hqueue.Process | None = None
+        self, messages_max: int = 500, process: hqueue.typing.Process | None = None
     ) -> ExactlyOnceProcessor:
         options = {"client": self.client, "messages_max": messages_max}
         return ExactlyOnceProcessor("source", "target", "g", process or results_of, **options)  # type: ignore[arg-type]
@@ -91,7 +91,7 @@ def before_a_commit(
     """Do something once: when a consumer is about to commit for the n-th time."""
     original, commits = Consumer.commit, itertools.count(1)
 
-    def commit(consumer: Consumer, positions: hqueue.ToCommit = None) -> None:
+    def commit(consumer: Consumer, positions: hqueue.typing.ToCommit = None) -> None:
         if next(commits) == number:
             does(consumer)
         original(consumer, positions)

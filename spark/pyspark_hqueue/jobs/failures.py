@@ -10,14 +10,13 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 
-import hqueue
-from hqueue import HQueueError, InvalidInputError, Outcome
+from hqueue import HQueueError, InvalidInputError, Outcome, errors
 from pyspark_hqueue.reading.loss import DataLossError
 
 __all__ = ["JobError", "refusing", "translated"]
 
 _KINDS: dict[str, type[HQueueError]] = {
-    name: kind for name, kind in vars(hqueue).items() if name.endswith("Error")
+    name: kind for name, kind in vars(errors).items() if name.endswith("Error")
 } | {"DataLossError": DataLossError}
 _RAISED = re.compile(r"^(?:.*: )?(?:hqueue|pyspark_hqueue)[\w.]*\.(\w+Error): (.*)$", re.MULTILINE)
 _CONCURRENT = "CONCURRENT_STREAM_LOG_UPDATE|CONCURRENT_QUERY|ConcurrentModificationException"

@@ -8,8 +8,9 @@ from functools import partial
 
 import pyarrow as pa
 
-from hqueue import Headers, Messages
+from hqueue import Messages
 from hqueue.format.arrow import HEADERS
+from hqueue.typing import Headers
 
 from ..measure import Comparison, compare, rate
 from .confluent import Confluent

@@ -9,11 +9,12 @@ from functools import partial
 
 import pytest
 
-from hqueue import HQueueError, InvalidInputError, Message, MessageID, messages_of
+from hqueue import HQueueError, InvalidInputError, Message, MessageID
 from hqueue.consume.queue_reader import LoopReader
 from hqueue.consume.topic_ranges import scans_of
 from hqueue.consume.topic_reader import TopicReader
 from hqueue.consume.topic_scanner import TopicScanner
+from hqueue.engine import messages_of
 from hqueue.format.cells import encode_bodies
 from hqueue.format.control import with_owners
 from hqueue.log.owned_writer import OwnedBatch, OwnedPartitionWriter, made

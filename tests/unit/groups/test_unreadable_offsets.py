@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 import hqueue
-from hqueue import Consumer, Message, MessageID, PartitionKey, UnsupportedFormatError
-from hqueue.errors import CommitFailedError, Outcome, StoreUnavailableError
+from hqueue import Consumer, Message, MessageID, PartitionKey
+from hqueue.errors import CommitFailedError, Outcome, StoreUnavailableError, UnsupportedFormatError
 from hqueue.groups.offsets import GroupOffsets, Position
 from hqueue.groups.paths import GroupPaths
 from hqueue.metadata.ports import ANY, Change

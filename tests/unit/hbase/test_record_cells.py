@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hqueue import InvalidInputError, UnsupportedFormatError
+from hqueue import InvalidInputError
+from hqueue.errors import UnsupportedFormatError
 from hqueue.hbase.record_cells import Mark, check_fields, decode, encode, row_key, version_of
 from hqueue.metadata.fields import FieldRecord
 from hqueue.metadata.ports import ANY, VALUE_BYTES_MAX, Version

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hqueue import LocalServerError
+from hqueue.errors import LocalServerError
 from hqueue.local import lifecycle, start, status
 from hqueue.local.home import Home, State
 from hqueue.local.process import LocalProcess, ProcessPlan

@@ -8,17 +8,8 @@ from typing import TypeVar
 
 import pytest
 
-from hqueue import (
-    InvalidInputError,
-    Message,
-    MessageID,
-    Outcome,
-    OwnershipLostError,
-    Settings,
-    StoreUnavailableError,
-    TopicFencedError,
-    UnsupportedFormatError,
-)
+from hqueue import InvalidInputError, Message, MessageID, Outcome, Settings, StoreUnavailableError
+from hqueue.errors import OwnershipLostError, TopicFencedError, UnsupportedFormatError
 from hqueue.format.cells import control_record, encode_bodies
 from hqueue.log import Appended, PartitionReader, PartitionWriter
 from hqueue.log.owned_writer import OwnedBatch, OwnedPartitionWriter, made

@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from hqueue import UnsupportedFormatError
+from hqueue.errors import UnsupportedFormatError
 from hqueue.metadata.append_keys import (
     PREVIOUS_VALID_MS,
     RENEW_AFTER_MS,

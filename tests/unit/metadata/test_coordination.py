@@ -8,13 +8,9 @@ from typing import NamedTuple
 
 import pytest
 
-from hqueue import (
+from hqueue import DeliveryOptions, HQueueError, InvalidInputError, MessageID, RequestRefusedError
+from hqueue.errors import (
     CheckpointMovedError,
-    DeliveryOptions,
-    HQueueError,
-    InvalidInputError,
-    MessageID,
-    RequestRefusedError,
     SubscriberConnectedError,
     SubscriberNotFoundError,
     UnsupportedFormatError,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from hqueue import UnsupportedFormatError
+from hqueue.errors import UnsupportedFormatError
 from hqueue.metadata.directory import Directory
 from hqueue.metadata.ports import ANY, Change, Record
 from tests.support.memory.metadata import MemoryServer

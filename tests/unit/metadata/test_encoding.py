@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from hqueue import DeliveryOptions, InvalidInputError, MessageID, UnsupportedFormatError
+from hqueue import DeliveryOptions, InvalidInputError, MessageID
+from hqueue.errors import UnsupportedFormatError
 from hqueue.metadata import Address, BrokerRecord, WorkerRecord, check_name, encoding
 
 OPTIONS = DeliveryOptions(attempts_max=5, delay_ms=1_000)

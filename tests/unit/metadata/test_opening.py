@@ -6,7 +6,8 @@ import uuid
 
 import pytest
 
-from hqueue import ClosedError, InvalidInputError, Settings, SettingsError, UnsupportedFormatError
+from hqueue import ClosedError, InvalidInputError, Settings, SettingsError
+from hqueue.errors import UnsupportedFormatError
 from hqueue.message_id import MessageID
 from hqueue.metadata import Address
 from hqueue.metadata.managers import (

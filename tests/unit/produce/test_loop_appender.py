@@ -105,7 +105,7 @@ def test_an_owner_appends_until_it_is_fenced_in_the_log(queue: hqueue.Queue, fac
     assert face.done(first.append(lambda: ([Message("t", b"a")], 0, {"t": 1}))) < first.end
     assert face.done(first.append(lambda: None)) is None
     second = own(2)
-    with pytest.raises(hqueue.TopicFencedError):
+    with pytest.raises(hqueue.errors.TopicFencedError):
         face.done(first.append(lambda: ([Message("t", b"late")], 0, {"t": 1})))
     assert fenced == [("t", 2)]
     face.done(second.append(lambda: ([Message("t", b"b")], 0, {"t": 2})))

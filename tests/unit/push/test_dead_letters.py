@@ -20,8 +20,8 @@ from hqueue import (
     MessageID,
     ReceivedMessage,
     Scan,
-    UnsupportedFormatError,
 )
+from hqueue.errors import UnsupportedFormatError
 from hqueue.handle import QueueLog
 from hqueue.push import dead_letters
 from hqueue.push.dead_letters import dead_letter_topic, redrive_topic

@@ -15,15 +15,8 @@ from thriftpy2.thrift import TApplicationException
 from thriftpy2.transport import TTransportException
 
 import hqueue
-from hqueue import (
-    InvalidInputError,
-    MessageID,
-    ReceivedMessage,
-    Status,
-    SubscriberConnectedError,
-    SubscriberNotFoundError,
-    Subscription,
-)
+from hqueue import InvalidInputError, MessageID, ReceivedMessage, Status, Subscription
+from hqueue.errors import SubscriberConnectedError, SubscriberNotFoundError
 from hqueue.metadata import Address, DeliveryOptions, SubscriptionKey
 from hqueue.metadata.ports import ANY, Change
 from hqueue.push.listener import Listeners

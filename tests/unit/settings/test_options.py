@@ -12,21 +12,23 @@ import pytest
 import hqueue
 from hqueue import (
     CombinedPartitionScanner,
-    ConnectOptions,
     InvalidInputError,
-    ProducerOptions,
     Queue,
-    QueueAttributes,
-    ScannerOptions,
     Settings,
     SettingsError,
     Subscriber,
-    SubscriberOptions,
     Subscription,
 )
 from hqueue.handle import QueueLog
 from hqueue.produce.buffer import BatchingBuffer
 from hqueue.settings.attributes import ATTRIBUTES
+from hqueue.typing import (
+    ConnectOptions,
+    ProducerOptions,
+    QueueAttributes,
+    ScannerOptions,
+    SubscriberOptions,
+)
 
 INTERNAL = {"coordinate", "write_in_loop"}
 """Keywords that are no options: what the library passes on itself."""
@@ -59,7 +61,7 @@ def test_connecting_takes_every_setting() -> None:
 def test_a_queue_is_created_with_any_attribute_and_altered_with_those_that_are_not_fixed() -> None:
     assert QueueAttributes.__annotations__.keys() == ATTRIBUTES.keys()
     fixed = {name for name, attribute in ATTRIBUTES.items() if attribute.fixed}
-    assert hqueue.AlterableAttributes.__annotations__.keys() == ATTRIBUTES.keys() - fixed
+    assert hqueue.typing.AlterableAttributes.__annotations__.keys() == ATTRIBUTES.keys() - fixed
 
 
 QUEUE = Queue(cast(QueueLog, None), cast(Any, None), cast(Any, None))

@@ -18,15 +18,15 @@ from hqueue import (
     InvalidInputError,
     Message,
     MessageID,
-    MessageIDs,
     MessageTooLargeError,
     Outcome,
     Queue,
-    QueueDisabledError,
     QueueNotFoundError,
 )
 from hqueue.consume.scanners import ScannerOptions
+from hqueue.errors import QueueDisabledError
 from hqueue.topics.queue import HubQueue
+from hqueue.typing import MessageIDs
 from tests.support.backends import MemoryBackend
 from tests.support.hubs import HubThread
 

@@ -9,14 +9,12 @@ from hqueue import (
     ClosedError,
     HQueueError,
     IdempotencyKeyReusedError,
-    IdempotencyKeyTooOldError,
     InvalidInputError,
-    NotAQueueError,
     Outcome,
-    QueueDisabledError,
     QueueStateError,
     StoreUnavailableError,
 )
+from hqueue.errors import IdempotencyKeyTooOldError, NotAQueueError, QueueDisabledError
 from hqueue_workers.api.structs import API
 
 __all__ = ["ScannerBusyError", "ScannerNotFoundError", "exception_of"]

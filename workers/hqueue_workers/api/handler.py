@@ -13,7 +13,6 @@ from hqueue import (
     InvalidInputError,
     Message,
     MessageID,
-    MessageIDs,
     Outcome,
     QueueStateError,
     Scan,
@@ -23,6 +22,7 @@ from hqueue.runtime.clock import Clock
 from hqueue.runtime.logs import Log
 from hqueue.runtime.loop import computed, in_thread
 from hqueue.runtime.only_reads import OnlyReads
+from hqueue.typing import MessageIDs
 from hqueue_workers.api.failures import exception_of
 from hqueue_workers.api.queues import QueueCache
 from hqueue_workers.api.scanner import ApiScanner

@@ -7,16 +7,8 @@ import itertools
 from collections import deque
 from collections.abc import Iterator
 
-from hqueue import (
-    Batch,
-    HQueueError,
-    MessageID,
-    Outcome,
-    ReceivedMessage,
-    Scan,
-    StoreUnavailableError,
-)
-from hqueue.engine import LoopReader, PartitionCursor, each_message_of
+from hqueue import HQueueError, MessageID, Outcome, ReceivedMessage, Scan, StoreUnavailableError
+from hqueue.engine import Batch, LoopReader, PartitionCursor, each_message_of
 from hqueue.runtime.clock import Clock, Deadline
 from hqueue.runtime.loop import computed
 from hqueue.settings.limits import MESSAGE_ID_MAX

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hqueue import CheckpointMovedError, HQueueError, MessageID
+from hqueue import HQueueError, MessageID
+from hqueue.errors import CheckpointMovedError
 from hqueue.metadata import Checkpoint, Checkpoints, SubscriptionKey
 from hqueue.runtime.logs import Log
 from hqueue_workers.node.runtime import Runtime

@@ -6,8 +6,9 @@ import hashlib
 from collections.abc import Collection, Sequence
 from functools import partial
 
-from hqueue import Client, GroupDescription, GroupNotFoundError, HQueueError
+from hqueue import Client, GroupDescription, HQueueError
 from hqueue.engine import Engine
+from hqueue.errors import GroupNotFoundError
 from hqueue.runtime.logs import Log
 from hqueue_workers.node.measuring import measure_again_and_again
 from hqueue_workers.node.runtime import Runtime

@@ -11,7 +11,7 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from hqueue import Row
+from hqueue.engine import Row
 from hqueue.push.append_notifier import WORKER_SERVICE, row_of
 from hqueue.rpc.callers import Bounds
 from hqueue.rpc.calls import NoCallError, check_call

@@ -9,17 +9,8 @@ from collections import OrderedDict, defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Protocol
 
-from hqueue import (
-    Batch,
-    CorruptLogError,
-    Fetch,
-    Fetcher,
-    HQueueError,
-    Pace,
-    Queue,
-    Row,
-)
-from hqueue.engine import PartitionCursor
+from hqueue import CorruptLogError, HQueueError, Queue
+from hqueue.engine import Batch, Fetch, Fetcher, Pace, PartitionCursor, Row
 from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.clock import Deadline
 from hqueue.runtime.logs import Log

@@ -6,8 +6,8 @@ import asyncio
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
-from hqueue import Client, HQueueError, Row
-from hqueue.engine import Engine, OpenLog
+from hqueue import Client, HQueueError
+from hqueue.engine import Engine, OpenLog, Row
 from hqueue.metadata import PartitionKey
 from hqueue_workers.delivery.poller import Poller
 from hqueue_workers.node.runtime import Runtime

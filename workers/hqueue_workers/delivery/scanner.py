@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol, cast
 
-from hqueue import Batch, HQueueError, MessageID, Queue, Scan
-from hqueue.engine import LoopReader, PartitionCursor, TopicCursor
+from hqueue import HQueueError, MessageID, Queue, Scan
+from hqueue.engine import Batch, LoopReader, PartitionCursor, TopicCursor
 from hqueue.runtime.clock import Deadline
 from hqueue_workers.delivery.poller import Poller, TailWaiter
 from hqueue_workers.delivery.segment import (

@@ -12,7 +12,8 @@ from collections.abc import Collection, Iterable, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
-from hqueue import Batch, HQueueError, Queue, ReceivedMessage, Skips, messages_of
+from hqueue import HQueueError, Queue, ReceivedMessage
+from hqueue.engine import Batch, Skips, messages_of
 from hqueue.push.dead_letters import is_delivered_unasked, redrive_topic
 from hqueue.settings.limits import CALL_HEADERS_MAX
 from hqueue_workers.delivery.wire import encode_message

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from hqueue import ClosedError, Outcome, QueueDisabledError, Settings, StoreUnavailableError
+from hqueue import ClosedError, Outcome, Settings, StoreUnavailableError
+from hqueue.errors import QueueDisabledError
 from hqueue.hbase.native.async_servers import AsyncServers
 from hqueue.hbase.native.masters_registry import MastersRegistry
 from hqueue.hbase.native.regions import Meta, RegionMap

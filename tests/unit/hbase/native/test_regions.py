@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from hqueue import Outcome, QueueDisabledError, QueueNotFoundError, Settings, StoreUnavailableError
-from hqueue.errors import HQueueError
+from hqueue import Outcome, QueueNotFoundError, Settings, StoreUnavailableError
+from hqueue.errors import HQueueError, QueueDisabledError
 from hqueue.format import rowkey
 from hqueue.hbase.native.native_store import NativeStore
 from hqueue.hbase.native.protocol import pb

@@ -16,15 +16,13 @@ import pytest
 from hqueue import (
     ClosedError,
     Outcome,
-    QueueDisabledError,
-    QueueEnabledError,
     QueueExistsError,
     QueueNotFoundError,
     RequestRefusedError,
     Settings,
     StoreUnavailableError,
 )
-from hqueue.errors import HQueueError
+from hqueue.errors import HQueueError, QueueDisabledError, QueueEnabledError
 from hqueue.hbase.native.calls import REQUESTS_MAX
 from hqueue.hbase.native.connection import BlockingCall, Connection
 from hqueue.hbase.native.exchanges import CLIENT, Request

@@ -7,14 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from hqueue import (
-    NotAQueueError,
-    Outcome,
-    QueueEnabledError,
-    RequestRefusedError,
-    Settings,
-    StoreUnavailableError,
-)
+from hqueue import Outcome, RequestRefusedError, Settings, StoreUnavailableError
+from hqueue.errors import NotAQueueError, QueueEnabledError
 from hqueue.hbase.native.native_store import NativeStore
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.tables import Tables

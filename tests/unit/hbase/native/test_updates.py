@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from hqueue import ClosedError, Outcome, QueueDisabledError, Settings, StoreUnavailableError
-from hqueue.errors import HQueueError
+from hqueue import ClosedError, Outcome, Settings, StoreUnavailableError
+from hqueue.errors import HQueueError, QueueDisabledError
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.regions import Meta, RegionMap
 from hqueue.hbase.native.requests import EQUAL

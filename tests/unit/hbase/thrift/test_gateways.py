@@ -12,14 +12,13 @@ from hqueue import (
     GatewayAddress,
     HQueueError,
     Outcome,
-    QueueDisabledError,
-    QueueEnabledError,
     QueueExistsError,
     QueueNotFoundError,
     RequestRefusedError,
     Settings,
     StoreUnavailableError,
 )
+from hqueue.errors import QueueDisabledError, QueueEnabledError
 from hqueue.hbase.thrift.connection import Service
 from hqueue.hbase.thrift.gateway import Gateway
 from hqueue.hbase.thrift.gateways import Gateways

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from thriftpy2.thrift import TType
 
-from hqueue import NotAQueueError, Outcome, StoreUnavailableError
+from hqueue import Outcome, StoreUnavailableError
+from hqueue.errors import NotAQueueError
 from hqueue.format.cells import encode_bodies
 from hqueue.hbase.thrift.appends import TableAppends
 from hqueue.hbase.thrift.gateways import Gateways

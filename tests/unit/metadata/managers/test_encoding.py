@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from hqueue import InvalidInputError, MessageID, UnsupportedFormatError
+from hqueue import InvalidInputError, MessageID
+from hqueue.errors import UnsupportedFormatError
 from hqueue.metadata import Address
 from hqueue.metadata.blobs import BlobRecords, encode_blob
 from hqueue.metadata.fields import FieldRecord

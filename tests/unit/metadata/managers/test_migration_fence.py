@@ -8,8 +8,8 @@ from concurrent.futures import Future
 
 import pytest
 
-from hqueue import Outcome, StoreUnavailableError, UnsupportedFormatError
-from hqueue.errors import BadVersionError, MetadataReadOnlyError
+from hqueue import Outcome, StoreUnavailableError
+from hqueue.errors import BadVersionError, MetadataReadOnlyError, UnsupportedFormatError
 from hqueue.message_id import MessageID
 from hqueue.metadata.fields import FieldChange
 from hqueue.metadata.managers import (

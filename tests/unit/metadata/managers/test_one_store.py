@@ -9,8 +9,8 @@ from concurrent.futures import wait as wait_for_all
 
 import pytest
 
-from hqueue import SettingsError, StoreUnavailableError, UnsupportedFormatError
-from hqueue.errors import Outcome
+from hqueue import SettingsError, StoreUnavailableError
+from hqueue.errors import Outcome, UnsupportedFormatError
 from hqueue.message_id import MessageID
 from hqueue.metadata.managers import (
     LogRange,

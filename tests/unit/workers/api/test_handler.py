@@ -10,20 +10,22 @@ import pytest
 
 import hqueue
 from hqueue import (
-    ClockSkewError,
     CorruptLogError,
     HQueueError,
     IdempotencyKeyReusedError,
-    IdempotencyKeyTooOldError,
     InvalidInputError,
-    NotAQueueError,
     Outcome,
-    QueueDisabledError,
     QueueNotFoundError,
     RequestRefusedError,
     StoreUnavailableError,
 )
 from hqueue.engine import Engine
+from hqueue.errors import (
+    ClockSkewError,
+    IdempotencyKeyTooOldError,
+    NotAQueueError,
+    QueueDisabledError,
+)
 from hqueue_workers.api.failures import (
     ScannerBusyError,
     ScannerNotFoundError,

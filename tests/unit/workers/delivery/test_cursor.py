@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hqueue import Batch, BufferFullError, StoreUnavailableError
+from hqueue import BufferFullError, StoreUnavailableError
+from hqueue.engine import Batch
 from hqueue_workers.delivery.cursor import SubscriberCursor, _slice_at
 from hqueue_workers.delivery.scanner import MessageScanner
 from hqueue_workers.delivery.segment import EncodedSlice

@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from hqueue import CorruptLogError, Fetch, Queue
+from hqueue import CorruptLogError, Queue
 from hqueue.consume.fetcher import to_check, together
-from hqueue.engine import PartitionCursor
+from hqueue.engine import Fetch, PartitionCursor
 from hqueue_workers.delivery.poller import FRUITLESS_MAX, PAUSE_MS_NOTIFIED, Poller
 from hqueue_workers.delivery.segment import Segment, SubscriptionFilter
 from tests.support.worker_doubles import SteppedRuntime

@@ -10,14 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from hqueue import (
-    CheckpointMovedError,
-    DeadLetter,
-    MessageID,
-    Queue,
-    ReceivedMessage,
-    StoreUnavailableError,
-)
+from hqueue import DeadLetter, MessageID, Queue, ReceivedMessage, StoreUnavailableError
+from hqueue.errors import CheckpointMovedError
 from hqueue.metadata import Checkpoint, Checkpoints, DeliveryOptions, SubscriptionKey
 from hqueue.runtime.steps import Work
 from hqueue.runtime.stepwise import stepwise

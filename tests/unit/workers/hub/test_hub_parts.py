@@ -146,14 +146,14 @@ def test_a_topic_that_is_deleted_ends_and_one_of_its_name_begins_anew(
     client.topic("t").move(addresses[1])
     assert client.topic("t").delete()
     assert not client.topic("t").delete()
-    with pytest.raises(hqueue.SubscriberNotFoundError):
+    with pytest.raises(hqueue.errors.SubscriberNotFoundError):
         ended.wait(60)
     assert [hub.owns(QUEUE) for hub in hubs] == [set(), set()]
     with hubs[0].client.topic_metadata(QUEUE) as metadata:
         assert metadata.persistence.read_topic_persistence_info("t").result(60) is None
         assert metadata.ownership.read_owner_info("t").result(60) is None
         assert metadata.subscriptions.read_subscriptions("t").result(60) == {}
-    with pytest.raises(hqueue.SubscriberNotFoundError):
+    with pytest.raises(hqueue.errors.SubscriberNotFoundError):
         client.topic("t").subscribe("s", lambda _: None, mode=hqueue.SubscribeMode.ATTACH)
     assert client.topic("t").last_sequence_number() is None
     assert client.topic("t").publish_idempotent([b"new"], sequence_number=1).duplicates == 0

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from hqueue import ClockSkewError, MessageID
+from hqueue import MessageID
+from hqueue.errors import ClockSkewError
 from hqueue.metadata.managers import LogRange, TopicPersistenceInfo
 from hqueue_workers.hub.owning.takeover import TakeOver
 from tests.support.doubles import SteppedClock

@@ -91,7 +91,7 @@ def test_a_backlog_over_several_ranges_is_read_once_for_all_that_come(
     came: list[int] = []
     read_topic = TopicCursor.read
 
-    def note(cursor: TopicCursor, deadline: Deadline) -> Work[list[hqueue.Batch]]:
+    def note(cursor: TopicCursor, deadline: Deadline) -> Work[list[hqueue.engine.Batch]]:
         batches = yield from read_topic(cursor, deadline)
         came.extend(batch.header.base for batch in batches)
         return batches
@@ -149,7 +149,7 @@ def test_what_can_not_be_read_holds_up_only_its_own_topic(
         scene.publish(b"a", b"b", topic=topic)
     read_topic = TopicCursor.read
 
-    def fail(reader: TopicCursor, deadline: Deadline) -> list[hqueue.Batch]:
+    def fail(reader: TopicCursor, deadline: Deadline) -> list[hqueue.engine.Batch]:
         if reader._topic == "broken" and broken:
             raise CorruptLogError("flipped")
         return read_topic(reader, deadline)

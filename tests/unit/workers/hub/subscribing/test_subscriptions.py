@@ -460,7 +460,7 @@ def test_of_many_topics_that_come_only_those_are_read_that_have_something(
     read: list[str] = []
     read_topic = TopicCursor.read
 
-    def note(cursor: TopicCursor, deadline: Deadline) -> Work[list[hqueue.Batch]]:
+    def note(cursor: TopicCursor, deadline: Deadline) -> Work[list[hqueue.engine.Batch]]:
         read.append(cursor._topic)
         return read_topic(cursor, deadline)
 

@@ -1,0 +1,47 @@
+"""Types for annotations: options of calls, what arguments may be, and parts of what is returned.
+
+def consumer(*queues: str, **options: Unpack[hqueue.typing.ConsumerOptions]) -> hqueue.Consumer:
+    return hqueue.Consumer(*queues, **{"client_id": "billing", **options})
+"""
+
+from hqueue.client import Ttl
+from hqueue.consume.scanners import ScannerOptions
+from hqueue.exactly_once import Process
+from hqueue.group_consumer import Partition, ToCommit
+from hqueue.groups.callbacks import OnPartitions
+from hqueue.groups.consumer_options import ConsumerOptions
+from hqueue.handle.start import Start
+from hqueue.message import Headers
+from hqueue.message_id import MessageIDs
+from hqueue.metadata import Presence
+from hqueue.produce.delivery import DeliveryCallback
+from hqueue.produce.producer_options import ProducerOptions
+from hqueue.push.listener import ListenerAnswer
+from hqueue.push.subscriber import SubscriberOptions
+from hqueue.settings.connection import AccessRule, Credential
+from hqueue.settings.options import AlterableAttributes, ConnectOptions, QueueAttributes
+from hqueue.topics import HubOptions
+
+__all__ = [
+    "AccessRule",
+    "AlterableAttributes",
+    "ConnectOptions",
+    "ConsumerOptions",
+    "Credential",
+    "DeliveryCallback",
+    "Headers",
+    "HubOptions",
+    "ListenerAnswer",
+    "MessageIDs",
+    "OnPartitions",
+    "Partition",
+    "Presence",
+    "Process",
+    "ProducerOptions",
+    "QueueAttributes",
+    "ScannerOptions",
+    "Start",
+    "SubscriberOptions",
+    "ToCommit",
+    "Ttl",
+]
