@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hqueue.consume.scanners import CombinedPartitionScanner as CombinedPartitionScanner
     from hqueue.consume.scanners import PartitionScanner as PartitionScanner
     from hqueue.consume.scanners import QueueScanner as QueueScanner
+    from hqueue.consume.scanners import Scanner as Scanner
     from hqueue.consume.skipped_batches import SkippedBatches as SkippedBatches
     from hqueue.consume.topic_scanner import TopicScanner as TopicScanner
     from hqueue.consumer import Consumer as Consumer
@@ -97,7 +98,7 @@ _MODULES = {
     "hqueue.client": "Client",
     "hqueue.connecting": "connect",
     "hqueue.consume.scan": "Scan",
-    "hqueue.consume.scanners": "CombinedPartitionScanner PartitionScanner QueueScanner",
+    "hqueue.consume.scanners": "CombinedPartitionScanner PartitionScanner QueueScanner Scanner",
     "hqueue.consume.skipped_batches": "SkippedBatches",
     "hqueue.consume.topic_scanner": "TopicScanner",
     "hqueue.consumer": "Consumer ParallelConsumer",

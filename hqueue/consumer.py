@@ -96,7 +96,7 @@ class Consumer(GroupConsumer):
 
     def arrow_batches(self, *, idle_ms_max: float | None = None) -> Iterator[pyarrow.RecordBatch]:
         """As `messages`, in Arrow record batches, each of one partition and some megabytes: the
-        columns of `CombinedPartitionScanner.arrow_batches` after one with the name of the
+        columns of `Scanner.arrow_batches` after one with the name of the
         ``queue``. Needs the extra ``hqueue[arrow]``.
         """
         return self._stream().arrow_batches(idle_ms_max=idle_ms_max)

@@ -11,7 +11,9 @@ from hqueue.consume.scanners import (
     CombinedPartitionScanner,
     PartitionScanner,
     QueueScanner,
+    Scanner,
     ScannerOptions,
+    open_scanner,
 )
 from hqueue.consume.skipped_batches import SkippedBatches
 from hqueue.consume.topic_lags import topic_lags
@@ -252,7 +254,7 @@ class Queue:
         stop: Moment | None = None,
         topics: Iterable[str] = (),
         **options: Unpack[ScannerOptions],
-    ) -> CombinedPartitionScanner:
+    ) -> Scanner:
         """Read a partition, some, or all of them: a scanner, to be iterated over and closed.
 
         Args:
@@ -266,15 +268,14 @@ class Queue:
         Raises:
             InvalidInputError: an option is unknown, or an argument out of range.
         """
-        wanted = Scan(start, stop, topics)
+        check_options("Scanner", options, ScannerOptions.__annotations__)
+        wanted, reader = Scan(start, stop, topics), self._log.reader
         if partitions is not None:
             if partition is not None:
                 raise InvalidInputError("give a partition or several, not both")
-            chosen = self._log.reader.chosen(partitions)
-            return self.combined_partition_scanner(dict.fromkeys(chosen, wanted), **options)
-        if partition is None:
-            return self.queue_scanner(wanted, **options)
-        return self.partition_scanner(partition, wanted, **options)
+            chosen = reader.chosen(partitions)
+            return Scanner(reader, dict.fromkeys(chosen, wanted), **options)
+        return open_scanner(reader, partition, wanted, **options)
 
     def scan_topic(
         self,
@@ -357,7 +358,7 @@ class Queue:
             deadline: the bound on each request with its repetitions; an operation's if None.
 
         Raises:
-            As `CombinedPartitionScanner.next`. What was given before stays given.
+            As `Scanner.next`. What was given before stays given.
         """
         return self._log.reader.poll(readers, bytes_max, rows_max=rows_max, deadline=deadline)
 

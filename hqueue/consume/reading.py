@@ -96,7 +96,7 @@ class QueueReading:
             closed: whether to end.
 
         Raises:
-            As `CombinedPartitionScanner.next`.
+            As `Scanner.next`.
         """
         return follow(
             cursors,

@@ -45,7 +45,7 @@ class ScanReading:
         *,
         follow: bool,
         idle_ms_max: int | None,
-        by_id: bool,
+        merge_sorted: bool,
     ) -> None:
         self._reader = reader
         self.prefetcher = Prefetcher(readers, reader)
@@ -53,7 +53,7 @@ class ScanReading:
         self._request_bytes_max = request_bytes_max
         self._follow = follow
         self._idle_ms_max = idle_ms_max
-        self._by_id = by_id
+        self._merge_sorted = merge_sorted
         self.closed = False
         self.failure: HQueueError | None = None
         self.lock = threading.Lock()
@@ -196,7 +196,7 @@ class ScanReading:
             raise ClosedError(
                 "a thread of the parent process was reading at the fork: open another scanner"
             )
-        ended = self._ends >= (len(self.readers) if self._by_id else 1)
+        ended = self._ends >= (len(self.readers) if self._merge_sorted else 1)
         if (
             self.failure is None
             and not ended

@@ -1,4 +1,4 @@
-"""The three scanners of Alibaba's HQueue: of a queue, of a partition and of several partitions."""
+"""Scanners: one class for any partitions, and the three names that Alibaba's HQueue has."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ __all__ = [
     "CombinedPartitionScanner",
     "PartitionScanner",
     "QueueScanner",
+    "Scanner",
     "ScannerOptions",
     "open_scanner",
 ]
@@ -53,7 +54,7 @@ class ScannerOptions(TypedDict, total=False):
     idle_ms_max: int | None
     """When following, end after so long without a message; None, the default, for never."""
 
-    by_id: bool
+    merge_sorted: bool
     """Give the messages of all partitions merged, in the order of IDs. Not together with `follow`:
     a partition that is silent could still get an older ID. False by default."""
 
@@ -66,8 +67,8 @@ class ScannerOptions(TypedDict, total=False):
     """Give so many messages at most; None, the default, for all."""
 
 
-class CombinedPartitionScanner:
-    """Reads some partitions of a queue, each with its own `Scan`.
+class Scanner:
+    """Reads one, some or all partitions of a queue: what `Queue.scan` returns.
 
     Iterate over it, or call `next` until it gives None; or take the messages batch-wise with
     `arrow_batches`. Each message of a partition comes once and in the order of IDs; between
@@ -81,12 +82,12 @@ class CombinedPartitionScanner:
     `close`.
 
     One that is forgotten before its end is closed when it is collected, with a `ResourceWarning`.
-    Made by `Queue.combined_partition_scanner`.
+    Made by `Queue.scan`.
 
     Args:
         reader: reads the queue.
         scans: partition to `Scan`.
-        follow, idle_ms_max, by_id, bytes_max, limit: as `ScannerOptions` says.
+        follow, idle_ms_max, merge_sorted, bytes_max, limit: as `ScannerOptions` says.
 
     Raises:
         InvalidInputError: an argument is out of range.
@@ -99,7 +100,7 @@ class CombinedPartitionScanner:
         *,
         follow: bool = False,
         idle_ms_max: int | None = None,
-        by_id: bool = False,
+        merge_sorted: bool = False,
         bytes_max: int = BYTES_MAX,
         limit: int | None = None,
     ) -> None:
@@ -107,7 +108,7 @@ class CombinedPartitionScanner:
         for scan in scans.values():
             check_kind(scan, Scan, "scans")
         check_flag(follow, "follow")
-        check_flag(by_id, "by_id")
+        check_flag(merge_sorted, "merge_sorted")
         if idle_ms_max is not None:
             if not follow:
                 raise InvalidInputError(
@@ -117,10 +118,14 @@ class CombinedPartitionScanner:
             check_number(idle_ms_max, 0, float("inf"), option="idle_ms_max")
         if not scans:
             raise InvalidInputError("a scanner needs at least one partition")
-        if follow and by_id:
-            raise InvalidInputError("a scanner can follow, or merge by ID, but not both")
+        if follow and merge_sorted:
+            raise InvalidInputError(
+                "a scanner can follow, or merge its partitions sorted by ID, but not both"
+            )
         bytes_max = check_whole(bytes_max, 1, SCAN_BYTES_MAX, option="bytes_max")
-        request_bytes_max = max(1, bytes_max // (len(scans) if by_id else 1 + PREFETCH_REQUESTS))
+        request_bytes_max = max(
+            1, bytes_max // (len(scans) if merge_sorted else 1 + PREFETCH_REQUESTS)
+        )
         readers = [
             reader.open(partition, scan, request_bytes_max)
             for partition, scan in sorted(scans.items())
@@ -131,9 +136,9 @@ class CombinedPartitionScanner:
             request_bytes_max,
             follow=follow,
             idle_ms_max=idle_ms_max,
-            by_id=by_id,
+            merge_sorted=merge_sorted,
         )
-        self._answers = None if by_id else reading.batches()
+        self._answers = None if merge_sorted else reading.batches()
         self._source: Generator[Any, None, None]
         self._messages: Iterator[ReceivedMessage]
         if self._answers is None:
@@ -152,7 +157,7 @@ class CombinedPartitionScanner:
             self._source, "a scanner", prefetcher.close, lambda: prefetcher.holds
         )
 
-    def __enter__(self) -> CombinedPartitionScanner:
+    def __enter__(self) -> Scanner:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -190,9 +195,9 @@ class CombinedPartitionScanner:
         some megabytes.
 
         The bodies are not touched one by one: HBase's cells become the column as they are; but for
-        a scanner ``by_id``, which merges message by message. What an iteration that is left did not
-        give comes with the next one, or by `next`. Needs the extra ``hqueue[arrow]``. Raises as
-        `next`.
+        a scanner with ``merge_sorted``, which merges message by message. What an iteration that is
+        left did not give comes with the next one, or by `next`. Needs the extra
+        ``hqueue[arrow]``. Raises as `next`.
         """
         with needing_arrow():
             from hqueue.consume.arrow import (  # noqa: PLC0415  (pyarrow is an extra)
@@ -274,8 +279,8 @@ def _limited(
             return
 
 
-class PartitionScanner(CombinedPartitionScanner):
-    """Reads one partition, as a `CombinedPartitionScanner`. Made by `Queue.partition_scanner`."""
+class PartitionScanner(Scanner):
+    """A `Scanner` of one partition. Made by `Queue.partition_scanner`."""
 
     def __init__(
         self, reader: QueueReader, partition: int, scan: Scan, **options: Unpack[ScannerOptions]
@@ -284,21 +289,27 @@ class PartitionScanner(CombinedPartitionScanner):
         super().__init__(reader, {number: scan}, **options)
 
 
-class QueueScanner(CombinedPartitionScanner):
-    """Reads all partitions, as a `CombinedPartitionScanner`. Made by `Queue.queue_scanner`."""
+class QueueScanner(Scanner):
+    """A `Scanner` of all partitions. Made by `Queue.queue_scanner`."""
 
     def __init__(self, reader: QueueReader, scan: Scan, **options: Unpack[ScannerOptions]) -> None:
         super().__init__(reader, dict.fromkeys(range(reader.partitions), scan), **options)
 
 
+class CombinedPartitionScanner(Scanner):
+    """A `Scanner` of some partitions, each with its own `Scan`. Made by
+    `Queue.combined_partition_scanner`.
+    """
+
+
 def open_scanner(
     reader: QueueReader, partition: int | None, scan: Scan, **options: Unpack[ScannerOptions]
-) -> PartitionScanner | QueueScanner:
+) -> Scanner:
     """A scanner over one partition, or over all if it is None.
 
     Raises:
         InvalidInputError: an option is unknown or out of range, or there is no such partition.
     """
-    if partition is None:
-        return QueueScanner(reader, scan, **options)
-    return PartitionScanner(reader, partition, scan, **options)
+    number = None if partition is None else check_partition(partition, reader.partitions)
+    chosen = range(reader.partitions) if number is None else [number]
+    return Scanner(reader, dict.fromkeys(chosen, scan), **options)

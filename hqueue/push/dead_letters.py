@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from hqueue.consume.scan import Scan
-from hqueue.consume.scanners import PartitionScanner, QueueScanner, open_scanner
+from hqueue.consume.scanners import Scanner, open_scanner
 from hqueue.errors import (
     CorruptLogError,
     InvalidInputError,
@@ -227,7 +227,7 @@ class DeadLetters:
             headers=original.headers,
         )
 
-    def _scanner(self, partition: int | None, scan: Scan) -> PartitionScanner | QueueScanner:
+    def _scanner(self, partition: int | None, scan: Scan) -> Scanner:
         return open_scanner(self._log.reader, partition, scan)
 
     def _put(self, wrapped: Iterable[tuple[DeadLetter, Message]]) -> int:

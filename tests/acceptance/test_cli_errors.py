@@ -105,7 +105,7 @@ def test_the_closest_name_is_told(run: Run) -> None:
         ("tail", "{}", "--format", "length-prefixed", "--print-headers"),
         ("scan", "{}", "--partition", "3"),
         ("scan", "{}", "--topic", ""),
-        ("scan", "{}", "--follow", "--by-id"),
+        ("scan", "{}", "--follow", "--merge-sorted"),
         ("tail", "{}", "--partition", "3"),
     ],
 )

@@ -254,7 +254,7 @@ def test_a_scan_is_bounded_by_times_topics_and_limits(
 def test_by_id_merges_the_partitions(run: Run, opened: hqueue.Queue, name: str) -> None:
     for n in range(9):
         opened.put(hqueue.Message("t", b"%d" % n), partition=(n * 2) % 3)
-    ids = [line.split("\t")[2] for line in run("scan", name, "--by-id").lines]
+    ids = [line.split("\t")[2] for line in run("scan", name, "--merge-sorted").lines]
     assert len(ids) == 9
     assert ids == sorted(ids)
 

@@ -72,7 +72,7 @@ words = st.one_of(
 usual = st.sampled_from(
     [
         ["scan", "q"],
-        ["scan", "q", "--by-id", "--format", "json"],
+        ["scan", "q", "--merge-sorted", "--format", "json"],
         ["scan", "q", "-f", "--idle-ms", "1"],
         ["tail", "q"],
         ["tail", "q", "--follow", "--idle-ms", "1"],

@@ -202,7 +202,7 @@ def test_a_disabled_queue_refuses_put_and_scan_at_once(
         lambda: fresh.put(Message("t", b"refused"), partition=1),
         lambda: list(queue.scan()),
         lambda: list(queue.scan(partition=0, start=1)),
-        lambda: list(queue.scan(by_id=True)),
+        lambda: list(queue.scan(merge_sorted=True)),
     ]
     for operation in operations:
         began = time.monotonic()

@@ -45,7 +45,7 @@ def test_expired_messages_are_skipped_and_counted(make_queue: MakeQueue, raw: Ra
     queue = make_queue(ttl="1d")
     put_in_the_past(raw, queue, [3 * DAY_MS, 2 * DAY_MS, DAY_MS + 5_000, DAY_MS // 2, 1_000])
     assert headers(raw, queue) == [0, 3, 6, 9, 12], "headers outlive their bodies"
-    for options in ({}, {"bytes_max": 1}, {"by_id": True}, {"topics": ["t"]}):
+    for options in ({}, {"bytes_max": 1}, {"merge_sorted": True}, {"topics": ["t"]}):
         scanner = queue.scan(**options)  # type: ignore[arg-type]
         assert [m.value for m in scanner] == [b"3"] * 3 + [b"4"] * 3
         assert scanner.expired == 9

@@ -71,7 +71,7 @@ class Maker:
         return subscriber
 
     def scanner(self, number: int) -> Iterator[ReceivedMessage]:
-        scanner = self.queue.scan(bytes_max=5, by_id=bool(number % 2))
+        scanner = self.queue.scan(bytes_max=5, merge_sorted=bool(number % 2))
         assert scanner.next() is not None
         return scanner  # type: ignore[return-value]
 
@@ -224,7 +224,7 @@ DROPPED: dict[str, Callable[[Maker], object]] = {
     "subscriber": lambda maker: maker.subscriber(0),
     "member of a subscriber": lambda maker: maker.subscriber(1),
     "scan": _scanned(),
-    "scan by ID": _scanned(by_id=True),
+    "scan by ID": _scanned(merge_sorted=True),
     "scan with a limit": _scanned(limit=3),
     "follower": _scanned(follow=True),
     "scan in Arrow": _in_arrow,

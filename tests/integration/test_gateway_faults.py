@@ -36,7 +36,7 @@ def test_scans_in_the_middle_complete_exactly_after_their_gateway_was_killed(
     written = fill(queue, 200)
     scanners = [
         queue.scan(bytes_max=2_000),
-        queue.scan(bytes_max=2_000, by_id=True),
+        queue.scan(bytes_max=2_000, merge_sorted=True),
         queue.scan(bytes_max=2_000, topics=["t"]),
         queue.scan(bytes_max=2_000, follow=True, idle_ms_max=1),
     ]
@@ -144,7 +144,7 @@ def test_with_all_gateways_dead_every_operation_fails_in_its_time_and_not_earlie
         operations: list[Callable[[], object]] = [
             lambda: queue.put(Message("t", b"0:1"), partition=0),
             lambda: list(queue.scan()),
-            lambda: list(queue.scan(by_id=True)),
+            lambda: list(queue.scan(merge_sorted=True)),
             lambda: list(queue.scan(follow=True)),
             queue.offsets,
             lambda: dead.create_queue("x", partitions=1),

@@ -131,7 +131,7 @@ def test_a_batch_lies_where_its_keys_belong_and_is_refused_if_they_belong_apart(
             with pytest.raises(InvalidInputError, match="several partitions"):
                 put(batch_of(apart))  # type: ignore[operator]
             put(batch_of(apart), partition=0)  # type: ignore[operator]
-    found = [(m.partition, m.key) for m in queue.scan(by_id=False)]
+    found = [(m.partition, m.key) for m in queue.scan(merge_sorted=False)]
     assert sorted(found, key=str) == sorted(
         2 * [*((2, key) for key in together), *((0, key) for key in apart)], key=str
     )

@@ -100,7 +100,7 @@ def test_a_producer_under_loss_keeps_its_order(make_queue: MakeQueue, lossy: Los
     check(acknowledged, seen_by(queue.scan()))
 
 
-@pytest.mark.parametrize("options", [{}, {"by_id": True}, {"topics": ["t"]}])
+@pytest.mark.parametrize("options", [{}, {"merge_sorted": True}, {"topics": ["t"]}])
 def test_scans_under_loss_are_complete(
     make_queue: MakeQueue, lossy: LossyWay, options: dict[str, object]
 ) -> None:
@@ -194,7 +194,7 @@ def test_a_put_that_was_never_sent_fails_with_not_applied(
     assert [seen.value for seen in seen_by(queue.scan())] == ["0:0"]
 
 
-@pytest.mark.parametrize("options", [{}, {"by_id": True}, {"follow": True}])
+@pytest.mark.parametrize("options", [{}, {"merge_sorted": True}, {"follow": True}])
 def test_a_scan_that_failed_says_so_again_instead_of_ending(
     make_queue: MakeQueue, lossy: LossyWay, options: dict[str, object]
 ) -> None:

@@ -235,7 +235,7 @@ def test_the_three_scanners_of_alibabas_hqueue(make_queue: MakeQueue) -> None:
             queue.put(Message(topic, f"{partition}{topic}".encode()), partition=partition)
     scan = Scan().add_topic("topic1").add_topic("topic2")
 
-    def drain(scanner: hqueue.CombinedPartitionScanner) -> list[bytes]:
+    def drain(scanner: hqueue.Scanner) -> list[bytes]:
         values = []
         while (message := scanner.next()) is not None:
             values.append(message.value)
@@ -264,7 +264,7 @@ def test_a_merge_by_id_gives_one_ascending_sequence_of_all_partitions(
             (i, partition)
             for i in queue.put([Message("t", b"x")] * (n % 5 + 1), partition=partition)
         ]
-    read = [(m.id, m.partition) for m in queue.scan(by_id=True, bytes_max=1_000)]
+    read = [(m.id, m.partition) for m in queue.scan(merge_sorted=True, bytes_max=1_000)]
     assert sorted(read) == sorted(written)
     assert [i for i, _ in read] == sorted(i for i, _ in read)
 

@@ -243,7 +243,7 @@ WRONG_SCANS: dict[str, Callable[[hqueue.Queue], object]] = {
     "partition too high": lambda q: q.scan(partition=3),
     "combined partition": lambda q: q.combined_partition_scanner({0: Scan(), 7: Scan()}),
     "no partition": lambda q: q.combined_partition_scanner({}),
-    "follow and merge": lambda q: q.scan(follow=True, by_id=True),
+    "follow and merge": lambda q: q.scan(follow=True, merge_sorted=True),
     "topics None": lambda q: q.scan(topics=None),  # type: ignore[arg-type]
     "a partition and several": lambda q: q.scan(partition=0, partitions=[1]),
     "several with one too high": lambda q: q.scan(partitions=[0, 3]),

@@ -24,7 +24,12 @@ def test_bodies_of_other_topics_never_leave_hbase(
         queue.put(batch, partition=n % 2)
     with Proxies(server) as proxies, hqueue.connect(proxies.settings()) as client:
         behind = client.queue(queue.name)
-        for options in ({}, {"by_id": True}, {"partition": 0}, {"follow": True, "idle_ms_max": 1}):
+        for options in (
+            {},
+            {"merge_sorted": True},
+            {"partition": 0},
+            {"follow": True, "idle_ms_max": 1},
+        ):
             proxies.reset()
             values = [m.value for m in behind.scan(topics=["wanted"], **options)]  # type: ignore[arg-type]
             assert len(values) == (10 if "partition" in options else 20)

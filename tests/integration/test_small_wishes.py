@@ -19,7 +19,7 @@ pytestmark = pytest.mark.in_memory
 MakeQueue = Callable[..., hqueue.Queue]
 
 
-def values(scanner: hqueue.CombinedPartitionScanner) -> list[bytes]:
+def values(scanner: hqueue.Scanner) -> list[bytes]:
     with scanner:
         return [message.value for message in scanner]
 
@@ -50,7 +50,7 @@ def test_some_partitions_are_scanned_and_so_many_messages(make_queue: MakeQueue)
     assert sorted(values(queue.scan(partitions=[2, 0]))) == [b"0"] * 3 + [b"2"] * 3
     for limit in (0, 1, 4, 9, 10):
         assert len(values(queue.scan(limit=limit))) == min(limit, 9)
-        assert len(values(queue.scan(limit=limit, by_id=True))) == min(limit, 9)
+        assert len(values(queue.scan(limit=limit, merge_sorted=True))) == min(limit, 9)
         with queue.scan(limit=limit) as scanner:
             assert sum(batch.num_rows for batch in scanner.arrow_batches()) == min(limit, 9)
 

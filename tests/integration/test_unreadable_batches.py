@@ -74,7 +74,7 @@ def scanned_as_columns(queue: hqueue.Queue) -> list[bytes]:
 
 
 def merged(queue: hqueue.Queue) -> list[bytes]:
-    return [message.value for message in queue.scan(by_id=True)]
+    return [message.value for message in queue.scan(merge_sorted=True)]
 
 
 def followed(queue: hqueue.Queue) -> list[bytes]:

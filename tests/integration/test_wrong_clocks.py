@@ -90,7 +90,7 @@ def test_scans_followers_offsets_and_lag_are_what_they_are(
     read = client.queue("q")
     assert sorted(message.id for message in read.scan()) == written
     later = [each for each in written if each >= written[4]]
-    assert [message.id for message in read.scan(by_id=True, start=written[4])] == later
+    assert [message.id for message in read.scan(merge_sorted=True, start=written[4])] == later
     with read.scan(follow=True, idle_ms_max=60_000) as follower:
         assert len([follower.next() for _ in range(10)]) == 10
         put_numbered(queue, 1, first=10)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hqueue import CombinedPartitionScanner, CorruptLogError, Message, Scan
+from hqueue import CorruptLogError, Message, Scan, Scanner
 from hqueue.consume.arrow import SMALL_BATCH, record_batch
 from hqueue.consume.decode import each_message_of, messages_of
 from hqueue.format.cells import check_cell, encode_bodies
@@ -156,12 +156,12 @@ def test_a_scanner_gives_that_error_again_and_never_an_end(batch: Batch) -> None
     log: Any = SimpleNamespace(
         open=lambda *_: Reader(), deadline=lambda: None, in_loop=SimpleNamespace(do=do)
     )
-    for by_id in (False, True):
-        scanner = CombinedPartitionScanner(log, {0: Scan()}, by_id=by_id)
+    for merge_sorted in (False, True):
+        scanner = Scanner(log, {0: Scan()}, merge_sorted=merge_sorted)
         for _ in range(2):
             with pytest.raises(CorruptLogError):
                 scanner.next()
-    scanner = CombinedPartitionScanner(log, {0: Scan()})
+    scanner = Scanner(log, {0: Scan()})
     for _ in range(2):
         with pytest.raises(CorruptLogError):
             next(scanner.arrow_batches())

@@ -460,7 +460,7 @@ def scans(each_place: EachPlace, **options: object) -> None:
         queue = client.create_queue(QUEUE, partitions=2)
         for n in range(6):
             queue.put(Message("t", b"%d" % n), partition=n % 2)
-        scanners: list[hqueue.QueueScanner] = []
+        scanners: list[hqueue.Scanner] = []
         came: list[bytes] = []
 
         def scan() -> None:
@@ -520,7 +520,7 @@ SCENES = [
     closes_of_consumers,
     subscriptions,
 ]
-SCANS: list[dict[str, object]] = [{}, {"by_id": True}, {"follow": True, "idle_ms_max": 1}]
+SCANS: list[dict[str, object]] = [{}, {"merge_sorted": True}, {"follow": True, "idle_ms_max": 1}]
 
 
 def main(every: int) -> None:

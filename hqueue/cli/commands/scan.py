@@ -20,7 +20,7 @@ from hqueue.runtime.only_reads import OnlyReads
 
 if TYPE_CHECKING:
     from hqueue.consume.scan import Scan
-    from hqueue.consume.scanners import CombinedPartitionScanner
+    from hqueue.consume.scanners import Scanner
     from hqueue.message import ReceivedMessage
     from hqueue.queue import Queue
 
@@ -52,8 +52,8 @@ def scan(
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", min=0, help="Print at most this many messages.")
     ] = None,
-    by_id: Annotated[
-        bool, typer.Option("--by-id", help="Merge the partitions, in the order of IDs.")
+    merge_sorted: Annotated[
+        bool, typer.Option("--merge-sorted", help="Merge the partitions, in the order of IDs.")
     ] = False,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="At the end of the log, wait for new messages.")
@@ -63,7 +63,7 @@ def scan(
     """Read messages to stdout, from the oldest on.
 
     Each partition's messages come in order. Messages of different partitions are not ordered unless
-    --by-id is given.
+    --merge-sorted is given.
     """
     from hqueue.consume.scan import Scan  # noqa: PLC0415  (not needed for help)
 
@@ -77,7 +77,7 @@ def scan(
         scanner = opened.combined_partition_scanner(
             scans_of(opened, partition, wanted),
             follow=follow,
-            by_id=by_id,
+            merge_sorted=merge_sorted,
             idle_ms_max=idle_ms,
             limit=limit,
         )
@@ -123,7 +123,7 @@ def write_messages(
     out.write(b"".join(chunk))
 
 
-def report_expired(scanner: CombinedPartitionScanner) -> None:
+def report_expired(scanner: Scanner) -> None:
     """Say on stderr if messages were gone before they could be read."""
     if scanner.expired:
         say(f"{count_text(scanner.expired, 'message')} had expired.")

@@ -21,9 +21,7 @@ def write(queue: hqueue.Queue, writer: str) -> list[str]:
     return acknowledged
 
 
-def both(
-    queue: hqueue.Queue, scanner: hqueue.CombinedPartitionScanner, before: list[int], writer: str
-) -> list[str]:
+def both(queue: hqueue.Queue, scanner: hqueue.Scanner, before: list[int], writer: str) -> list[str]:
     acknowledged = write(queue, writer)
     read = before + [int(m.id) for m in scanner]
     scanner.close()

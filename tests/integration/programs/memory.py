@@ -22,12 +22,12 @@ def peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def scan(queue: hqueue.Queue, *, by_id: bool = False, arrow: bool = False) -> int:
+def scan(queue: hqueue.Queue, *, merge_sorted: bool = False, arrow: bool = False) -> int:
     if arrow:
         next(queue.scan(partition=0, bytes_max=1).arrow_batches())
     next(iter(queue.scan(partition=0, bytes_max=1)))
     before, read = peak_bytes(), 0
-    scanner = queue.scan(bytes_max=BYTES_MAX, by_id=by_id)
+    scanner = queue.scan(bytes_max=BYTES_MAX, merge_sorted=merge_sorted)
     if arrow:
         for batch in scanner.arrow_batches():
             read += batch.nbytes
@@ -75,7 +75,7 @@ def main() -> None:
         elif what == "produce":
             growth = produce(queue)
         else:
-            growth = scan(queue, by_id=what == "merge", arrow=what == "arrow")
+            growth = scan(queue, merge_sorted=what == "merge", arrow=what == "arrow")
     print("growth", growth)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hqueue import HQueueError, Message
+from hqueue import HQueueError, Message, Scan, Scanner
 from hqueue.consume.topic_ranges import scans_of
 from hqueue.consume.topic_scanner import TopicScanner
 from hqueue.message_id import MessageID
@@ -30,11 +30,11 @@ def queue() -> Iterator[Queue]:
         yield queue
 
 
-@pytest.mark.parametrize("by_id", [False, True])
+@pytest.mark.parametrize("merge_sorted", [False, True])
 def test_one_that_was_interrupted_between_messages_gives_no_later_ones_as_arrow(
-    queue: Queue, by_id: bool
+    queue: Queue, merge_sorted: bool
 ) -> None:
-    with queue.scan(bytes_max=1, by_id=by_id) as scanner:
+    with queue.scan(bytes_max=1, merge_sorted=merge_sorted) as scanner:
         assert next(iter(scanner))
         with pytest.raises(KeyboardInterrupt):
             scanner._source.throw(KeyboardInterrupt)
@@ -82,11 +82,11 @@ def test_one_that_is_interrupted_while_a_body_is_cut_out_leaves_none_out_in_sile
     assert said.startswith("the scan was interrupted") or len(values) == (7 if bounded else 10)
 
 
-@pytest.mark.parametrize("by_id", [False, True])
+@pytest.mark.parametrize("merge_sorted", [False, True])
 def test_one_that_came_to_its_end_stays_there_in_whichever_way_it_is_asked_again(
-    queue: Queue, by_id: bool
+    queue: Queue, merge_sorted: bool
 ) -> None:
-    with queue.scan(by_id=by_id) as scanner:
+    with queue.scan(merge_sorted=merge_sorted) as scanner:
         assert len(list(scanner)) == MESSAGES
         assert not list(scanner.arrow_batches())
         assert scanner.next() is None
@@ -190,11 +190,11 @@ def test_what_an_iteration_over_a_topic_that_was_left_did_not_give_comes_with_th
 def test_a_merge_by_id_is_in_the_order_of_ids_in_whichever_way_messages_are_taken(
     places: Places, ways: list[Take]
 ) -> None:
-    with places.queue.scan(by_id=True) as scanner:
+    with places.queue.scan(merge_sorted=True) as scanner:
         merged = [(each.partition, each.value.rstrip()) for each in scanner]
-    with places.queue.scan(by_id=True) as scanner:
+    with places.queue.scan(merge_sorted=True) as scanner:
         assert all_by(scanner, ways) == merged
-    with places.queue.scan(by_id=True, limit=7) as scanner:
+    with places.queue.scan(merge_sorted=True, limit=7) as scanner:
         assert all_by(scanner, ways) == merged[:7]
 
 
@@ -205,3 +205,20 @@ def test_a_limit_holds_over_all_ways_in_which_messages_are_taken(
     for limit in range(places.count + 2):
         with places.queue.scan(limit=limit) as scanner:
             assert len(all_by(scanner, ways)) == min(limit, places.count)
+
+
+def test_a_scan_of_one_some_or_all_partitions_is_one_type_that_the_named_ones_have(
+    queue: Queue,
+) -> None:
+    ways = ({}, {"partition": 0}, {"partitions": [0]})
+    for scanner in [queue.scan(**way) for way in ways]:  # type: ignore[arg-type]
+        with scanner:
+            assert type(scanner) is Scanner
+    named = (
+        queue.queue_scanner(),
+        queue.partition_scanner(0),
+        queue.combined_partition_scanner({0: Scan()}),
+    )
+    for scanner in named:
+        with scanner:
+            assert isinstance(scanner, Scanner)

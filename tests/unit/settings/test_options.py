@@ -76,10 +76,13 @@ QUEUE = Queue(cast(QueueLog, None), cast(Any, None), cast(Any, None))
             lambda **given: QUEUE.subscriber(Subscription("s"), [print], **given),
             "Subscriber", "calls_maximum", "calls_max",
         ),
-        (QUEUE.scan, "QueueScanner", "bytesmax", "bytes_max"),
-        (lambda **given: QUEUE.scan(partition=0, **given), "PartitionScanner", "Follow", "follow"),
+        (QUEUE.scan, "Scanner", "bytesmax", "bytes_max"),
+        (lambda **given: QUEUE.scan(partition=0, **given), "Scanner", "Follow", "follow"),
         (QUEUE.queue_scanner, "QueueScanner", "idle_ms", "idle_ms_max"),
-        (lambda **given: QUEUE.partition_scanner(0, **given), "PartitionScanner", "byid", "by_id"),
+        (
+            lambda **given: QUEUE.partition_scanner(0, **given),
+            "PartitionScanner", "merge_sort", "merge_sorted",
+        ),
         (
             lambda **given: QUEUE.combined_partition_scanner({}, **given),
             "CombinedPartitionScanner", "bytes_maximum", "bytes_max",

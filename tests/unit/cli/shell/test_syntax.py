@@ -64,8 +64,8 @@ def test_alibabas_examples_are_read_as_they_stand_there(line: str, expected: lis
         ("put 'q1', 'a b', '-1', ''", ["put", "--topic=a b", "--", "q1", "-1", ""]),
         ("put 'q1', 't', 'it’s, so'", ["put", "--topic=t", "--", "q1", "it’s, so"]),
         (
-            "scan 'q1', {'start' => '-10m', 'by_id' => 'x'}",
-            ["scan", "--start=-10m", "--by-id=x", "--", "q1"],
+            "scan 'q1', {'start' => '-10m', 'merge_sorted' => 'x'}",
+            ["scan", "--start=-10m", "--merge-sorted=x", "--", "q1"],
         ),
         ("help", ["help"]),
         ("help create", ["help", "create"]),
