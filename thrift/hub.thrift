@@ -27,9 +27,14 @@
  *   - An optional field can be left out in each language, and is not the same as its zero value: an
  *     empty list of `TTopicAccess` means nobody, a `messageBound` of 0 is refused.
  *   - Other arguments have no such state. Their zero values mean what they say: redirected = false,
- *     number = 0 is a publisher's first number, waitMs = 0 doesn't wait, mode = 0 is CREATE. An empty
- *     name and port 0 are refused.
+ *     number = 0 is a publisher's first sequence number, waitMs = 0 doesn't wait, mode = 0 is CREATE.
+ *     An empty name and port 0 are refused.
  *   - In an answer and in an exception all fields are set that are not optional.
+ *
+ * Clients that are there know the names in this file, so these stay. Where the field has other words
+ * for what they mean: publishOnce is an idempotent publish, and its number a sequence number; consumed
+ * is a subscription's cursor, and consume a cumulative acknowledgement; a subscription that is detached
+ * is a subscription session that ended; TTopicAccess is a topic's access control list (ACL).
  */
 include "subscriber.thrift"
 
@@ -110,20 +115,20 @@ exception TBusy {
 }
 
 /**
- * What became of messages that their publisher numbered.
+ * What became of an idempotent publish.
  */
 struct TPublishedOnce {
   /* So many of the call's first messages were in the topic already: nothing was done for them. */
   1: i32 dropped,
   /* Where the others are. Left out if there are none. */
   2: optional TPublished published,
-  /* The topic's newest message of this publisher: a good since for all that it publishes later. */
+  /* This publisher's last message in the topic: a good since for all that it publishes later. */
   3: subscriber.TMessageID newest
 }
 
 /**
- * The newest message of a publisher that numbers what it publishes. Both are left out if the topic
- * has none of it.
+ * The last message of a publisher that gives sequence numbers. Both are left out if the topic has no
+ * message of it.
  */
 struct TNewestNumber {
   1: optional i64 number,
@@ -188,7 +193,7 @@ struct TSubscribed {
 }
 
 /**
- * Why a hub delivers to a subscriber no more.
+ * Why a subscription session ended: the hub delivers to the subscriber no more.
  */
 enum TDetachedReason {
   /* The hub does not own the topic any more: subscribe again, at any hub. */
@@ -219,16 +224,16 @@ exception TNoSuchSubscription {
 }
 
 /**
- * Who may do what with a topic, where the hubs go by rules (their setting authorizer). Names that
- * callers give; a name and a * behind it stands for all names that begin with it, and * alone for all
- * names. An empty list: nobody. In a call, a list that is left out stays as it is; in an answer none
- * is left out. 256 names each at most.
+ * A topic's ACL: who may do what with it, where the hubs go by ACLs (their setting authorizer). Names
+ * that callers give; a name and a * behind it stands for all names that begin with it, and * alone for
+ * all names. An empty list: nobody. In a call, a list that is left out stays as it is; in an answer
+ * none is left out. 256 names each at most.
  */
 struct TTopicAccess {
   1: optional list<string> publish,
   /* Subscribe, consume and unsubscribe. */
   2: optional list<string> subscribe,
-  /* Move it, delete it, see and change these rules. */
+  /* Move it, delete it, see and change this ACL. */
   3: optional list<string> manage
 }
 
@@ -258,19 +263,19 @@ service HQueueHubService {
             4: TNotAllowed notAllowed, 5: TUnavailable unavailable, 6: TBusy busy)
 
   /**
-   * Publish messages of one topic that their publisher has numbered: each once, however often it is
-   * called, whatever became of the calls before, and whichever hub has the topic by then. As
+   * Publish messages of one topic with sequence numbers of their publisher: each once, however often
+   * it is called, whatever became of the calls before, and whichever hub has the topic by then. As
    * publishMessages otherwise.
-   *   publisher  whose numbers these are. One process at a time publishes under a name, and makes its
-   *              next call to a topic when it knows what became of the one before.
-   *   number     that of the first message, 0 or more; the others' follow. Numbers grow with every
-   *              message of a topic, and may leave some out: what has a number that is not above the
-   *              topic's newest one of this publisher is there already, and is dropped.
+   *   publisher  whose sequence numbers these are. One process at a time publishes under a name, and
+   *              makes its next call to a topic when it knows what became of the one before.
+   *   number     the first message's sequence number, 0 or more; the others' follow. They grow with
+   *              every message of a topic, and may leave some out: a message whose number is not above
+   *              the topic's last one of this publisher is a duplicate, and is left out.
    *   since      a message in the topic, or any ID, before which none of these messages was tried:
    *              what a new owner of the topic has to read. Left out, or 0 and 0: all that is kept of
    *              the topic. The newest of the last answer is such an ID.
    * A message carries both in its headers: hqueue.publisher, and hqueue.number in decimal digits.
-   * Topics and headers that begin with "hqueue." are the system's own: who sends some is refused.
+   * Topics and headers that begin with "hqueue." are the system's own: a call with some is refused.
    * Once a message has expired by the queue's time to live, it is not known any more.
    */
   TPublishedOnce publishOnce(1: string queue, 2: string publisher, 3: string topic,
@@ -280,7 +285,7 @@ service HQueueHubService {
             4: TNotAllowed notAllowed, 5: TUnavailable unavailable, 6: TBusy busy)
 
   /**
-   * The newest number of a publisher in a topic, so that it knows after a restart where to go on.
+   * The last sequence number of a publisher in a topic: where it goes on after a restart.
    * A message whose outcome was unknown may still be written; publishOnce knows.
    *   since      as for publishOnce: what lies before is not looked at. Left out: nothing lies before.
    */
@@ -311,10 +316,10 @@ service HQueueHubService {
             4: TNotAllowed notAllowed, 5: TUnavailable unavailable, 6: TBusy busy)
 
   /**
-   * Change a topic's rules; all of them as they are then. When this returns they hold for every call,
-   * whatever hub has the topic; who may not subscribe any more is detached. With no list given the
-   * rules are only returned. A topic that is not there is created, if something is given: so it has rules
-   * before anybody publishes to it.
+   * Change a topic's ACL: the lists that are given replace those that are there. Returns all of it
+   * as it is then. When this returns it holds for every call, whatever hub has the topic; a subscriber
+   * that may not subscribe any more is detached. With no list given the ACL is only returned. A topic
+   * that is not there is created, if a list is given: so it has an ACL before anybody publishes to it.
    */
   TTopicAccess changeAccess(1: string queue, 2: string caller, 3: string topic,
                             4: TTopicAccess rules, 5: bool redirected)
