@@ -27,6 +27,9 @@ MANY, SOME = 12, 8
 """Over memory, and over real servers, whose connections are bounded."""
 SETTLED_S = 60
 
+HOLDS_NOTHING = ("client", "producer", "scanner")
+"""What may have no thread and no file of its own; a client has none over memory."""
+
 
 class Maker:
     """Makes objects of each kind, each of which has begun to work.
@@ -138,7 +141,7 @@ def test_what_is_forgotten_lets_go_of_threads_and_files_with_a_warning(
     with warned(kind) as warnings_given:
         made = [make(number) for number in range(count)]
         began = any(now > then for now, then in zip(held(), before, strict=True))
-        assert began or kind in ("scanner", "producer")
+        assert began or kind in HOLDS_NOTHING
         gone = [weakref.ref(each) for each in made]
         del made
         gc.collect()

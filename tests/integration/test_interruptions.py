@@ -1,5 +1,6 @@
 """A handler of a signal that raises, at every place of an operation where CPython may call it, and
-at every line: what comes after it works, in a bounded time, and the log is right.
+at every line: what comes after it works, in a bounded time, and the log is right. In `make check`
+it raises at some of these places.
 """
 
 from __future__ import annotations
@@ -57,23 +58,39 @@ def connect(request: pytest.FixtureRequest) -> Connect:
     return kind
 
 
+SOME = 4
+"""Of so many places one is tried in `make check`."""
+
+EVERYWHERE = pytest.mark.thorough("`make check` has it at some of these places")
+
+
+def _ways(every: int) -> list[tuple[str, EachPlace, list[pytest.MarkDecorator]]]:
+    """At each n-th place that calls and waits make, and at every line; and at some of these."""
+    return [
+        (prefix + name, functools.partial(each, every=step * share), marks)
+        for each, step, name in ((each_interruption, every, "calls"), (each_line, 1, "lines"))
+        for share, prefix, marks in ((1, "", [EVERYWHERE]), (SOME, "some ", []))
+    ]
+
+
 def interrupted_everywhere(*, every: int = 1) -> pytest.MarkDecorator:
     """Interrupt at each n-th place that calls and waits make, and at every line."""
-    places = functools.partial(each_interruption, every=every)
-    return pytest.mark.parametrize("each_place", [places, each_line], ids=["calls", "lines"])
+    cases = [pytest.param(way, id=name, marks=marks) for name, way, marks in _ways(every)]
+    return pytest.mark.parametrize("each_place", cases)
 
 
 def interrupted_also_over_zookeeper(*connects: Connect, every: int) -> pytest.MarkDecorator:
     """As `interrupted_everywhere`; and at some places where requests go to ZooKeeper by kazoo,
     which takes a while to join a group.
     """
-    places = functools.partial(each_interruption, every=every)
     few = functools.partial(each_interruption, every=47)
-    cases = [(each, how) for each in connects for how in (places, each_line)]
-    ids = [f"{each.__name__}-{how}" for each in connects for how in ("calls", "lines")]
-    return pytest.mark.parametrize(
-        ("connect", "each_place"), [*cases, (by_zookeeper, few)], ids=[*ids, "by_zookeeper-calls"]
-    )
+    cases = [
+        pytest.param(connect, way, id=f"{connect.__name__}-{name}", marks=marks)
+        for connect in connects
+        for name, way, marks in _ways(every)
+    ]
+    by_kazoo = pytest.param(by_zookeeper, few, id="by_zookeeper-calls")
+    return pytest.mark.parametrize(("connect", "each_place"), [*cases, by_kazoo])
 
 
 @interrupted_everywhere()

@@ -150,6 +150,7 @@ def test_keys_and_headers_count_toward_what_a_producer_gathers(make_queue: MakeQ
     assert entry.header_bytes > 300
 
 
+@pytest.mark.thorough("a million headers, 3 s")
 def test_many_empty_headers_fill_a_batch_as_others_do(make_queue: MakeQueue) -> None:
     queue = make_queue(1)
     with queue.producer(linger_ms=60_000, batch_bytes_max=4 * 1024 * 1024) as producer:

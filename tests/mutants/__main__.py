@@ -129,7 +129,8 @@ def _catch(tree: Tree, survey: Survey, number: int, site: Site) -> bool:
         catcher = _catcher(tree, chosen, survey.seconds(chosen)) if chosen else None
     finally:
         tree.write(site.path, source)
-    among = f"{len(chosen)} tests reach it, {time.monotonic() - began:.0f} s"
+    reaching = len(survey.reaching.get(number, ()))
+    among = f"{len(chosen)} of {reaching} tests that reach it, {time.monotonic() - began:.0f} s"
     if catcher is None:
         print(f"{_named(number, site)}: SURVIVED ({among})", _difference(tree, site), sep="\n")
     else:

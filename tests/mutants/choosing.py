@@ -8,8 +8,8 @@ from pathlib import PurePosixPath
 
 __all__ = ["Survey"]
 
-CHOSEN_S_MAX = 240.0
-"""How long the tests of one fault took together in the survey. They run on all cores."""
+CHOSEN_SHARE_MAX = 0.2
+"""How long the tests of one fault took together, of what all tests took."""
 
 
 @dataclass
@@ -22,13 +22,13 @@ class Survey:
     reaching: Mapping[int, Set[str]]
     """The tests that reach each place."""
 
-    def chosen(self, number: int, path: str, seconds_max: float = CHOSEN_S_MAX) -> list[str]:
-        """The tests that can catch a fault at this place, and take no longer together. One is
-        chosen even if it takes longer.
+    def chosen(self, number: int, path: str, share_max: float = CHOSEN_SHARE_MAX) -> list[str]:
+        """The tests that can catch a fault at this place, and take no more than this share of the
+        time of all tests. One is chosen even if it takes longer.
         """
         able = self.reaching.get(number, frozenset()) & self.took_s.keys()
         chosen: list[str] = []
-        left_s = seconds_max
+        left_s = share_max * sum(self.took_s.values())
         for test in sorted(able, key=lambda test: (not _is_about(test, path), self.took_s[test])):
             left_s -= self.took_s[test]
             if left_s < 0 and chosen:

@@ -96,11 +96,11 @@ def test_tests_of_the_module_come_first_then_short_ones_until_the_time_is_used()
     near = ["tests/unit/log/test_writer.py::test_b", "tests/unit/log/test_reader.py::test_a"]
     others = ["tests/model/test_c.py::test_d", "tests/model/test_c.py::test_c"]
     path = "hqueue/log/reader.py"
-    assert survey.chosen(1, path) == [*near, *others]
-    assert survey.chosen(1, path, seconds_max=15.5) == [*near, others[0]]
-    assert survey.chosen(1, path, seconds_max=0.5) == near[:1]
+    assert survey.chosen(1, path, share_max=1.0) == [*near, *others]
+    assert survey.chosen(1, path, share_max=15.5 / 17.1) == [*near, others[0]]
+    assert survey.chosen(1, path, share_max=0.01) == near[:1]
     assert survey.seconds(near) == 14.0
-    assert survey.chosen(2, path) == []
+    assert survey.chosen(2, path, share_max=1.0) == []
 
 
 MODULE = """
