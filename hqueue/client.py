@@ -19,6 +19,7 @@ from hqueue.format.header import Bodies
 from hqueue.groups import administration as groups
 from hqueue.groups.administration import GroupDescription, GroupListing
 from hqueue.handle import Cluster
+from hqueue.handle.queue_log import QueueLog
 from hqueue.handle.start import EARLIEST, Start
 from hqueue.log import Appended
 from hqueue.log.table_ports import PartitionLocation
@@ -125,11 +126,12 @@ class Client:
             QueueNotFoundError: there is no such table.
             NotAQueueError: there is, but it was not created as a queue.
         """
-        with OnlyReads():
-            return self._open(name)
+        return self._opened(open_log(self, name))
 
     def _open(self, name: str) -> Queue:
-        log = self._cluster.log(name)
+        return self._opened(self._cluster.log(name))
+
+    def _opened(self, log: QueueLog) -> Queue:
         return Queue(log, self._cluster.coordinate, functools.partial(self._ranges_of, log.name))
 
     def _ranges_of(self, queue: str, topic: str) -> Sequence[LogRange]:
@@ -425,6 +427,12 @@ class Client:
 def cluster_of(client: Client) -> Cluster:
     """The open cluster below a client, for what is built on it: `hqueue.engine` and `Consumer`."""
     return client._cluster
+
+
+def open_log(client: Client, name: str) -> QueueLog:
+    """The log of a queue, for `Client.queue` and `hqueue.aio`. Raises as the former."""
+    with OnlyReads():
+        return cluster_of(client).log(name)
 
 
 def ranges_of(client: Client, queue: str, topic: str) -> Sequence[LogRange]:

@@ -328,12 +328,18 @@ class LoopReader:
         Raises:
             As `decode`, which may be called twice.
         """
-        unskipped = dataclasses.replace(batch, skips=Skips())
+        return await self.decoded_together([batch], lambda batches: decode(batches[0]))
+
+    async def decoded_together(
+        self, batches: Sequence[Batch], decode: Callable[[Sequence[Batch]], Result]
+    ) -> Result:
+        """As `decoded`, of several batches."""
+        unskipped = [dataclasses.replace(batch, skips=Skips()) for batch in batches]
         with contextlib.suppress(CorruptLogError):
-            if is_much(batch.header.count, lambda: sum(len(cell) for _, cell in batch.cells)):
+            if is_much(sum(each.header.count for each in batches), lambda: _size_of(batches)):
                 return await computed(decode, unskipped)
             return decode(unskipped)
-        return await in_thread(decode, batch)
+        return await in_thread(decode, batches)
 
     async def offsets(self, partitions: Sequence[int] | None = None) -> list[PartitionOffsets]:
         """As `Queue.offsets`."""
@@ -368,3 +374,7 @@ class LoopReader:
 
     def _each(self, work: Work[None]) -> AsyncIterator[list[Batch]]:
         return drive_each_in_loop(work, self._port, self.clock)
+
+
+def _size_of(batches: Sequence[Batch]) -> int:
+    return sum(len(cell) for batch in batches for _, cell in batch.cells)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import itertools
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 __all__ = [
+    "CheckedOptions",
     "CombinedPartitionScanner",
     "PartitionScanner",
     "QueueScanner",
@@ -67,35 +69,20 @@ class ScannerOptions(TypedDict, total=False):
     """Give so many messages at most; None, the default, for all."""
 
 
-class Scanner:
-    """Reads one, some or all partitions of a queue: what `Queue.scan` returns.
+@dataclasses.dataclass(frozen=True)
+class CheckedOptions:
+    """A scanner's options, which fit one another and what it reads."""
 
-    Iterate over it, or call `next` until it gives None; or take the messages batch-wise with
-    `arrow_batches`. Each message of a partition comes once and in the order of IDs; between
-    partitions no order is promised. All that was put before it began is read; of what is put while
-    it reads, a part of each partition without a gap, which may be nothing. While messages are used,
-    the next ones are on their way.
+    follow: bool
+    idle_ms_max: int | None
+    merge_sorted: bool
+    limit: int | None
+    request_bytes_max: int
+    """The bodies asked for in one request, about; at least one batch."""
 
-    It goes on where it stood when a gateway, a region or a scan in HBase dies, and raises only
-    when HBase stays away for ``operation_timeout_ms``. After an error it gives that error again,
-    never an end; so it does after a handler of a signal interrupted it. Not thread-safe, but for
-    `close`.
-
-    One that is forgotten before its end is closed when it is collected, with a `ResourceWarning`.
-    Made by `Queue.scan`.
-
-    Args:
-        reader: reads the queue.
-        scans: partition to `Scan`.
-        follow, idle_ms_max, merge_sorted, bytes_max, limit: as `ScannerOptions` says.
-
-    Raises:
-        InvalidInputError: an argument is out of range.
-    """
-
-    def __init__(
-        self,
-        reader: QueueReader,
+    @classmethod
+    def of(
+        cls,
         scans: Mapping[int, Scan],
         *,
         follow: bool = False,
@@ -103,7 +90,12 @@ class Scanner:
         merge_sorted: bool = False,
         bytes_max: int = BYTES_MAX,
         limit: int | None = None,
-    ) -> None:
+    ) -> CheckedOptions:
+        """The options of a scanner of these scans, by partition.
+
+        Raises:
+            InvalidInputError: an argument is out of range.
+        """
         check_mapping(scans, "scans")
         for scan in scans.values():
             check_kind(scan, Scan, "scans")
@@ -126,19 +118,57 @@ class Scanner:
         request_bytes_max = max(
             1, bytes_max // (len(scans) if merge_sorted else 1 + PREFETCH_REQUESTS)
         )
+        if limit is not None:
+            limit = check_whole(limit, 0, sys.maxsize, option="limit")
+        return cls(follow, idle_ms_max, merge_sorted, limit, request_bytes_max)
+
+
+class Scanner:
+    """Reads one, some or all partitions of a queue: what `Queue.scan` returns.
+
+    Iterate over it, or call `next` until it gives None; or take the messages batch-wise with
+    `arrow_batches`. Each message of a partition comes once and in the order of IDs; between
+    partitions no order is promised. All that was put before it began is read; of what is put while
+    it reads, a part of each partition without a gap, which may be nothing. While messages are used,
+    the next ones are on their way.
+
+    It goes on where it stood when a gateway, a region or a scan in HBase dies, and raises only
+    when HBase stays away for ``operation_timeout_ms``. After an error it gives that error again,
+    never an end; so it does after a handler of a signal interrupted it. Not thread-safe, but for
+    `close`.
+
+    One that is forgotten before its end is closed when it is collected, with a `ResourceWarning`.
+    Made by `Queue.scan`.
+
+    Args:
+        reader: reads the queue.
+        scans: partition to `Scan`.
+        options: see `ScannerOptions`.
+
+    Raises:
+        InvalidInputError: an argument is out of range.
+    """
+
+    def __init__(
+        self,
+        reader: QueueReader,
+        scans: Mapping[int, Scan],
+        **options: Unpack[ScannerOptions],
+    ) -> None:
+        checked = CheckedOptions.of(scans, **options)
         readers = [
-            reader.open(partition, scan, request_bytes_max)
+            reader.open(partition, scan, checked.request_bytes_max)
             for partition, scan in sorted(scans.items())
         ]
         self._reading = reading = ScanReading(
             reader,
             readers,
-            request_bytes_max,
-            follow=follow,
-            idle_ms_max=idle_ms_max,
-            merge_sorted=merge_sorted,
+            checked.request_bytes_max,
+            follow=checked.follow,
+            idle_ms_max=checked.idle_ms_max,
+            merge_sorted=checked.merge_sorted,
         )
-        self._answers = None if merge_sorted else reading.batches()
+        self._answers = None if checked.merge_sorted else reading.batches()
         self._source: Generator[Any, None, None]
         self._messages: Iterator[ReceivedMessage]
         if self._answers is None:
@@ -148,8 +178,8 @@ class Scanner:
             self._messages = itertools.chain.from_iterable(self._source)
         self._places: Iterator[int] | None = None
         """As many as messages may still be given, if that is limited."""
-        if limit is not None:
-            self._places = iter(range(check_whole(limit, 0, sys.maxsize, option="limit")))
+        if checked.limit is not None:
+            self._places = iter(range(checked.limit))
             self._messages = map(itemgetter(1), zip(self._places, self._messages, strict=False))
         prefetcher = reading.prefetcher
         # The source is held by this object, and by what iterates, which may outlive it.

@@ -11,7 +11,7 @@ from hqueue.log import Appended
 from hqueue.log.context import QueueContext
 from hqueue.log.in_threads import LogInThreads
 from hqueue.log.table_ports import AsyncLogPort, LogPort
-from hqueue.produce.appender import Appender, LoopAppender
+from hqueue.produce.appender import Appender, BatchAppender, LoopAppender
 from hqueue.produce.appending import QueueAppending
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.settings.attributes import QueueDescription
@@ -52,10 +52,13 @@ class QueueLog:
         self._context = QueueContext(description, describe, settings, clock)
         appending = QueueAppending(self._context, port, on_append)
         by_threads = isinstance(loop_port, LogInThreads)
-        self.appender = Appender(self._context, appending, port, None if by_threads else loop_port)
-        """The part that writes."""
         self.loop_appender = LoopAppender(self._context, appending, loop_port)
         """The part that writes, for event loops."""
+        self.batch_appender = BatchAppender(self._context, appending, loop_port)
+        """The part that writes the batches of producers in event loops."""
+        append_in_loop = None if by_threads else self.batch_appender.append
+        self.appender = Appender(self._context, appending, port, append_in_loop)
+        """The part that writes."""
         self.reader = QueueReader(self._context, port, loop_port, skip_counts or SkipCounts())
         """The part that reads."""
         self.loop_reader = self.reader.in_loop

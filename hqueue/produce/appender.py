@@ -17,15 +17,15 @@ from hqueue.moment import Moment
 from hqueue.produce.appending import Given, QueueAppending
 from hqueue.produce.batch_writer import WriteInLoop
 from hqueue.produce.delivery import PendingBatch
-from hqueue.produce.encode import taken
+from hqueue.produce.encode import encode_given, taken
 from hqueue.produce.owned_log import LoopOwnedLog, OwnedLog
 from hqueue.runtime.clock import drive, drive_in_loop
-from hqueue.runtime.loop import HERE_BYTES, in_thread, is_much
+from hqueue.runtime.loop import HERE_BYTES, computed, in_thread, is_much
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Appender", "LoopAppender"]
+__all__ = ["Appender", "BatchAppender", "LoopAppender"]
 
 
 class Appender:
@@ -35,7 +35,8 @@ class Appender:
         context: the queue.
         appending: decides what to ask for.
         port: its rows.
-        loop_port: the same, for event loops; None if that keeps a thread waiting.
+        append_in_loop: appends a producer's batches, in event loops; None if that keeps a thread
+            waiting.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class Appender:
         context: QueueContext,
         appending: QueueAppending,
         port: LogPort,
-        loop_port: AsyncLogPort | None,
+        append_in_loop: WriteInLoop[int] | None,
     ) -> None:
         self.partitions = context.partitions
         self.choose_partition = appending.choose_partition
@@ -52,7 +53,7 @@ class Appender:
         self._context = context
         self._appending = appending
         self._port = port
-        self._loop_port = loop_port
+        self.append_in_loop = append_in_loop
 
     def put(
         self,
@@ -82,11 +83,6 @@ class Appender:
             As `Queue.put`.
         """
         return self._append(Given(bodies, partition))
-
-    @property
-    def append_in_loop(self) -> WriteInLoop[int] | None:
-        """Appends a producer's batches, in event loops; None if that keeps a thread waiting."""
-        return None if self._loop_port is None else partial(self._append_in_loop, self._loop_port)
 
     def open_owned(
         self,
@@ -120,17 +116,6 @@ class Appender:
     def store_clock(self) -> StoreClock:
         """Tells the time by the store's clock."""
         return StoreClock(self._context.clock)
-
-    async def _append_in_loop(self, port: AsyncLogPort, batch: PendingBatch[int]) -> MessageIDs:
-        deadline = self._context.deadline()
-        work = self._appending.encode_and_append(
-            lambda: Given(batch.encoded(), batch.target),
-            deadline,
-            much=batch.buffered > HERE_BYTES,
-        )
-        ids = await drive_in_loop(work, port, deadline)
-        assert isinstance(ids, MessageIDs)
-        return ids
 
     def _append(self, given: Given) -> Appended:
         deadline = self._context.deadline()
@@ -207,6 +192,52 @@ class LoopAppender:
     async def expired_ms(self) -> int | None:
         """As `OpenLog.expired_ms`."""
         return await in_thread(self._appending.expired_ms)
+
+
+class BatchAppender:
+    """The part of a queue's log that writes the batches of producers, in any event loop.
+
+    Args:
+        context: the queue.
+        appending: decides what to ask for.
+        port: its rows.
+    """
+
+    def __init__(
+        self, context: QueueContext, appending: QueueAppending, port: AsyncLogPort
+    ) -> None:
+        self.partitions = context.partitions
+        self.choose_partition = appending.choose_partition
+        self.partition_of_keys = appending.partition_of_keys
+        self._context = context
+        self._appending = appending
+        self._port = port
+
+    async def append(self, batch: PendingBatch[int]) -> MessageIDs:
+        """Append a producer's batch.
+
+        Raises:
+            As `Queue.put`.
+        """
+        deadline = self._context.deadline()
+        work = self._appending.encode_and_append(
+            lambda: Given(batch.encoded(), batch.target),
+            deadline,
+            much=batch.buffered > HERE_BYTES,
+        )
+        ids = await drive_in_loop(work, self._port, deadline)
+        assert isinstance(ids, MessageIDs)
+        return ids
+
+    async def encoded(self, messages: Sequence[Message] | pa.RecordBatch | pa.Table) -> Bodies:
+        """Messages as a batch. A thread encodes what would keep the loop.
+
+        Raises:
+            InvalidInputError, MessageTooLargeError: as `Queue.put`.
+        """
+        if _are_much(messages):
+            return await computed(encode_given, messages)
+        return encode_given(messages)
 
 
 def _are_much(messages: object) -> bool:

@@ -19,7 +19,7 @@ from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.thread_pool import ThreadPool
 from hqueue.runtime.waiting import Condition, InterruptibleFuture
 
-__all__ = ["BatchWriter", "Gathered", "WriteInLoop", "ends_ms"]
+__all__ = ["BatchWriter", "FaultReport", "Gathered", "WriteInLoop", "ends_ms", "has_messages"]
 
 logger = Log(__name__)
 
@@ -75,9 +75,7 @@ class BatchWriter(Generic[Target]):
         self._write = write
         self._write_in_loop = write_in_loop
         self._at_a_time = at_a_time
-        self._faults = FaultLog(logger, quiet_ms=FAULT_QUIET_MS)
-        self._unwritten = 0
-        """About so many messages were not written since the fault began."""
+        self._report = FaultReport()
         self._pool = ThreadPool(at_a_time, "hqueue-producer")
         self._loop = background()
         self._is_left = False
@@ -213,12 +211,12 @@ class BatchWriter(Generic[Target]):
         error: BaseException | None = None
         ids = MessageIDs(0, 0)
         try:
-            if _has_messages(batch):
+            if has_messages(batch):
                 ids = await write(batch)
         except BaseException as exc:  # Whatever it is, the senders must learn it.
             error = exc
         batch.outcome = ids, error
-        self._settle(batch, ids, error)
+        self._report.settle(batch, ids, error)
         if batch.calls_back:
             self._give(batch)
         else:
@@ -287,7 +285,7 @@ class BatchWriter(Generic[Target]):
             assert batch.outcome is not None
             ids, error = batch.outcome
             if not batch.future.done():
-                self._settle(batch, ids, error)
+                self._report.settle(batch, ids, error)
             if batch.calls_back:
                 self._call_back(batch, ids, error)
             self._finish(batch)
@@ -299,26 +297,11 @@ class BatchWriter(Generic[Target]):
         interrupted = HQueueError("writing a batch was interrupted", outcome=Outcome.UNKNOWN)
         batch.outcome = ids, interrupted  # It is begun: nobody else writes it.
         try:
-            if _has_messages(batch):
+            if has_messages(batch):
                 ids = self._write(batch)
             batch.outcome = ids, None
         except BaseException as exc:  # Whatever it is, the senders must learn it.
             batch.outcome = ids, exc
-
-    def _settle(
-        self, batch: PendingBatch[Target], ids: MessageIDs, error: BaseException | None
-    ) -> None:
-        """Let the senders know."""
-        if error is None:
-            text = "batches are written again; %d messages were not"
-            if self._faults.over("writing", text, self._unwritten):
-                self._unwritten = 0
-            batch.future.set_result(ids)
-            return
-        count = len(batch.taken) if batch.bodies is None else batch.bodies.count
-        self._unwritten += count
-        self._faults.met("writing", "a batch of %d messages was not written: %s", count, error)
-        batch.future.set_exception(error)
 
     def _call_back(
         self, batch: PendingBatch[Target], ids: MessageIDs, error: BaseException | None
@@ -337,7 +320,31 @@ class BatchWriter(Generic[Target]):
             self.changed.notify_all()
 
 
-def _has_messages(batch: PendingBatch[Any]) -> bool:
+class FaultReport:
+    """Tells senders what came of their batches, and the log that batches fail."""
+
+    def __init__(self) -> None:
+        self._faults = FaultLog(logger, quiet_ms=FAULT_QUIET_MS)
+        self._unwritten = 0
+        """About so many messages were not written since the fault began."""
+
+    def settle(
+        self, batch: PendingBatch[Any], ids: MessageIDs, error: BaseException | None
+    ) -> None:
+        """Let the senders of a batch know."""
+        if error is None:
+            text = "batches are written again; %d messages were not"
+            if self._faults.over("writing", text, self._unwritten):
+                self._unwritten = 0
+            batch.future.set_result(ids)
+            return
+        count = len(batch.taken) if batch.bodies is None else batch.bodies.count
+        self._unwritten += count
+        self._faults.met("writing", "a batch of %d messages was not written: %s", count, error)
+        batch.future.set_exception(error)
+
+
+def has_messages(batch: PendingBatch[Any]) -> bool:
     """Whether it has any: a sender may have been interrupted."""
     return bool(batch.taken) or batch.bodies is not None
 

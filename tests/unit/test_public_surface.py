@@ -20,7 +20,8 @@ import hqueue.engine
 
 SURFACE = Path(__file__).parents[1] / "golden" / "public_surface.txt"
 PACKAGES = (
-    "hqueue", "hqueue.errors", "hqueue.typing", "hqueue.engine", "hqueue_workers", "pyspark_hqueue",
+    "hqueue", "hqueue.aio", "hqueue.errors", "hqueue.typing", "hqueue.engine", "hqueue_workers",
+    "pyspark_hqueue",
 )  # fmt: skip
 NAMES_MAX = 80
 """The names that `hqueue` has; what most applications don't use is in the modules beside it."""

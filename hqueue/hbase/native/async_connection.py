@@ -7,6 +7,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from typing import cast
 
 from hqueue.hbase.native.calls import Call, Calls, UnsentError
 from hqueue.hbase.native.connection import is_readable
@@ -169,12 +170,11 @@ class AsyncConnection(asyncio.BufferedProtocol):
         self._socket.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+        self._transport = made = cast("asyncio.Transport", transport)  # uvloop's is one by name.
         # It keeps nothing that it could send, and says so when it has to keep something.
-        transport.set_write_buffer_limits(high=0)
-        self._transport = transport
+        made.set_write_buffer_limits(high=0)
         if self._calls.failure is not None:
-            transport.abort()
+            made.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._fail(exc or ConnectionError("the server closed the connection"))

@@ -11,7 +11,6 @@ import pytest
 
 import hqueue
 from hqueue import (
-    CombinedPartitionScanner,
     InvalidInputError,
     Queue,
     Settings,
@@ -19,8 +18,9 @@ from hqueue import (
     Subscriber,
     Subscription,
 )
+from hqueue.consume.scanners import CheckedOptions
 from hqueue.handle import QueueLog
-from hqueue.produce.buffer import BatchingBuffer
+from hqueue.produce.gathering import Gathering
 from hqueue.settings.attributes import ATTRIBUTES
 from hqueue.typing import (
     ConnectOptions,
@@ -30,16 +30,16 @@ from hqueue.typing import (
     SubscriberOptions,
 )
 
-INTERNAL = {"coordinate", "write_in_loop"}
+INTERNAL = {"coordinate"}
 """Keywords that are no options: what the library passes on itself."""
 
 
 @pytest.mark.parametrize(
     ("options", "owner"),
     [
-        (ProducerOptions, BatchingBuffer),
+        (ProducerOptions, Gathering),
         (SubscriberOptions, Subscriber),
-        (ScannerOptions, CombinedPartitionScanner),
+        (ScannerOptions, CheckedOptions.of),
     ],
 )
 def test_options_are_those_that_their_owner_takes(options: type, owner: type) -> None:

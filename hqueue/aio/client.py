@@ -1,0 +1,117 @@
+"""The way in, for event loops; administering queues, and opening them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from hqueue.aio.queue import Queue
+from hqueue.client import Client as BlockingClient
+from hqueue.client import Ttl, open_log
+from hqueue.connecting import connect as connect_blocking
+from hqueue.metadata import PartitionKey
+from hqueue.runtime.loop import in_thread
+from hqueue.settings.connection import Settings
+from hqueue.settings.options import ConnectOptions, QueueAttributes, Unpack
+
+__all__ = ["Client", "connect"]
+
+
+def connect(settings: Settings | None = None, **given: Unpack[ConnectOptions]) -> Client:
+    """Connect to the HBase that the settings name. As `hqueue.connect`; asks nothing, and may be
+    called outside of an event loop.
+    """
+    return Client(connect_blocking(settings, **given))
+
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+def _by_thread(
+    method: Callable[Concatenate[BlockingClient, Parameters], Result],
+) -> Callable[Concatenate[Client, Parameters], Coroutine[Any, Any, Result]]:
+    """A method of the blocking client, called by a thread of the library, with its signature."""
+
+    @functools.wraps(method)
+    async def call(self: Client, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        return await in_thread(method, self._client, *args, **kwargs)
+
+    return call
+
+
+class Client:
+    """A connection to a cluster, for event loops. As `hqueue.Client`. Made by `connect`.
+
+    Messages are put and read by the event loop that asks; each has connections of its own. What
+    administers queues is rare, and is asked for by a few threads of the library. Use it as an
+    asynchronous context manager, or `close` it.
+
+    Args:
+        client: the connection, which is closed with this one.
+    """
+
+    def __init__(self, client: BlockingClient) -> None:
+        self._client = client
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    @property
+    def settings(self) -> Settings:
+        """The settings that it was made with."""
+        return self._client.settings
+
+    async def close(self) -> None:
+        """Close all connections. As `hqueue.Client.close`: close producers first."""
+        await in_thread(self._client.close)
+
+    async def queue(self, name: str) -> Queue:
+        """Open a queue. As `hqueue.Client.queue`."""
+        return Queue(await in_thread(open_log, self._client, name))
+
+    async def create_queue(
+        self,
+        name: str,
+        *,
+        partitions: int,
+        ttl: Ttl = "7d",
+        exist_ok: bool = False,
+        **attributes: Unpack[QueueAttributes],
+    ) -> Queue:
+        """Create a queue, presharded, and open it. As `hqueue.Client.create_queue`."""
+        await in_thread(
+            self._client.create_queue,
+            name,
+            partitions=partitions,
+            ttl=ttl,
+            exist_ok=exist_ok,
+            **attributes,
+        )
+        return await self.queue(name)
+
+    def skipped_messages(self) -> Mapping[PartitionKey, int]:
+        """As `hqueue.Client.skipped_messages`."""
+        return self._client.skipped_messages()
+
+    queue_exists = _by_thread(BlockingClient.queue_exists)
+    list_queues = _by_thread(BlockingClient.list_queues)
+    describe_queue = _by_thread(BlockingClient.describe_queue)
+    alter_queue = _by_thread(BlockingClient.alter_queue)
+    enable_queue = _by_thread(BlockingClient.enable_queue)
+    disable_queue = _by_thread(BlockingClient.disable_queue)
+    delete_queue = _by_thread(BlockingClient.delete_queue)
+    truncate_queue = _by_thread(BlockingClient.truncate_queue)
+    locations = _by_thread(BlockingClient.locations)
+    list_subscribers = _by_thread(BlockingClient.list_subscribers)
+    add_subscriber = _by_thread(BlockingClient.add_subscriber)
+    delete_subscriber = _by_thread(BlockingClient.delete_subscriber)
+    seek_subscriber = _by_thread(BlockingClient.seek_subscriber)
+    list_groups = _by_thread(BlockingClient.list_groups)
+    describe_group = _by_thread(BlockingClient.describe_group)
+    reset_group = _by_thread(BlockingClient.reset_group)
+    delete_group = _by_thread(BlockingClient.delete_group)

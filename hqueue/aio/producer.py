@@ -1,0 +1,152 @@
+"""Producing message by message in an event loop."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hqueue.aio.delivery import Delivery
+from hqueue.errors import InvalidInputError
+from hqueue.format.header import FORMAT_1
+from hqueue.message import Message
+from hqueue.message_id import MessageID
+from hqueue.produce.appender import BatchAppender
+from hqueue.produce.delivery import DeliveryCallback
+from hqueue.produce.encode import headers_to_put, taken
+from hqueue.produce.gathering import Gathering
+from hqueue.produce.loop_writer import LoopWriter
+from hqueue.produce.producer_options import ProducerOptions
+from hqueue.runtime.forgotten import Watched
+from hqueue.settings.options import Unpack
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Producer"]
+
+
+class Producer:
+    """Buffers messages and appends them in batches, by tasks of its event loop. As
+    `hqueue.Producer`, with these differences:
+
+    * `send` waits while the buffer is full, and gives a `Delivery`, which can be awaited for the
+      message's ID.
+    * What is in the buffer when the event loop ends is lost: use the producer as an asynchronous
+      context manager, or `close` it. One that is forgotten with messages in its buffer causes a
+      `ResourceWarning`.
+
+    Made by `Queue.producer`, in the event loop that uses it.
+
+    Args:
+        appender: appends to the queue.
+        options: see `ProducerOptions`.
+
+    Raises:
+        InvalidInputError: an option is out of range.
+    """
+
+    def __init__(self, appender: BatchAppender, **options: Unpack[ProducerOptions]) -> None:
+        self._appender = appender
+        self._gathering: Gathering[int, LoopWriter[int], Delivery[Any]] = Gathering(
+            lambda gathered, at_a_time: LoopWriter(gathered, appender.append, at_a_time),
+            Delivery,
+            appender.partitions,
+            **options,
+        )
+        self._writer = self._gathering.writer
+        self._block_s = self._gathering.block_ms_max / 1e3
+        self._watched = Watched(
+            self,
+            "an asynchronous producer",
+            functools.partial(self._writer.call_in_loop, self._gathering.seal),
+            self._gathering.holds_any,
+        )
+
+    async def __aenter__(self) -> Producer:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        partition: int | None = None,
+        key: str | bytes | None = None,
+        callback: DeliveryCallback | None = None,
+    ) -> Delivery[MessageID]:
+        """Take a message into the buffer. Returns at once, unless the buffer is full. A caller that
+        is cancelled while it waits for room has sent nothing.
+
+        Args:
+            message: the message.
+            partition, key: as in `Queue.put`. Without them the message's own key chooses.
+            callback: called with (MessageID, None) or (None, error) in the event loop; it must be
+                quick. Whatever it raises is logged, and ends nothing.
+
+        Raises:
+            InvalidInputError: an argument is out of range.
+            BufferFullError: there was no room within ``block_ms_max``. The message was not taken.
+            ClosedError: the producer was closed, or belongs to the parent process.
+        """
+        if not isinstance(message, Message):
+            raise InvalidInputError("send takes a Message", type=type(message).__name__)
+        extra = None
+        if message.key is not None or message.headers:
+            extra = message.key, headers_to_put(message)
+        if key is None and partition is None:
+            key = message.key
+        target = None
+        if partition is not None or key is not None:
+            target = self._appender.choose_partition(partition, key)
+        if not self._gathering.may_take():
+            await self._writer.wait_for(self._gathering.may_take, self._block_s)
+        return self._gathering.take(message.topic, message.value, extra, target, callback)
+
+    async def send_batch(
+        self,
+        messages: Sequence[Message] | Iterator[Message] | pa.RecordBatch | pa.Table,
+        *,
+        partition: int | None = None,
+        key: str | bytes | None = None,
+    ) -> Delivery[Sequence[MessageID]]:
+        """Take messages into the buffer that are written as one batch: all or none, in order. As
+        `hqueue.Producer.send_batch`; a thread encodes a large batch.
+
+        Raises:
+            InvalidInputError, MessageTooLargeError: as `Queue.put`. Nothing was taken.
+            BufferFullError: there was no room within ``block_ms_max``. Nothing was taken.
+            ClosedError: the producer was closed, or belongs to the parent process.
+        """
+        if isinstance(messages, Message):
+            raise InvalidInputError("send_batch takes a sequence of messages; send takes one")
+        target = self._appender.choose_partition(partition, key)
+        messages = taken(messages)
+        bodies = await self._appender.encoded(messages)
+        if target is None and bodies.version != FORMAT_1:
+            target = self._appender.partition_of_keys(messages)
+        if not self._gathering.may_take():
+            await self._writer.wait_for(self._gathering.may_take, self._block_s)
+        return self._gathering.take_batch(bodies, target)
+
+    async def flush(self) -> None:
+        """Wait until everything sent so far is in the log or failed. Bounded by the appends, each
+        of which ends within ``operation_timeout_ms``. A caller that is cancelled leaves what was
+        sent to the producer.
+        """
+        flush = object()
+        try:
+            await self._writer.wait_for(self._gathering.begin_flush(flush))
+        finally:
+            self._gathering.end_flush(flush)
+
+    async def close(self) -> None:
+        """Take no more, write what is buffered, and end. A caller that is cancelled may call it
+        again.
+        """
+        self._gathering.seal()
+        await self.flush()
+        self._writer.close()
+        self._watched.closed()

@@ -1,0 +1,183 @@
+"""A queue in an event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, overload
+
+from hqueue.aio.producer import Producer
+from hqueue.aio.scanner import Scanner
+from hqueue.consume.scan import Scan
+from hqueue.consume.scanners import ScannerOptions
+from hqueue.errors import InvalidInputError
+from hqueue.handle.queue_log import QueueLog
+from hqueue.log.lag import PartitionLag
+from hqueue.log.offsets import PartitionOffsets
+from hqueue.message import Message
+from hqueue.message_id import MessageID, MessageIDs
+from hqueue.moment import Moment
+from hqueue.produce.producer_options import ProducerOptions
+from hqueue.runtime.loop import in_thread
+from hqueue.settings.attributes import QueueDescription, check_partition
+from hqueue.settings.kinds import listed
+from hqueue.settings.options import Unpack, check_options
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Queue"]
+
+
+class Queue:
+    """An open queue, for one event loop. As `hqueue.Queue`, with its guarantees. Made by
+    `Client.queue` and `Client.create_queue`.
+
+    Args:
+        log: its log.
+    """
+
+    def __init__(self, log: QueueLog) -> None:
+        self._log = log
+        self._appender = log.loop_appender
+        self._reader = log.loop_reader
+
+    def __repr__(self) -> str:
+        return f"Queue({self.name!r}, partitions={self.partitions})"
+
+    @property
+    def name(self) -> str:
+        """The queue's name."""
+        return self._log.name
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions the queue has."""
+        return self._log.partitions
+
+    def choose_partition(self, partition: int | None, key: str | bytes | None) -> int | None:
+        """As `hqueue.Queue.choose_partition`."""
+        return self._appender.choose_partition(partition, key)
+
+    async def describe(self) -> QueueDescription:
+        """What HBase says of the queue now."""
+        return await in_thread(self._log.describe)
+
+    @overload
+    async def put(
+        self,
+        messages: Message,
+        *,
+        partition: int | None = None,
+        key: str | bytes | None = None,
+        idempotency_key: str | bytes | None = None,
+        since: Moment | None = None,
+    ) -> MessageID: ...
+    @overload
+    async def put(
+        self,
+        messages: Sequence[Message] | Iterator[Message] | pa.RecordBatch | pa.Table,
+        *,
+        partition: int | None = None,
+        key: str | bytes | None = None,
+        idempotency_key: str | bytes | None = None,
+        since: Moment | None = None,
+    ) -> MessageIDs: ...
+    async def put(
+        self,
+        messages: Message | Sequence[Message] | Iterator[Message] | pa.RecordBatch | pa.Table,
+        *,
+        partition: int | None = None,
+        key: str | bytes | None = None,
+        idempotency_key: str | bytes | None = None,
+        since: Moment | None = None,
+    ) -> MessageID | MessageIDs:
+        """Write one message, or a sequence of them as one batch: all or none, in their order. As
+        `hqueue.Queue.put`. A thread encodes and compresses a large batch.
+
+        A caller that is cancelled does not learn what became of the messages: they may be in the
+        log, now or in a moment. With an `idempotency_key` they can be put again.
+
+        Args:
+            messages, partition, key, idempotency_key, since: as for `hqueue.Queue.put`.
+
+        Returns:
+            The message's ID; or the IDs of all, in their order.
+
+        Raises:
+            As `hqueue.Queue.put`.
+        """
+        return await self._appender.put(
+            messages, partition=partition, key=key, idempotency_key=idempotency_key, since=since
+        )
+
+    async def claim_epoch(self, producer: str, epoch: int = 0) -> MessageID:
+        """As `hqueue.Queue.claim_epoch`."""
+        return await self._appender.claim_epoch(producer, epoch)
+
+    async def current_epoch(self, producer: str) -> tuple[int, MessageID] | None:
+        """As `hqueue.Queue.current_epoch`."""
+        return await self._appender.current_epoch(producer)
+
+    def producer(self, **options: Unpack[ProducerOptions]) -> Producer:
+        """A `Producer` for this queue. Called in the event loop that uses it.
+
+        Args:
+            options: see `ProducerOptions`.
+
+        Raises:
+            InvalidInputError: an option is unknown or out of range.
+        """
+        check_options("Producer", options, ProducerOptions.__annotations__)
+        return Producer(self._log.batch_appender, **options)
+
+    def scan(
+        self,
+        *,
+        partition: int | None = None,
+        partitions: Iterable[int] | None = None,
+        start: Moment | None = None,
+        stop: Moment | None = None,
+        topics: Iterable[str] = (),
+        **options: Unpack[ScannerOptions],
+    ) -> Scanner:
+        """Read a partition, some, or all of them: a scanner, to be iterated over and closed. Asks
+        nothing.
+
+        Args:
+            partition, partitions, start, stop, topics: as for `hqueue.Queue.scan`.
+            options: see `ScannerOptions`.
+
+        Raises:
+            InvalidInputError: an option is unknown, or an argument out of range.
+        """
+        check_options("Scanner", options, ScannerOptions.__annotations__)
+        wanted = Scan(start, stop, topics)
+        if partition is not None and partitions is not None:
+            raise InvalidInputError("give a partition or several, not both")
+        if partitions is not None:
+            chosen: Iterable[int] = listed(partitions, "partitions")
+        elif partition is not None:
+            chosen = [check_partition(partition, self.partitions)]
+        else:
+            chosen = range(self.partitions)
+        return Scanner(self._reader, dict.fromkeys(chosen, wanted), **options)
+
+    async def offsets(self, partitions: Sequence[int] | None = None) -> list[PartitionOffsets]:
+        """As `hqueue.Queue.offsets`."""
+        return await self._reader.offsets(partitions)
+
+    async def appended_since(self, offsets: Sequence[PartitionOffsets]) -> list[int]:
+        """As `hqueue.Queue.appended_since`."""
+        return await self._reader.appended_since(offsets)
+
+    async def lag(self, positions: Mapping[int, MessageID]) -> dict[int, PartitionLag]:
+        """As `hqueue.Queue.lag`."""
+        return await self._reader.lag(positions)
+
+    async def count_before(self, partition: int, message_id: MessageID) -> int:
+        """As `hqueue.Queue.count_before`."""
+        return await self._reader.count_before(partition, message_id)
+
+    async def id_at(self, partition: int, ordinal: int) -> MessageID:
+        """As `hqueue.Queue.id_at`."""
+        return await self._reader.id_at(partition, ordinal)

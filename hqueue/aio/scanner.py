@@ -1,0 +1,293 @@
+"""Scanning a queue in an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import dataclasses
+import heapq
+import importlib
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from hqueue.aio.sources import Follower, Prefetcher, Source
+from hqueue.consume.decode import each_message_of
+from hqueue.consume.queue_reader import LoopReader
+from hqueue.consume.scan import Scan
+from hqueue.consume.scanners import (
+    MERGED_BYTES_MAX,
+    MESSAGE_OVERHEAD_BYTES,
+    CheckedOptions,
+    ScannerOptions,
+)
+from hqueue.errors import ClosedError
+from hqueue.log import Batch
+from hqueue.message import ReceivedMessage
+from hqueue.message_id import MessageID
+from hqueue.runtime.extras import needing_arrow
+from hqueue.runtime.loop import in_thread
+from hqueue.settings.options import Unpack
+
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ["Scanner"]
+
+ARROW = "hqueue.consume.arrow"
+
+MESSAGES_AT_ONCE = 1_000
+"""So many messages are given before other tasks have turns: they take a millisecond or less."""
+
+
+class Scanner:
+    """Reads some partitions of a queue. As `hqueue.Scanner`, in an event loop: ``async for`` gives
+    the messages, `arrow_batches` gives them batch-wise.
+
+    A caller that is cancelled while it waits for a message loses none: the next call gives it. Use
+    the scanner as an asynchronous context manager, or `close` it. After an error it gives that
+    error again, never an end. One task at a time uses it. Made by `Queue.scan`.
+
+    Args:
+        reader: reads the queue.
+        scans: partition to `Scan`.
+        options: see `ScannerOptions`.
+
+    Raises:
+        InvalidInputError: an argument is out of range.
+    """
+
+    def __init__(
+        self, reader: LoopReader, scans: Mapping[int, Scan], **options: Unpack[ScannerOptions]
+    ) -> None:
+        checked = CheckedOptions.of(scans, **options)
+        self._reader = reader
+        self._cursors = [
+            reader.cursor(partition, scan, checked.request_bytes_max)
+            for partition, scan in sorted(scans.items())
+        ]
+        self._sources: list[Source]
+        if checked.follow:
+            bytes_max, idle_ms_max = checked.request_bytes_max, checked.idle_ms_max
+            self._sources = [Follower(reader, self._cursors, bytes_max, idle_ms_max)]
+        elif checked.merge_sorted:
+            self._sources = [Prefetcher(reader, [cursor]) for cursor in self._cursors]
+        else:
+            self._sources = [Prefetcher(reader, self._cursors)]
+        self._flows = [_Flow(reader, source) for source in self._sources]
+        self._unsorted = collections.deque(self._flows)
+        """Those whose next message is not in `_heads` yet."""
+        self._heads: list[tuple[MessageID, int, ReceivedMessage, _Flow]] = []
+        self._left = checked.limit
+        """How many messages may still be given; None if that isn't limited."""
+        self._merged: collections.deque[ReceivedMessage] = collections.deque()
+        """Sorted messages for the next record batch."""
+        self._closed = False
+        self._failure: BaseException | None = None
+
+    async def __aenter__(self) -> Scanner:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    def __aiter__(self) -> Scanner:
+        return self
+
+    async def __anext__(self) -> ReceivedMessage:
+        if len(self._flows) == 1:
+            flow = self._flows[0]
+            for message in flow.messages if self._left is None else ():
+                return message
+        following = await self.next()
+        if following is None:
+            raise StopAsyncIteration
+        return following
+
+    async def next(self) -> ReceivedMessage | None:
+        """The next message; None at the end.
+
+        Raises:
+            StoreUnavailableError: HBase stayed away for ``operation_timeout_ms``.
+            CorruptLogError: the log is broken where it is read.
+            ClosedError: the scanner was closed.
+        """
+        self._check_usable()
+        if self._left == 0:
+            return None
+        try:
+            message = await self._next()
+        except asyncio.CancelledError:
+            raise
+        except BaseException as exc:
+            self._failure = exc
+            raise
+        if message is not None and self._left is not None:
+            self._left -= 1
+        return message
+
+    async def _next(self) -> ReceivedMessage | None:
+        if len(self._flows) == 1:
+            return await self._flows[0].next()
+        return self._merged.popleft() if self._merged else await self._sorted()
+
+    async def _sorted(self) -> ReceivedMessage | None:
+        while self._unsorted:
+            flow = self._unsorted[0]
+            message = await flow.next()
+            if message is not None:
+                heapq.heappush(self._heads, (message.id, message.partition, message, flow))
+            self._unsorted.popleft()
+        if not self._heads:
+            return None
+        _, _, message, flow = heapq.heappop(self._heads)
+        self._unsorted.append(flow)
+        return message
+
+    async def arrow_batches(self) -> AsyncIterator[pyarrow.RecordBatch]:
+        """The messages as Arrow record batches, as `hqueue.Scanner.arrow_batches` gives them. What
+        an iteration that is left did not give comes with the next one, or by `next`. Needs the
+        extra ``hqueue[arrow]``. Raises as `next`.
+        """
+        with needing_arrow():
+            await in_thread(importlib.import_module, ARROW)  # It takes most of a second.
+            from hqueue.consume.arrow import (  # noqa: PLC0415  (pyarrow is an extra)
+                first_of,
+                record_batch,
+                record_batch_of,
+            )
+
+        while self._left != 0:
+            self._check_usable()
+            try:
+                if len(self._flows) > 1:
+                    columns = await self._sorted_columns(record_batch_of)
+                else:
+                    columns = await self._flows[0].columns(first_of, record_batch)
+            except asyncio.CancelledError:
+                raise
+            except BaseException as exc:
+                self._failure = exc
+                raise
+            if columns is None:
+                return
+            if self._left is not None:
+                columns = columns.slice(0, self._left)
+                self._left -= columns.num_rows
+            if columns.num_rows:
+                yield columns
+
+    async def _sorted_columns(
+        self, record_batch_of: Callable[[Sequence[ReceivedMessage]], pyarrow.RecordBatch]
+    ) -> pyarrow.RecordBatch | None:
+        left = MERGED_BYTES_MAX
+        while left > 0 and (message := await self._sorted()) is not None:
+            self._merged.append(message)  # A caller who is cancelled finds it here.
+            left -= len(message.value) + MESSAGE_OVERHEAD_BYTES
+        if not self._merged:
+            return None
+        columns = record_batch_of(list(self._merged))
+        self._merged.clear()
+        return columns
+
+    @property
+    def expired(self) -> int:
+        """Messages that were in the log's count but had expired before they could be read."""
+        return sum(cursor.expired for cursor in self._cursors)
+
+    @property
+    def skipped(self) -> int:
+        """Messages that could not be read, and were passed by because an operator decided so."""
+        return sum(cursor.skipped for cursor in self._cursors)
+
+    def positions(self) -> dict[int, MessageID]:
+        """For each partition the ID from which on nothing was fetched yet."""
+        return {each.partition: MessageID.from_int(each.cursor) for each in self._cursors}
+
+    async def close(self) -> None:
+        """End the scan, and free what it holds in HBase."""
+        self._closed = True
+        for flow in self._flows:
+            flow.messages = iter(())
+        for source in self._sources:
+            await source.close()
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise ClosedError("the scanner was closed: open another one")
+        if self._failure is not None:
+            raise self._failure
+
+
+class _Flow:
+    """The batches of a source, one by one or in columns: each message is given once.
+
+    Args:
+        reader: of the queue.
+        source: gives the batches.
+    """
+
+    def __init__(self, reader: LoopReader, source: Source) -> None:
+        self.messages: Iterator[ReceivedMessage] = iter(())
+        """Those that are given without waiting."""
+        self._reader = reader
+        self._source = source
+        self._batches: collections.deque[Batch] = collections.deque()
+        """What came and was not begun."""
+        self._begun: tuple[Batch, Iterator[ReceivedMessage]] | None = None
+
+    async def next(self) -> ReceivedMessage | None:
+        """The next message; None at the end."""
+        while True:
+            for message in self.messages:
+                return message
+            if self._begun is not None:
+                await asyncio.sleep(0)  # A loop that takes messages lets others have turns.
+                batch, messages = self._begun
+            elif await self._come():
+                batch = self._batches[0]
+                messages = await self._reader.decoded(batch, each_message_of)
+                self._batches.popleft()
+            else:
+                return None
+            following = next(messages, None)
+            self._begun = None
+            if following is not None:
+                self._begun = batch, messages
+                self.messages = itertools.chain(
+                    (following,), itertools.islice(messages, MESSAGES_AT_ONCE - 1)
+                )
+
+    async def columns(
+        self,
+        first_of: Callable[[Sequence[Batch]], Sequence[Batch]],
+        record_batch: Callable[[Sequence[Batch]], pyarrow.RecordBatch],
+    ) -> pyarrow.RecordBatch | None:
+        """What `next` has not given, as a record batch of some messages; None at the end."""
+        self._put_back()
+        if not await self._come():
+            return None
+        batches = first_of(self._batches)
+        columns = await self._reader.decoded_together(batches, record_batch)
+        for _ in batches:
+            self._batches.popleft()
+        return columns
+
+    async def _come(self) -> bool:
+        """Whether there is a batch to begin: this waits for one."""
+        while not self._batches:
+            came = await self._source.next()
+            if not came:
+                return False
+            self._batches.extend(came)
+        return True
+
+    def _put_back(self) -> None:
+        """Let what is left of a begun batch be given in columns."""
+        if self._begun is None:
+            return
+        batch, messages = self._begun
+        following = next(self.messages, None) or next(messages, None)
+        if following is not None:
+            self._batches.appendleft(dataclasses.replace(batch, start=int(following.id)))
+        self._begun, self.messages = None, iter(())

@@ -1,0 +1,79 @@
+"""asyncio's face has the blocking one's nouns, with the same calls."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+import hqueue
+import hqueue.aio
+
+PAIRS = {
+    hqueue.Client: hqueue.aio.Client,
+    hqueue.Queue: hqueue.aio.Queue,
+    hqueue.Producer: hqueue.aio.Producer,
+    hqueue.Delivery: hqueue.aio.Delivery,
+    hqueue.Scanner: hqueue.aio.Scanner,
+}
+
+ONLY_BLOCKING = {
+    "Client": {
+        "coordination": "a session that threads use",
+        "metadata_migration": "hubs' metadata has no asynchronous face yet",
+        "topic_metadata": "hubs' metadata has no asynchronous face yet",
+    },
+    "Queue": {
+        "close": "nothing is left to close",
+        "deadline": "for readers of threads",
+        "verify": "a walk over the whole log, for operators",
+        "combined_partition_scanner": "`scan` says it",
+        "dead_letters": "subscribers have no asynchronous face yet",
+        "expiry": "for operators",
+        "headers": "for operators",
+        "partition_scanner": "`scan` says it",
+        "poll": "for readers of threads",
+        "queue_scanner": "`scan` says it",
+        "reader": "for readers of threads",
+        "scan_topic": "topics of hubs have no asynchronous face yet",
+        "skipped_batches": "for operators",
+        "subscriber": "subscribers have no asynchronous face yet",
+        "topic_lags": "topics of hubs have no asynchronous face yet",
+        "topics": "for operators",
+    },
+    "Producer": {"send_value": "a message costs little beside a turn of a loop"},
+}
+
+OTHER_PARAMETERS = {
+    "Delivery.exception": "it does not wait: a delivery is awaited",
+    "Delivery.result": "it does not wait: a delivery is awaited",
+    "Producer.close": "`asyncio.timeout` bounds it",
+    "Producer.flush": "`asyncio.timeout` bounds it",
+}
+
+
+def calls_of(kind: type) -> dict[str, object]:
+    return {name: item for name, item in inspect.getmembers(kind) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("blocking", PAIRS, ids=lambda kind: kind.__name__)
+def test_both_faces_have_the_same_calls(blocking: type) -> None:
+    asynchronous = PAIRS[blocking]
+    missing = calls_of(blocking).keys() - calls_of(asynchronous).keys()
+    assert missing == ONLY_BLOCKING.get(asynchronous.__name__, {}).keys()
+    more = calls_of(asynchronous).keys() - calls_of(blocking).keys()
+    assert more <= {"settings"}, "a blocking client has it as an attribute"
+
+
+@pytest.mark.parametrize("blocking", PAIRS, ids=lambda kind: kind.__name__)
+def test_a_call_has_the_same_parameters_and_a_docstring_in_both_faces(blocking: type) -> None:
+    asynchronous = PAIRS[blocking]
+    for name, call in calls_of(asynchronous).items():
+        assert inspect.getdoc(call), name
+        if (
+            callable(call)
+            and hasattr(blocking, name)
+            and f"{asynchronous.__name__}.{name}" not in OTHER_PARAMETERS
+        ):
+            expected = inspect.signature(getattr(blocking, name)).parameters
+            assert inspect.signature(call).parameters == expected, name
