@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from hqueue.consume.scan import Scan
 from hqueue.errors import InvalidInputError
+from hqueue.handle.start import check_start
 from hqueue.message_id import MessageID
-from hqueue.moment import Moment, is_time, parse_moment
+from hqueue.moment import Moment, as_message_id, is_time, parse_moment
+from hqueue.push.subscription import Subscription
 
 NOW_MS = 1_700_000_000_000
 EAST = datetime.timezone(datetime.timedelta(hours=8))
@@ -90,3 +95,25 @@ def test_what_can_not_be_read_or_could_mean_two_things_is_refused(text: str) -> 
 )
 def test_an_id_is_no_time(moment: Moment, expected: bool) -> None:
     assert is_time(moment) is expected
+
+
+ID = MessageID(NOW_MS, 7)
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        as_message_id,
+        check_start,
+        lambda number: parse_moment(str(number)),
+        lambda number: Scan(start=number),
+        lambda number: Scan(stop=number),
+        lambda number: Subscription("s", start=number),
+        lambda number: Subscription("s").add_partition(0, number),
+    ],
+)
+def test_an_id_that_is_a_plain_number_is_taken_for_no_time(take: Callable[[Any], object]) -> None:
+    take(ID)
+    take(str(ID))
+    with pytest.raises(InvalidInputError, match=r"MessageID\.from_int"):
+        take(int(ID))
