@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from hqueue.metadata import PartitionKey as PartitionKey
     from hqueue.metadata.managers import SubscriptionPreferences as SubscriptionPreferences
     from hqueue.metadata.managers import TopicACL as TopicACL
-    from hqueue.moment import Moment as Moment
+    from hqueue.position import Position as Position
     from hqueue.produce.delivery import Delivery as Delivery
     from hqueue.produce.producer import Producer as Producer
     from hqueue.push.administration import SubscriberState as SubscriberState
@@ -122,7 +122,7 @@ _MODULES = {
     "hqueue.message_id": "MessageID",
     "hqueue.metadata": "DeliveryOptions PartitionKey",
     "hqueue.metadata.managers": "SubscriptionPreferences TopicACL",
-    "hqueue.moment": "Moment",
+    "hqueue.position": "Position",
     "hqueue.produce.delivery": "Delivery",
     "hqueue.produce.producer": "Producer",
     "hqueue.push.administration": "SubscriberState",

@@ -276,7 +276,7 @@ class Client:
         Args:
             queue: the queue.
             name: the subscriber's name.
-            start: a `Moment`, as ``earliest``,
+            start: a `Position`, as ``earliest``,
                 or ``latest``.
             partitions: which; all if None.
 

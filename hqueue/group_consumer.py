@@ -16,13 +16,14 @@ from hqueue.groups.callbacks import Callbacks, OnPartitions
 from hqueue.groups.catalog import Selection
 from hqueue.groups.consumer_options import ConsumerOptions, ConsumerSettings
 from hqueue.groups.consumption import Consumption
-from hqueue.groups.offsets import UNSET, Position
+from hqueue.groups.offsets import UNSET
+from hqueue.groups.offsets import Position as GroupPosition
 from hqueue.groups.positions import BEGINNING, unreadable_offset
 from hqueue.log.lag import PartitionLag
 from hqueue.message import ConsumedMessage, ReceivedMessage
 from hqueue.message_id import MessageID
 from hqueue.metadata import PartitionKey
-from hqueue.moment import Moment, as_message_id, is_time
+from hqueue.position import Position, as_message_id, is_time
 from hqueue.runtime.forgotten import Watched
 from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.kinds import check_kind, listed
@@ -194,7 +195,7 @@ class GroupConsumer:
         (key,) = self._chosen([partition])
         return self._consumption.resolve(key).next
 
-    def seek(self, partition: Partition, to: Moment) -> None:
+    def seek(self, partition: Partition, to: Position) -> None:
         """Go on elsewhere in a partition that it has: at an ID, or with what was written since a
         time; where nothing was, at the end.
 
@@ -359,7 +360,7 @@ class GroupConsumer:
         """
         self._consumption.request_stop()
 
-    def _to_commit(self, positions: ToCommit) -> dict[PartitionKey, Position]:
+    def _to_commit(self, positions: ToCommit) -> dict[PartitionKey, GroupPosition]:
         if self.group is None:
             raise InvalidInputError("without a group nothing is committed")
         known = self._consumption.positions
@@ -374,13 +375,13 @@ class GroupConsumer:
                 "what is committed is a message of a consumer, or IDs by partition",
                 type=type(positions).__name__,
             )
-        moves: dict[PartitionKey, Position] = {}
+        moves: dict[PartitionKey, GroupPosition] = {}
         for partition, place in positions.items():
             if not isinstance(place, MessageID):
                 raise InvalidInputError("a position is a MessageID", position=place)
             key = _as_key(partition)
             if known.gave_up(key):
-                moves[key] = Position(place)  # Refused when the others are committed.
+                moves[key] = GroupPosition(place)  # Refused when the others are committed.
                 continue
             known.check([key])
             moves[key] = known.place(key, place)

@@ -32,7 +32,7 @@ from hqueue.message import Message
 from hqueue.message_id import MessageID
 from hqueue.metadata import Coordination
 from hqueue.metadata.managers import LogRange
-from hqueue.moment import Moment
+from hqueue.position import Position
 from hqueue.produce.producer import Producer
 from hqueue.produce.producer_options import ProducerOptions
 from hqueue.push.dead_letters import DeadLetters
@@ -108,7 +108,7 @@ class Queue:
         partition: int | None = None,
         key: str | bytes | None = None,
         idempotency_key: str | bytes | None = None,
-        since: Moment | None = None,
+        since: Position | None = None,
     ) -> MessageID: ...
     @overload
     def put(
@@ -118,7 +118,7 @@ class Queue:
         partition: int | None = None,
         key: str | bytes | None = None,
         idempotency_key: str | bytes | None = None,
-        since: Moment | None = None,
+        since: Position | None = None,
     ) -> Sequence[MessageID]: ...
     def put(
         self,
@@ -127,7 +127,7 @@ class Queue:
         partition: int | None = None,
         key: str | bytes | None = None,
         idempotency_key: str | bytes | None = None,
-        since: Moment | None = None,
+        since: Position | None = None,
     ) -> MessageID | Sequence[MessageID]:
         """Write one message, or a sequence of them as one batch: all or none, in their order.
 
@@ -250,8 +250,8 @@ class Queue:
         *,
         partition: int | None = None,
         partitions: Iterable[int] | None = None,
-        start: Moment | None = None,
-        stop: Moment | None = None,
+        start: Position | None = None,
+        stop: Position | None = None,
         topics: Iterable[str] = (),
         **options: Unpack[ScannerOptions],
     ) -> Scanner:
@@ -260,7 +260,7 @@ class Queue:
         Args:
             partition: the partition; or
             partitions: several; all if both are None.
-            start: where to begin: a `Moment`. The oldest message if None.
+            start: where to begin: a `Position`. The oldest message if None.
             stop: the first that is not wanted any more. If None, the end of the log.
             topics: the topics wanted; all if empty.
             options: see `ScannerOptions`.
@@ -281,8 +281,8 @@ class Queue:
         self,
         topic: str,
         *,
-        start: Moment | None = None,
-        stop: Moment | None = None,
+        start: Position | None = None,
+        stop: Position | None = None,
         bytes_max: int = BYTES_MAX,
         whole: bool = False,
     ) -> TopicScanner:
@@ -451,7 +451,7 @@ class Queue:
         return self._log.reader.expiry(partition, guess, exact_ms)
 
     def headers(
-        self, partition: int, start: Moment = 0, stop: Moment | None = None
+        self, partition: int, start: Position = 0, stop: Position | None = None
     ) -> Iterator[Header]:
         """The headers of the batches that have messages in ``[start, stop)``, ascending.
 
@@ -460,7 +460,7 @@ class Queue:
         """
         return self._log.reader.headers(partition, start, stop)
 
-    def topics(self, start: Moment = 0, *, topics_max: int = 1_000) -> list[str]:
+    def topics(self, start: Position = 0, *, topics_max: int = 1_000) -> list[str]:
         """The topics that messages were written under from a moment on, sorted; those that are the
         system's own are left out.
 

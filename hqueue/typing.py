@@ -14,6 +14,7 @@ from hqueue.handle.start import Start
 from hqueue.message import Headers
 from hqueue.message_id import MessageIDs
 from hqueue.metadata import Presence
+from hqueue.position import Timestamp
 from hqueue.produce.delivery import DeliveryCallback
 from hqueue.produce.producer_options import ProducerOptions
 from hqueue.push.listener import ListenerAnswer
@@ -42,6 +43,7 @@ __all__ = [
     "ScannerOptions",
     "Start",
     "SubscriberOptions",
+    "Timestamp",
     "ToCommit",
     "Ttl",
 ]

@@ -15,7 +15,7 @@ from hqueue.log.lag import PartitionLag
 from hqueue.log.offsets import PartitionOffsets
 from hqueue.message import Message
 from hqueue.message_id import MessageID, MessageIDs
-from hqueue.moment import Moment
+from hqueue.position import Position
 from hqueue.produce.producer_options import ProducerOptions
 from hqueue.runtime.loop import in_thread
 from hqueue.settings.attributes import QueueDescription, check_partition
@@ -70,7 +70,7 @@ class Queue:
         partition: int | None = None,
         key: str | bytes | None = None,
         idempotency_key: str | bytes | None = None,
-        since: Moment | None = None,
+        since: Position | None = None,
     ) -> MessageID: ...
     @overload
     async def put(
@@ -80,7 +80,7 @@ class Queue:
         partition: int | None = None,
         key: str | bytes | None = None,
         idempotency_key: str | bytes | None = None,
-        since: Moment | None = None,
+        since: Position | None = None,
     ) -> MessageIDs: ...
     async def put(
         self,
@@ -89,7 +89,7 @@ class Queue:
         partition: int | None = None,
         key: str | bytes | None = None,
         idempotency_key: str | bytes | None = None,
-        since: Moment | None = None,
+        since: Position | None = None,
     ) -> MessageID | MessageIDs:
         """Write one message, or a sequence of them as one batch: all or none, in their order. As
         `hqueue.Queue.put`. A thread encodes and compresses a large batch.
@@ -135,8 +135,8 @@ class Queue:
         *,
         partition: int | None = None,
         partitions: Iterable[int] | None = None,
-        start: Moment | None = None,
-        stop: Moment | None = None,
+        start: Position | None = None,
+        stop: Position | None = None,
         topics: Iterable[str] = (),
         **options: Unpack[ScannerOptions],
     ) -> Scanner:

@@ -46,12 +46,12 @@ def group(panel: str, name: str, help: str, *functions: Callable[..., object]) -
 
 
 def duration_option(help: str, *names: str, low_ms: int = 0) -> Any:
-    """An option that takes a duration, written as `hqueue.moment.parse_duration_ms` says, and gives
-    milliseconds.
+    """An option that takes a duration, written as `hqueue.position.parse_duration_ms` says, and
+    gives milliseconds.
     """
 
     def parse(text: str) -> int:
-        from hqueue.moment import parse_duration_ms  # noqa: PLC0415  (not needed for help)
+        from hqueue.position import parse_duration_ms  # noqa: PLC0415  (not needed for help)
 
         try:
             duration_ms = parse_duration_ms(str(text))

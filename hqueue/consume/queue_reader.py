@@ -31,7 +31,7 @@ from hqueue.log.table_ports import AsyncLogPort, LogPort
 from hqueue.log.verify import Finding, PartitionVerification, PartitionVerifier
 from hqueue.message_id import MessageID
 from hqueue.metadata.managers import LogRange
-from hqueue.moment import Moment
+from hqueue.position import Position
 from hqueue.runtime.clock import Deadline, drive, drive_each, drive_each_in_loop, drive_in_loop
 from hqueue.runtime.loop import computed, in_thread, is_much
 from hqueue.settings.kinds import check_mapping, listed
@@ -134,7 +134,7 @@ class QueueReader:
         """As `Queue.appended_since`."""
         return self.do_long(self.reading.appended_since(offsets))
 
-    def headers(self, partition: int, start: Moment, stop: Moment | None) -> Iterator[Header]:
+    def headers(self, partition: int, start: Position, stop: Position | None) -> Iterator[Header]:
         """As `Queue.headers`."""
         return self._each(self.reading.headers(partition, start, stop))
 

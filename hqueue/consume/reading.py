@@ -18,7 +18,7 @@ from hqueue.log.offsets import PartitionOffsets, count_before, id_at, offsets_of
 from hqueue.log.skipping import SkipDecisions
 from hqueue.log.steps import Work, operation
 from hqueue.message_id import MessageID, check_message_id
-from hqueue.moment import Moment
+from hqueue.position import Position
 from hqueue.runtime.clock import Deadline
 from hqueue.settings.kinds import check_kind, check_mapping, listed
 from hqueue.settings.numbers import check_whole
@@ -152,7 +152,7 @@ class QueueReading:
         ]
         return appended_since(offsets, self.deadline)
 
-    def headers(self, partition: int, start: Moment, stop: Moment | None) -> Work[None]:
+    def headers(self, partition: int, start: Position, stop: Position | None) -> Work[None]:
         """Gives what `Queue.headers` does."""
         partition = self._context.check_partition(partition)
         scan = Scan(start, stop)

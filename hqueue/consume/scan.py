@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from hqueue.errors import InvalidInputError
 from hqueue.message import plain_text, topic_bytes
-from hqueue.moment import Moment, as_message_id
+from hqueue.position import Position, as_message_id
 from hqueue.settings.kinds import listed
 from hqueue.settings.limits import MESSAGE_ID_MAX
 
@@ -23,13 +23,13 @@ class Scan:
         topics: the topics wanted; all if empty.
 
     Raises:
-        InvalidInputError: a moment or a topic is out of range, or `stop` lies before `start`.
+        InvalidInputError: a position or a topic is out of range, or `stop` lies before `start`.
     """
 
     def __init__(
         self,
-        start: Moment | None = None,
-        stop: Moment | None = None,
+        start: Position | None = None,
+        stop: Position | None = None,
         topics: Iterable[str] = (),
     ) -> None:
         self.start: int = 0 if start is None else int(as_message_id(start))

@@ -12,7 +12,7 @@ from hqueue.consume.topic_ranges import scans_of
 from hqueue.errors import Outcome, StoreUnavailableError
 from hqueue.log.newest import NewestMessages
 from hqueue.metadata.managers import LogRange
-from hqueue.moment import Moment
+from hqueue.position import Position
 from hqueue.runtime.clock import Clock
 from hqueue.runtime.held import Held
 
@@ -49,7 +49,9 @@ class TopicPast:
         self._known: dict[int, _PartitionPast] = {}
         """By partition; the one that was used last is the last."""
 
-    def may_have(self, topic: str, ranges: Sequence[LogRange], start: Moment, stop: Moment) -> bool:
+    def may_have(
+        self, topic: str, ranges: Sequence[LogRange], start: Position, stop: Position
+    ) -> bool:
         """Whether a topic may have messages with IDs in ``[start, stop)``. A *no* is certain.
 
         Args:

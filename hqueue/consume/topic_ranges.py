@@ -8,7 +8,7 @@ from hqueue.consume.reading import QueueReading
 from hqueue.consume.scan import Scan
 from hqueue.log.steps import Work
 from hqueue.metadata.managers import LogRange
-from hqueue.moment import Moment
+from hqueue.position import Position
 from hqueue.runtime.clock import Deadline
 from hqueue.runtime.logs import Log
 from hqueue.runtime.steps import Pause
@@ -21,7 +21,7 @@ PAUSE_MS = 200
 
 
 def scans_of(
-    topic: str, ranges: Sequence[LogRange], start: Moment | None, stop: Moment | None
+    topic: str, ranges: Sequence[LogRange], start: Position | None, stop: Position | None
 ) -> list[tuple[int, Scan]]:
     """The scans of partitions, one after the other. Of a range that is marked it is
     only what its owner appended: not what somebody else put there under the topic's name.

@@ -27,7 +27,7 @@ from hqueue.log.lag import PartitionLag
 from hqueue.message_id import MessageID
 from hqueue.metadata import MetadataStore, Owners, PartitionKey
 from hqueue.metadata.ports import ANY
-from hqueue.moment import as_message_id, is_time
+from hqueue.position import as_message_id, is_time
 from hqueue.settings.attributes import check_partition, check_queue_name
 from hqueue.settings.kinds import listed
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from hqueue.moment import EARLIEST, Moment, as_message_id
+from hqueue.position import EARLIEST, Position, as_message_id
 
 __all__ = ["EARLIEST", "LATEST", "Start", "check_start"]
 
 LATEST = "latest"
 
-Start = Moment | str
-"""Where a subscriber without a checkpoint begins, or a group that is reset: a `Moment`,
+Start = Position | str
+"""Where a subscriber without a checkpoint begins, or a group that is reset: a `Position`,
 ``"earliest"``: the oldest message there is, or ``"latest"``: what is written from now on."""
 
 
@@ -17,7 +17,7 @@ def check_start(start: object) -> Start:
     """Where to begin.
 
     Raises:
-        InvalidInputError: it is no moment, nor ``latest``.
+        InvalidInputError: it is no position, nor ``latest``.
     """
     if isinstance(start, str) and start in (EARLIEST, LATEST):
         return start

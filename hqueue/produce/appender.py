@@ -13,7 +13,7 @@ from hqueue.log.skew import StoreClock
 from hqueue.log.table_ports import AsyncLogPort, LogPort
 from hqueue.message import Message
 from hqueue.message_id import MessageID, MessageIDs
-from hqueue.moment import Moment
+from hqueue.position import Position
 from hqueue.produce.appending import Given, QueueAppending
 from hqueue.produce.batch_writer import WriteInLoop
 from hqueue.produce.delivery import PendingBatch
@@ -62,7 +62,7 @@ class Appender:
         partition: int | None = None,
         key: str | bytes | None = None,
         idempotency_key: str | bytes | None = None,
-        since: Moment | None = None,
+        since: Position | None = None,
     ) -> MessageID | MessageIDs:
         """As `Queue.put`."""
         given = self._appending.given(messages, partition, key, idempotency_key, since)
@@ -152,7 +152,7 @@ class LoopAppender:
         partition: int | None = None,
         key: str | bytes | None = None,
         idempotency_key: str | bytes | None = None,
-        since: Moment | None = None,
+        since: Position | None = None,
     ) -> MessageID | MessageIDs:
         """As `Queue.put`. A thread encodes and compresses what would keep the loop."""
         messages = taken(messages)  # An iterator is the program's own, and belongs to its thread.

@@ -16,7 +16,7 @@ from hqueue.log.steps import Work
 from hqueue.log.table_ports import LogPort
 from hqueue.message import Message, encoded_key, partition_of_key
 from hqueue.message_id import MessageID, MessageIDs
-from hqueue.moment import Moment
+from hqueue.position import Position
 from hqueue.produce.encode import encode_batch, encode_given, keys_of, taken
 from hqueue.produce.header_reaper import HeaderReaper
 from hqueue.produce.idempotency import ProducerEpochs, Search, search_for
@@ -92,7 +92,7 @@ class QueueAppending:
         partition: int | None = None,
         key: str | bytes | None = None,
         idempotency_key: str | bytes | None = None,
-        since: Moment | None = None,
+        since: Position | None = None,
     ) -> Given:
         """What the arguments of `Queue.put` mean."""
         partition = self.choose_partition(partition, key)

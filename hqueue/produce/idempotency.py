@@ -10,7 +10,7 @@ from hqueue.format.header import NONCE_BYTES
 from hqueue.log.steps import ReadRecord, ReplaceRecord, Work, ask
 from hqueue.message_id import MessageID, id_of
 from hqueue.metadata import check_name, encoding
-from hqueue.moment import Moment, as_message_id
+from hqueue.position import Position, as_message_id
 from hqueue.runtime.clock import Clock, Deadline
 from hqueue.settings.numbers import as_whole
 
@@ -44,7 +44,7 @@ def key_bytes(idempotency_key: str | bytes) -> bytes:
 
 
 def search_for(
-    idempotency_key: str | bytes | None, since: Moment | None, skew_ms_max: int, *, anywhere: bool
+    idempotency_key: str | bytes | None, since: Position | None, skew_ms_max: int, *, anywhere: bool
 ) -> Search:
     """What these arguments of `Queue.put` mean.
 

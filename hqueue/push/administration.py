@@ -16,7 +16,7 @@ from hqueue.handle import QueueLog
 from hqueue.handle.start import LATEST, Start, check_start
 from hqueue.message_id import MessageID
 from hqueue.metadata import Coordination, Presence, SubscriptionKey
-from hqueue.moment import as_message_id
+from hqueue.position import as_message_id
 from hqueue.push.members import connected_members, delete_members
 from hqueue.push.subscription import Subscription
 from hqueue.runtime.logs import Log

@@ -12,7 +12,7 @@ from hqueue.consume.scan_reading import interrupted_scan
 from hqueue.errors import ClosedError, HQueueError, HubUnavailableError, InvalidInputError
 from hqueue.message import Message, ReceivedMessage, encoded_key
 from hqueue.message_id import MessageID, MessageIDs
-from hqueue.moment import Moment, as_message_id
+from hqueue.position import Position, as_message_id
 from hqueue.produce.idempotency import key_bytes
 from hqueue.push.service import received_message
 from hqueue.runtime.clock import Deadline
@@ -121,7 +121,7 @@ class HubQueue:
         partition: int | None = None,
         key: str | bytes | None = None,
         idempotency_key: str | bytes | None = None,
-        since: Moment | None = None,
+        since: Position | None = None,
     ) -> MessageID: ...
     @overload
     def put(
@@ -131,7 +131,7 @@ class HubQueue:
         partition: int | None = None,
         key: str | bytes | None = None,
         idempotency_key: str | bytes | None = None,
-        since: Moment | None = None,
+        since: Position | None = None,
     ) -> Sequence[MessageID]: ...
     def put(
         self,
@@ -140,7 +140,7 @@ class HubQueue:
         partition: int | None = None,
         key: str | bytes | None = None,
         idempotency_key: str | bytes | None = None,
-        since: Moment | None = None,
+        since: Position | None = None,
     ) -> MessageID | Sequence[MessageID]:
         """Write one message, or a sequence of them as one batch: all or none, in their order. When
         this returns they are durable, and every reader will see them.
@@ -204,8 +204,8 @@ class HubQueue:
         self,
         *,
         partition: int | None = None,
-        start: Moment | None = None,
-        stop: Moment | None = None,
+        start: Position | None = None,
+        stop: Position | None = None,
         topics: Iterable[str] = (),
     ) -> HubScanner:
         """Read a partition, or all of them in the order of IDs, up to the end of the log: a

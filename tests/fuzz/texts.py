@@ -16,7 +16,7 @@ from hqueue.cli.documents import message_of
 from hqueue.cli.formats import Format, encoder, printable
 from hqueue.cli.framing import Framing, read_values
 from hqueue.cli.shell.syntax import parse_line
-from hqueue.moment import as_message_id, parse_moment
+from hqueue.position import as_message_id, parse_position
 from hqueue.settings.attributes import ATTRIBUTES, check_attributes, check_queue_name, ttl_seconds
 from hqueue.settings.connection import NATIVE
 from hqueue.settings.limits import BATCH_BYTES_MAX, MESSAGE_ID_MAX
@@ -98,7 +98,7 @@ def _read_document(text: str) -> None:
 PARSERS: dict[str, Callable[[str], object]] = {
     "document": _read_document,
     "line": parse_line,
-    "moment": parse_moment,
+    "moment": parse_position,
     "number": lambda text: as_message_id(int.from_bytes(text.encode(errors="replace")[:9], "big")),
     "id": MessageID.parse,
     "ttl": ttl_seconds,

@@ -22,7 +22,7 @@ from hqueue.message import (
     partition_of_key,
 )
 from hqueue.message_id import MessageID, MessageIDs, id_of, sequence_of, timestamp_of
-from hqueue.moment import SECONDS_MAX, SECONDS_MIN, as_message_id
+from hqueue.position import SECONDS_MAX, SECONDS_MIN, as_message_id
 from hqueue.settings.limits import (
     BATCH_BYTES_MAX,
     MESSAGE_ID_MAX,

@@ -17,7 +17,7 @@ MAY_ASK = {
     # What is only shown: ages, and names.
     "hqueue/log/lag.py", "hqueue/cli/demo/command.py", "hqueue/cli/demo/tally.py",
     # What a user says as a time before now.
-    "hqueue/moment.py",
+    "hqueue/position.py",
     # The age of keys: a batch that no known key vouches for is read from HBase.
     "workers/hqueue_workers/delivery/append_keys.py",
     # How long a message is held back: never for longer than was asked for.

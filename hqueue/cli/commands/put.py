@@ -25,7 +25,7 @@ from hqueue.cli.session import session_of
 from hqueue.errors import InvalidInputError
 from hqueue.message import Message
 from hqueue.message_id import MessageID
-from hqueue.moment import MOMENT_HELP, parse_moment
+from hqueue.position import POSITION_HELP, parse_position
 
 if TYPE_CHECKING:
     from hqueue.cli.commands.shipment import Producing
@@ -86,7 +86,7 @@ def put(
         str | None,
         typer.Option(
             "--since",
-            help=f"A time before the first put with the idempotency key: {MOMENT_HELP}. If not "
+            help=f"A time before the first put with the idempotency key: {POSITION_HELP}. If not "
             f"given, the whole log is searched.",
         ),
     ] = None,
@@ -132,7 +132,7 @@ def put(
         name = opened.name if where is None else f"{opened.name}, partition {where}"
         to = Destination(name, "written", producer, {"partition": where})
         if values:
-            begins = None if since is None else parse_moment(since)
+            begins = None if since is None else parse_position(since)
 
             def send(messages: Sequence[Message]) -> Sequence[MessageID]:
                 return opened.put(

@@ -15,7 +15,7 @@ from hqueue.cli.output import Output
 from hqueue.cli.progress import count_text
 from hqueue.cli.registering import commands
 from hqueue.cli.session import session_of
-from hqueue.moment import MOMENT_HELP, parse_moment
+from hqueue.position import POSITION_HELP, parse_position
 from hqueue.runtime.only_reads import OnlyReads
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def scan(
     queue: options.Queue,
     *,
     partition: options.Partitions = None,
-    start: Annotated[str | None, typer.Option(help=f"From here on: {MOMENT_HELP}.")] = None,
+    start: Annotated[str | None, typer.Option(help=f"From here on: {POSITION_HELP}.")] = None,
     stop: Annotated[
         str | None,
         typer.Option(help="Stop before this position, given in the same ways as --start."),
@@ -69,8 +69,8 @@ def scan(
 
     follow = follow or idle_ms is not None
     wanted = Scan(
-        None if start is None else parse_moment(start),
-        None if stop is None else parse_moment(stop),
+        None if start is None else parse_position(start),
+        None if stop is None else parse_position(stop),
         topic or (),
     )
     with session_of(context).client.queue(queue) as opened:

@@ -12,7 +12,7 @@ from hqueue.cli.output import show_table, write_json
 from hqueue.cli.progress import count_text
 from hqueue.cli.registering import commands
 from hqueue.cli.session import session_of
-from hqueue.moment import MOMENT_HELP, parse_moment
+from hqueue.position import POSITION_HELP, parse_position
 from hqueue.runtime.only_reads import OnlyReads
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["START_HELP", "NameArgument", "parse_start", "register"]
 
 PANEL = "Subscribers"
-START_HELP = f"earliest, latest, {MOMENT_HELP}"
+START_HELP = f"earliest, latest, {POSITION_HELP}"
 
 NameArgument = Annotated[str, typer.Argument(metavar="SUBSCRIBER", help="The subscriber's name.")]
 
@@ -119,7 +119,7 @@ def parse_start(text: str) -> Start:
     Raises:
         InvalidInputError: it can't be read.
     """
-    return text if text in ("earliest", "latest") else parse_moment(text)
+    return text if text in ("earliest", "latest") else parse_position(text)
 
 
 def _topics(state: SubscriberState) -> str | None:

@@ -16,7 +16,7 @@ from hqueue.cli.registering import group
 from hqueue.cli.session import session_of
 from hqueue.errors import InvalidInputError, SettingsError
 from hqueue.message_id import MessageID
-from hqueue.moment import MOMENT_HELP, is_relative, parse_moment
+from hqueue.position import POSITION_HELP, is_relative, parse_position
 from hqueue.runtime.extras import installing
 from pyspark_hqueue.jobs.command_progress import MessagesDone
 from pyspark_hqueue.jobs.command_statistics import show_statistics
@@ -52,7 +52,7 @@ Loss = Annotated[
 RoundMessages = Annotated[
     int | None, typer.Option(min=1, help="Messages per round; a crash repeats at most one round.")
 ]
-Start = Annotated[str | None, typer.Option("--start", help=f"Where to begin: {MOMENT_HELP}.")]
+Start = Annotated[str | None, typer.Option("--start", help=f"Where to begin: {POSITION_HELP}.")]
 Stop = Annotated[
     str | None, typer.Option("--stop", help="Where to end, given in the same ways as --start.")
 ]
@@ -146,14 +146,14 @@ def replay(
     Each message is written once, however often this is run; what an archive got meanwhile is added.
     The order in which messages lie is kept in each partition.
     """
-    bounds = [None if moment is None else parse_moment(moment) for moment in (start, stop)]
+    bounds = [None if moment is None else parse_position(moment) for moment in (start, stop)]
     relative = [moment for moment in (start, stop) if moment is not None and is_relative(moment)]
     if relative and write_id is None:
         # The same command would be another replay each time, and write everything again.
         raise InvalidInputError(
             "a replay is known by its bounds, and this one is another each time: "
             "give a fixed moment, or a --write-id",
-            moment=relative[0],
+            position=relative[0],
         )
     with _spark(f"replay into {queue}", master, conf) as spark:
         from pyspark_hqueue.jobs.replay import Replay  # noqa: PLC0415
@@ -209,7 +209,7 @@ def copy(
     Messages keep their partitions; in another number of partitions those with a key lie where it
     says. A run goes on where the last one with this checkpoint ended, and can be killed anywhere.
     """
-    begin = None if start is None else parse_moment(start)
+    begin = None if start is None else parse_position(start)
     with _spark(f"copy {source} to {target}", master, conf) as spark:
         from pyspark_hqueue.jobs.queue_copy import ROUND_MESSAGES, Copy  # noqa: PLC0415
 
@@ -290,7 +290,7 @@ def statistics(
         options["subscribe"] = ",".join(topic)
     for name, moment in (("startingTimestamp", start), ("endingTimestamp", stop)):
         if moment is not None:
-            options[name] = str(parse_moment(moment).timestamp)
+            options[name] = str(parse_position(moment).timestamp)
     with _installed():
         from pyspark_hqueue.jobs.plot import check_plot  # noqa: PLC0415
         from pyspark_hqueue.jobs.plot import plot as draw  # noqa: PLC0415

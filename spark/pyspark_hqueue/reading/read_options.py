@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from hqueue import InvalidInputError, MessageID, Settings
 from hqueue.message import topic_bytes
-from hqueue.moment import as_message_id
+from hqueue.position import as_message_id
 from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.limits import MESSAGE_ID_MAX
 from hqueue.settings.names import with_closest

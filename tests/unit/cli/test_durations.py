@@ -10,7 +10,7 @@ import typer
 
 from hqueue import InvalidInputError
 from hqueue.cli.app import app
-from hqueue.moment import parse_duration_ms
+from hqueue.position import parse_duration_ms
 from tests.support.command_line import run_here
 
 

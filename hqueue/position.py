@@ -1,4 +1,4 @@
-"""Moments: places in a partition by time, as programs and people say them."""
+"""Positions in a partition: by ID or by time, as programs and people say them."""
 
 from __future__ import annotations
 
@@ -12,21 +12,27 @@ from hqueue.settings.numbers import as_whole
 
 __all__ = [
     "EARLIEST",
-    "MOMENT_HELP",
-    "Moment",
+    "POSITION_HELP",
+    "Position",
+    "Timestamp",
     "as_message_id",
     "is_relative",
     "is_time",
     "parse_duration_ms",
-    "parse_moment",
+    "parse_position",
 ]
 
 EARLIEST = "earliest"
 
-Moment = MessageID | datetime.datetime | datetime.timedelta | int | str
-"""A place in a partition: a MessageID, an aware datetime, milliseconds since the epoch; a
-timedelta for that long before now, by this machine's clock; ``"earliest"`` for the oldest message
-there is; or a text as ``"2024-05-01T12:00Z"``, ``"1h30m ago"``, or what ``str`` gave of an ID.
+Timestamp = datetime.datetime | datetime.timedelta | int | str
+"""A time: an aware datetime, milliseconds since the epoch; a timedelta for that long before now, by
+this machine's clock; or a text as ``"2024-05-01T12:00Z"`` or ``"1h30m ago"``.
+"""
+
+Position = MessageID | Timestamp
+"""A place in a partition: a MessageID, or what ``str`` gave of one; ``"earliest"`` for the oldest
+message there is; or a `Timestamp`, for the first message that was written then or later. An ID that
+is a plain number is refused, for a number is a time: `MessageID.from_int` reads it.
 """
 
 SECONDS_MIN = 10**9
@@ -36,7 +42,7 @@ SECONDS_MAX = 10**10
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
-MOMENT_HELP = (
+POSITION_HELP = (
     "a MessageID (1700000000000-0), ISO 8601 (2024-05-01T12:00; local time where no zone is "
     "given), milliseconds since the epoch, 'earliest', 'now' by this machine's clock, or a time "
     "before that: -10m, '1h30m ago'"
@@ -54,42 +60,44 @@ MILLISECONDS_DIGITS_MIN = 12
 """Milliseconds since 1973 have at least as many digits, dates and seconds since the epoch fewer."""
 
 
-def as_message_id(moment: Moment) -> MessageID:
-    """The smallest ID that a message written at this moment can have.
+def as_message_id(position: Position) -> MessageID:
+    """The smallest ID that a message at this position, or written at this time, can have.
 
     Raises:
         InvalidInputError: a naive datetime, out of range, a number that says seconds, or a text
             that can't be read.
     """
-    if isinstance(moment, MessageID):
-        return moment
-    if isinstance(moment, str):
-        return parse_moment(moment)
-    if isinstance(moment, datetime.datetime):
-        if moment.tzinfo is None:
-            raise InvalidInputError("a datetime needs a time zone here", datetime=moment)
-        return MessageID((moment - _EPOCH) // datetime.timedelta(milliseconds=1))
-    if isinstance(moment, datetime.timedelta):
-        if moment < datetime.timedelta(0):
-            raise InvalidInputError("a timedelta is a time before now, at least 0", moment=moment)
-        return MessageID(max(0, _now_ms() - moment // datetime.timedelta(milliseconds=1)))
-    number = as_whole(moment, 0)
+    if isinstance(position, MessageID):
+        return position
+    if isinstance(position, str):
+        return parse_position(position)
+    if isinstance(position, datetime.datetime):
+        if position.tzinfo is None:
+            raise InvalidInputError("a datetime needs a time zone here", datetime=position)
+        return MessageID((position - _EPOCH) // datetime.timedelta(milliseconds=1))
+    if isinstance(position, datetime.timedelta):
+        if position < datetime.timedelta(0):
+            raise InvalidInputError(
+                "a timedelta is a time before now, at least 0", position=position
+            )
+        return MessageID(max(0, _now_ms() - position // datetime.timedelta(milliseconds=1)))
+    number = as_whole(position, 0)
     if number is not None and SECONDS_MIN <= number < SECONDS_MAX:
         raise InvalidInputError(
             "a number is milliseconds since the epoch here, and this one says seconds: multiply it "
             "by 1000, or give a datetime",
-            moment=moment,
+            position=position,
         )
-    return MessageID(moment)
+    return MessageID(position)
 
 
-def parse_moment(
+def parse_position(
     text: str, *, now_ms: int | None = None, local: datetime.tzinfo | None = None
 ) -> MessageID:
-    """The smallest MessageID that a message written at this moment can have.
+    """The smallest ID that a message at this position, or written at this time, can have.
 
     Args:
-        text: as `MOMENT_HELP` says.
+        text: as `POSITION_HELP` says.
         now_ms: the present, milliseconds since the epoch; the clock's if None.
         local: the zone of times without one; the system's if None.
 
@@ -110,7 +118,7 @@ def parse_moment(
             raise InvalidInputError(
                 "this is too small for milliseconds since the epoch; seconds need three zeros "
                 "more, a date is written 2024-05-01",
-                moment=text,
+                position=text,
             )
         return MessageID(int(stripped))
     if _is_id(stripped):
@@ -133,17 +141,17 @@ def parse_duration_ms(text: str) -> int:
 
 
 def is_relative(text: str) -> bool:
-    """Whether a moment is another one each time that it is read: 'now', or a time before now."""
+    """Whether a position is another one each time that it is read: 'now', or a time before now."""
     stripped = text.strip()
     return stripped == "now" or _BEFORE.fullmatch(stripped) is not None
 
 
-def is_time(moment: Moment) -> bool:
-    """Whether a moment is said as a time, and not as a place: an ID, or ``"earliest"``."""
-    if isinstance(moment, str):
-        stripped = moment.strip()
+def is_time(position: Position) -> bool:
+    """Whether a position is said as a time, and not as a place: an ID, or ``"earliest"``."""
+    if isinstance(position, str):
+        stripped = position.strip()
         return stripped != EARLIEST and not _is_id(stripped)
-    return not isinstance(moment, MessageID)
+    return not isinstance(position, MessageID)
 
 
 def _is_id(stripped: str) -> bool:
@@ -163,9 +171,9 @@ def _parse_iso(stripped: str, text: str, local: datetime.tzinfo | None) -> datet
     if stripped[-1:] in ("Z", "z"):
         stripped = stripped[:-1] + "+00:00"
     try:
-        moment = datetime.datetime.fromisoformat(stripped)
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=local) if local else moment.astimezone()
-        return moment.astimezone(datetime.timezone.utc)
+        position = datetime.datetime.fromisoformat(stripped)
+        if position.tzinfo is None:
+            position = position.replace(tzinfo=local) if local else position.astimezone()
+        return position.astimezone(datetime.timezone.utc)
     except (ValueError, OverflowError) as exc:
-        raise InvalidInputError(f"a moment is {MOMENT_HELP}", moment=text) from exc
+        raise InvalidInputError(f"a position is {POSITION_HELP}", position=text) from exc

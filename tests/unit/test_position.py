@@ -12,7 +12,7 @@ from hqueue.consume.scan import Scan
 from hqueue.errors import InvalidInputError
 from hqueue.handle.start import check_start
 from hqueue.message_id import MessageID
-from hqueue.moment import Moment, as_message_id, is_time, parse_moment
+from hqueue.position import Position, as_message_id, is_time, parse_position
 from hqueue.push.subscription import Subscription
 
 NOW_MS = 1_700_000_000_000
@@ -43,12 +43,12 @@ EAST = datetime.timezone(datetime.timedelta(hours=8))
     ],
 )
 def test_a_moment_is_read_as_meant(text: str, expected: MessageID) -> None:
-    assert parse_moment(text, now_ms=NOW_MS, local=EAST) == expected
+    assert parse_position(text, now_ms=NOW_MS, local=EAST) == expected
 
 
 def test_a_time_without_a_zone_is_the_systems_local_time() -> None:
     local = datetime.datetime(2024, 5, 1, 12, 0).astimezone()
-    assert parse_moment("2024-05-01T12:00") == MessageID(int(local.timestamp() * 1_000))
+    assert parse_position("2024-05-01T12:00") == MessageID(int(local.timestamp() * 1_000))
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_time_without_a_zone_is_the_systems_local_time() -> None:
 )
 def test_what_can_not_be_read_or_could_mean_two_things_is_refused(text: str) -> None:
     with pytest.raises(InvalidInputError):
-        parse_moment(text, now_ms=NOW_MS)
+        parse_position(text, now_ms=NOW_MS)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_what_can_not_be_read_or_could_mean_two_things_is_refused(text: str) -> 
         (datetime.datetime(2024, 5, 1, tzinfo=EAST), True),
     ],
 )
-def test_an_id_is_no_time(moment: Moment, expected: bool) -> None:
+def test_an_id_is_no_time(moment: Position, expected: bool) -> None:
     assert is_time(moment) is expected
 
 
@@ -105,7 +105,7 @@ ID = MessageID(NOW_MS, 7)
     [
         as_message_id,
         check_start,
-        lambda number: parse_moment(str(number)),
+        lambda number: parse_position(str(number)),
         lambda number: Scan(start=number),
         lambda number: Scan(stop=number),
         lambda number: Subscription("s", start=number),
