@@ -99,8 +99,8 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close all connections. What was made from this client can't be used any more: what its
-        producers still hold fails, so close them first.
+        """Close all connections. Objects made from this client can't be used any more, and messages
+        that its producers still hold fail: close the producers first.
         """
         self._release()
         self._watched.closed()
@@ -240,7 +240,9 @@ class Client:
         name = check_queue_name(name)
         if self.describe_queue(name).enabled:
             if not force:
-                raise QueueEnabledError("disable the queue before it is deleted", queue=name)
+                raise QueueEnabledError(
+                    "the queue is enabled: disable it before you delete it", queue=name
+                )
             self.disable_queue(name)
         delete_topic_metadata(
             name,

@@ -36,7 +36,7 @@ def connect(settings: Settings | None = None, **given: Unpack[ConnectOptions]) -
     """
     if settings is not None and not isinstance(settings, Settings):
         raise SettingsError(
-            "settings are an hqueue.Settings; single ones are given by their names, as "
+            "settings must be an hqueue.Settings; give single ones by name, as "
             "zookeeper='host:2181'",
             settings=settings,
         )

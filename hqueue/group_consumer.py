@@ -372,13 +372,13 @@ class GroupConsumer:
             positions = {key: positions.id.next()}
         if not isinstance(positions, Mapping):
             raise InvalidInputError(
-                "what is committed is a message of a consumer, or IDs by partition",
+                "commit takes a consumer's message, or IDs by partition",
                 type=type(positions).__name__,
             )
         moves: dict[PartitionKey, GroupPosition] = {}
         for partition, place in positions.items():
             if not isinstance(place, MessageID):
-                raise InvalidInputError("a position is a MessageID", position=place)
+                raise InvalidInputError("a position must be a MessageID", position=place)
             key = _as_key(partition)
             if known.gave_up(key):
                 moves[key] = GroupPosition(place)  # Refused when the others are committed.
@@ -418,6 +418,6 @@ def _as_key(partition: Partition) -> PartitionKey:
         queue, number = partition
     except (TypeError, ValueError) as exc:
         raise InvalidInputError(
-            "a partition is a queue's name and a number", partition=partition
+            "a partition must be a queue's name and a number", partition=partition
         ) from exc
     return PartitionKey(check_queue_name(queue), check_whole(number, 0, 32_766, option="partition"))

@@ -265,9 +265,11 @@ class Messages(Sequence[Message]):
         topic = plain_text(topic, "a topic is a str")
         topic_bytes(topic)
         if isinstance(values, (bytes, bytearray, memoryview, str)):
-            raise InvalidInputError("these are several values, not one", type=type(values).__name__)
+            raise InvalidInputError(
+                "the value holds several values, not one", type=type(values).__name__
+            )
         if isinstance(keys, (bytes, bytearray, memoryview, str)):
-            raise InvalidInputError("these are several keys, not one", type=type(keys).__name__)
+            raise InvalidInputError("the key holds several keys, not one", type=type(keys).__name__)
         self._topic = topic
         self._values = _checked_values(values)
         self._keys = None if keys is None else _checked_keys(keys)
@@ -458,8 +460,8 @@ def check_header_count(count: int, count_own: Callable[[], int]) -> None:
     """
     if count > BATCH_HEADERS_MAX and (count := count - count_own()) > BATCH_HEADERS_MAX:
         raise MessageTooLargeError(
-            "there are more headers than a batch may have; a Producer cuts batches by itself, and "
-            "what one message says in so many fits its value",
+            "the messages have more headers than a batch may; send them with a Producer, which "
+            "cuts batches by itself, or move one message's headers into its value",
             headers=count,
             headers_max=BATCH_HEADERS_MAX,
         )

@@ -84,8 +84,8 @@ def as_message_id(position: Position) -> MessageID:
     number = as_whole(position, 0)
     if number is not None and SECONDS_MIN <= number < SECONDS_MAX:
         raise InvalidInputError(
-            "a number is milliseconds since the epoch here, and this one says seconds: multiply it "
-            "by 1000, or give a datetime",
+            "a number means milliseconds since the epoch, and this one looks like seconds: "
+            "multiply it by 1000, or give a datetime",
             position=position,
         )
     return MessageID(position)
@@ -116,8 +116,8 @@ def parse_position(
     if _NUMBER.fullmatch(stripped):
         if len(stripped) < MILLISECONDS_DIGITS_MIN and stripped != "0":
             raise InvalidInputError(
-                "this is too small for milliseconds since the epoch; seconds need three zeros "
-                "more, a date is written 2024-05-01",
+                "this is too small for milliseconds since the epoch; multiply seconds by 1000, or "
+                "write a date as 2024-05-01",
                 position=text,
             )
         return MessageID(int(stripped))

@@ -77,8 +77,7 @@ exception TRedirect {
   2: i32 port
 }
 
-/**
- * The call makes no sense, however often it is made: the text says why. Nothing was done.
+/** The call is invalid, however often it is made: the text says why. Nothing was done.
  */
 exception TIllegalArgument {
   1: string message

@@ -3,7 +3,7 @@
     {"partition":3,"id":"1700000000000-0","timestamp":"2023-11-14T22:13:20.000Z","topic":"clicks",
      "key":"user-42","headers":[{"name":"trace","value":"a1"}],"value":"hello"}
 
-``key`` and ``headers`` are there only where a message has them. Bytes that are no UTF-8 are in
+``key`` and ``headers`` are there only where a message has them. Bytes that are not UTF-8 are in
 base64, under the field's name with ``_base64`` behind it. Where a message lay (``queue``,
 ``partition``, ``id``, ``timestamp``) says nothing of where it goes, and is not looked at when it
 is read: but that it lay somewhere says that this is a copy, which has none of the system's own
@@ -31,7 +31,7 @@ _SHOWN = 80
 
 
 def data_fields(name: str, data: bytes) -> dict[str, str]:
-    """Bytes as a field: a text, or base64 where they are no UTF-8."""
+    """Bytes as a field: a text, or base64 where they are not UTF-8."""
     try:
         return {name: data.decode()}
     except UnicodeDecodeError:
@@ -58,14 +58,14 @@ def message_of(line: bytes, topic: str = "") -> Message | None:
         topic: the message's topic if the document has none.
 
     Raises:
-        InvalidInputError: it is no JSON object, or not one of a message.
+        InvalidInputError: it is not JSON object, or not one of a message.
         MessageTooLargeError: the message is larger than a batch may be.
     """
     fields = _object(line)
     _check_fields(fields, _FIELDS)
     value = _data(fields, "value")
     if value is None:
-        raise InvalidInputError("a document has a value, or a value_base64")
+        raise InvalidInputError("a document needs a value, or a value_base64")
     chosen = fields.get("topic")
     if chosen is None:
         chosen = topic
@@ -84,11 +84,11 @@ def _object(line: bytes) -> dict[str, Any]:
     try:
         fields = json.loads(line.decode())
     except json.JSONDecodeError as exc:
-        raise InvalidInputError("the line is no JSON", reason=exc.msg, column=exc.colno) from exc
+        raise InvalidInputError("the line is not JSON", reason=exc.msg, column=exc.colno) from exc
     except (ValueError, RecursionError) as exc:
-        raise InvalidInputError("the line is no JSON", reason=str(exc)[:_SHOWN]) from exc
+        raise InvalidInputError("the line is not JSON", reason=str(exc)[:_SHOWN]) from exc
     if not isinstance(fields, dict):
-        raise InvalidInputError("a message in JSON is an object", type=type(fields).__name__)
+        raise InvalidInputError("a message in JSON must be an object", type=type(fields).__name__)
     return fields
 
 
@@ -114,7 +114,7 @@ def _data(fields: Mapping[str, Any], name: str) -> bytes | None:
 
 def _encoded(name: str, text: object) -> bytes:
     if not isinstance(text, str):
-        raise InvalidInputError("this field is a text", field=name, type=type(text).__name__)
+        raise InvalidInputError("this field must be a text", field=name, type=type(text).__name__)
     try:
         return text.encode()
     except UnicodeEncodeError as exc:
@@ -125,22 +125,22 @@ def _decoded(name: str, text: object) -> bytes:
     try:
         return base64.b64decode(_encoded(name, text), validate=True)
     except ValueError as exc:
-        raise InvalidInputError("this field is no base64", field=name, reason=str(exc)) from exc
+        raise InvalidInputError("this field is not base64", field=name, reason=str(exc)) from exc
 
 
 def _headers(given: object) -> list[tuple[str, bytes]]:
     if given is None:
         return []
     if not isinstance(given, list):
-        raise InvalidInputError("headers are a list of objects", type=type(given).__name__)
+        raise InvalidInputError("headers must be a list of objects", type=type(given).__name__)
     return [_header(each) for each in given]
 
 
 def _header(fields: object) -> tuple[str, bytes]:
     if not isinstance(fields, dict):
-        raise InvalidInputError("a header is an object", type=type(fields).__name__)
+        raise InvalidInputError("a header must be an object", type=type(fields).__name__)
     _check_fields(fields, _HEADER_FIELDS)
     name, value = fields.get("name"), _data(fields, "value")
     if not isinstance(name, str) or value is None:
-        raise InvalidInputError("a header has a name, and a value or a value_base64")
+        raise InvalidInputError("a header needs a name, and a value or a value_base64")
     return name, value

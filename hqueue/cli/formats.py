@@ -82,7 +82,7 @@ def encoder(
     """
     if (print_key or print_headers) and chosen in (Format.RAW, Format.LENGTH_PREFIXED):
         raise InvalidInputError(
-            "this format has the values alone: text and json show keys and headers",
+            "this format has only values: text and json show keys and headers",
             format=chosen.value,
         )
     if chosen is Format.RAW:
@@ -123,7 +123,7 @@ def iso_timestamp(timestamp_ms: int, zone: datetime.tzinfo | None = _UTC) -> str
 
 
 def printable(value: bytes | str) -> str:
-    """A value on one line: what is no UTF-8 and what steers a terminal is escaped."""
+    """A value on one line: what is not UTF-8 and what steers a terminal is escaped."""
     text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
     return text if text.isprintable() else text.translate(_ESCAPES)
 

@@ -91,7 +91,7 @@ class Session:
         if yes or self.scripted:
             return
         if not sys.stdin.isatty():
-            raise InvalidInputError("nobody can be asked here: give --yes to do it")
+            raise InvalidInputError("there is no terminal to confirm this on: give --yes to do it")
         if not typer.confirm(question, err=True):
             say("Nothing was done.")
             raise typer.Exit(ExitCode.FAILED)

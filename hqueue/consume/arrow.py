@@ -56,7 +56,7 @@ def record_batch(batches: Sequence[Batch]) -> pa.RecordBatch:
     """The wanted messages of some batches, in order: by batch, and by ID in each.
 
     Raises:
-        CorruptLogError: the offsets or positions in a cell make no sense, although its checksum
+        CorruptLogError: the offsets or positions in a cell are impossible, although its checksum
             fits: a writer with a fault wrote it. Nothing is read outside of a cell. Where an
             operator decided so, there is no error, and that cell's messages are passed by.
         StoreUnavailableError: it is not known whether one did.
@@ -173,11 +173,11 @@ def _keys(entry: TopicEntry, cell: bytes, buffer: pa.Buffer) -> pa.Array:
         return pa.nulls(entry.count, pa.binary())
     parts = KeysColumn.of(cell[: entry.key_bytes], entry.count)
     if parts is None:
-        raise CorruptLogError("the keys make no sense", topic=entry.topic)
+        raise CorruptLogError("the column of keys is malformed", topic=entry.topic)
     buffers = _cut(buffer, 0, (parts.validity_at, parts.data_at, parts.end))
     offsets, validity, data = buffers
     keys = pa.Array.from_buffers(pa.binary(), entry.count, [validity, offsets, data])
-    _validate(keys, "the keys make no sense", entry)
+    _validate(keys, "the column of keys is malformed", entry)
     return keys
 
 
@@ -186,18 +186,18 @@ def _headers(entry: TopicEntry, cell: bytes, buffer: pa.Buffer) -> pa.Array:
         return pa.nulls(entry.count, HEADERS)
     parts = HeadersColumn.of(cell[entry.key_bytes : entry.values_at], entry.count)
     if parts is None:
-        raise CorruptLogError("the headers make no sense", topic=entry.topic)
+        raise CorruptLogError("the column of headers is malformed", topic=entry.topic)
     of_messages, of_names, of_values, name_data, value_data = _cut(
         buffer, entry.key_bytes, parts[1:]
     )
     names = pa.Array.from_buffers(pa.string(), parts.headers, [None, of_names, name_data])
     values = pa.Array.from_buffers(pa.binary(), parts.headers, [None, of_values, value_data])
     # Checked before anything is done with them; and names for being UTF-8.
-    _validate(names, "the headers make no sense", entry)
-    _validate(values, "the headers make no sense", entry)
+    _validate(names, "the column of headers is malformed", entry)
+    _validate(values, "the column of headers is malformed", entry)
     pairs = pa.StructArray.from_arrays([names, values], fields=list(HEADERS.value_type))
     headers = pa.Array.from_buffers(HEADERS, entry.count, [None, of_messages], children=[pairs])
-    _validate(headers, "the headers make no sense", entry)
+    _validate(headers, "the column of headers is malformed", entry)
     none = pc.equal(pc.list_value_length(headers), 0)
     return pc.if_else(none, pa.scalar(None, HEADERS), headers)
 

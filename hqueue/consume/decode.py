@@ -38,7 +38,7 @@ def each_message_of(batch: Batch) -> Iterator[ReceivedMessage]:
     of thousands, each takes half the time that it would take in a list of all of them.
 
     Raises:
-        CorruptLogError: the offsets or positions in a cell make no sense, although its checksum
+        CorruptLogError: the offsets or positions in a cell are impossible, although its checksum
             fits: a writer with a fault wrote it. This is found before the first is given. Where
             an operator decided so, there is no error, and that cell's messages are passed by.
         StoreUnavailableError: it is not known whether one did.

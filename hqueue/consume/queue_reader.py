@@ -146,8 +146,8 @@ class QueueReader:
     def do(
         self, decide: Callable[[Deadline], Work[Result]], deadline: Deadline | None = None
     ) -> Result:
-        """What comes of decisions about this log, which are given their deadline; by default that
-        of one operation.
+        """Carry out decisions about this log within a deadline, by default that of one operation;
+        returns their result.
         """
         deadline = deadline or self.deadline()
         return drive(decide(deadline), self._port, deadline)

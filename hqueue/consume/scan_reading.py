@@ -194,7 +194,7 @@ class ScanReading:
         """
         if self.interrupted:
             raise ClosedError(
-                "a thread of the parent process was reading at the fork: open another scanner"
+                "the process was forked while a thread was reading: open another scanner"
             )
         ended = self._ends >= (len(self.readers) if self._merge_sorted else 1)
         if (
@@ -212,8 +212,8 @@ class ScanReading:
 def interrupted_scan(error: BaseException | None) -> HQueueError:
     """What a scanner raises after a handler of a signal interrupted it."""
     interruption = HQueueError(
-        "the scan was interrupted, and may have lost messages that were on their way: begin "
-        "another one behind the last message that came",
+        "the scan was interrupted and may have lost messages: open another one, behind the last "
+        "message that it gave",
         outcome=Outcome.NOT_APPLIED,
     )
     interruption.__cause__ = error

@@ -116,7 +116,8 @@ class SkipRecord:
         """
         if not (yield ReplaceRecord(RECORD, found, encoding.encode_skipped(named))):
             raise StoreUnavailableError(
-                "others decide about this queue's batches at the moment",
+                "other programs keep changing which batches of this queue are skipped: try again "
+                "later",
                 outcome=Outcome.NOT_APPLIED,
                 queue=self._context.name,
             )
@@ -192,7 +193,7 @@ class SkippedBatches:
         found: list[Row] = self._record.do(lambda: ask(Get([place], None)))
         row: Row | None = next(iter(found), None)
         if row is None or row.header is None:
-            raise InvalidInputError("no batch lies in this row", row=key.hex())
+            raise InvalidInputError("there is no batch in this row", row=key.hex())
         try:
             header = header_of(row)
         except CorruptLogError as exc:
@@ -204,7 +205,7 @@ class SkippedBatches:
             ) from exc
         if header.kind != MESSAGES or not row.cells or not problems_in(row, header, row.cells):
             raise InvalidInputError(
-                "readers have no trouble with this batch: there is nothing to pass by",
+                "readers can read this batch: there is nothing to skip",
                 row=key.hex(),
             )
         return header
@@ -219,7 +220,7 @@ class SkippedBatches:
             after = (after - before) | (yield from self._there(after & before))
         if len(after) > SKIPPED_MAX:
             raise InvalidInputError(
-                "so many batches of a queue are passed by already: copy what can be read into "
+                "the queue has as many skipped batches as it may: copy what can be read into "
                 "another queue",
                 batches_max=SKIPPED_MAX,
             )

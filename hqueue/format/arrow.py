@@ -84,7 +84,7 @@ def encode_record_batch(batch: pa.RecordBatch) -> Bodies:
     Raises:
         InvalidInputError: there are no messages or too many, too many topics, a null that may not
             be, or no such column, one of another type, or one that is not what its type says, as a
-            topic or a header's name that is no UTF-8. So all that is written can be read.
+            topic or a header's name that is not UTF-8. So all that is written can be read.
         MessageTooLargeError: together they are larger than a batch may be.
     """
     check_count(batch.num_rows)
@@ -224,7 +224,7 @@ def _as_type(
             type=str(column.type),
         )
     check_layout(name, column)
-    # It may have more than 2 GiB, or text that is no UTF-8.
+    # It may have more than 2 GiB, or text that is not UTF-8.
     with refusing("a column can't be in a batch", column=name):
         return column.cast(kind)
 

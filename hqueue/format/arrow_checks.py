@@ -57,7 +57,7 @@ def check_layout(name: str, column: pa.Array) -> None:
 
 
 def check_text(name: str, texts: pa.Array) -> None:
-    """Refuse a column of strings with an impossible layout, or with a string that is no UTF-8."""
+    """Refuse a column of strings with an impossible layout, or with a string that is not UTF-8."""
     check_layout(name, texts)
     data, offsets = texts.buffers()[2], offsets_of(texts)
     first, last = offsets[0], offsets[-1]
@@ -65,7 +65,7 @@ def check_text(name: str, texts: pa.Array) -> None:
     # bytes one after another: a character may not begin in one and end in the next.
     if data is None or data.slice(first, last - first).to_pybytes().isascii():
         return
-    with refusing("a text has no UTF-8", column=name):
+    with refusing("a text is not UTF-8", column=name):
         texts.validate(full=True)
 
 
@@ -120,7 +120,7 @@ def only_text(name: str, texts: pa.Array) -> str | None:
     try:
         text: str = data.slice(first, length).to_pybytes().decode()
     except UnicodeDecodeError as exc:
-        raise InvalidInputError("a text has no UTF-8", column=name) from exc
+        raise InvalidInputError("a text is not UTF-8", column=name) from exc
     return text
 
 

@@ -255,8 +255,7 @@ def check_count(count: int) -> None:
     """Refuse a number of messages that no batch can have."""
     if not count:
         raise InvalidInputError(
-            "a batch has at least one message, and these are none: nothing was written; leave the "
-            "call out",
+            "a batch needs at least one message: nothing was written; leave the call out",
             messages=count,
         )
     if count > BATCH_MESSAGES_MAX:

@@ -183,7 +183,7 @@ def parse_keys(column: bytes, count: int, topic: str) -> list[bytes | None]:
                     if bit == "0":
                         keys[at] = None
             return keys
-    raise CorruptLogError("the keys make no sense", topic=topic)
+    raise CorruptLogError("the column of keys is malformed", topic=topic)
 
 
 def parse_headers(column: bytes, count: int, topic: str) -> list[Headers]:
@@ -202,9 +202,9 @@ def parse_headers(column: bytes, count: int, topic: str) -> list[Headers]:
                 found = _cut(column[parts.names_data_at : parts.values_data_at], names)
                 texts = list(map(bytes.decode, found))
             except UnicodeDecodeError as exc:
-                raise CorruptLogError("a header's name is no UTF-8", topic=topic) from exc
+                raise CorruptLogError("a header's name is not UTF-8", topic=topic) from exc
             pairs = list(
                 zip(texts, _cut(column[parts.values_data_at : parts.end], values), strict=True)
             )
             return [tuple(pairs[start:stop]) for start, stop in pairwise(of_messages)]
-    raise CorruptLogError("the headers make no sense", topic=topic)
+    raise CorruptLogError("the column of headers is malformed", topic=topic)

@@ -248,8 +248,8 @@ def encode_header(
     span = bodies.span
     if base + span > MESSAGE_ID_MAX:
         raise RequestRefusedError(
-            "the batch's IDs lie beyond the last one that there is: a clock, or a batch before it, "
-            "is thousands of years ahead",
+            "the batch's IDs lie beyond the last possible one: a clock, or a batch before it, is "
+            "thousands of years ahead",
             row=row.hex(),
             base=base,
         )
@@ -280,7 +280,7 @@ def decode_header(row: bytes, data: bytes) -> Header:
         CorruptLogError: it isn't what a writer of a queue wrote. Both name the row.
     """
     if len(data) < _FIXED.size + _CHECKSUM.size or data[:2] != _MAGIC:
-        raise CorruptLogError("this cell is no batch header", row=row.hex())
+        raise CorruptLogError("this cell is not a batch header", row=row.hex())
     version = data[2]
     if version not in (FORMAT_1, FORMAT_2):
         raise UnsupportedFormatError(

@@ -184,7 +184,7 @@ def reset_group(
         {check_partition(partition, log.partitions) for partition in listed(chosen, "partitions")}
     )
     if not numbers:
-        raise InvalidInputError("reset one partition at least", queue=log.name)
+        raise InvalidInputError("give at least one partition to reset", queue=log.name)
     group = _Group(cluster, store, name)
     group.check_exists()
     group.check_inactive(log.name)
@@ -277,7 +277,7 @@ class _Group:
         if queue is None:
             return GroupNotFoundError("there is no such group", group=self._name)
         return GroupNotFoundError(
-            "there is no such group, or it has no offsets in this queue",
+            "the group does not exist, or has no offsets in this queue",
             group=self._name,
             queue=queue,
         )
@@ -310,7 +310,7 @@ def _positions(log: QueueLog, start: Start, partitions: Sequence[int]) -> dict[i
     beyond = all(at > end.next for end in ends.values())
     if beyond and (not is_time(start) or is_to_come(at, log)):
         raise InvalidInputError(
-            "this start lies beyond the end; 'latest' is what is written from now on",
+            "this start lies beyond the end; 'latest' begins with the next message",
             queue=log.name,
             start=str(start),
         )

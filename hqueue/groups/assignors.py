@@ -149,7 +149,9 @@ class _Plan:
         }
 
     def deal(self) -> None:
-        """Give what nobody has, of queues with few members first, to those that have least."""
+        """Give unowned partitions to the members with the fewest, beginning with queues of few
+        members.
+        """
         had = self.assignment()
         by_host = self._view.by_host()
         for queue in sorted(by_host, key=lambda queue: (len(self._subscribers[queue]), queue)):
@@ -199,9 +201,10 @@ class _Plan:
         return self._load[member] - min(self._load.values()) > max(self._weights, default=0)
 
     def _relieve(self, member: str) -> bool:
-        """Make the loads more even by one partition less for this member; whether that was done.
+        """Take one partition from this member, if that makes the loads more even; returns whether
+        it did.
 
-        Breadth first, so over as few others as can be.
+        Searches breadth first, so that as few other members as possible are involved.
         """
         came_by: dict[str, tuple[str, str]] = {}
         reached, queues = [member], set[str]()

@@ -47,11 +47,11 @@ class Selection:
                 return cls(pattern=re.compile(pattern))
             except (re.error, TypeError) as exc:
                 raise InvalidInputError(
-                    "the pattern is no regular expression", pattern=pattern, reason=str(exc)
+                    "the pattern is not a regular expression", pattern=pattern, reason=str(exc)
                 ) from exc
         names = frozenset([queues] if isinstance(queues, str) else listed(queues or (), "queues"))
         if not names:
-            raise InvalidInputError("subscribe to one queue at least")
+            raise InvalidInputError("subscribe to at least one queue")
         return cls(frozenset(map(check_queue_name, names)))
 
     def of(self, queues: Collection[str]) -> frozenset[str]:
@@ -198,5 +198,5 @@ class QueueCatalog:
                 raise
             except HQueueError as exc:
                 # It makes the assignment no less even.
-                logger.debug("where a queue is served can't be found out now: %s", exc)
+                logger.debug("can't find out now which server has a queue's partitions: %s", exc)
         return Catalog(selected, selection.names - there.keys(), partitions)

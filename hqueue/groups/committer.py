@@ -137,8 +137,8 @@ class Committer(Stepwise):
                 raise BufferFullError("too many commits wait", waiting=LATER_MAX)
             if not self._less.wait_for(self._has_room, ROOM_S):
                 raise BufferFullError(
-                    "too many commits wait, and none went on for a long time: a callback of a "
-                    "commit does not return, or ZooKeeper stays away",
+                    "too many commits wait, and none has finished for a long time: a commit's "
+                    "callback does not return, or ZooKeeper is unavailable",
                     waiting=LATER_MAX,
                 )
 
@@ -286,7 +286,7 @@ class Committer(Stepwise):
         refused = (yield from self._commit.steps(positions)) if positions else ()
         if refused:
             raise CommitFailedError(
-                "others have these partitions now, or somebody set their offsets",
+                "other consumers have these partitions now, or their offsets were reset",
                 outcome=Outcome.NOT_APPLIED,
                 partitions=sorted(refused),
                 unknown=[],

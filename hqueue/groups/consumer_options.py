@@ -92,7 +92,9 @@ class ConsumerSettings:
             number = check_whole(getattr(self, name), low, high, option=name)
             object.__setattr__(self, name, number)
         if not isinstance(self.auto_commit, bool):
-            raise InvalidInputError("auto_commit is True or False", auto_commit=self.auto_commit)
+            raise InvalidInputError(
+                "auto_commit must be True or False", auto_commit=self.auto_commit
+            )
 
 
 _CHOICES = {"auto_offset_reset": (EARLIEST, LATEST, ERROR), "assignor": tuple(ASSIGNORS)}

@@ -253,7 +253,7 @@ class GroupMember(OnStore):
         ended = self._serving.wait(self._store.session_timeout_ms / 1e3)
         self._left = True
         if not ended and not carries_others():
-            logger.warning("a member is left that has no answer: %s", self.consumer)
+            logger.warning("a member without an answer was closed anyway: %s", self.consumer)
         self._offsets.give_up()
         self._leave()
 
@@ -379,7 +379,7 @@ class GroupMember(OnStore):
                 return
             with self._lock:
                 self._pacing.settle(done=done)
-        logger.warning("a consumer asks for nothing, and leaves its group: %s", self.consumer)
+        logger.warning("a consumer does not poll, and leaves its group: %s", self.consumer)
         self.idle = self._closed = True
         try:
             await in_thread(self._on_idle)

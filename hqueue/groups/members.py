@@ -129,8 +129,7 @@ def _is_other(value: bytes) -> bool:
 
 def _taken(obstacle: Obstacle) -> RequestRefusedError:
     return RequestRefusedError(
-        "another consumer of this ID is in the group, and its session lives; stop it, or give this "
-        "one an ID of its own",
+        "another consumer with this ID is in the group; stop it, or give this one an ID of its own",
         path=obstacle.key,
         record=(obstacle.value or b"").decode(errors="replace"),
     )

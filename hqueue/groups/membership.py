@@ -226,7 +226,7 @@ class GroupMembership:
         except ClosedError:
             return False
         except HQueueError as exc:
-            logger.warning("a group does not know of other queues yet: %s", exc)
+            logger.warning("a group can't see new queues yet: %s", exc)
             return False
         self.found = found
         self._see(found)

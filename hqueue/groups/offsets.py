@@ -1,4 +1,4 @@
-"""How far a group is in each partition, and who may say so."""
+"""A group's offsets by partition, and which members may commit them."""
 
 from __future__ import annotations
 
@@ -176,7 +176,9 @@ class GroupOffsets(OnStore):
             if written.error is not None:
                 raise written.error
         raise StoreUnavailableError(
-            "others keep changing these offsets", outcome=Outcome.NOT_APPLIED, partitions=left
+            "other programs keep changing these offsets: try again",
+            outcome=Outcome.NOT_APPLIED,
+            partitions=left,
         )
 
     def give_up(self) -> None:
@@ -225,7 +227,8 @@ class GroupOffsets(OnStore):
             raise _failed(written, written.error)
         if written.lost:
             raise CommitFailedError(
-                "others have these partitions now, and there was no answer before",
+                "other consumers have these partitions now, and the outcome of an earlier try is "
+                "unknown",
                 outcome=Outcome.UNKNOWN,
                 partitions=sorted(written.lost | written.refused),
                 unknown=sorted(written.lost),

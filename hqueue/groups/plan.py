@@ -51,7 +51,9 @@ class GroupPlan(OnStore):
             if (yield Write({path: Change(value, version)}))[path] is not None:
                 return
         raise StoreUnavailableError(
-            "a plan comes and goes just now", outcome=Outcome.NOT_APPLIED, path=path
+            "the group's plan is created and deleted at the moment: try again",
+            outcome=Outcome.NOT_APPLIED,
+            path=path,
         )
 
     def watch(self, listener: Callable[[Assignment | None], None]) -> Watch:

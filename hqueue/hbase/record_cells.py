@@ -170,12 +170,12 @@ def decode(cells: Cells, key: str) -> Found | None:
     if mark is not None and mark.gone:
         return None
     if mark is None or len(cells.get(WHOLE, b"")) != COUNTER_BYTES:
-        return UnsupportedFormatError("this row is no record of hqueue", path=key)
+        return UnsupportedFormatError("this row is not a record of hqueue", path=key)
     fields = {}
     for column, cell in cells.items():
         if column.startswith(FIELD):
             if len(cell) < COUNTER_BYTES:
-                return UnsupportedFormatError("this row is no record of hqueue", path=key)
+                return UnsupportedFormatError("this row is not a record of hqueue", path=key)
             if cell[:COUNTER_BYTES] >= cells[WHOLE]:
                 name = column[len(FIELD) :].decode(errors="backslashreplace")
                 fields[name] = cell[COUNTER_BYTES:]

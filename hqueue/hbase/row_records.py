@@ -216,7 +216,7 @@ class RowRecords:
                     return version
             if deadline.expired:
                 raise StoreUnavailableError(
-                    "what was deleted here hides what is created",
+                    "an earlier deletion still hides the new record",
                     outcome=Outcome.NOT_APPLIED,
                     path=row.decode(),
                 )
@@ -254,7 +254,9 @@ class RowRecords:
                 break
             yield number
         raise StoreUnavailableError(
-            "others change the record all the time", outcome=Outcome.NOT_APPLIED, path=row.decode()
+            "other programs keep changing the record: try again",
+            outcome=Outcome.NOT_APPLIED,
+            path=row.decode(),
         )
 
     def _look(self, row: bytes, deadline: Deadline) -> Work[Cells]:

@@ -47,9 +47,9 @@ def topic_of(column: bytes, row: bytes) -> str:
     """The topic of a Thrift1 column in family ``message``.
 
     Raises:
-        CorruptLogError: a qualifier that is no UTF-8.
+        CorruptLogError: a qualifier that is not UTF-8.
     """
     try:
         return column[len(MESSAGE) + 1 :].decode()
     except UnicodeDecodeError as exc:
-        raise CorruptLogError("a topic is no UTF-8", row=row.hex()) from exc
+        raise CorruptLogError("a topic is not UTF-8", row=row.hex()) from exc

@@ -282,7 +282,7 @@ class TableProcedures(abc.ABC, Generic[Table]):
 
     @abc.abstractmethod
     def _run(self, operation: Callable[[Deadline], Result]) -> Result:
-        """Carry an operation out within its bound; an answer that makes no sense counts as none."""
+        """Carry an operation out within its bound; a malformed answer counts as none."""
 
     @abc.abstractmethod
     def _new(

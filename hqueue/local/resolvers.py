@@ -98,11 +98,11 @@ def _run(command: list[str], folder: Path) -> None:
         )
     except (OSError, subprocess.TimeoutExpired) as exc:
         raise LocalServerError(
-            "fetching the server's jars failed; is there a network?", command=command[0]
+            "fetching the server's jars failed; check the network", command=command[0]
         ) from exc
     if done.returncode != 0:
         raise LocalServerError(
-            "fetching the server's jars failed; is there a network?",
+            "fetching the server's jars failed; check the network",
             command=command[0],
             log=done.stdout[-4_000:],
         )

@@ -171,7 +171,7 @@ class LocalServer:
         """
         process = self._signal(name, signal.SIGSTOP)
         if not wait_paused(process, PAUSE_WAIT_S):
-            raise LocalServerError("this process did not stop where it was", process=name)
+            raise LocalServerError("the process did not stop at once", process=name)
 
     def resume(self, name: str) -> None:
         """Continue a paused process (SIGCONT).

@@ -156,7 +156,7 @@ def _await_row(
 ) -> None:
     """Repeat a check until it finds nothing wrong; `shown` are whose logs a failure shows."""
     while (wrong := check()) is not None:
-        logger.debug("%s does not serve yet: %s", name, wrong)
+        logger.debug("%s is not ready yet: %s", name, wrong)
         for each in beside:
             _check_alive(each)
         if deadline.expired:

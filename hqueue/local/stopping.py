@@ -89,7 +89,7 @@ def _stop_locked(place: Home, orderly_s: float) -> bool:
             _ask_to_end(step, orderly_s)
         killed = end_all(step, orderly_s=min(orderly_s, TERM_S))
         if killed and orderly_s > 0:
-            logger.warning("killed, for they did not end by themselves: %s", killed)
+            logger.warning("killed processes that did not end by themselves: %s", killed)
     if state is not None:
         place.write_state(State(state.profile, state.ports))
     return ran
@@ -112,7 +112,7 @@ def _ask_to_end(step: list[LocalProcess], orderly_s: float) -> None:
                 check=True,
             )
         except (OSError, subprocess.SubprocessError) as exc:
-            logger.info("%s could not be asked to end: %s", process.name, type(exc).__name__)
+            logger.info("can't ask %s to end: %s", process.name, type(exc).__name__)
         else:
             wait_ended(step, deadline.remaining_ms / 1e3)
 

@@ -199,12 +199,12 @@ class Attempt:
         self._shorter += 1
         if self._shorter < LOOKS_MAX:
             raise StoreUnavailableError(
-                "the log seems to end before a place where it has been",
+                "the log seems to end before a position that it had reached",
                 outcome=Outcome.NOT_APPLIED,
                 partition=self._partition,
             )
         raise RequestRefusedError(
-            "the log ends before a place where it has been: it was truncated",
+            "the log ends before a position that it had reached: it was truncated",
             partition=self._partition,
         )
 
@@ -266,6 +266,6 @@ class Attempt:
         """Let no append go on that stood still until its slot could have been collected."""
         if self._clock.monotonic_ms() - self._tail_seen_ms > HEADER_GRACE_MS / 2:
             raise RequestRefusedError(
-                "this process stood still for too long to learn what became of the append",
+                "the process was paused for too long to learn the outcome of the append",
                 partition=self._partition,
             )

@@ -88,7 +88,7 @@ class History:
             except BrokenOffError:
                 self._first = self._lacks = None  # It was truncated, or collected up to here.
         raise CorruptLogError(
-            "the log does not go on behind this row",
+            "the log does not continue after this row",
             row=rowkey.encode(self._partition, self.end.slot).hex(),
         )
 
@@ -119,8 +119,8 @@ class History:
         oldest: list[Row] = yield Headers(self._partition, 0, 1)
         if oldest and oldest[0].slot and since is not None:
             raise IdempotencyKeyTooOldError(
-                "the log is not kept back to where the search for the idempotency key begins, so "
-                "it is not known whether it was put",
+                "the log was collected past the start of the search for the idempotency key, so "
+                "it is unknown whether the batch was put",
                 partition=self._partition,
                 since=since,
             )
@@ -140,8 +140,8 @@ class History:
                 return found
             if deadline.expired:
                 raise StoreUnavailableError(
-                    "the log was not searched to its end in time; what was seen of it is "
-                    "remembered, and another try goes on from there",
+                    "the log was not searched to its end in time; try again: the search goes on "
+                    "from where it stopped",
                     outcome=Outcome.NOT_APPLIED,
                     partition=self._partition,
                 )

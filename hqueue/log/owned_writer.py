@@ -345,8 +345,8 @@ class OwnedPartitionWriter:
     def _check_deadline(self, deadline: Deadline) -> None:
         if deadline.expired:
             raise StoreUnavailableError(
-                "other writers took every slot until the deadline, or the log was not walked to "
-                "its end; what was seen of it is remembered",
+                "other writers took every slot until the deadline, or the log was not read to its "
+                "end: try again",
                 outcome=Outcome.NOT_APPLIED,
                 partition=self.partition,
             )
@@ -354,19 +354,21 @@ class OwnedPartitionWriter:
     def _known(self) -> HeaderWalk:
         if self._walk is None:
             raise OwnershipLostError(
-                "nothing is known of this partition's log: open the writer, and take its topics "
-                "over again",
+                "the writer does not know this partition's log: open the writer, and take its "
+                "topics over again",
                 outcome=Outcome.NOT_APPLIED,
                 partition=self.partition,
             )
         return self._walk
 
     def _lost(self) -> OwnershipLostError:
-        logger.warning("partition %d: what was appended meanwhile is not known", self.partition)
+        logger.warning(
+            "partition %d: batches that others appended meanwhile are unknown", self.partition
+        )
         self._invalidate()
         return OwnershipLostError(
-            "what was appended to this partition since its end was known can't be seen: open the "
-            "writer, and take its topics over again",
+            "batches that were appended since the writer knew the partition's end can't be seen: "
+            "open the writer, and take its topics over again",
             outcome=Outcome.NOT_APPLIED,
             partition=self.partition,
         )

@@ -112,7 +112,9 @@ class StoreClock:
             try:
                 ahead_ms, _ = yield from deadline.insist(lambda: ask(MeasureClock()))
             except RequestRefusedError as exc:
-                logger.warning("the time is this machine's, for HBase's can't be measured: %s", exc)
+                logger.warning(
+                    "using this machine's clock, since HBase's can't be measured: %s", exc
+                )
                 ahead_ms = 0.0
             self._start_ms = self._clock.wall_ms() + ahead_ms - self._clock.monotonic_ms()
         return int(self._start_ms + self._clock.monotonic_ms())

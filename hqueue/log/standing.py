@@ -48,7 +48,7 @@ class Batch:
     start: int
     stop: int
     skips: Skips = dataclasses.field(default_factory=Skips, compare=False, repr=False)
-    """What the reader passes by, of cells whose content makes no sense."""
+    """What the reader skips of cells with malformed content."""
 
 
 CursorPosition = tuple[int | None, int | None, int, int]

@@ -126,7 +126,7 @@ class AsyncRowStream(Protocol):
 class AsyncLogPort(Protocol):
     """As `LogPort`, for coroutines of whichever event loop runs. None of its methods blocks a loop.
 
-    A caller may be cancelled wherever it waits, without harm to others: of a write the outcome is
+    A caller may be cancelled wherever it waits, without harm to others; the outcome of a write is
     unknown then. `open` may leave it to the first `read` to ask the store.
     """
 

@@ -85,7 +85,7 @@ class TailCache:
                 break
             if deadline.expired:
                 raise StoreUnavailableError(
-                    "the end of the log was learned too late",
+                    "the answer about the log's end came too late",
                     outcome=Outcome.NOT_APPLIED,
                     partition=self._partition,
                 )

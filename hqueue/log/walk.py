@@ -73,7 +73,7 @@ class HeaderWalk:
         self._shorter += 1
         if end.slot < self.end.slot and self._shorter < LOOKS_MAX:
             raise StoreUnavailableError(
-                "the log seems to end before a place where it has been",
+                "the log seems to end before a position that it had reached",
                 outcome=Outcome.NOT_APPLIED,
                 partition=self._partition,
             )

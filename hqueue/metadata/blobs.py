@@ -106,7 +106,7 @@ class BlobRecords:
     def write(self, changes: Mapping[str, FieldChange]) -> dict[str, Version | None]:
         """As `FieldRecords.write`."""
         if not all(change.whole for change in changes.values()):
-            raise InvalidInputError("this store changes all fields of a record together")
+            raise InvalidInputError("this store can't change single fields of a record")
         written = self._change(
             {key: Change(encode_blob(each.fields), each.version) for key, each in changes.items()}
         )
@@ -190,7 +190,9 @@ class BlobRecords:
             if not left:
                 return {key: done[key] for key in changes}
         raise StoreUnavailableError(
-            "others change the record all the time", outcome=Outcome.NOT_APPLIED, path=min(left)
+            "other programs keep changing the record: try again",
+            outcome=Outcome.NOT_APPLIED,
+            path=min(left),
         )
 
     def _send(self, changes: Mapping[str, Change]) -> dict[str, Version | None]:
@@ -286,7 +288,7 @@ def _decoded(found: Mapping[str, Record]) -> Iterator[tuple[str, Found]]:
 
 
 def is_gone(record: Record) -> bool:
-    """Whether a node is no record: it was one, or only leads to others."""
+    """Whether a node is not a record: it was one, or only leads to others."""
     return not record.value or record.value.startswith(GONE)
 
 
@@ -299,7 +301,7 @@ def _decode(record: Record, key: str) -> Found:
     with contextlib.suppress(ValueError, RecursionError):
         members = json.loads(record.value)
     if not isinstance(members, dict) or "version" not in members:
-        return UnsupportedFormatError("what lies here is no record of hqueue", path=key)
+        return UnsupportedFormatError("this node or row is not a record of hqueue", path=key)
     if members["version"] != FORMAT:
         return UnsupportedFormatError(
             "a record has a version that this release does not know",
@@ -313,5 +315,5 @@ def _decode(record: Record, key: str) -> Found:
             if name not in ("version", WRITER)
         }
     except (ValueError, RecursionError):  # A text that has no UTF-8.
-        return UnsupportedFormatError("what lies here is no record of hqueue", path=key)
+        return UnsupportedFormatError("this node or row is not a record of hqueue", path=key)
     return FieldRecord(fields, record.version)

@@ -106,7 +106,7 @@ class Checkpoints(OnStore):
         revision = (yield Write({path: change}))[path]
         if revision is None:
             raise CheckpointMovedError(
-                "somebody else changed or deleted the checkpoint", **key._asdict()
+                "another program changed or deleted the checkpoint", **key._asdict()
             )
         return Checkpoint(next_id, revision)
 

@@ -168,5 +168,5 @@ class Claimant(OnStore):
 
 def _late() -> StoreUnavailableError:
     return StoreUnavailableError(
-        "another request for the same claims does not end", outcome=Outcome.NOT_APPLIED
+        "another request for the same claims is still under way", outcome=Outcome.NOT_APPLIED
     )

@@ -324,7 +324,9 @@ def decode_fields(data: bytes, path: str, read: Callable[[dict[str, Any]], _Deco
         fields = json.loads(data)
         version = fields["version"]
     except (ValueError, KeyError, TypeError, RecursionError) as exc:
-        raise UnsupportedFormatError("what lies here is no record of hqueue", path=path) from exc
+        raise UnsupportedFormatError(
+            "this node or row is not a record of hqueue", path=path
+        ) from exc
     if not is_whole(version) or version != VERSION:
         raise UnsupportedFormatError(
             "a record has a version that this release does not know", path=path, version=version

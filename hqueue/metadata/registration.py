@@ -206,7 +206,7 @@ class Registration(OnStore):
             except ClosedError:
                 return
             except HQueueError as exc:  # No thread is free.
-                logger.debug("%s is not called yet: %s", what, exc)
+                logger.debug("calling %s is put off: %s", what, exc)
                 await asyncio.sleep(PAUSE_MS / 1e3)
 
     @stepwise
@@ -224,7 +224,7 @@ class Registration(OnStore):
                 return
             if self._store.session_id == self._made_by:
                 logger.warning(
-                    "a registration was removed by another hand, and is made again: %s", min(gone)
+                    "another program removed a registration, which is made again: %s", min(gone)
                 )
             yield from self._make.steps()
 
@@ -263,5 +263,5 @@ def _nobody(value: bytes) -> bool:
 
 def _late() -> StoreUnavailableError:
     return StoreUnavailableError(
-        "a registration is being made again, which does not end", outcome=Outcome.NOT_APPLIED
+        "a registration is still being made again", outcome=Outcome.NOT_APPLIED
     )

@@ -121,7 +121,7 @@ class Subscriptions(OnStore):
 
     @stepwise
     def withdraw(self, queue: str, subscriber: str, partitions: Collection[int]) -> Work[None]:
-        """Take away what this session registered of a subscriber in some partitions."""
+        """Remove this session's registrations of a subscriber in some partitions."""
         keys = _keys(queue, subscriber, partitions)
         yield Release(
             [path for key in keys for path in (self._paths.address(key), self._paths.topics(key))]

@@ -114,7 +114,7 @@ def encode_batch(messages: Sequence[Message] | pa.RecordBatch | pa.Table) -> Bod
 
         return encode_arrow(messages)
     raise InvalidInputError(
-        "what is put is a Message, a sequence of them, or a pyarrow.RecordBatch or Table"
+        "put takes a Message, a sequence of them, or a pyarrow.RecordBatch or Table"
     )
 
 

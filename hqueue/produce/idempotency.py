@@ -56,7 +56,7 @@ def search_for(
     """
     if idempotency_key is None:
         raise InvalidInputError(
-            "since says from where an idempotency key is searched: give the key, too"
+            "since is the start of the search for an idempotency key: give the key, too"
         )
     given = key_bytes(idempotency_key)
     if anywhere:
@@ -102,7 +102,7 @@ class ProducerEpochs:
                 return since
             if latest > epoch:
                 raise FencedError(
-                    "a later epoch of this producer was claimed: this one is over",
+                    "a later epoch of this producer was claimed: this one is fenced",
                     producer=name,
                     epoch=epoch,
                     latest=latest,
@@ -110,7 +110,7 @@ class ProducerEpochs:
         since = MessageID(self._clock.wall_ms())
         if not (yield ReplaceRecord(name, found, encoding.encode_epoch(epoch, since))):
             raise StoreUnavailableError(
-                "others claim an epoch of this producer at the moment",
+                "other programs are claiming an epoch of this producer: try again",
                 outcome=Outcome.NOT_APPLIED,
                 producer=name,
             )

@@ -101,7 +101,7 @@ def add_subscriber(
     }
     if any(key.subscriber == name for key in coordination.subscriptions.list(log.name)):
         raise SubscriberExistsError(
-            "there is a subscriber of this name already", queue=log.name, subscriber=name
+            "a subscriber of this name exists already", queue=log.name, subscriber=name
         )
     coordination.checkpoints.create(_ids(log, keys))
 

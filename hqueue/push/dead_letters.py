@@ -400,7 +400,9 @@ def _place_of(message: ReceivedMessage) -> str:
 
 
 def _unreadable(message: ReceivedMessage, reason: str) -> UnsupportedFormatError:
-    return UnsupportedFormatError("this is no dead letter", path=_place_of(message), reason=reason)
+    return UnsupportedFormatError(
+        "this message is not a dead letter", path=_place_of(message), reason=reason
+    )
 
 
 def _log_unreadable(message: ReceivedMessage, error: CorruptLogError) -> None:

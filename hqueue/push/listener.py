@@ -191,7 +191,9 @@ class Listeners:
         answer = consume(messages)
         if inspect.isawaitable(answer):
             if self._loop is None:
-                raise InvalidInputError("a listener is async, but does not look so")
+                raise InvalidInputError(
+                    "a listener returned an awaitable, but is not an async function"
+                )
             running = asyncio.run_coroutine_threadsafe(_awaited(answer), self._loop)
             try:
                 answer, error = running.result(self._timeout_ms / 1e3)

@@ -189,7 +189,7 @@ class SubscriberMember(Stepwise):
         if self._member is not None:
             self._member.close()
         if self._serving is not None and not self._serving.wait(END_S):
-            logger.warning("a member of subscriber %s does not end", self._subscriber)
+            logger.warning("a member of subscriber %s is still closing", self._subscriber)
 
     def _key(self, partition: int) -> PartitionKey:
         return PartitionKey(self._queue, partition)
@@ -219,7 +219,7 @@ class SubscriberMember(Stepwise):
                 break
             if patience.expired:
                 raise SubscriberConnectedError(
-                    "a subscriber of this name is connected that shares its partitions with nobody",
+                    "a subscriber of this name is connected without shared=True",
                     queue=self._queue,
                     subscriber=self._subscriber,
                 )

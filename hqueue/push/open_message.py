@@ -70,7 +70,7 @@ class OpenMessage:
 
         Raises:
             NoCallError: this is another layout, or is larger than it may be.
-            UnicodeDecodeError: a header's name is no UTF-8.
+            UnicodeDecodeError: a header's name is not UTF-8.
         """
         self.needed = 0
         while not self.done:
@@ -91,12 +91,12 @@ class OpenMessage:
             self.done = True
             return at + 1
         if self._left >= 0 or (self._key is not None and head[0] == _KEY[0]):
-            raise NoCallError("a message has another field")
+            raise NoCallError("a message has an unknown field")
         if head[0] == _KEY[0]:
             self._key = self._text(piece, at, _KEY, bytes_max)
             return 0 if self._key is None else at + _TEXT.size + len(self._key)
         if not may_become(head, ((0, _HEADERS),)):
-            raise NoCallError("a message has another field")
+            raise NoCallError("a message has an unknown field")
         if len(head) < _LIST.size:
             return 0
         self._left = int(_LIST.unpack(head)[1])
@@ -115,7 +115,7 @@ class OpenMessage:
             return 0
         end = value_at + _TEXT.size + len(value)
         if piece[end] != _END:
-            raise NoCallError("a header has another field")
+            raise NoCallError("a header has an unknown field")
         self._headers.append((name.decode(), value))
         self._left -= 1
         return end + 1

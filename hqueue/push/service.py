@@ -37,7 +37,7 @@ class SubscriberHandler:
                 not for this subscriber.
         """
         if messages is None:
-            raise RefusedCallError("messages is missing")
+            raise RefusedCallError("the argument messages is missing")
         try:
             received = [received_message(message) for message in messages]
         except (InvalidInputError, UnicodeDecodeError) as exc:
@@ -134,5 +134,5 @@ def _headers(headers: Sequence[Any] | None) -> Headers:
     if not headers:
         return ()
     if any(header.name is None or header.value is None for header in headers):
-        raise InvalidInputError("a header has a name and a value")
+        raise InvalidInputError("a header needs a name and a value")
     return tuple([(header.name.decode(), header.value) for header in headers])

@@ -159,11 +159,11 @@ class Subscriber:
         calls_max = check_whole(calls_max, 1, 256, option="calls_max")
         connections_max = check_whole(connections_max, 1, 65_536, option="connections_max")
         if not isinstance(shared, bool):
-            raise InvalidInputError("shared is True or False", shared=shared)
+            raise InvalidInputError("shared must be True or False", shared=shared)
         check_kind(subscription, Subscription, "subscription")
         for name, given in (("host", host), ("listen_host", listen_host)):
             if given is not None and not is_host(given):
-                raise InvalidInputError("this can be no host's name", option=name, host=given)
+                raise InvalidInputError("this is not a valid host name", option=name, host=given)
         self._starts = subscription.starts(log.partitions)
         self._log = log
         self._subscription = subscription
@@ -242,7 +242,7 @@ class Subscriber:
         self._check_process()
         with self._lock:
             if self._begun:
-                raise ClosedError("a subscriber starts once")
+                raise ClosedError("the subscriber was started already: a subscriber starts once")
             self._begun = True
             self._watched = Watched(self, "a subscriber", self._reception.end)
             try:

@@ -123,7 +123,7 @@ class WorkerCall:
         if self._left or self._at == len(data):
             return None
         if data[self._at]:
-            raise NoCallError("the arguments have another field")
+            raise NoCallError("the arguments have an unknown field")
         return self._at + 1
 
     def answer(self) -> bytes:

@@ -119,7 +119,7 @@ class AsyncConnection:
             raise socket.gaierror("its host's name is not resolved") from exc
         allowed = [each for each in found if self._may_reach(str(each[4][0]))]
         if not allowed:
-            raise UncallableError("its address may not be called")
+            raise UncallableError("the address may not be called")
         opened = self._socket = await connect(allowed, self._connect_timeout_s)
         self._failure = None
         self._received.clear()
@@ -177,9 +177,9 @@ class AsyncConnection:
         if not data:
             self._fail(EOFError("the other side closed the connection"))
         elif not self._calling:
-            self._fail(EOFError("the other side spoke without being called"))
+            self._fail(EOFError("the other side sent bytes without a call"))
         elif len(self._received) + len(data) > self._received_bytes_max:
-            self._fail(EOFError("the other side speaks without end"))
+            self._fail(EOFError("the other side's answer does not end"))
         else:
             self._received += data
             self._wake()

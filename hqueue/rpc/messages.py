@@ -41,7 +41,7 @@ LARGE_BYTES = 16 * 1024
 
 
 class RefusedCallError(TApplicationException):
-    """Raised by a handler for a call that makes no sense: the caller gets the text as an error."""
+    """Raised by a handler for an invalid call: the caller gets the text as an error."""
 
     def __init__(self, text: str) -> None:
         super().__init__(TApplicationException.PROTOCOL_ERROR, text)

@@ -231,7 +231,7 @@ class ConnectionPool(Generic[Pooled]):
                 use.connection, use.number = found
                 return found[0]
         if below is not None:
-            raise NoOlderConnectionError("no connection is left that was opened before")
+            raise NoOlderConnectionError("all earlier connections have ended")
         try:
             connection = self._open(open_ms)
         except (OSError, UnicodeError) as exc:

@@ -64,7 +64,7 @@ class _Process:
             try:
                 item.at_end()
             except Exception:
-                logger.exception("not all was finished before the end of the process")
+                logger.exception("the process ended before everything was finished")
 
 
 def _finalize(_: _Process) -> None:

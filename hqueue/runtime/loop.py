@@ -374,7 +374,7 @@ async def _call_later(
         except ClosedError:
             raise
         except HQueueError as exc:  # The system starts no thread for now.
-            logger.debug("what is due is called a little later: %s", exc)
+            logger.debug("callbacks that are due run a little later: %s", exc)
             await asyncio.sleep(RETRY_S)
         else:
             await asyncio.wrap_future(called)

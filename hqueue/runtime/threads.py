@@ -47,7 +47,7 @@ def refused(error: RuntimeError, name: str) -> HQueueError:
         return ClosedError("the program is ending: it is too late to start a thread", thread=name)
     return HQueueError(
         "the system starts no more threads for this process; try again when others have ended, or "
-        "let it have more",
+        "raise the limit",
         outcome=Outcome.NOT_APPLIED,
         thread=name,
     )
@@ -112,5 +112,5 @@ def end(thread: threading.Thread, bound_s: float) -> bool:
         return False
     thread.join(bound_s)
     if thread.is_alive():
-        logger.warning("thread %s did not end in %g s: it is left to itself", thread.name, bound_s)
+        logger.warning("thread %s did not end in %g s, and runs on", thread.name, bound_s)
     return not thread.is_alive()

@@ -103,8 +103,8 @@ class Condition(threading.Condition):
         self.__exit__ = lock.__exit__  # type: ignore[method-assign]
 
     def is_held(self) -> bool:
-        """Whether the caller's thread holds its lock: in a handler of a signal, that which the
-        handler interrupts.
+        """Whether the caller's thread holds the lock. In a signal's handler that is the interrupted
+        thread.
         """
         held: bool = self._is_owned()  # type: ignore[attr-defined]
         return held
@@ -114,7 +114,7 @@ class Condition(threading.Condition):
         as before.
         """
         if not self.is_held():
-            raise RuntimeError("the lock of a condition is held when it is waited for")
+            raise RuntimeError("hold the condition's lock when you wait for it")
         if self._carried and (timeout is None or timeout > 0):
             check_may_wait()
         waiter = _thread.allocate_lock()

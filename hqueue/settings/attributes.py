@@ -213,7 +213,7 @@ def check_same_partitions(queue: str, there: int, wanted: int) -> None:
     """
     if there != wanted:
         raise QueueExistsError(
-            "there is a queue of this name with another number of partitions",
+            "the queue exists with another number of partitions",
             queue=queue,
             partitions=there,
         )

@@ -24,7 +24,7 @@ def check_kind(value: object, kind: type[Kind] | tuple[type[Any], ...], option: 
     if not isinstance(value, kind):
         kinds = kind if isinstance(kind, tuple) else (kind,)
         raise InvalidInputError(
-            "an argument is of another type than it must be",
+            "an argument has the wrong type",
             option=option,
             needed=" or ".join(each.__name__ for each in kinds),
             found=type(value).__name__,

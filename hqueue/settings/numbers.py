@@ -87,7 +87,7 @@ def check_number(value: object, low: float, high: float, **named: object) -> flo
             number = float(value)
             if low <= number <= high:
                 return number
-    wrong = InvalidInputError("this must be a number in its range", low=low, high=high)
+    wrong = InvalidInputError("the value must be a number in its range", low=low, high=high)
     wrong.facts.update(named, value=value)
     raise wrong
 

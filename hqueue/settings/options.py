@@ -25,7 +25,7 @@ __all__ = ["AlterableAttributes", "ConnectOptions", "QueueAttributes", "Unpack",
 class ConnectOptions(TypedDict, total=False):
     """Settings of a connection by their names in `Settings`, which says what each does.
 
-    What has several items is a sequence of them, or a text with commas. None counts as not given.
+    A list is given as a sequence, or as a text with commas. None counts as not given.
     """
 
     hbase: str | None

@@ -233,7 +233,7 @@ class ApiCalls:
                 )
             case idl.TIdempotencyKeyError():
                 return IdempotencyKeyTooOldError(
-                    "the log is not kept back to where the idempotency key must be searched for",
+                    "the log was collected past the start of the search for the idempotency key",
                     queue=queue,
                     reason=reason,
                     outcome=outcome,

@@ -234,14 +234,14 @@ class HubCalls:
                 )
             case idl.TNotAllowed():
                 made = NotAllowedError(
-                    "the hub says that the caller may not do this",
+                    "the caller is not allowed to do this",
                     publisher=self.settings.publisher,
                     queue=queue,
                     topic=topic,
                 )
             case idl.TUnavailable() if error.outcome != idl.TOutcome.NOT_APPLIED:
                 made = HubUnavailableError(
-                    "the hub does not know whether the call was done",
+                    "the hub does not know the outcome of the call",
                     outcome=Outcome.UNKNOWN,
                     hub=str(hub),
                     queue=queue,
@@ -252,7 +252,7 @@ class HubCalls:
                 made = error
             case idl.TSubscriptionExists():
                 made = SubscriberExistsError(
-                    "there is such a subscription already", queue=queue, topic=topic
+                    "the subscription exists already", queue=queue, topic=topic
                 )
             case idl.TNoSuchSubscription():
                 made = SubscriberNotFoundError(

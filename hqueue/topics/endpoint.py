@@ -92,7 +92,7 @@ class Endpoint(SubscriberHandler):
         with self._lock:
             subscription = self._topics.get(messages[0].topic)
         if subscription is None or subscription.ended:
-            raise RefusedCallError("nobody here has subscribed to the topic")
+            raise RefusedCallError("this client has no subscription to the topic")
         return subscription.consumption.consume(messages)
 
     def close(self, drain_ms: float) -> None:

@@ -178,7 +178,7 @@ class HubQueue:
         """
         batch = [messages] if isinstance(messages, Message) else listed(messages, "messages")
         if not batch or not all(isinstance(each, Message) for each in batch):
-            raise InvalidInputError("what is put is a Message, or a sequence of at least one")
+            raise InvalidInputError("put takes a Message, or a sequence of at least one")
         check_sent(batch)
         for each in batch:
             check_topic(each.topic)

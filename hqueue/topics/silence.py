@@ -62,7 +62,7 @@ class SilentHubs:
         """
         if not self._ask(hub, bound_ms):
             self.note(hub)
-            raise ConnectionError("the hub is silent")
+            raise ConnectionError("the hub does not answer")
 
     def watch(self, socket: BoundedSocket, hub: Address, deadline: Deadline) -> None:
         """Begin a call of a hub that ends within a deadline, or when the hub is silent."""

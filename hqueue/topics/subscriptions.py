@@ -132,14 +132,14 @@ class Subscriptions:
         try:
             mode = SubscribeMode(mode)
         except ValueError as exc:
-            raise InvalidInputError("mode is no SubscribeMode", mode=mode) from exc
+            raise InvalidInputError("mode must be a SubscribeMode", mode=mode) from exc
         if preferences is not None and not isinstance(preferences, SubscriptionPreferences):
             raise InvalidInputError(
-                "preferences are SubscriptionPreferences", type=type(preferences).__name__
+                "preferences must be SubscriptionPreferences", type=type(preferences).__name__
             )
         check_flag(explicit_ack, "explicit_ack")
         if host is not None and not is_host(host):
-            raise InvalidInputError("this can be no host's name", option="host", host=host)
+            raise InvalidInputError("this is not a valid host name", option="host", host=host)
         port = check_whole(port, 0, PORT_MAX, option="port")
         listeners = Listeners(listener, TIMEOUT_MS)
         deadline = Deadline(SYSTEM_CLOCK, self._calls.settings.operation_timeout_ms)
@@ -521,4 +521,6 @@ def _host_towards(hubs: tuple[Address, ...]) -> str:
     for hub in hubs:
         with contextlib.suppress(OSError):
             return host_towards(*hub)
-    raise InvalidInputError("no hub's host is known: say where hubs reach this process", host=None)
+    raise InvalidInputError(
+        "no hub's host is known: give the host where hubs reach this process", host=None
+    )

@@ -160,7 +160,7 @@ class ZooKeeperEphemerals(Stepwise):
                 )
                 if obstacle is not None and changed:
                     raise StoreUnavailableError(
-                        "something came in the way of changes, and some of them may have been made",
+                        "changes were interrupted, and some of them may have been made",
                         outcome=Outcome.UNKNOWN,
                         path=obstacle.key,
                     )
@@ -347,7 +347,8 @@ class ZooKeeperEphemerals(Stepwise):
             if not isinstance(answer, Exception):
                 return Obstacle(write.absent, answer[0])
         raise StoreUnavailableError(
-            "registrations come and go just now", outcome=Outcome.NOT_APPLIED
+            "registrations are created and deleted at the moment: try again",
+            outcome=Outcome.NOT_APPLIED,
         )
 
 

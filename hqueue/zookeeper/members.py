@@ -186,8 +186,7 @@ class Members(Stepwise):
                 member.silent_since_ms = SYSTEM_CLOCK.monotonic_ms()
             if member.is_mute(self._settings.request_timeout_ms):
                 logger.warning(
-                    "the session with ZooKeeper answers nothing, though it is connected; another "
-                    "is opened"
+                    "the session with ZooKeeper is connected but does not answer; opening another"
                 )
                 self._begin_again()
                 self._wake()
@@ -198,7 +197,9 @@ class Members(Stepwise):
         bound_ms = self._settings.request_timeout_ms
         if not self._courier.end(self._end, bound_ms):
             logger.warning(
-                "the session with ZooKeeper did not end within %d ms, and is left behind", bound_ms
+                "the session with ZooKeeper did not end within %d ms; going on without waiting "
+                "for it",
+                bound_ms,
             )
 
     def _end(self) -> None:
@@ -423,5 +424,5 @@ class Members(Stepwise):
             except ClosedError:
                 pass  # The program ends.
             except HQueueError as exc:
-                logger.debug("a session with ZooKeeper is opened a little later: %s", exc)
+                logger.debug("a session with ZooKeeper will be opened a little later: %s", exc)
                 call_later(REOPEN_MS, self._open_again)

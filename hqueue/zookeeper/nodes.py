@@ -101,7 +101,7 @@ class ZooKeeperNodes:
             )
             _, timeout_ms = _ACCEPTED.unpack_from(connection.receive())
             if timeout_ms <= 0:
-                raise ConnectionError("the server takes no session")
+                raise ConnectionError("the server accepts no session")
             for rule in settings.zookeeper_auth:
                 connection.request(
                     AUTH_XID, AUTH, _LENGTH.pack(0) + _text(rule.scheme) + _text(rule.credential)
@@ -113,7 +113,7 @@ class ZooKeeperNodes:
         (length,) = _LENGTH.unpack_from(answer)  # -1 for no data, else so many bytes and the stat.
         data = answer[_LENGTH.size :][: max(0, length)]
         if len(data) < length:
-            raise ValueError("the reply breaks off")
+            raise ValueError("the reply is cut off")
         return data
 
 
@@ -146,7 +146,7 @@ class _Connection:
     def receive(self) -> bytes:
         (length,) = _LENGTH.unpack(self._bytes(_LENGTH.size))
         if not 0 <= length <= FRAME_BYTES_MAX:
-            raise ValueError("this is no frame of ZooKeeper's")
+            raise ValueError("this is not a frame of ZooKeeper")
         return self._bytes(length)
 
     def _bytes(self, count: int) -> bytes:

@@ -107,7 +107,7 @@ def test_a_second_consumer_of_an_instance_id_is_refused_and_the_first_one_goes_o
         second = ("consume", queue.name, "-g", group, "--instance-id", "static", *IDLE)
         refused = run(*second, env={"HQUEUE_ZOOKEEPER_SESSION_TIMEOUT_MS": "2000"})
         assert refused.code != 0
-        assert "another consumer of this ID is in the group" in refused.err
+        assert "another consumer with this ID is in the group" in refused.err
         assert records.read([path]) == before
         queue.put(Message("a", b"more"), partition=1)
         assert [message.value for message in first.poll(20_000)] == [b"more"]
@@ -128,7 +128,7 @@ def test_an_offset_that_can_not_be_read_is_named_and_reset_alone(
     assert shown.code == 0
     assert [line.split("\t")[3] for line in shown.lines] == ["unreadable", "0-1"]
     assert shown.err.startswith(
-        f"{queue.name} 0: what lies here is no record of hqueue [path='{path}'"
+        f"{queue.name} 0: this node or row is not a record of hqueue [path='{path}'"
     )
     first, second = described(run, group)
     assert path in str(first["unreadable"])
@@ -166,7 +166,7 @@ def test_a_group_is_listed_described_reset_and_deleted(
     assert text[0] == f"{queue.name}\t0\t-\t{ids[2]}\t1"
 
     reset = ("groups", "reset", group, queue.name, "--to")
-    assert run(*reset, "earliest").code == 2, "nobody can be asked"
+    assert run(*reset, "earliest").code == 2, "no terminal to confirm"
     moved = run(*reset, ids[1], "--partition", "0", "--yes")
     assert (moved.code, moved.out) == (0, b"")
     assert moved.err == f"{group} goes on in {queue.name} at {ids[1]}: 1 partition.\n"
@@ -177,7 +177,7 @@ def test_a_group_is_listed_described_reset_and_deleted(
     assert described(run, group)[0]["lag"] == 0
 
     delete = ("groups", "delete", group)
-    assert run(*delete).code == 2, "nobody can be asked"
+    assert run(*delete).code == 2, "no terminal to confirm"
     assert run(*delete, "--queue", queue.name, "--yes").code == 0
     gone = run("groups", "describe", group)
     assert (gone.code, "there is no such group" in gone.err) == (1, True)

@@ -161,9 +161,9 @@ def test_who_may_do_what_with_a_topic_is_said_by_its_acl(
         assert run(*given, "b-1").code == 0
         refused = run(*given, "c")
         assert refused.code == 1
-        assert "the caller may not do this" in refused.err
+        assert "the caller is not allowed to do this" in refused.err
         asked = run("topics", "acl", queue.name, "t", "--caller", "a", *at)
-        assert "the caller may not do this" in asked.err
+        assert "the caller is not allowed to do this" in asked.err
         wrong = run("topics", "acl", queue.name, "t", "--publish", "a b", *at)
         assert wrong.code == 2
         [kept] = map(json.loads, run("metadata", "get", queue.name, "t").lines[:1])
@@ -292,7 +292,7 @@ def test_a_stream_that_fails_on_its_way_says_what_was_published_and_what_was_not
         assert "0 messages (0 B) published" in refused.err
         assert "2 were refused, 0 may be published or may be not." in refused.err
         assert "The first 0 messages of the input are published." in refused.err
-        assert "the caller may not do this" in refused.err
+        assert "the caller is not allowed to do this" in refused.err
     away = run("--operation-timeout-ms", "2s", "publish", "t", *given, stdin=b"5\n")
     assert away.code != 0
     assert [each.value for each in queue.scan()] == [b"1", b"2"]

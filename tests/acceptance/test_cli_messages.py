@@ -165,8 +165,8 @@ def test_lines_with_keys_are_cut_at_their_separator(
 @pytest.mark.parametrize(
     ("options", "lines", "said"),
     [
-        (("--format", "json"), b'{"value":"a"}\n{"value":"b"\n{"value":"c"}\n', "no JSON"),
-        (("--format", "json"), b'{"value":"a"}\n\n{"value":"c"}', "no JSON"),
+        (("--format", "json"), b'{"value":"a"}\n{"value":"b"\n{"value":"c"}\n', "not JSON"),
+        (("--format", "json"), b'{"value":"a"}\n\n{"value":"c"}', "not JSON"),
         (("--format", "json"), b'{"value":"a"}\n{"value":"b","kye":"k"}\n', "field='kye'"),
         (("-K", ":"), b"k:a\nb\nk:c\n", "no key separator"),
     ],

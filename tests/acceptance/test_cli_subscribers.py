@@ -74,7 +74,7 @@ def test_a_subscriber_that_is_away_is_added_listed_moved_and_deleted(
     assert json.loads(run("subscribers", queue.name, "--json").lines[0])["lag"] == 0
     assert run("seek", queue.name, "s", "1h ago").code == 0
     assert json.loads(run("subscribers", queue.name, "--json").lines[0])["lag"] == 3
-    assert run("delete-subscriber", queue.name, "s").code == 2, "nobody can be asked"
+    assert run("delete-subscriber", queue.name, "s").code == 2, "no terminal to confirm"
     assert run("delete-subscriber", queue.name, "s", "--yes").code == 0
     assert run("subscribers", queue.name).out == b""
 

@@ -80,7 +80,7 @@ def test_what_is_not_there_is_not_changed(
         managers.others.check_version(version)
     except InvalidInputError:
         version = ANY  # No record of this store can have it: another test is about that.
-    # Where a record lies below another there is a node already; it is no record.
+    # Where a record lies below another there is a node already; it is not a record.
     managers.ownership.write_owner_info("led", owner(0), NEW).result()
     for topic in ("t", "led") if kind.name == "persistence" else ("t",):
         with pytest.raises(kind.missing):

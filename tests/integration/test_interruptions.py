@@ -167,7 +167,7 @@ def test_a_subscription_that_was_interrupted_anywhere_is_there_or_not_and_the_ne
     connect: Connect, each_place: EachPlace, caplog: pytest.LogCaptureFixture
 ) -> None:
     interrupted.subscriptions(connect, each_place)
-    assert "by another hand" not in caplog.text
+    assert "another program removed" not in caplog.text
 
 
 @pytest.mark.parametrize("options", SCANS)

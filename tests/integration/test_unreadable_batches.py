@@ -137,7 +137,7 @@ def test_what_is_passed_by_is_logged_once_and_counted_and_moves_no_ordinal(
                 assert scanner.expired == 0
     said = [record.getMessage() for record in caplog.records if damaged.row in record.getMessage()]
     assert len(said) == 1, "each process says it once"
-    assert "a header's name is no UTF-8" in said[0]
+    assert "a header's name is not UTF-8" in said[0]
     counted = client.skipped_messages()[PartitionKey(damaged.queue.name, 0)]
     assert counted - before == damaged.lost
     (offsets,) = damaged.queue.offsets()
@@ -273,7 +273,7 @@ def test_the_thrift_api_gives_the_error_and_then_goes_on(
 def test_a_check_finds_it_and_then_tells_of_the_decision(damaged: Damaged) -> None:
     (*_, found) = damaged.queue.verify()
     assert [(each.row, each.problem) for each in found.findings] == [
-        (damaged.row, "a header's name is no UTF-8")
+        (damaged.row, "a header's name is not UTF-8")
     ]
     assert found.skipped == []
     damaged.skip()
@@ -292,7 +292,7 @@ def test_only_what_can_not_be_read_is_passed_by(
     header = bytearray(raw.rows(damaged.queue.name)[readable][b"log:batch"])
     header[-1] ^= 1
     for row, problem in {
-        readable.hex(): "no trouble",
+        readable.hex(): "can read this batch",
         damaged.row[:-1] + "9": "no batch",
         damaged.row[2:]: "name the batch by its row",
         "row": "name the batch by its row",
@@ -364,7 +364,7 @@ def test_so_many_batches_are_passed_by_and_no_more(
     for row in rows[:2]:
         assert queue.skipped_batches.add(row) == 1
         queue.skipped_batches.add(row)
-    with pytest.raises(InvalidInputError, match="so many"):
+    with pytest.raises(InvalidInputError, match="as many skipped batches"):
         queue.skipped_batches.add(rows[2])
     assert queue.skipped_batches.rows() == rows[:2]
     raw.delete_cells(queue.name, bytes.fromhex(rows[0]), b"log:batch")  # As a collection does.

@@ -1,4 +1,4 @@
-"""What a faulty writer could have written: its checksums fit, and what it says makes no sense."""
+"""What a faulty writer could have written: its checksums fit, and its content is malformed."""
 
 from __future__ import annotations
 

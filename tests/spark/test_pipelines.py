@@ -408,11 +408,11 @@ def test_wrong_input_is_refused_before_anything_is_done(
     pq.write_table(pa.table({"x": [1]}), tmp_path / "other.parquet")
     checkpoint = str(tmp_path / "checkpoint")
     refused: Sequence[tuple[str, Callable[[], object]]] = [
-        ("no archive's", lambda: Archive(
+        ("do not belong to an archive", lambda: Archive(
             spark, queue.name, str(tmp_path / "full"), options=connection)),
         ("file system|can't be used", lambda: Archive(
             spark, queue.name, "nowhere://x/y", options=connection)),
-        ("no files lie at this path", lambda: Replay(
+        ("there are no files at this path", lambda: Replay(
             spark, str(tmp_path / "none"), target.name, options=connection)),
         ("column value", lambda: Replay(
             spark, str(tmp_path / "other.parquet"), target.name, options=connection)),

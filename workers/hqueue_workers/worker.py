@@ -42,8 +42,8 @@ class Worker:
     """Delivers the messages of some partitions to all their subscribers, and serves the Thrift
     API, each if its settings say so.
 
-    Any number of workers share the partitions that have subscribers. To be made within the event
-    loop that it runs on.
+    Any number of workers share the partitions that have subscribers. Make it within the event loop
+    that it runs on.
 
     Args:
         client: the connection; its session is the worker's.

@@ -107,7 +107,9 @@ def _report_unreadable(message: ReceivedMessage, error: CorruptLogError) -> None
 def _put_back(queue: Queue, letters: Iterator[DeadLetter], wanted: MessageID | None) -> None:
     count = queue.dead_letters.redrive(letters)
     if wanted is not None and not count:
-        raise InvalidInputError("there is no such dead letter, or it was put back", id=str(wanted))
+        raise InvalidInputError(
+            "the subscriber has no such dead letter, or it was put back already", id=str(wanted)
+        )
     say(f"Put back: {count:,}.")
 
 

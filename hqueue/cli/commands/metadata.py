@@ -164,10 +164,10 @@ def import_(
 ) -> None:
     """Import records into a store; those that are missing are created.
 
-    A record that is there and says the same is left alone: an import that was broken off is done
-    again. One that says something else is refused, or overwritten with --overwrite. What is
-    refused, and lines that are no records, are named on stderr and stop nothing; the exit code is
-    1 then. Owners are skipped: hubs elect them.
+    A record that exists with the same content is left alone, so an interrupted import can be
+    repeated. One with other content is refused, or overwritten with --overwrite. Refused records,
+    and lines that are not records, are reported on stderr and stop nothing; the exit code is 1
+    then. Owners are skipped: hubs elect them.
     """
     from hqueue.metadata.managers import import_infos  # noqa: PLC0415
 
@@ -228,7 +228,7 @@ def _findings(
     from hqueue.metadata.managers import compare_metadata  # noqa: PLC0415
 
     if against == metadata.store:
-        raise InvalidInputError("a store is compared with another one", store=against)
+        raise InvalidInputError("give a store other than the one that is verified", store=against)
     # What else can't be read is found when it is compared.
     for entry in metadata.entries() if against is None else metadata.entries(["ownership"]):
         bar.advance(0)
@@ -271,7 +271,7 @@ def _write_records(
 
 
 class _Lines:
-    """The records in lines; lines that are no records are reported on stderr, and counted."""
+    """The records in lines; lines that are not records are reported on stderr, and counted."""
 
     def __init__(self, stream: BinaryIO, queue: str | None, bar: Advance) -> None:
         self.wrong = 0

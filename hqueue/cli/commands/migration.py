@@ -42,7 +42,7 @@ def migrate(
         bool, typer.Option("--abandon", help="Give up a move that was broken off.")
     ] = False,
     clear: Annotated[
-        bool, typer.Option("--clear", help="Delete what is not in force, of moves that are over.")
+        bool, typer.Option("--clear", help="Delete the copies that finished moves left behind.")
     ] = False,
     drain_timeout: Annotated[
         float,

@@ -108,7 +108,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
             if self._drained is not None:
                 await self._await_drained(call)
             if call.left_s <= 0:
-                raise UnsentError("there was no time left to send it")
+                raise UnsentError("no time was left to send the request")
             if self._calls.single or cell_bytes + len(front) > GATHERED_BYTES:
                 await self._send(call, [front, *filter(None, cells)])
             else:
@@ -166,7 +166,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         """Let go of a connection whose loop is not there any more, or is the parent process's: then
         it stays open for that. The loop is not touched: a child shares what it polls with.
         """
-        self._calls.failure = ConnectionError("this is another event loop's connection")
+        self._calls.failure = ConnectionError("this connection belongs to another event loop")
         self._socket.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -284,7 +284,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
 
     def _end_if_stuck(self, drained: asyncio.Future[bool]) -> None:
         if not drained.done():
-            self._fail(TimeoutError("the server takes nothing in"))
+            self._fail(TimeoutError("the server does not read what is sent"))
 
     def _let_write(self, was_sent: bool) -> None:
         drained, self._drained = self._drained, None

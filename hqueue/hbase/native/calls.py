@@ -71,7 +71,7 @@ class Call(abc.ABC):
         """
         result = self.result
         if result is None and not self.sent_s:
-            raise UnsentError("there was no time left to send it")
+            raise UnsentError("no time was left to send the request")
         if result is None:
             raise NoAnswerError("no answer in time")
         if isinstance(result, UnsentError):
@@ -134,7 +134,7 @@ class Calls(Generic[Under]):
             call.wake()
             return False
         if number not in self._given_up:
-            raise ValueError("an answer to a request that was never made")
+            raise ValueError("the server answered a request that was never made")
         self._given_up.remove(number)
         return True
 

@@ -80,13 +80,13 @@ class CellReader:
         """
         block, at, cells = self._block, self._at, []
         if count > len(block):
-            raise ValueError("a cell block with fewer cells than it should have")
+            raise ValueError("a cell block has fewer cells than it should")
         for _ in range(count):
             try:
                 total, key, size, row = _LENGTHS.unpack_from(block, at)
                 family = block[at + 14 + row]
             except (struct.error, IndexError) as exc:
-                raise ValueError("a cell block breaks off") from exc
+                raise ValueError("a cell block is cut off") from exc
             begin = at + 14
             first = begin + row + 1
             end = at + 12 + key
@@ -113,4 +113,4 @@ class CellReader:
             ValueError: something is left.
         """
         if self._at != len(self._block):
-            raise ValueError("a cell block with more cells than it should have")
+            raise ValueError("a cell block has more cells than it should")

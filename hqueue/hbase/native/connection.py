@@ -147,7 +147,7 @@ class Connection:
 
     def abandon(self) -> None:
         """Let go of the parent's connection, in a forked child; it stays open for the parent."""
-        self._calls.failure = ConnectionError("this is the parent process's connection")
+        self._calls.failure = ConnectionError("this connection belongs to the parent process")
         self._socket.close()
 
     def _await_answer(self, call: BlockingCall) -> None:
@@ -164,7 +164,7 @@ class Connection:
             self._room.wait(min(LOOK_EVERY_S, call.left_s))
 
     def _send(self, call: BlockingCall, pieces: list[bytes]) -> None:
-        late = UnsentError("there was no time left to send it")
+        late = UnsentError("no time was left to send the request")
         if (left_s := call.left_s) <= 0:
             raise late
         with Held(self._sending, left_s, lambda: late):
@@ -190,7 +190,7 @@ class Connection:
                 sent = self._socket.sendmsg(left[:PIECES_MAX])
             except BlockingIOError:
                 if not _await(self._socket, select.POLLOUT, ends_s):
-                    raise TimeoutError("the server takes nothing in") from None
+                    raise TimeoutError("the server does not read what is sent") from None
                 continue
             while left and sent >= len(left[0]):
                 sent -= len(left.pop(0))

@@ -105,7 +105,9 @@ class Procedure:
         )
         if not answer.HasField("proc_id"):
             raise StoreUnavailableError(
-                "the master does not say what it does", outcome=Outcome.UNKNOWN, queue=self._table
+                "the master's answer does not name its procedure",
+                outcome=Outcome.UNKNOWN,
+                queue=self._table,
             )
         self._in_doubt = True
         asked = pb.GetProcedureResultRequest(proc_id=answer.proc_id)

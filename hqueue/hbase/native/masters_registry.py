@@ -106,7 +106,7 @@ class MastersRegistry(Registry):
         found = take(kind.FromString(answer.message))
         if not found:
             raise StoreUnavailableError(
-                "a master does not know it now",
+                "a master does not know the location now",
                 outcome=Outcome.NOT_APPLIED,
                 server=str(request.address),
             )

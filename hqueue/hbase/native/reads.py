@@ -106,4 +106,4 @@ def _topic(cell: Cell) -> str:
     try:
         return cell.qualifier.decode()
     except UnicodeDecodeError as exc:
-        raise CorruptLogError("a topic is no UTF-8", row=cell.row.hex()) from exc
+        raise CorruptLogError("a topic is not UTF-8", row=cell.row.hex()) from exc

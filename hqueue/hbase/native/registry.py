@@ -80,7 +80,7 @@ def checked_address(host: str, port: int) -> Address:
     """An address that a server named.
 
     Raises:
-        ValueError: none can be there.
+        ValueError: the address is impossible.
     """
     try:
         return Address.parse(str(Address(host, port)))

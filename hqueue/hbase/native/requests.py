@@ -161,7 +161,7 @@ class TableRequests(Asker[Via]):
         answer = yield from self._located(ask)
         said = pb.MutateResponse.FromString(answer.message)
         if condition is not None and not said.HasField("processed"):
-            raise ValueError("an answer that does not say whether it was done")
+            raise ValueError("the answer does not say whether the request was done")
         return bool(said.processed)
 
     def _located(self, ask: Callable[[TableRegions], Asking[Result]]) -> Asking[Result]:
@@ -232,7 +232,7 @@ class TableRequests(Asker[Via]):
         """Put a Multi's results to their rows, and its errors to the others."""
         said = pb.MultiResponse.FromString(answer.message).regionActionResult
         if len(said) != len(groups):
-            raise ValueError("an answer about other regions than were asked for")
+            raise ValueError("the answer is about other regions than the request")
         reader = CellReader(answer.cells)
         for (region, numbers), result in zip(groups.values(), said, strict=True):
             if result.HasField("exception"):
@@ -240,7 +240,7 @@ class TableRequests(Asker[Via]):
                 continue
             indexes = {each.index for each in result.resultOrException}
             if indexes != set(numbers) or len(result.resultOrException) != len(numbers):
-                raise ValueError("an answer about other rows than were asked for")
+                raise ValueError("the answer is about other rows than the request")
             for each in result.resultOrException:
                 if each.HasField("exception"):
                     errors.append(self._error(each.exception, region))
@@ -319,8 +319,8 @@ def _group(region: Region, numbers: Sequence[int], action: Callable[[int], bytes
 
 def _cells_of(row: bytes, reader: CellReader, count: int) -> list[Cell]:
     if count < 0:
-        raise ValueError("a row with fewer than no cells")
+        raise ValueError("the answer has a row with a negative number of cells")
     cells = reader.take(count)
     if any(cell.row != row for cell in cells):
-        raise ValueError("cells of another row than was asked for")
+        raise ValueError("the answer has cells of another row than the request")
     return cells

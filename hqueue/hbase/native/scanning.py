@@ -100,7 +100,7 @@ class Scanning:
         """The next rows with their cells; fewer than `limit` at the end of the range alone.
 
         Raises:
-            ValueError: the answer makes no sense.
+            ValueError: the answer is malformed.
             HQueueError: as `Ask`.
         """
         found: list[list[Cell]] = []
@@ -122,15 +122,15 @@ class Scanning:
             found += rows
             self._check_order(found[-len(rows) - 1 :])
             if len(found) > limit:
-                raise ValueError("more rows than were asked for")
+                raise ValueError("the answer has more rows than the request")
             if is_over:
                 if len(found) < limit and said.more_results_in_region:
-                    raise ValueError("fewer rows than were asked for")
+                    raise ValueError("the answer has fewer rows than the request")
                 break
             empty = 0 if rows else empty + 1
             empty_bytes = 0 if rows else empty_bytes + len(answer.cells)
             if empty == EMPTY_MAX or empty_bytes > ROW_BYTES_MAX:
-                raise ValueError("a scan, or a row, without an end")
+                raise ValueError("a scan, or a row, does not end")
             calls += 1
             if scanner is None:
                 scanner = said.scanner_id
@@ -169,9 +169,9 @@ class Scanning:
         """Cells of a row each, and whether there may be more of it."""
         sizes, flags = said.cells_per_result, said.partial_flag_per_result
         if len(sizes) > limit or len(flags) > len(sizes):
-            raise ValueError("other rows than were asked for")
+            raise ValueError("the answer has other rows than the request")
         if not said.HasField("more_results_in_region"):
-            raise ValueError("an answer that does not say whether there is more")
+            raise ValueError("the answer does not say whether more rows follow")
         reader = CellReader(answer.cells)
         results = [
             (reader.take(size), is_partial)
@@ -180,7 +180,7 @@ class Scanning:
         reader.finish()
         for cells, _ in results:
             if not cells or any(cell.row != cells[0].row for cell in cells):
-                raise ValueError("a row with cells of another, or none")
+                raise ValueError("a row has cells of another row, or no cells")
             self._check(cells[0].row)
         return results
 
@@ -191,13 +191,13 @@ class Scanning:
         else:
             inside = row >= start and (not stop or row < stop)
         if not inside:
-            raise ValueError("a row outside of the range that was asked for")
+            raise ValueError("the answer has a row outside of the requested range")
 
     def _check_order(self, rows: Sequence[Sequence[Cell]]) -> None:
         keys = [cells[0].row for cells in rows]
         pairs = itertools.pairwise(reversed(keys) if self._range.reversed else keys)
         if self._by_bytes and any(one >= other for one, other in pairs):
-            raise ValueError("rows that are in no order")
+            raise ValueError("the answer's rows are not in order")
 
     def _beyond(self, row: bytes) -> bytes:
         """Where a scan goes on after a row. One that is reversed is not gone on with."""

@@ -83,7 +83,7 @@ def description(schema: Any, enabled: bool | None) -> QueueDescription:
 
     Raises:
         NotAQueueError: the table is no queue's.
-        ValueError: the answer makes no sense.
+        ValueError: the answer is malformed.
     """
     families = {each.name: attributes_of(each) for each in schema.column_families}
     message = families.get(MESSAGE)

@@ -83,7 +83,9 @@ class Tables(TableProcedures[Any]):
             raise QueueNotFoundError("there is no such queue", queue=name)
         if len(found) > 1 or name_of(found[0]) != name:
             raise StoreUnavailableError(
-                "the master speaks of another table", outcome=Outcome.NOT_APPLIED, queue=name
+                "the master's answer is about another table",
+                outcome=Outcome.NOT_APPLIED,
+                queue=name,
             )
         return found[0]
 

@@ -176,7 +176,7 @@ _SENSELESS = (DecodeError, IndexError, KeyError, TypeError, ValueError)
 
 def _senseless(error: Exception) -> StoreUnavailableError:
     return StoreUnavailableError(
-        "the server's answer makes no sense",
+        "the server's answer is malformed",
         outcome=Outcome.UNKNOWN,
         reason=f"{type(error).__name__}: {error}",
     )

@@ -176,11 +176,11 @@ class TableUpdates(TableRequests[Via]):
         if batch.request.method != _MULTI:
             alone = pb.MutateResponse.FromString(said.message)
             if not alone.HasField("processed"):
-                raise ValueError("an answer that does not say whether it was done")
+                raise ValueError("the answer does not say whether the request was done")
             return [_answer(alone.processed)]
         results = pb.MultiResponse.FromString(said.message).regionActionResult
         if len(results) != len(batch.numbers):
-            raise ValueError("an answer about other rows than were asked for")
+            raise ValueError("the answer is about other rows than the request")
         return [self._outcome(result, batch.request) for result in results]
 
     def _outcome(self, result: Any, request: Request) -> Answer | HQueueError:
@@ -190,7 +190,7 @@ class TableUpdates(TableRequests[Via]):
             return self._error(result.exception, request)
         self._judges.pop(request.address, None)  # Another server must have come there.
         return StoreUnavailableError(
-            "the server's answer makes no sense",
+            "the server's answer is malformed",
             outcome=Outcome.UNKNOWN,
             reason="it does not say whether it was done",
         )

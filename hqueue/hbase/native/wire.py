@@ -124,10 +124,10 @@ def read_answer(frame: bytearray) -> tuple[int, Answer | RemoteError]:
     try:
         header = pb.ResponseHeader.FromString(view[at : at + size])
     except DecodeError as exc:
-        raise ValueError("an answer without a header") from exc
+        raise ValueError("the answer has no header") from exc
     at += size
     if at > len(view) or not header.HasField("call_id"):
-        raise ValueError("an answer without a header")
+        raise ValueError("the answer has no header")
     if header.HasField("exception"):
         said = header.exception
         name, text = said.exception_class_name, said.stack_trace
@@ -135,7 +135,7 @@ def read_answer(frame: bytearray) -> tuple[int, Answer | RemoteError]:
     size, at = _read_varint(view, at)
     block = len(view) - at - size
     if block < 0 or block != header.cell_block_meta.length:
-        raise ValueError("an answer of another length than it says")
+        raise ValueError("the answer's length is not the one that it states")
     return header.call_id, Answer(view[at : at + size], view[at + size :])
 
 
@@ -167,4 +167,4 @@ def _read_varint(view: memoryview, at: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << (7 * place)
         if byte < 0x80:
             return value, at + place + 1
-    raise ValueError("an answer breaks off")
+    raise ValueError("the answer is cut off")

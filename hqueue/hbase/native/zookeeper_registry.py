@@ -58,22 +58,22 @@ class ZooKeeperRegistry(Registry):
         """What a node says.
 
         Raises:
-            StoreUnavailableError: ZooKeeper gave no answer, or the node isn't there or makes no
-                sense.
+            StoreUnavailableError: ZooKeeper gave no answer, or the node isn't there or is
+                malformed.
         """
         path = f"{self._parent}/{name}"
         data: bytes | None = yield blocking(partial(self._read_node, path))
         if data is None:
             raise StoreUnavailableError(
-                "ZooKeeper has no such node of HBase's", outcome=Outcome.NOT_APPLIED, path=path
+                "ZooKeeper has no such node of HBase", outcome=Outcome.NOT_APPLIED, path=path
             )
         try:
             found = take(kind.FromString(_payload(data)))
             if not found:
-                raise ValueError("there is nothing in it")
+                raise ValueError("the node is empty")
         except (DecodeError, ValueError) as exc:
             raise StoreUnavailableError(
-                "a node of HBase's in ZooKeeper makes no sense",
+                "a node of HBase in ZooKeeper is malformed",
                 outcome=Outcome.NOT_APPLIED,
                 path=path,
             ) from exc
@@ -84,9 +84,9 @@ def _payload(data: bytes) -> bytes:
     """What stands behind the name of a node's writer, and behind the mark of protobuf."""
     if data.startswith(_ORIGIN):
         if len(data) < 1 + _LENGTH.size:
-            raise ValueError("it breaks off")
+            raise ValueError("the node's data is cut off")
         (length,) = _LENGTH.unpack_from(data, 1)
         data = data[1 + _LENGTH.size + length :]
     if not data.startswith(_MAGIC):
-        raise ValueError("it is no protobuf")
+        raise ValueError("the node's data is not protobuf")
     return data[len(_MAGIC) :]

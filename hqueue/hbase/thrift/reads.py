@@ -89,11 +89,13 @@ class _Scanner:
             )
         found = self._call("scannerGetList", self._id, rows, bulk=self._bulk)
         if len(found) > rows:
-            raise ValueError("more rows than were asked for")
+            raise ValueError("the answer has more rows than the request")
         got = [_row(result) for result in found]
         for row in got:
             if not self._next <= row.key < self._stop:
-                raise ValueError("a row outside of the range that was asked for, or out of order")
+                raise ValueError(
+                    "the answer has a row outside of the requested range, or out of order"
+                )
             self._next = row.key + b"\0"
         self._bulk = _are_large(got, self._bulk)
         return got

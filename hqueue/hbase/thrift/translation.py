@@ -132,7 +132,7 @@ def reads_answer(function: Callable[Arguments, Result]) -> Callable[Arguments, R
             if is_interruption(exc):
                 raise
             raise StoreUnavailableError(
-                "the gateway's answer makes no sense",
+                "the gateway's answer is malformed",
                 outcome=Outcome.UNKNOWN,
                 reason=f"{type(exc).__name__}: {exc}",
             ) from exc

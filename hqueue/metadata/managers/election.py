@@ -110,7 +110,7 @@ class OwnerElection:
     def _acquire(self, topic: str, hub: HubInfo, instead_of: Version | None) -> Steps[Verdict]:
         if not (yield self._availability.ask(hub)):
             raise StoreUnavailableError(
-                "a hub that is not available acquires no topic",
+                "the hub is not available, so it can't acquire the topic",
                 outcome=Outcome.NOT_APPLIED,
                 address=str(hub.address),
                 incarnation=hub.incarnation,
@@ -134,7 +134,9 @@ class OwnerElection:
                 continue
             return Verdict(hub, written, won=True)
         raise StoreUnavailableError(
-            "other hubs were quicker each time", topic=topic, outcome=Outcome.NOT_APPLIED
+            "other hubs took the topic over first each time: try again",
+            topic=topic,
+            outcome=Outcome.NOT_APPLIED,
         )
 
     def _release(self, topic: str, owned: Verdict) -> Steps[bool]:

@@ -170,7 +170,9 @@ def subtree_in(layout: Layout, prefix: str, depth: int, *, of: Layout) -> Subtre
             return layout.subtree(kind)
     subject = of.subject(f"{prefix}/-")
     if depth != 1 or subject is None or subject.kind != SUBSCRIPTION:
-        raise InvalidInputError("no records of topics lie there", path=prefix, depth=depth)
+        raise InvalidInputError(
+            "this key does not hold records of topics", path=prefix, depth=depth
+        )
     return Subtree(layout.subscriptions(subject.topic), 1)
 
 

@@ -77,7 +77,9 @@ def _entry(layout: Layout, kind: str, key: str, found: Found) -> Entry:
     subject = layout.subject(key)
     if subject is None or subject.kind != kind:
         return Entry(
-            key, None, UnsupportedFormatError("what lies here is no record of hqueue", path=key)
+            key,
+            None,
+            UnsupportedFormatError("this node or row is not a record of hqueue", path=key),
         )
     if not isinstance(found, FieldRecord):
         return Entry(key, subject, found)

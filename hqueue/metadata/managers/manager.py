@@ -90,7 +90,7 @@ class Kind(Generic[Value]):
         """Delete it if it is of this version."""
         self._check_version(version)
         if version == NEW:
-            raise InvalidInputError("what is deleted has a version", version=version)
+            raise InvalidInputError("give the version of the record to delete", version=version)
 
         def verdict(done: bool) -> Future[None] | None:
             return None if done else self._refused(key, version)

@@ -115,7 +115,9 @@ class MetadataMigration:
         if stage.phase is Phase.STABLE and stage.location.store == to:
             return 0
         if stage.location.store == MEMORY:
-            raise SettingsError("nothing is moved from the memory of other processes", target=to)
+            raise SettingsError(
+                "metadata in the memory of other processes can't be moved", target=to
+            )
         begun = stage.begun(to)
         source = self._locations.open(stage.location)
         stage, version = begun, self._record.change(begun, version)
@@ -184,7 +186,7 @@ class MetadataMigration:
         ):
             if deadline.expired:
                 raise StoreUnavailableError(
-                    "writers did not end what they have under way",
+                    "writers did not finish their changes in time",
                     outcome=Outcome.NOT_APPLIED,
                     writers=behind,
                 )
@@ -215,7 +217,9 @@ def _batches(source: LocationRecords) -> Iterator[Batch]:
                 if not isinstance(found, FieldRecord):
                     raise found
                 if source.layout.subject(key) is None or _members(found) is None:
-                    raise UnsupportedFormatError("what lies here is no record of hqueue", path=key)
+                    raise UnsupportedFormatError(
+                        "this node or row is not a record of hqueue", path=key
+                    )
                 yield key, found
 
     records = readable()
@@ -263,7 +267,7 @@ def _write(target: LocationRecords, changes: dict[str, FieldChange]) -> None:
     written = target.records.write(changes) if changes else {}
     if None in written.values():
         raise MetadataError(
-            "somebody else writes to the copy", outcome=Outcome.NOT_APPLIED, place=target.location
+            "another program writes to the copy", outcome=Outcome.NOT_APPLIED, place=target.location
         )
 
 
@@ -272,7 +276,7 @@ def _is_same(found: Found | None, record: FieldRecord) -> bool:
 
 
 def _members(record: FieldRecord) -> dict[str, Any] | None:
-    """What a record's fields say; None if one is no JSON."""
+    """What a record's fields say; None if one is not JSON."""
     try:
         return {name: json.loads(value) for name, value in record.fields.items()}
     except (ValueError, RecursionError):

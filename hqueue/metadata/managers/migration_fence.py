@@ -314,7 +314,7 @@ class MigrationFence:
                 self._changed.wait_for(lambda: self._may_say(stage), self._wait_ms / 1e3)
                 if not self._may_say(stage):
                     raise StoreUnavailableError(
-                        "changes from before are still under way", outcome=Outcome.NOT_APPLIED
+                        "earlier changes are still under way", outcome=Outcome.NOT_APPLIED
                     )
                 self._admitted = None
             if self._following is None:

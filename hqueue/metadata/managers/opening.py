@@ -185,7 +185,7 @@ def open_migration(
         SettingsError: nothing is moved from there.
     """
     if first == MEMORY:
-        raise SettingsError("nothing is moved from memory", metadata_store=first)
+        raise SettingsError("metadata in memory can't be moved", metadata_store=first)
     locations = MetadataLocations(session, root, queue, rows)
     record = StageRecord(session, root, queue, first, table=table, bound=False)
     return MetadataMigration(record, locations, clock, check=check)

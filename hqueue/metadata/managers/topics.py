@@ -173,7 +173,7 @@ class SubscriptionDataManager:
         if not self.is_partial_update_supported:
             _check_whole(data)
         if data == SubscriptionData():
-            raise InvalidInputError("an update has preferences, a state, or both")
+            raise InvalidInputError("an update needs preferences, a state, or both")
         _check_exists(version)
         key = self._layout.subscription(topic, subscriber)
         whole = data.preferences is not None and data.state is not None
@@ -222,7 +222,7 @@ class SubscriptionDataManager:
 def _check(data: SubscriptionData) -> None:
     if not isinstance(data, SubscriptionData):
         raise InvalidInputError(
-            "the value to write is no SubscriptionData", type=type(data).__name__
+            "the value to write must be a SubscriptionData", type=type(data).__name__
         )
 
 

@@ -141,13 +141,13 @@ class Archive:
         if there is None:
             if others := [name for name in self.folder.names() if name != HIDDEN]:
                 raise InvalidInputError(
-                    "the folder has something in it that is no archive's",
+                    "the folder has files that do not belong to an archive",
                     path=self.folder.uri,
                     found=others[0],
                 )
         elif there != self._of:
             raise InvalidInputError(
-                "the folder is another archive's",
+                "the folder belongs to another archive",
                 path=self.folder.uri,
                 queue=there.get("queue"),
                 topics=there.get("topics"),

@@ -151,8 +151,8 @@ def replay(
     if relative and write_id is None:
         # The same command would be another replay each time, and write everything again.
         raise InvalidInputError(
-            "a replay is known by its bounds, and this one is another each time: "
-            "give a fixed moment, or a --write-id",
+            "a replay is identified by its bounds, and these change each time: give a fixed time, "
+            "or a --write-id",
             position=relative[0],
         )
     with _spark(f"replay into {queue}", master, conf) as spark:

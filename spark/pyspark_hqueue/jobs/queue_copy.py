@@ -1,7 +1,7 @@
-"""Copying a queue into another, with another number of partitions perhaps: each message once.
+"""Copies a queue into another, which may have another number of partitions: each message once.
 
-Read in rounds, which a checkpoint fixes; a round is written under the name of its stream and its
-own number, so that one that is done again finds what it has written.
+The queue is read in rounds, which a checkpoint fixes. A round is written under its stream's name
+and its own number, so that a repeated round finds what it has written.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ class Counting:
             InvalidInputError: an expression needs the messages.
         """
         if self.needs_spark:
-            raise InvalidInputError("headers can't tell this: it is counted in Spark")
+            raise InvalidInputError("the log's headers can't answer this: use Spark to count it")
         window_ms = self._window()
         found: dict[tuple[int, str], list[int]] = collections.defaultdict(lambda: [0, 0])
         for range_ in self.pending():
@@ -188,7 +188,7 @@ class Counting:
             )
         if len(rows) > COUNTS_MAX:
             raise InvalidInputError(
-                "there are too many windows and groups to show", counts_max=COUNTS_MAX
+                "the result has too many windows and groups to show", counts_max=COUNTS_MAX
             )
         counts = sorted((Count(*row) for row in rows), key=lambda c: (c.window_ms, c.group))
         return Statistics(self._queue.name, window_ms, counts)

@@ -133,7 +133,7 @@ class Replay:
 
     def _load(self) -> DataFrame:
         if not self._folder.exists():
-            raise InvalidInputError("no files lie at this path", path=self._folder.uri)
+            raise InvalidInputError("there are no files at this path", path=self._folder.uri)
         with refusing("the files at this path are no Parquet files", path=self._folder.uri):
             return self._spark.read.parquet(self._folder.uri)
 

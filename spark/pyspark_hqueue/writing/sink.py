@@ -165,8 +165,8 @@ def _write(
             )
         except IdempotencyKeyReusedError as exc:
             raise IdempotencyKeyReusedError(
-                "this task has written before, other rows or in another order: to be written once, "
-                "they must be the same each time (sortWithinPartitions gives an order)",
+                "the task has written other rows, or another order, before: to be written once, "
+                "its rows must be the same each time (sortWithinPartitions gives an order)",
                 idempotency_key=idempotency_key,
                 partition=partition,
                 count=exc.count,

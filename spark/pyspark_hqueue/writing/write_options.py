@@ -97,7 +97,7 @@ def check_columns(schema: StructType, options: WriteOptions, *, overwrite: bool)
     for name, kinds in COLUMNS.items():
         if name in types and not isinstance(types[name], kinds):
             raise InvalidInputError(
-                "a column has a type that it can't have here",
+                "a column has an unsupported type",
                 column=name,
                 type=types[name].simpleString(),
                 types=[kind().simpleString() for kind in kinds],
@@ -113,7 +113,7 @@ def check_headers(schema: StructType) -> None:
     """
     if "headers" in schema.names and not _are_headers(schema["headers"].dataType):
         raise InvalidInputError(
-            "a column has a type that it can't have here",
+            "a column has an unsupported type",
             column="headers",
             type=schema["headers"].dataType.simpleString(),
             types=[HEADERS.simpleString()],

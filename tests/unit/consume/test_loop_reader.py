@@ -295,7 +295,7 @@ def test_a_batch_that_can_not_be_decoded_is_decoded_by_a_thread_which_may_ask(
         except RuntimeError:
             return values([batch])
         decoded.append(True)
-        raise CorruptLogError("it makes no sense")
+        raise CorruptLogError("it is malformed")
 
     async def read() -> list[bytes]:
         (batch,) = await reader.read(reader.cursor(0, Scan(), 1_000))

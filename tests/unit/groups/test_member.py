@@ -449,7 +449,7 @@ def test_a_second_consumer_of_an_instance_id_is_refused_and_never_touches_the_fi
     changed: list[str] = []
     first.session.ephemerals.own([path], changed.append)
     second = metadata_server.open()
-    with pytest.raises(RequestRefusedError, match="its session lives"):
+    with pytest.raises(RequestRefusedError, match="another consumer with this ID"):
         Consumer(second, "static", static=True)
     second.close()
     assert store.records.read([path]) == before
@@ -600,7 +600,7 @@ def test_a_member_whose_offset_was_written_over_goes_on_from_what_is_there(
     one = join("one")
     settle(one, shares=(4,))
     assert not one.member.commit(dict.fromkeys(KEYS, Position(MessageID(7), 7)))
-    there = encode_offset(MessageID(3), 3, "another hand") if value is None else value
+    there = encode_offset(MessageID(3), 3, "another program removed") if value is None else value
     one.session.records.write({PATHS.offset(KEYS[1]): Change(there, ANY)})
     assert one.member.commit({KEYS[1]: Position(MessageID(9), 9)}) == {KEYS[1]}
     got: dict[PartitionKey, Offset] = {}

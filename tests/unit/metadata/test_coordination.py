@@ -150,7 +150,7 @@ WRONG = {
         b"?",
         b'{"version": 1, "address": "127.0.0.1:1", "region_host": "", "load": 0}',
         lambda it, tell: it.workers.watch(lambda view: tell(len(view))),
-        "a worker is left out: what lies here is no record of hqueue [path='/hqueue/hosts/s']",
+        "a worker is left out: this node or row is not a record of hqueue [path='/hqueue/hosts/s']",
     ),
     "owner": Wrong(
         "/hqueue/owners/q/3",

@@ -22,7 +22,7 @@ class Decoder:
     def __call__(self, key: str, found: Mapping[str, Record]) -> tuple[str, bytes]:
         self.read.append(key)
         if found[key].value == b"wrong":
-            raise UnsupportedFormatError("this is no record", path=key)
+            raise UnsupportedFormatError("this is not a record", path=key)
         return key, found[key].value
 
 

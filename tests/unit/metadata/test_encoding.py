@@ -1,4 +1,4 @@
-"""The records in ZooKeeper and HBase: golden bytes, and what is no record."""
+"""The records in ZooKeeper and HBase: golden bytes, and bytes that are not a record."""
 
 from __future__ import annotations
 

@@ -299,7 +299,7 @@ def test_what_another_hand_removed_is_made_again_whatever_part_of_it_and_how_oft
         wait_for(lambda: scene.count() == 6, "it is present again")
         found = scene.other.records.read(KEYS)
         assert {key: record.value for key, record in found.items()} == before
-    assert "removed by another hand" in caplog.text
+    assert "another program removed" in caplog.text
     assert (registration.failure, scene.failures) == (None, [])
 
 

@@ -22,7 +22,7 @@ LONG = "ä" * (4 << 20)
         lambda: Address.parse(f"h:{LONG}"),
         lambda: answers.text_of(LONG.encode(), "topic"),
         lambda: structs.text_of(LONG.encode(), "topic"),
-        lambda: answers.rules_of(SimpleNamespace(publish=[LONG.encode()])),
+        lambda: answers.acl_lists_of(SimpleNamespace(publish=[LONG.encode()])),
         lambda: subscription_service._delivery(
             SimpleNamespace(host=LONG.encode(), port=1, session=b"s", explicitConsume=None)
         ),

@@ -113,7 +113,7 @@ def test_a_session_that_answers_nothing_while_it_is_connected_is_made_again(
         store.records.write({"/a": Change(b"1", ANY)})
         (other,) = store.session.members
         assert other is not member
-    assert "answers nothing, though it is connected" in caplog.text
+    assert "is connected but does not answer" in caplog.text
 
 
 def test_the_end_of_a_session_is_bounded_whatever_state_kazoo_is_in(
@@ -128,7 +128,7 @@ def test_the_end_of_a_session_is_bounded_whatever_state_kazoo_is_in(
         began_s = time.monotonic()
         store.close()
         assert time.monotonic() - began_s < QUICK_S
-        assert "is left behind" in caplog.text
+        assert "going on without waiting" in caplog.text
         hangs.set()
         stop()
 
@@ -180,6 +180,6 @@ def test_a_lost_session_for_which_no_thread_is_started_is_said_to_be_lost_and_op
         with sessions.lock:
             sessions._begin_again()
         assert states[-1] is SessionState.LOST
-        wait_for(lambda: states[-1] is SessionState.CONNECTED, "another is opened")
+        wait_for(lambda: states[-1] is SessionState.CONNECTED, "opening another")
         assert not refusals
         watch.close()

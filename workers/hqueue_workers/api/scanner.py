@@ -145,7 +145,7 @@ class ApiScanner:
                 return False
             elif deadline.expired:
                 raise StoreUnavailableError(
-                    "nothing that is wanted was found yet: call again, and it goes on from there",
+                    "no matching message was found yet: call again, and the scan goes on",
                     outcome=Outcome.NOT_APPLIED,
                 )
         return True

@@ -52,7 +52,7 @@ class ScannerTable:
         """
         if len(self._scanners) >= self._count_max:
             raise ScannerBusyError(
-                "this process has no room for one more scanner: close those that are not used",
+                "too many scanners are open: close unused ones",
                 scanners_max=self._count_max,
             )
 

@@ -107,7 +107,7 @@ class ApiServer:
     async def close(self) -> None:
         """Take no more calls, answer those under way, for ``drain_ms`` at most, and hang up."""
         if not await self._runtime.coordinate(lambda: self._server.close(self._drain_ms)):
-            logger.warning("calls of the Thrift API were under way for too long, and are left")
+            logger.warning("calls of the Thrift API took too long to finish, and are abandoned")
         await self.scanners.close_all()
 
 

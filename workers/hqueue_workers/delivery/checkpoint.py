@@ -61,7 +61,7 @@ class CheckpointUpdater:
             self._known = await self._port.compare_and_set.in_loop(self.key, known, done)
         except CheckpointMovedError as exc:
             self.moved_by_others = True
-            logger.warning("this worker is not in charge any more: %s", exc)
+            logger.warning("this worker does not own the partition any more: %s", exc)
         except HQueueError as exc:
             text = "checkpoints are not written now, and will be: %s"
             self._runtime.faults.met("writing checkpoints", text, exc)

@@ -251,7 +251,7 @@ class Poller:
             try:
                 came = reader.take(row)
             except CorruptLogError as exc:
-                logger.debug("what came with a notification does not belong there: %s", exc)
+                logger.debug("a batch that came with a notification does not belong there: %s", exc)
                 break
             if came is None:
                 break

@@ -126,7 +126,7 @@ class HubSettings(ApiSettings):
         Networks(self.callback_networks)
         if self.placement_policy not in (BY_LOAD, UNIFORM):
             raise SettingsError(
-                "placement_policy is load or uniform", placement_policy=self.placement_policy
+                "placement_policy must be load or uniform", placement_policy=self.placement_policy
             )
         if not self.listen_host:
             object.__setattr__(self, "listen_host", self.host or "0.0.0.0")
@@ -138,7 +138,7 @@ class HubSettings(ApiSettings):
         if self.authorizer == "all":
             return AllowAll()
         if self.authorizer != "acl":
-            raise SettingsError("authorizer is all or acl", authorizer=self.authorizer)
+            raise SettingsError("authorizer must be all or acl", authorizer=self.authorizer)
         creators, administrators = (
             [name.strip() for name in names.split(",") if name.strip()]
             for names in (self.creators, self.administrators)

@@ -163,7 +163,7 @@ class BrokerRegistration:
         lost, gone = await guard.lost.in_loop(known)
         if session != self._sessions or not (lost or gone):
             return
-        logger.warning("registrations of broker %d were removed by another hand", self._broker)
+        logger.warning("another program removed registrations of broker %d", self._broker)
         if lost:  # Its holder registers the queues.
             await self._brokers.release_queues.in_loop(self._broker, known.keys())
             self.revoke()

@@ -87,6 +87,6 @@ class Lease:
             # It is confirmed again before anything is done, also if the cut was a short one.
             self._until_ms = -math.inf
         if state is SessionState.LOST:
-            logger.warning("the session was lost: all partitions are given up")
+            logger.warning("the session was lost; giving up all partitions")
             self._on_lost()
         self._changed.set()

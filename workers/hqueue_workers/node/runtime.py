@@ -130,7 +130,7 @@ class Runtime:
         except RuntimeError as exc:  # The loop has ended, and this comes too late.
             if is_interruption(exc):
                 raise
-            logger.debug("called after the end")
+            logger.debug("the worker was called after it had ended")
 
     def submit(self, work: Coroutine[Any, Any, _Result]) -> Future[_Result]:
         """As `start`; from any thread. What it comes to, also an error, is the future's.
@@ -195,7 +195,9 @@ class Runtime:
             if ending.done():
                 ending.result()
             else:
-                logger.warning("servers don't answer: what is left ends with the session")
+                logger.warning(
+                    "servers don't answer; the remaining registrations end with the session"
+                )
         finally:
             ending.cancel()
 

@@ -94,14 +94,14 @@ def result(rows: list[tuple[bytes, bool]], **said: Any) -> tuple[Any, bytes]:
 MORE = {"more_results": True, "more_results_in_region": True}
 SENSELESS: dict[str, tuple[str, list[tuple[Any, bytes]]]] = {
     "a part of an earlier row": (
-        "in no order",
+        "not in order",
         [result([(b"01", True)], **MORE), result([(b"02", False), (b"01", False)], **MORE)],
     ),
     "more of a row that was whole": (
-        "in no order",
+        "not in order",
         [result([(b"01", False)], **MORE), result([(b"01", False)], **MORE)],
     ),
-    "more rows than were asked for": (
+    "the answer has more rows than the request": (
         "more rows",
         [
             result([(b"01", True)], **MORE),
@@ -116,7 +116,7 @@ SENSELESS: dict[str, tuple[str, list[tuple[Any, bytes]]]] = {
         "other rows",
         [(pb.ScanResponse(scanner_id=1, partial_flag_per_result=[True], **MORE), b"")],
     ),
-    "a row without an end": ("without an end", [result([(b"01", True)], **MORE)] * 100),
+    "a row without an end": ("does not end", [result([(b"01", True)], **MORE)] * 100),
 }
 
 

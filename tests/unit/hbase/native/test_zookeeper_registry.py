@@ -1,4 +1,4 @@
-"""Nodes of HBase's in ZooKeeper that make no sense."""
+"""Malformed nodes of HBase in ZooKeeper."""
 
 from __future__ import annotations
 

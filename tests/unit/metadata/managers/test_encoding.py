@@ -1,4 +1,4 @@
-"""Topics' metadata as bytes: golden bytes of each encoding, and what is no record."""
+"""Topics' metadata as bytes: golden bytes of each encoding, and bytes that are not a record."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def test_an_end_that_servers_keep_from_coming_is_not_waited_for(
 
     asyncio.run(asyncio.wait_for(run(), 20))
     assert not may_go.is_set()
-    assert "what is left ends with the session" in caplog.text
+    assert "the remaining registrations end with the session" in caplog.text
     may_go.set()
 
 

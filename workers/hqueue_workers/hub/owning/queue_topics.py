@@ -233,7 +233,9 @@ class QueueTopics:
             if owned is None or topic in self._leaving:
                 deleted.set_exception(
                     StoreUnavailableError(
-                        "the topic is changing hands", outcome=Outcome.NOT_APPLIED, topic=topic
+                        "the topic is moving to another hub",
+                        outcome=Outcome.NOT_APPLIED,
+                        topic=topic,
                     )
                 )
                 return deleted
@@ -278,7 +280,7 @@ class QueueTopics:
         """Run the flow, once for all that ask at the same time."""
         if not self._certain():
             raise StoreUnavailableError(
-                "the hub's session with ZooKeeper is not certain now",
+                "the hub can't confirm its session with ZooKeeper now",
                 outcome=Outcome.NOT_APPLIED,
                 queue=self.queue,
             )
@@ -293,7 +295,7 @@ class QueueTopics:
                 return under_way
             if topic not in self._topics and len(self._topics) >= self._topics_max:
                 raise BufferFullError(
-                    "the hub owns as many topics as it may", topics_max=self._topics_max
+                    "the hub owns the maximum number of topics", topics_max=self._topics_max
                 )
             done = self._resolving[key] = Future()
             leaving = self._leaving.get(topic)
@@ -393,7 +395,7 @@ class QueueTopics:
                 info = instead_of = None  # It is not as it was read.
             else:
                 raise StoreUnavailableError(
-                    "other hubs were quicker each time",
+                    "other hubs took the topic over first each time: try again",
                     outcome=Outcome.NOT_APPLIED,
                     topic=topic,
                     queue=self.queue,
@@ -433,7 +435,7 @@ class QueueTopics:
                 deleted.set_result(None)
             elif deleted is not None:
                 late = StoreUnavailableError(
-                    "the topic is not deleted, or not wholly", outcome=Outcome.UNKNOWN
+                    "the topic was not deleted, or only partly", outcome=Outcome.UNKNOWN
                 )
                 late.__cause__ = error
                 deleted.set_exception(late)

@@ -66,5 +66,5 @@ class Shedding:
             own, others, self._measured, len(self._measured), self._clock.monotonic_ms()
         )
         for topic in released:
-            logger.info("topic %r is left to other hubs", topic)
+            logger.info("releasing topic %r to other hubs", topic)
             self._release(topic)

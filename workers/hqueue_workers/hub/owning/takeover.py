@@ -142,7 +142,7 @@ class TakeOver:
             committer.drop(owned)
             if exc.outcome is Outcome.UNKNOWN:
                 # If it was written, the range is open, and is closed by the next try.
-                logger.info("it is not known whether topic %r was taken over: %s", topic, exc)
+                logger.info("the outcome of taking over topic %r is unknown: %s", topic, exc)
                 return None
             raise
         owned.ranges = wanted.ranges
@@ -172,6 +172,6 @@ class TakeOver:
         try:
             expired_ms = self._expired_ms()
         except HQueueError as exc:
-            logger.info("it is not known which ranges of a topic have expired: %s", exc)
+            logger.info("can't find out which ranges of a topic have expired: %s", exc)
             return 0
         return 0 if expired_ms is None else id_of(max(0, expired_ms - self._ttl_ms))

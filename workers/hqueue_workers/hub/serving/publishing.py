@@ -159,6 +159,6 @@ def _plain(error: BaseException) -> BaseException:
     """A topic that changes hands again and again is unavailable for the moment."""
     if isinstance(error, (FencedTopicError, UnknownSequenceNumbersError)):
         return StoreUnavailableError(
-            "the topic changes hands", outcome=Outcome.NOT_APPLIED, topic=error.topic
+            "the topic is moving to another hub", outcome=Outcome.NOT_APPLIED, topic=error.topic
         )
     return error

@@ -207,7 +207,7 @@ class HubService(SubscriptionService):
         read, size = with_sequence_numbers(given, sequence)
         if size > BATCH_BYTES_MAX:
             raise MessageTooLargeError(
-                "these messages are larger than a batch may be",
+                "the call's messages are larger than a batch may be",
                 bytes=size,
                 bytes_max=BATCH_BYTES_MAX,
             )
@@ -260,7 +260,7 @@ class HubService(SubscriptionService):
         with self._lock:
             # One that is larger than all of the room is taken when nothing else waits.
             if self.pending_bytes and self.pending_bytes + size > self._pending_bytes_max:
-                raise BufferFullError("as much waits to be appended as may")
+                raise BufferFullError("too many messages wait to be appended: try again later")
             self.pending_bytes += size
 
     def _published(self, published: Published) -> Any:
@@ -306,10 +306,10 @@ def _read(topic: Any, messages: Sequence[Any] | None) -> tuple[str, list[Message
     name = text_of(topic, "topic")
     reserved.check_topic(name)
     if not messages or None in messages:
-        raise InvalidInputError("at least one message is published, and none is missing")
+        raise InvalidInputError("give at least one message, and no empty one")
     if len(messages) > BATCH_MESSAGES_MAX:
         raise InvalidInputError(
-            "these are more messages than a batch may have",
+            "the call has more messages than a batch may",
             messages=len(messages),
             messages_max=BATCH_MESSAGES_MAX,
         )
@@ -322,11 +322,11 @@ def _message(topic: str, given: Any) -> Message:
     if given.topic and text_of(given.topic, "a message's topic") != topic:
         raise InvalidInputError("a message has another topic than the call", topic=topic)
     if given.value is None:
-        raise InvalidInputError("a message has a value")
+        raise InvalidInputError("a message needs a value")
     headers: Headers = ()
     if given.headers:
         if any(each is None or each.name is None or each.value is None for each in given.headers):
-            raise InvalidInputError("a header has a name and a value")
+            raise InvalidInputError("a header needs a name and a value")
         headers = tuple(
             (text_of(each.name, "a name", BATCH_BYTES_MAX), _bytes(each.value))
             for each in given.headers

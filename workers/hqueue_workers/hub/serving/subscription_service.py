@@ -100,7 +100,7 @@ class SubscriptionService:
         try:
             wanted_mode = SubscribeMode(mode)
         except ValueError as exc:
-            raise InvalidInputError("mode is no TSubscribeMode", mode=mode) from exc
+            raise InvalidInputError("mode must be a TSubscribeMode", mode=mode) from exc
         reserved.check_topic(topic_of(topic))
         where, wanted = _delivery(given(delivery)), _preferences(given(preferences))
         if where is not None and not self._callbacks.may_have(where.address.host):
@@ -228,7 +228,7 @@ def _delivery(struct: Any) -> Delivery | None:
     check_whole(port, 1, 65_535, option="port")
     address = Address(host, port)
     if Address.parse(str(address)) != address:
-        raise InvalidInputError("host is no host", host=host[:200])
+        raise InvalidInputError("host is not a valid host name", host=host[:200])
     session = check_name(text_of(struct.session, "session"))
     return _shared_delivery(address, session, bool(struct.explicitConsume), calling_host())
 

@@ -104,10 +104,12 @@ class Subscriptions:
             found = subscribed.subscriptions.get(subscriber)
             if delivery is not None:
                 if found is None and self.sessions.attached >= self._subscriptions_max:
-                    raise BufferFullError("the hub has as many subscriptions as it may")
+                    raise BufferFullError("the hub has the maximum number of subscriptions")
                 self._client_sessions.heard(delivery.session, host)
             if mode is SubscribeMode.CREATE and found is not None:
-                raise SubscriptionStateExistsError("the subscription is there", topic=owned.name)
+                raise SubscriptionStateExistsError(
+                    "the subscription exists already", topic=owned.name
+                )
             if found and delivery and found.delivery.session != delivery.session:
                 await self.sessions.detach(found, SessionEndReason.REPLACED)
                 found = None
@@ -163,7 +165,7 @@ class Subscriptions:
                     raise
         if known is not None:
             if mode is SubscribeMode.CREATE:
-                raise SubscriptionStateExistsError("the subscription is there", topic=key[0])
+                raise SubscriptionStateExistsError("the subscription exists already", topic=key[0])
             assert known.value.preferences is not None
             assert known.value.state is not None
             wanted, version = known.value.preferences, known.version

@@ -132,7 +132,7 @@ class Committer:
         log = self._log
         if log is None:
             raise StoreUnavailableError(
-                "where the partition ends is not known",
+                "the partition's end is unknown",
                 outcome=Outcome.NOT_APPLIED,
                 partition=self.partition,
             )
@@ -259,7 +259,7 @@ class Committer:
                 self._abandon()
                 raise
             except BaseException:  # Those that wait have it already; it begins again.
-                logger.exception("partition %d is given up", self.partition)
+                logger.exception("giving up partition %d", self.partition)
                 self._give_up()
 
     async def _opened(self) -> LoopOwnedLog:
@@ -376,7 +376,7 @@ class Committer:
     def _see(self, error: BaseException) -> None:
         """What an error of the log means for the topics here."""
         if not isinstance(error, (StoreUnavailableError, InvalidInputError, QueueStateError)):
-            logger.warning("partition %d is given up: %s", self.partition, error)
+            logger.warning("giving up partition %d: %s", self.partition, error)
             self._give_up()
 
     def _fence(self, topic: str, epoch: int) -> None:

@@ -12,7 +12,7 @@ __all__ = ["Committers"]
 
 
 class Committers:
-    """Makes one for a partition when it is first needed, and ends those that are idle.
+    """Makes a partition's committer when it is first needed, and ends idle ones.
     Thread-safe.
 
     Args:

@@ -103,7 +103,7 @@ class OwnedTopic:
     def changes_hands(self) -> HQueueError:
         """The error of a call for it that was not carried out."""
         return StoreUnavailableError(
-            "the topic changes hands", topic=self.name, outcome=Outcome.NOT_APPLIED
+            "the topic is moving to another hub", topic=self.name, outcome=Outcome.NOT_APPLIED
         )
 
 
