@@ -92,6 +92,14 @@ CLOSED: dict[str, Callable[[Any], object]] = {
 }
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _without_the_tests() -> Iterator[None]:
+    """Cycles are looked for again and again here: each time among all tests it takes a while."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @pytest.fixture
 def maker(connect: Connect, make_queue: MakeQueue) -> Maker:
     queue = make_queue(2)
