@@ -22,10 +22,17 @@ BOUNDS = {
     "all of it": Bounds(restarts=1, releases=1, lost_answers=1),
 }
 STATES_MAX = 200_000
+LARGE = pytest.mark.thorough("its parts are in `make check`; 3 s")
 RULES = {field.name: Rules(**{field.name: False}) for field in dataclasses.fields(Rules)}
 
 
-@pytest.mark.parametrize("bounds", BOUNDS.values(), ids=BOUNDS)
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        pytest.param(bounds, id=name, marks=[LARGE] if name == "all of it" else [])
+        for name, bounds in BOUNDS.items()
+    ],
+)
 def test_the_election_keeps_its_promises(bounds: Bounds) -> None:
     assert explore(World(bounds), states_max=STATES_MAX) > 50
 
