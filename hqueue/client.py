@@ -1,4 +1,4 @@
-"""The client: administering queues, and opening them."""
+"""The client: administers queues, and opens them."""
 
 from __future__ import annotations
 
@@ -60,17 +60,18 @@ Ttl = str | int | datetime.timedelta | None
 
 
 class Client:
-    """A connection to a cluster. Thread-safe, and usable in a forked child. Made by `connect`.
+    """A connection to a cluster. Thread-safe, and usable in a forked child. `connect` makes it.
 
-    Connections are pooled and opened when needed. Use it as a context manager, or `close` it. One
-    that is forgotten, with all that was made from it, is closed when it is collected, with a
-    `ResourceWarning`.
+    Connections are pooled, and opened when they are needed. Use the client as a context manager, or
+    `close` it. A client that was never closed is closed when Python collects it and everything made
+    from it, with a `ResourceWarning`.
 
     Args:
-        settings: bounds, and how what is sent is compressed.
-        store: keeps the queues. The client closes it.
-        coordinate: begins a session with the coordination service, which connects when it is used.
-        clock: where time comes from.
+        settings: limits, timeouts and compression.
+        store: the store that keeps the queues. The client closes it.
+        coordinate: begins a session with the coordination service. The session connects at its
+            first use.
+        clock: the source of time.
     """
 
     def __init__(
@@ -99,8 +100,8 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close all connections. Objects made from this client can't be used any more, and messages
-        that its producers still hold fail: close the producers first.
+        """Close all connections. Queues, producers and scanners of this client can't be used any
+        more. Messages that its producers still buffer fail, so close the producers first.
         """
         self._release()
         self._watched.closed()
@@ -109,13 +110,15 @@ class Client:
     def coordination(self) -> Coordination:
         """The client's session with the coordination service: subscriptions, checkpoints, workers.
 
-        Connects when it is first used. What is present by it is so until the client is closed.
+        The session connects at its first use. What it registers stays registered until the client
+        is closed.
         """
         return self._coordination
 
     def skipped_messages(self) -> Mapping[PartitionKey, int]:
-        """How many messages this process could not read, and passed by because an operator decided
-        so (`Queue.skipped_batches`), by partition, since this client was made.
+        """The number of messages of each partition that this process could not read and skipped,
+        since this client was made. Readers skip only batches that an operator chose
+        (`Queue.skipped_batches`).
         """
         return self._cluster.skip_counts.messages()
 
@@ -123,8 +126,8 @@ class Client:
         """Open a queue.
 
         Raises:
-            QueueNotFoundError: there is no such table.
-            NotAQueueError: there is, but it was not created as a queue.
+            QueueNotFoundError: there is no table of this name.
+            NotAQueueError: there is a table of this name, but hqueue did not create it as a queue.
         """
         return self._opened(open_log(self, name))
 
@@ -151,21 +154,21 @@ class Client:
         exist_ok: bool = False,
         **attributes: Unpack[QueueAttributes],
     ) -> Queue:
-        """Create a queue, presharded, and open it.
+        """Create a queue with all its partitions, and open it.
 
         Args:
-            name: its name, and its table's; with ``namespace:`` before it or without.
-            partitions: 1 to 32,767, and fixed for ever.
-            ttl: how long messages are kept: seconds, a timedelta, a text as ``12h`` or ``7d``;
-                None or ``forever``.
-            exist_ok: open a queue of this name that is there with as many partitions; its TTL and
-                attributes stay as they are.
+            name: the name of the queue and of its table, with or without ``namespace:`` before it.
+            partitions: how many partitions it has, 1 to 32,767. The number can't be changed later.
+            ttl: how long messages are kept: seconds, a timedelta, or a text like ``12h`` or ``7d``.
+                None or ``forever`` keeps them for ever.
+            exist_ok: open the queue if one of this name and number of partitions exists already.
+                Its TTL and attributes stay as they are.
             attributes: see `QueueAttributes`.
 
         Raises:
             InvalidInputError: an argument is out of range. Nothing was sent.
-            QueueExistsError: there is a table of that name; with `exist_ok`, a queue with another
-                number of partitions.
+            QueueExistsError: there is a table of this name. With `exist_ok`: it is not a queue with
+                this number of partitions.
         """
         name, partitions = check_queue_name(name), check_partitions(partitions)
         if name == self.settings.metadata_table:
@@ -187,7 +190,7 @@ class Client:
         return self._open(name)
 
     def queue_exists(self, name: str) -> bool:
-        """Whether there is a queue of this name; a table of another kind doesn't count."""
+        """Whether there is a queue of this name. A table that is not a queue doesn't count."""
         try:
             self.describe_queue(name)
         except (QueueNotFoundError, NotAQueueError):
@@ -199,13 +202,14 @@ class Client:
         return self._cluster.tables.list()
 
     def describe_queue(self, name: str) -> QueueDescription:
-        """What HBase says of a queue."""
+        """The attributes of a queue, as HBase has them now."""
         return self._cluster.describe(name)
 
     def alter_queue(
         self, name: str, *, ttl: Ttl = "keep", **attributes: Unpack[AlterableAttributes]
     ) -> QueueDescription:
-        """Change a queue's TTL and attributes; what is not given stays. Returns what is now.
+        """Change a queue's TTL and attributes. Those that are not given stay. Returns the new
+        description.
 
         Messages that expired under a shorter TTL do not come back with a longer one.
         """
@@ -218,23 +222,28 @@ class Client:
         return self.describe_queue(name)
 
     def enable_queue(self, name: str) -> None:
-        """Enable a queue, so that it accepts puts and reads again. One that is enabled stays so."""
+        """Enable a queue, so that it accepts puts and reads again. An enabled queue stays enabled.
+        """
         self._cluster.tables.enable(check_queue_name(name))
 
     def disable_queue(self, name: str) -> None:
-        """Disable a queue, so that it refuses puts and reads; its messages stay. Needed before
-        `delete_queue`.
+        """Disable a queue: it refuses puts and reads until it is enabled, and keeps its messages.
+        `delete_queue` needs a disabled queue.
         """
         self._cluster.tables.disable(check_queue_name(name))
 
     def delete_queue(self, name: str, *, force: bool = False) -> None:
-        """Delete a disabled queue with all its messages, and all metadata of its topics first,
-        wherever that lies. When this fails half way the queue is still there: delete it again.
-        Needs ZooKeeper. Its hubs should be gone: what they write meanwhile may stay.
+        """Delete a disabled queue with all its messages. The metadata of its topics is deleted
+        first, in every store that has any. If the call fails half way the queue is still there:
+        delete it again. Needs ZooKeeper. Stop the queue's hubs before: metadata that they write
+        meanwhile may stay.
+
+        Args:
+            name: the queue.
+            force: disable the queue first if it is enabled.
 
         Raises:
-            QueueEnabledError: it is not disabled. Nothing was deleted. With `force` an enabled one
-                is disabled before.
+            QueueEnabledError: the queue is enabled, and `force` is not given. Nothing was deleted.
         """
         check_flag(force, "force")
         name = check_queue_name(name)
@@ -253,15 +262,15 @@ class Client:
         self._cluster.tables.delete(name)
 
     def truncate_queue(self, name: str) -> None:
-        """Delete all messages of a queue, and keep its partitions. Takes some seconds, in which
-        the queue is disabled; afterwards it is enabled.
+        """Delete all messages of a queue, and keep its partitions. The queue is disabled while this
+        takes place, for some seconds, and enabled afterwards.
         """
         self._cluster.tables.truncate(check_queue_name(name))
 
     def list_subscribers(self, queue: str) -> list[SubscriberState]:
         """Every subscriber of a queue in every partition: whether it is connected, and its lag.
 
-        Some small requests a partition and subscriber.
+        Sends some small requests for each partition and subscriber.
         """
         return push.list_subscribers(self._cluster.log(queue), self.coordination)
 
@@ -273,60 +282,64 @@ class Client:
         start: Start = EARLIEST,
         partitions: Collection[int] | None = None,
     ) -> None:
-        """Let a subscriber begin at a place that is fixed now, though it connects later.
+        """Register a subscriber at a position that is fixed now, although it connects later.
 
         Args:
             queue: the queue.
             name: the subscriber's name.
-            start: a `Position`, as ``earliest``,
-                or ``latest``.
-            partitions: which; all if None.
+            start: a `Position`, as ``earliest``, or ``latest``.
+            partitions: the partitions to register it in; all if None.
 
         Raises:
-            SubscriberExistsError: there is one of this name.
+            SubscriberExistsError: there is a subscriber of this name already.
         """
         push.add_subscriber(self._cluster.log(queue), self.coordination, name, start, partitions)
 
     def delete_subscriber(self, queue: str, name: str) -> None:
-        """Forget a subscriber that is not connected, and how far it was. The queue may be gone.
+        """Delete a subscriber that is not connected, with its checkpoints. The queue need not exist
+        any more.
 
         Raises:
             SubscriberNotFoundError: no subscriber has this name.
-            SubscriberConnectedError: it is connected.
+            SubscriberConnectedError: the subscriber is connected.
         """
         push.delete_subscriber(check_queue_name(queue), self.coordination, name)
 
     def seek_subscriber(
         self, queue: str, name: str, start: Start, *, partitions: Collection[int] | None = None
     ) -> dict[int, MessageID]:
-        """Let a subscriber that is not connected go on elsewhere, further back or ahead.
+        """Move the checkpoints of a subscriber that is not connected, backwards or forwards.
 
         Args:
             queue: the queue.
             name: the subscriber's name.
             start: as for `add_subscriber`.
-            partitions: which; all that it has if None.
+            partitions: the partitions to move it in; all in which it has a checkpoint if None.
 
         Returns:
             The checkpoints that were set, by partition.
 
         Raises:
-            SubscriberNotFoundError: no subscriber has this name, or not in one of the partitions.
-            SubscriberConnectedError: it is connected.
+            SubscriberNotFoundError: no subscriber has this name, or it has no checkpoint in one of
+                the partitions.
+            SubscriberConnectedError: the subscriber is connected.
         """
         return push.seek_subscriber(
             self._cluster.log(queue), self.coordination, name, start, partitions
         )
 
     def list_groups(self) -> list[GroupListing]:
-        """Every group that has a consumer or an offset, by name. Three round trips for all."""
+        """Every group that has a consumer or a committed offset, by name. Takes three round trips
+        in all.
+        """
         return groups.list_groups(self._cluster, self.coordination.store)
 
     def describe_group(self, group: str, *, queue: str | None = None) -> GroupDescription:
-        """Who is in a group, and how far it is in each partition: of all queues, or of one.
+        """The members of a group, and its offset and lag in each partition of all queues, or of
+        one.
 
-        A record that can't be read is named (`GroupPartition.unreadable`), and hides no other. Two
-        or three small requests a partition.
+        A record that can't be read is reported in `GroupPartition.unreadable`; the others are read
+        all the same. Sends two or three small requests for each partition.
 
         Raises:
             GroupNotFoundError: no group has this name.
@@ -336,27 +349,27 @@ class Client:
     def reset_group(
         self, group: str, queue: str, start: Start, *, partitions: Collection[int] | None = None
     ) -> dict[int, MessageID]:
-        """Let a group that does not consume this queue go on elsewhere, further back or ahead.
+        """Set the offsets of a group that does not consume this queue now, backwards or forwards.
 
-        A partition that ends before the start goes on at its end. An offset's record that can't be
-        read is replaced. Other queues are left as they are. A consumer that joins meanwhile either
-        begins where the group was reset to, or makes this fail: what it has taken over is not
+        A partition that ends before the start is set to its end. The record of an offset that can't
+        be read is replaced. Offsets in other queues stay. A consumer that joins meanwhile either
+        begins at the new offsets, or makes the call fail: an offset that it has taken over is not
         changed.
 
         Args:
             group: the group's name.
             queue: the queue.
             start: as for `add_subscriber`.
-            partitions: which; all of the queue if None.
+            partitions: the partitions to reset; all of the queue if None.
 
         Returns:
             The offsets that were set, by partition.
 
         Raises:
             GroupNotFoundError: no group has this name.
-            GroupActiveError: it has consumers of this queue. With an outcome.
-            InvalidInputError: there is no such partition; the ID lies beyond the end of each; or
-                the time is yet to come.
+            GroupActiveError: the group has consumers of this queue. The error has an outcome.
+            InvalidInputError: there is no such partition, the ID lies beyond the end of every
+                partition, or the time lies in the future.
         """
         log = self._cluster.log(queue)
         return groups.reset_group(
@@ -364,31 +377,31 @@ class Client:
         )
 
     def delete_group(self, group: str, *, queue: str | None = None) -> None:
-        """Forget a group that has no consumers, and how far it was: in all queues, or in one that
-        it does not consume any more. The queue may be gone.
+        """Delete a group that has no consumers, with its offsets in all queues; or only its offsets
+        in one queue that it does not consume any more. The queue need not exist any more.
 
         Raises:
             GroupNotFoundError: no group has this name, or it has no offsets in the queue.
-            GroupActiveError: it has consumers. With an outcome.
+            GroupActiveError: the group has consumers. The error has an outcome.
         """
         groups.delete_group(self._cluster, self.coordination.store, group, queue)
 
     def topic_metadata(self, queue: str, *, store: str | None = None) -> TopicMetadata:
-        """What hubs keep about a queue's topics: who owns each, where its messages lie, and who
-        subscribed to it.
+        """The metadata that hubs keep about a queue's topics: the owner of each, where its messages
+        lie, and its subscriptions.
 
-        What is ephemeral is present by the client's session. Asks nothing: the queue need not be
-        there.
+        Ephemeral records live as long as the client's session. The call sends no request: the queue
+        need not exist.
 
         Args:
             queue: the queue.
-            store: None for where it is in force: where it was moved to, or what the setting
-                ``metadata_store`` says. Else that store, to look into it, or to fill it before it
-                is used.
+            store: None for the store in force: the one that the metadata was moved to, or else the
+                one of the setting ``metadata_store``. Name a store to look into it, or to fill it
+                before it is used.
 
         Raises:
-            InvalidInputError: no queue has such a name.
-            SettingsError: there is no such store.
+            InvalidInputError: no queue can have this name.
+            SettingsError: there is no store of this name.
         """
         return open_topic_metadata(
             check_queue_name(queue),
@@ -403,11 +416,13 @@ class Client:
         )
 
     def metadata_migration(self, queue: str) -> MetadataMigration:
-        """What moves a queue's topics' metadata to another store while hubs run. Asks nothing.
+        """A migration, which moves the metadata of a queue's topics to another store while hubs
+        run. The call sends no request.
 
         Raises:
-            InvalidInputError: no queue has such a name.
-            SettingsError: the setting ``metadata_store`` is ``memory``, which nothing moves from.
+            InvalidInputError: no queue can have this name.
+            SettingsError: the setting ``metadata_store`` is ``memory``, and metadata in memory
+                can't be moved.
         """
         return open_migration(
             check_queue_name(queue),
@@ -421,24 +436,25 @@ class Client:
         )
 
     def locations(self, name: str) -> list[PartitionLocation]:
-        """Which region server serves each partition of a queue now."""
+        """The region server that serves each partition of a queue now."""
         description = self.describe_queue(name)
         return self._cluster.locations(description.name, description.partitions)
 
 
 def cluster_of(client: Client) -> Cluster:
-    """The open cluster below a client, for what is built on it: `hqueue.engine` and `Consumer`."""
+    """The open cluster below a client, for `hqueue.engine` and `Consumer`."""
     return client._cluster
 
 
 def open_log(client: Client, name: str) -> QueueLog:
-    """The log of a queue, for `Client.queue` and `hqueue.aio`. Raises as the former."""
+    """The log of a queue, for `Client.queue` and `hqueue.aio`. Raises as `Client.queue`."""
     with OnlyReads():
         return cluster_of(client).log(name)
 
 
 def ranges_of(client: Client, queue: str, topic: str) -> Sequence[LogRange]:
-    """Where the messages of a topic lie that hubs own: for `hqueue.engine`."""
+    """The ranges of the log that hold the messages of a topic that hubs own, for `hqueue.engine`.
+    """
     return client._ranges_of(queue, topic)
 
 

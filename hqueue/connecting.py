@@ -1,4 +1,4 @@
-"""The way in: the settings choose what stands behind the ports."""
+"""Connecting: the settings choose the store and the coordination service."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ __all__ = ["connect", "open_client", "open_store"]
 
 
 def connect(settings: Settings | None = None, **given: Unpack[ConnectOptions]) -> Client:
-    """Connect to the HBase that the settings name; without any, to the running local server.
-    Programs that can't reach HBase have `connect_hubs`.
+    """Connect to the HBase that the settings name; without settings, to the running local server.
+    Programs that can't reach HBase use `connect_hubs`.
 
     Nothing is sent before the first operation.
 
     Args:
         settings: all settings at once; or
-        given: single ones by their names in `Settings`, as ``gateways="host:9090/9091"``. The
-            others come from the environment, the settings file and the defaults.
+        given: single settings by their names in `Settings`, for example
+            ``gateways="host:9090/9091"``. The others come from the environment, the settings file
+            and the defaults.
 
     Raises:
         SettingsError: a setting is unknown or has a wrong value.

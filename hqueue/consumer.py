@@ -1,4 +1,4 @@
-"""Consumers: of one thread, or of several."""
+"""Consumers: one for a single thread, one for several threads."""
 
 from __future__ import annotations
 
@@ -21,44 +21,44 @@ __all__ = ["Consumer", "ParallelConsumer"]
 
 
 class Consumer(GroupConsumer):
-    """Gets the messages of queues: those of partitions that no other consumer of its group has.
+    """Reads messages of queues, as a member of a group that shares the queues' partitions.
 
     A queue here is what Kafka calls a topic: it has partitions, consumers subscribe to it, and
     their groups have offsets in it. A topic here is a label of messages inside a queue; `subscribe`
-    can leave out the messages of all topics but some.
+    can choose the topics to read.
 
-    Consumers of one group share the partitions of the queues that they subscribe to, evenly, and
-    each partition is one's: its messages come in order. A consumer that joins or leaves moves as
-    few partitions as evenness needs, and what stays is not stopped. How far the group is in each
-    partition is kept in ZooKeeper: there the next one goes on when a consumer ends, orderly or not.
+    The consumers of one group share the partitions of their queues evenly. Each partition belongs
+    to one consumer, which gets its messages in order. When a consumer joins or leaves, as few
+    partitions move as an even share needs, and the others are consumed without a pause. The group's
+    offset in each partition is kept in ZooKeeper: when a consumer ends, orderly or not, the next
+    one continues there.
 
-    **Every message at least once**: what was handed out, and not committed, comes again to the
-    consumer that has the partition next. A consumer that lost its partitions, because its process
-    stood still or its session ended, commits nothing any more, and hands out nothing.
+    **Every message at least once**: messages that were returned and not committed are delivered
+    again, to the consumer that gets the partition next. A consumer that lost its partitions,
+    because its process stood still or its session ended, can't commit in them any more, and returns
+    none of their messages.
 
-    Iterate over it, or `poll`; or take `arrow_batches`. Use it as a context manager, or `close` it.
-    One that is forgotten leaves its group when it is collected, with a `ResourceWarning`, and
-    commits nothing.
-    One thread uses it, and `request_stop` is for others; several threads share the messages of a
-    `ParallelConsumer`.
-    In a forked child every call raises `ClosedError`, but for `close` and `request_stop`, which do
-    nothing there.
+    Iterate over it, call `poll`, or take `arrow_batches`. Use it as a context manager, or `close`
+    it. A consumer that was never closed leaves its group when Python collects it, with a
+    `ResourceWarning`, and commits nothing. Use it in one thread; other threads may call only
+    `request_stop`. For several threads use a `ParallelConsumer`. In a forked child every call
+    raises `ClosedError`, except for `close` and `request_stop`, which do nothing there.
 
     Args:
-        queues: subscribe to these at once. To a pattern, to topics, or with callbacks by
-            `subscribe`; to single partitions by `assign`.
-        group: the group's name, 1 to 200 of any characters. Without one it only gets partitions
-            that it is assigned by hand, and commits nothing.
-        client: the connection, which stays open when the consumer is closed; if None one by
-            `connect` without arguments, which it closes.
+        queues: the queues to subscribe to at once. Call `subscribe` instead to give a pattern,
+            topics or callbacks, and `assign` for single partitions.
+        group: the group's name, 1 to 200 of any characters. A consumer without a group reads only
+            partitions that `assign` gives it, and commits nothing.
+        client: the connection, which stays open when the consumer is closed. If None, the consumer
+            calls `connect` without arguments, and closes that connection.
         options: see `ConsumerOptions`.
 
     Raises:
         InvalidInputError: an argument is out of range.
-        QueueNotFoundError: one of the queues isn't there.
-        SettingsError: there is no client, and the settings don't make one; or another cluster has
-            registered the ``broker_id``.
-        StoreUnavailableError: HBase or ZooKeeper stayed away.
+        QueueNotFoundError: one of the queues does not exist.
+        SettingsError: no client is given, and a setting is wrong; or another cluster has registered
+            the ``broker_id``.
+        StoreUnavailableError: HBase or ZooKeeper was unavailable.
     """
 
     def __init__(
@@ -72,13 +72,14 @@ class Consumer(GroupConsumer):
         super().__init__(queues, group, client, options)
 
     def poll(self, timeout_ms: float = 0, messages_max: int = 500) -> list[ConsumedMessage]:
-        """The next messages, all of one partition and in order; none if none came in time.
+        """Return the next messages, all of one partition and in order; an empty list if none came
+        in time.
 
         Raises as `ConsumerStream.poll`.
 
         Args:
             timeout_ms: how long to wait for the first one.
-            messages_max: how many at most.
+            messages_max: how many messages to return at most.
         """
         return self._stream().poll(timeout_ms, messages_max)
 
@@ -87,17 +88,17 @@ class Consumer(GroupConsumer):
         return self.messages()
 
     def messages(self, *, idle_ms_max: float | None = None) -> Iterator[ConsumedMessage]:
-        """Messages one by one, until `request_stop` or `close`. Raises as `poll`.
+        """Iterate over messages one by one, until `request_stop` or `close`. Raises as `poll`.
 
         Args:
-            idle_ms_max: end after so long without a message; None for never.
+            idle_ms_max: end after this long without a message; None for never.
         """
         return self._stream().messages(idle_ms_max=idle_ms_max)
 
     def arrow_batches(self, *, idle_ms_max: float | None = None) -> Iterator[pyarrow.RecordBatch]:
-        """As `messages`, in Arrow record batches, each of one partition and some megabytes: the
-        columns of `Scanner.arrow_batches` after one with the name of the
-        ``queue``. Needs the extra ``hqueue[arrow]``.
+        """Iterate over messages in Arrow record batches, each of one partition and some megabytes,
+        until `request_stop` or `close`. The columns are ``queue``, with the queue's name, and those
+        of `Scanner.arrow_batches`. Needs the extra ``hqueue[arrow]``.
         """
         return self._stream().arrow_batches(idle_ms_max=idle_ms_max)
 
@@ -110,23 +111,23 @@ class Consumer(GroupConsumer):
 
 
 class ParallelConsumer(GroupConsumer):
-    """A consumer whose partitions are parted among several threads: each takes the messages of one
-    of its `streams`. As Kafka's `ConsumerConnector.createMessageStreams`.
+    """A consumer for several threads: each thread reads one of its `streams`, which divide its
+    partitions among them. Like Kafka's `ConsumerConnector.createMessageStreams`.
 
-    It counts as so many consumers as it has streams when partitions are shared. A stream keeps a
-    partition for as long as the consumer has it. The callbacks of `subscribe` are called by
-    whichever stream's thread finds that partitions came or have to go, one at a time. All else is
-    as for a `Consumer`: its guarantees, how it ends, and forked children.
+    In its group it counts as one consumer for each stream. A stream keeps a partition for as long
+    as the consumer has it. The thread of a stream that finds a change of the assignment calls the
+    callbacks of `subscribe`, one at a time. Everything else is as for a `Consumer`: the guarantees,
+    closing, and forked children.
 
-    One thread at a time uses its other methods, beside those of the streams: it may commit, seek
-    and pause; what a stream's thread works on meanwhile counts as done with when that thread asks
-    for more, and may come again after a `seek` or `pause`. `close` it when the threads of all
-    streams have ended: `request_stop` lets them.
+    Beside the streams' threads, one thread at a time may call the other methods: commit, seek and
+    pause. Messages that a stream's thread is processing meanwhile count as processed when that
+    thread asks for more, and may come again after a `seek` or `pause`. Call `request_stop` to let
+    the threads of all streams end, and then `close`.
 
     Args:
         queues: as for a `Consumer`.
-        group: likewise.
-        streams: how many, 1 to 1,000.
+        group: as for a `Consumer`.
+        streams: how many streams, 1 to 1,000.
         client: as for a `Consumer`.
         options: see `ConsumerOptions`.
 
@@ -135,7 +136,7 @@ class ParallelConsumer(GroupConsumer):
     """
 
     streams: list[ConsumerStream]
-    """Each hands out the messages of its share of the partitions, to one thread."""
+    """The streams. Each returns the messages of its share of the partitions, to one thread."""
 
     def __init__(
         self,

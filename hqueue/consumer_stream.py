@@ -1,4 +1,4 @@
-"""Messages as they are handed out, to one thread."""
+"""A consumer's messages for one thread."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ __all__ = ["ConsumerStream"]
 
 
 class ConsumerStream:
-    """Hands out the messages of some of a consumer's partitions. Made by a `ParallelConsumer`.
+    """Returns the messages of some of a consumer's partitions. A `ParallelConsumer` makes it.
 
-    One thread takes them. When it asks for more it says that all that was handed out before is done
-    with. Close the consumer when the threads of all its streams have ended:
-    `ParallelConsumer.request_stop` lets them.
+    Use it in one thread. Asking for more messages says that all messages before were processed.
+    Call `ParallelConsumer.request_stop` to let the threads of all streams end, and then close the
+    consumer.
     """
 
     def __init__(self, consumption: Consumption, stream: Stream, check: Callable[[], None]) -> None:
@@ -37,21 +37,24 @@ class ConsumerStream:
         self._check = check
 
     def poll(self, timeout_ms: float = 0, messages_max: int = 500) -> list[ConsumedMessage]:
-        """The next messages, all of one partition and in order; none if none came in time.
+        """Return the next messages, all of one partition and in order; an empty list if none came
+        in time.
 
         Args:
             timeout_ms: how long to wait for the first one.
-            messages_max: how many at most.
+            messages_max: how many messages to return at most.
 
         Raises:
-            InvalidInputError: an argument is out of range; or nothing is consumed: neither
-                `subscribe` nor `assign` of the consumer was called.
-            StoreUnavailableError: HBase stayed away for ``operation_timeout_ms``. Later calls try
-                again.
-            QueueStateError: a queue is disabled for so long, or it is gone. Other queues go on.
-            OffsetOutOfRangeError: messages are gone, and ``auto_offset_reset`` is ``error``.
-            CorruptLogError: the log is broken where it is read.
-            RequestRefusedError: it can't be in the group any more.
+            InvalidInputError: an argument is out of range; or the consumer has nothing to consume,
+                since neither its `subscribe` nor its `assign` was called.
+            StoreUnavailableError: HBase was unavailable for ``operation_timeout_ms``. Later calls
+                try again.
+            QueueStateError: a queue was disabled for that long, or was deleted. Later calls return
+                messages of the other queues.
+            OffsetOutOfRangeError: messages at the offset expired or were truncated, and
+                ``auto_offset_reset`` is ``error``.
+            CorruptLogError: the log is corrupt at this position.
+            RequestRefusedError: the consumer can't stay in the group.
             ClosedError: the consumer was closed.
         """
         messages_max = check_whole(messages_max, 1, 1_000_000, option="messages_max")
@@ -79,10 +82,11 @@ class ConsumerStream:
         return self.messages()
 
     def messages(self, *, idle_ms_max: float | None = None) -> Iterator[ConsumedMessage]:
-        """Messages one by one, until the consumer's `request_stop` or `close`. Raises as `poll`.
+        """Iterate over messages one by one, until the consumer's `request_stop` or `close`. Raises
+        as `poll`.
 
         Args:
-            idle_ms_max: end after so long without a message; None for never.
+            idle_ms_max: end after this long without a message; None for never.
         """
         stream, idle_ms = self._stream, _idle(idle_ms_max)
         now_s = self._consumption.now_s
@@ -107,9 +111,9 @@ class ConsumerStream:
                 return
 
     def arrow_batches(self, *, idle_ms_max: float | None = None) -> Iterator[pyarrow.RecordBatch]:
-        """As `messages`, in Arrow record batches, each of one partition and some megabytes: the
-        columns of `Scanner.arrow_batches` after one with the name of the
-        ``queue``. Needs the extra ``hqueue[arrow]``.
+        """Iterate over messages in Arrow record batches, each of one partition and some megabytes,
+        until the consumer's `request_stop` or `close`. The columns are ``queue``, with the queue's
+        name, and those of `Scanner.arrow_batches`. Needs the extra ``hqueue[arrow]``.
         """
         with needing_arrow():
             from hqueue.consume.arrow import with_queue  # noqa: PLC0415  (pyarrow is an extra)
@@ -147,15 +151,17 @@ class ConsumerStream:
                 return
 
     def commit(self) -> None:
-        """Commit the place after all that this stream handed out. Raises as the consumer's."""
+        """Commit the position after all messages that this stream returned. Raises as the
+        consumer's `commit`.
+        """
         self._check()
         self._consumption.commit(self._moved)
 
     def assignment(self) -> set[PartitionKey]:
-        """The partitions that it has.
+        """The partitions whose messages this stream returns now.
 
         Raises:
-            ClosedError: this is a forked child: it has none.
+            ClosedError: this process is a forked child, which has no partitions.
         """
         self._consumption.check_process()
         return set(self._stream.keys)

@@ -1,4 +1,4 @@
-"""Exactly once from queue to queue: reading, processing and writing as one of a group."""
+"""Exactly-once processing from queue to queue, shared by the processors of a group."""
 
 from __future__ import annotations
 
@@ -34,49 +34,51 @@ Process = Callable[[ReceivedMessage], Iterable[Message]]
 
 
 class ExactlyOnceProcessor:
-    """Puts what comes of each message of a queue into another queue, once, as one of a group: a
-    read-process-write loop, as Kafka's transactions are used for.
+    """Processes each message of a queue and puts the results into another queue exactly once: a
+    read-process-write loop, for which Kafka uses transactions.
 
-    Processors of one group share the partitions of the source. Any number of them may run, and
-    each may die or stand still at any point, and be started again:
+    The processors of one group share the partitions of the source. Any number of them may run; each
+    may die or stand still at any point, and may be started again. The group guarantees:
 
-    * **Each result is in the target once**, and those of one partition of the source are in its
-      order, in the partition of the target with the same number (modulo how many that has).
-    * **Nothing is left out**: what had not been put and committed when a processor ended is
-      processed by the one that has the partition next. A result that was put twice is found.
+    * **Each result is in the target once.** The results of one partition of the source are in its
+      order, in the partition of the target with the same number (modulo the number of the target's
+      partitions).
+    * **No message is left out.** Messages whose results were not put and committed when a processor
+      ended are processed by the one that gets the partition next. It finds results that were put
+      already, and does not put them twice.
 
-    What that takes:
+    The guarantees have these conditions:
 
-    * `process` makes the same results of the same message each time. It is called again for
+    * `process` returns the same results for the same message each time. It is called again for
       messages whose results were not committed, perhaps by another processor.
-    * The target keeps its messages for as long as one of the source may wait to be processed; else
-      a put that could be a second one is refused.
-    * Only processors commit for the group, with the same source and target. Offsets may be reset
-      while none runs, and what is read again is then put again.
+    * The target keeps its messages for as long as a message of the source may wait to be processed.
+      Otherwise a put that could be a second one is refused.
+    * Only processors with the same source and target commit for the group. The group's offsets may
+      be reset while no processor runs; results of messages that are read again are then put again.
 
-    The results are put in batches of up to 10,000 messages and 4 MiB, or those of one message. The
-    group's offset moves when a batch is put; until the first one of a partition that was taken
-    over, it does not move past messages without results.
+    Results are put in batches of up to 10,000 messages and 4 MiB; the results of one message may
+    exceed this. The group's offset moves when a batch is put. After a partition was taken over, the
+    offset does not move past messages without results until the first batch is put.
 
-    `run` it in one thread; `request_stop` is for others. Use it as a context manager, or `close`
-    it.
+    Call `run` in one thread; other threads may call `request_stop`. Use the processor as a context
+    manager, or `close` it.
 
     Args:
         source: the name of the queue that is read.
         target: the name of the queue for the results.
         group: the group's name, as a `Consumer` takes it.
-        process: makes the results of a message. What it raises ends `run`; the message comes again
-            when that is called again.
-        client: the connection, which stays open when this is closed; if None one by `connect`
-            without arguments, which `close` closes.
+        process: returns the results of a message. An error that it raises ends `run`; the message
+            comes again when `run` is called again.
+        client: the connection, which stays open when the processor is closed. If None, the
+            processor calls `connect` without arguments, and `close` closes that connection.
         messages_max: how many messages are taken at a time, 1 to 10,000.
-        options: see `ConsumerOptions`; without ``auto_commit``.
+        options: see `ConsumerOptions`; ``auto_commit`` is refused.
 
     Raises:
         InvalidInputError: an argument is out of range.
-        QueueNotFoundError: one of the queues isn't there.
-        SettingsError: there is no client, and the settings don't make one.
-        StoreUnavailableError: HBase stayed away.
+        QueueNotFoundError: one of the queues does not exist.
+        SettingsError: no client is given, and a setting is wrong.
+        StoreUnavailableError: HBase was unavailable.
     """
 
     def __init__(
@@ -118,27 +120,28 @@ class ExactlyOnceProcessor:
         self.close()
 
     def run(self, *, idle_ms_max: float | None = None) -> int:
-        """Join the group, and process what comes until a stop is requested.
+        """Join the group, and process messages until a stop is requested.
 
-        It begins again by itself when others were given what it had, for example because its
-        process stood still. After an error it can be called again, and goes on where the group is.
+        It starts over by itself when other processors took over its partitions, for example because
+        its process stood still. After an error it can be called again, and continues at the group's
+        offsets.
 
         Args:
-            idle_ms_max: end after so long without a message; None for never.
+            idle_ms_max: end after this long without a message; None for never.
 
         Returns:
-            How many messages were processed, and their results put and committed.
+            How many messages were processed, with their results put and committed.
 
         Raises:
-            IdempotencyKeyReusedError: `process` makes other results of a message than before; or
-                messages expired or were truncated away after their results were put, and before
-                that was committed. Nothing was put twice. To go on behind them, reset the group's
-                offsets.
+            IdempotencyKeyReusedError: `process` returned other results for a message than before;
+                or messages expired or were truncated after their results were put and before the
+                offset was committed. Nothing was put twice. To continue after them, reset the
+                group's offsets.
             IdempotencyKeyTooOldError: the target did not keep its messages for long enough. Nothing
                 was put.
-            MessageTooLargeError: the results of one message are more than a batch may have.
-            StoreUnavailableError: HBase or ZooKeeper stayed away.
-            QueueStateError: a queue is disabled, or gone.
+            MessageTooLargeError: the results of one message exceed the limits of a batch.
+            StoreUnavailableError: HBase or ZooKeeper was unavailable.
+            QueueStateError: a queue is disabled, or was deleted.
             ClosedError: the client was closed.
         """
         idle_ms = float("inf")
@@ -161,8 +164,8 @@ class ExactlyOnceProcessor:
                     self._consumer = None
 
     def request_stop(self) -> None:
-        """Let `run` return when what it took is put and committed. For other threads, and for
-        handlers of signals.
+        """Make `run` return when the messages that it has taken are processed, put and committed.
+        Other threads and signal handlers may call it.
         """
         self._stopping = True
         consumer = self._consumer
@@ -170,7 +173,7 @@ class ExactlyOnceProcessor:
             consumer.request_stop()
 
     def close(self) -> None:
-        """Free everything. For the thread that runs, when `run` has ended."""
+        """Free all resources. Call it in the thread that called `run`, after `run` has returned."""
         self.request_stop()
         if self._own_client is not None:
             self._own_client.close()

@@ -1,4 +1,4 @@
-"""What all consumers have: the partitions that are their own, and how far their group is."""
+"""What every consumer has: its assignment, and its group's offsets."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ or None: the place after all that was handed out."""
 
 
 class GroupConsumer:
-    """What a consumer consumes, and how far its group is; messages are handed out by those that are
-    made of it. One that is forgotten leaves its group when it is collected, with a
+    """The assignment and the group's offsets of a consumer; its subclasses return the messages. A
+    consumer that was never closed leaves its group when Python collects it, with a
     `ResourceWarning`, and commits nothing.
 
     Args:
         queues: as `hqueue.Consumer` takes them.
-        group: likewise.
-        client: likewise.
-        options: likewise.
-        streams: among how many its partitions are parted, each for a thread of its own; None for
-            one, of the thread that does all else, too.
+        group: as `hqueue.Consumer` takes it.
+        client: as `hqueue.Consumer` takes it.
+        options: as `hqueue.Consumer` takes them.
+        streams: how many streams divide its partitions, each with a thread of its own. None for a
+            single stream, of the thread that also calls everything else.
 
     Raises:
         HQueueError: as `hqueue.Consumer`.
@@ -103,7 +103,8 @@ class GroupConsumer:
 
     @property
     def consumer_id(self) -> str:
-        """What its group knows it by: the instance ID, or one of the form ``hostname:uuid``."""
+        """This consumer's ID in its group: the instance ID, or one of the form ``hostname:uuid``.
+        """
         return self._consumption.membership.consumer_id
 
     # What it consumes.
@@ -118,28 +119,32 @@ class GroupConsumer:
         on_revoked: OnPartitions | None = None,
         on_lost: OnPartitions | None = None,
     ) -> None:
-        """Consume these queues, and no others: their partitions are shared with the group.
+        """Consume these queues instead of those before, sharing their partitions with the group.
 
-        The callbacks are called by the thread that polls, closes or unsubscribes. They may commit,
-        seek and pause; closing, polling and changing what is consumed are refused in them.
+        The thread that polls, closes or unsubscribes calls the callbacks. A callback may commit,
+        seek and pause. It may not close, poll, subscribe, unsubscribe or assign: these calls are
+        refused.
 
         Args:
-            queues: their names.
-            pattern: instead of these: all queues whose whole names fit this regular expression,
-                also those that are created later.
-            topics: the topics wanted; all if empty. The same for all of a group.
-            on_assigned: called when it got partitions, before anything of them is handed out: it
-                may `seek`.
-            on_revoked: called before partitions are given up, when all that was handed out of them
-                is done with: it may `commit`. What ``auto_commit`` commits is committed before it.
-            on_lost: called when others may have partitions already; `on_revoked` if None.
+            queues: the names of the queues.
+            pattern: instead of names, a regular expression. All queues whose whole name matches it
+                are consumed, also queues that are created later.
+            topics: the topics to read; all if empty. All consumers of a group must give the same
+                topics.
+            on_assigned: called when the consumer got partitions, before it returns any message of
+                them. It may `seek`.
+            on_revoked: called before partitions are given up, when all messages that were returned
+                of them are processed. It may `commit`. With ``auto_commit`` the offsets are
+                committed before this call.
+            on_lost: called when partitions were lost, and other consumers may have them already. If
+                None, `on_revoked` is called.
 
         Raises:
-            InvalidInputError: an argument is out of range, or the consumer has no group, or was
-                assigned partitions by hand.
-            QueueNotFoundError: one of the queues isn't there.
-            StoreUnavailableError: HBase or ZooKeeper stayed away.
-            RequestRefusedError: another consumer of this ID is in the group.
+            InvalidInputError: an argument is out of range, the consumer has no group, or the
+                consumer has partitions by `assign`.
+            QueueNotFoundError: one of the queues does not exist.
+            StoreUnavailableError: HBase or ZooKeeper was unavailable.
+            RequestRefusedError: another consumer with this ID is in the group.
             SettingsError: another cluster has registered the ``broker_id``.
         """
         self._check_usable()
@@ -150,15 +155,16 @@ class GroupConsumer:
         )
 
     def assign(self, partitions: Iterable[Partition]) -> None:
-        """Consume these partitions, and no others, even if other consumers do.
+        """Consume these partitions instead of those before, even if other consumers consume them
+        too.
 
-        With a group it begins at the group's offsets, and takes them over: another consumer of the
-        group that has these partitions commits nothing any more.
+        With a group, the consumer begins at the group's offsets and takes them over: another
+        consumer of the group that has these partitions can't commit in them any more.
 
         Raises:
-            InvalidInputError: there is no such partition, or it has subscribed.
-            QueueNotFoundError: one of the queues isn't there.
-            StoreUnavailableError: HBase or ZooKeeper stayed away.
+            InvalidInputError: there is no such partition, or the consumer is subscribed to queues.
+            QueueNotFoundError: one of the queues does not exist.
+            StoreUnavailableError: HBase or ZooKeeper was unavailable.
             SettingsError: another cluster has registered the ``broker_id``.
         """
         self._check_usable()
@@ -169,21 +175,23 @@ class GroupConsumer:
         self._consumption.assign(keys)
 
     def unsubscribe(self) -> None:
-        """Give up all partitions, and leave the group. ``auto_commit`` commits before."""
+        """Give up all partitions, and leave the group. With ``auto_commit`` the offsets are
+        committed first.
+        """
         self._check_usable()
         self._consumption.unsubscribe()
 
     def subscription(self) -> set[str]:
-        """The queues that it has subscribed to, as far as they are there."""
+        """The queues that this consumer has subscribed to, as far as they exist."""
         self._consumption.check_process()
         found = self._consumption.membership.found
         return set() if found is None else set(found.selected)
 
     def assignment(self) -> set[PartitionKey]:
-        """The partitions that it has.
+        """The partitions that this consumer has now.
 
         Raises:
-            ClosedError: this is a forked child: it has none.
+            ClosedError: this process is a forked child, which has no partitions.
         """
         self._consumption.check_process()
         return self._consumption.positions.keys()
@@ -191,18 +199,18 @@ class GroupConsumer:
     # Where it is.
 
     def position(self, partition: Partition) -> MessageID:
-        """The ID from which on messages of a partition that it has are handed out next."""
+        """The ID at which this consumer continues in one of its partitions."""
         (key,) = self._chosen([partition])
         return self._consumption.resolve(key).next
 
     def seek(self, partition: Partition, to: Position) -> None:
-        """Go on elsewhere in a partition that it has: at an ID, or with what was written since a
-        time; where nothing was, at the end.
+        """Continue elsewhere in one of its partitions: at an ID, or with the messages that were
+        written since a time. If none were, at the end.
 
         Raises:
-            InvalidInputError: it does not have the partition, the ID lies beyond its end, or the
-                time is yet to come.
-            StoreUnavailableError: HBase stayed away.
+            InvalidInputError: the consumer does not have the partition, the ID lies beyond the
+                partition's end, or the time lies in the future.
+            StoreUnavailableError: HBase was unavailable.
         """
         (key,) = self._chosen([partition])
         at, positions = as_message_id(to), self._consumption.positions
@@ -210,40 +218,47 @@ class GroupConsumer:
         self._consumption.seek(key, place)
 
     def seek_to_beginning(self, *partitions: Partition) -> None:
-        """Go on with the oldest message that there is, in these partitions or in all."""
+        """Continue with the oldest message of these partitions; of all that it has if none is
+        given.
+        """
         for key in self._chosen(partitions):
             self._consumption.seek(key, BEGINNING)
 
     def seek_to_end(self, *partitions: Partition) -> None:
-        """Go on with what is written from now on, in these partitions or in all."""
+        """Continue with messages that are written from now on to these partitions; to all that it
+        has if none is given.
+        """
         for key in self._chosen(partitions):
             self._consumption.seek(key, self._consumption.positions.end(key))
 
     def pause(self, *partitions: Partition) -> None:
-        """Hand out nothing of these partitions, or of all, until `resume`. They stay its own."""
+        """Return no messages of these partitions until `resume`; of all that it has if none is
+        given. They stay assigned.
+        """
         self._consumption.pause(self._chosen(partitions))
 
     def resume(self, *partitions: Partition) -> None:
-        """Go on with these partitions, or with all."""
+        """Return messages of these partitions again; of all that it has if none is given."""
         self._consumption.resume(self._chosen(partitions))
 
     def paused(self) -> set[PartitionKey]:
-        """The partitions that it has, and that are paused."""
+        """The partitions that this consumer has and that are paused."""
         self._consumption.check_process()
         return set(self._consumption.paused)
 
     # How far it is.
 
     def commit(self, positions: ToCommit = None) -> None:
-        """Write down how far the group is: where another consumer goes on. Many partitions in few
-        round trips. What a `ConsumerStream` hands out counts only when more is asked of it.
+        """Commit the group's offsets, at which another consumer would continue. Many partitions
+        take few round trips. Messages that a `ConsumerStream` returned count only when its thread
+        has asked for more.
 
         Raises:
-            InvalidInputError: it never had a partition, or a place lies beyond its end; or there is
-                no group.
-            CommitFailedError: it has some of these partitions no more, and others may have them.
-                Its outcome is unknown if they took them over before an answer came.
-            StoreUnavailableError: ZooKeeper stayed away. With an outcome.
+            InvalidInputError: the consumer never had one of the partitions, a position lies beyond
+                the end of its partition, or there is no group.
+            CommitFailedError: the consumer lost some of these partitions, and others may have them.
+                The outcome is unknown if others took them over before an answer came.
+            StoreUnavailableError: ZooKeeper was unavailable. The error has an outcome.
         """
         self._check_usable()
         self._consumption.commit(lambda: self._to_commit(positions))
@@ -254,13 +269,13 @@ class GroupConsumer:
         on_commit: Callable[[dict[PartitionKey, MessageID], HQueueError | None], None]
         | None = None,
     ) -> None:
-        """As `commit`, in another thread, in the order of the calls.
+        """Commit as `commit` does, in another thread and in the order of the calls.
 
         Args:
             positions: as for `commit`.
-            on_commit: called there with the offsets of this commit, and with the error if there was
-                one. Without it errors are logged. It may commit and close the consumer; what it
-                raises is logged.
+            on_commit: called in that thread with the offsets of this commit, and with the error or
+                None. It may commit, and close the consumer. An error that it raises is logged.
+                Without a callback, the commit's error is logged.
         """
         self._check_usable()
         called = on_commit
@@ -274,12 +289,12 @@ class GroupConsumer:
     def committed(
         self, partitions: Iterable[Partition] | None = None
     ) -> dict[PartitionKey, MessageID]:
-        """How far the group is in these partitions, of whichever queues; in its own if None. One
-        without an offset is left out.
+        """The group's committed offsets in these partitions, which may be of any queues; in its own
+        partitions if None. A partition without an offset is left out.
 
         Raises:
-            UnsupportedFormatError: the record of one of them can't be read. Facts: its `queue`,
-                `partition` and `path`; and how far the group is in the others, as `committed`.
+            UnsupportedFormatError: the record of one offset can't be read. Facts: its `queue`,
+                `partition` and `path`; and the offsets of the others, as `committed`.
         """
         self._check_usable()
         offsets = self._consumption.membership.offsets()
@@ -298,8 +313,9 @@ class GroupConsumer:
         return committed
 
     def lag(self, *partitions: Partition) -> dict[PartitionKey, PartitionLag]:
-        """What lies between its positions and the ends, in these partitions or in all that it has
-        a position in. Two or three small requests a partition.
+        """The lag between this consumer's positions and the ends, in these partitions; in all in
+        which it has a position if none is given. Sends two or three small requests for each
+        partition.
 
         Raises:
             UnsupportedFormatError: the group's offset in one of these partitions can't be read.
@@ -317,17 +333,18 @@ class GroupConsumer:
         }
 
     def close(self, *, commit: bool | None = None) -> None:
-        """Give up all partitions at once, leave the group, and free everything. For the thread that
-        polls; others call `request_stop`.
+        """Give up all partitions at once, leave the group, and free all resources. Call it in the
+        thread that polls; other threads call `request_stop`.
 
         Args:
-            commit: whether to commit what was handed out; as ``auto_commit`` says if None. As a
-                context manager it does not commit when the block ended with an error: the message
-                that caused it comes again.
+            commit: whether to commit the messages that were returned; if None, ``auto_commit``
+                decides. A context manager whose block ended with an error does not commit, so the
+                message that caused the error comes again.
 
         Raises:
-            CommitFailedError, StoreUnavailableError: it is closed, but not all was committed.
-            InvalidInputError: a callback for partitions that come and go asks.
+            CommitFailedError, StoreUnavailableError: the consumer is closed, but not all offsets
+                were committed.
+            InvalidInputError: a callback of `subscribe` called it.
         """
         if self._consumption.inherited or self._freed:
             return
@@ -355,8 +372,8 @@ class GroupConsumer:
         self._closed = True
 
     def request_stop(self) -> None:
-        """Let `poll` return nothing from now on, and iterations end: so the thread that uses it
-        comes to close it. For other threads, and for handlers of signals.
+        """Make `poll` return nothing from now on, and end iterations, so that the thread that uses
+        the consumer can close it. Other threads and signal handlers may call it.
         """
         self._consumption.request_stop()
 

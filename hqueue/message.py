@@ -1,4 +1,4 @@
-"""Messages: what is put, and what is read."""
+"""Messages to put, and messages that were read."""
 
 from __future__ import annotations
 
@@ -64,38 +64,39 @@ _field = vars(_Fields)
 
 
 class Message(tuple[str | bytes | int | Headers | None, ...]):
-    """A topic, a value, a key and headers, to be put. Immutable.
+    """A message to put: a topic, a value, a key and headers. Immutable.
 
-    One that was read is a `ReceivedMessage`, and can be put again. Two are equal if all their
-    fields are; so a message that was read equals none that is put.
+    A message that was read is a `ReceivedMessage`, and can be put again. Two messages are equal if
+    all their fields are equal, so a message that was read never equals one to put.
 
     Args:
-        topic: 1 to 255 bytes of UTF-8. One that begins with ``hqueue.`` is the system's own: it is
-            refused when the message is put, and so is such a header.
-        value: any bytes, also none.
-        key: any bytes: what the value belongs to. Messages with the same key go to the same
-            partition, unless one is chosen. None if it has no key, which an empty one is not.
-        headers: pairs of a name, any UTF-8, and a value, any bytes. They keep their order, and a
-            name may come again.
+        topic: 1 to 255 bytes of UTF-8. Topics and header names that begin with ``hqueue.`` are the
+            system's own: a put refuses them.
+        value: any bytes, which may be empty.
+        key: any bytes that name what the value belongs to, such as a customer's ID. Messages with
+            the same key go to the same partition, unless the put chooses one. None for no key; an
+            empty key is a key.
+        headers: pairs of a name, any text, and a value, any bytes. They keep their order, and a
+            name may occur several times.
 
     Raises:
         InvalidInputError: an argument is of the wrong type or out of range.
-        MessageTooLargeError: together they are larger than a batch may be.
+        MessageTooLargeError: the message is larger than a batch may be.
     """
 
     __slots__ = ()
 
     topic: Final[str] = _field["topic"]
-    """What the message is about."""
+    """The topic, a label that readers can filter by."""
 
     value: Final[bytes] = _field["value"]
-    """What it says."""
+    """The value."""
 
     key: Final[bytes | None] = _field["key"]
-    """What it belongs to; None if it has no key."""
+    """The key; None if it has none."""
 
     headers: Final[Headers] = _field["headers"]
-    """What is said about it: pairs of name and value. Most messages have none."""
+    """The headers: pairs of name and value. Most messages have none."""
 
     def __new__(
         cls,
@@ -125,14 +126,14 @@ class Message(tuple[str | bytes | int | Headers | None, ...]):
         return tuple.__new__(cls, (topic, value, key, headers))
 
     def header(self, name: str) -> bytes | None:
-        """The value of a header; of one whose name comes again the last one's, and None if there is
+        """The value of a header, of the last one if the name occurs several times; None if there is
         none.
         """
         return next((value for each, value in reversed(self.headers) if each == name), None)
 
     @property
     def size(self) -> int:
-        """The bytes of its value, its key and its headers."""
+        """The size of its value, key and headers in bytes."""
         key = self.key
         size = len(self.value) if key is None else len(self.value) + len(key)
         return size + headers_size(self.headers) if self.headers else size
@@ -154,22 +155,22 @@ class Message(tuple[str | bytes | int | Headers | None, ...]):
 
 
 class ReceivedMessage(Message):
-    """A message that was read: also its ID and its partition. Immutable.
+    """A message that was read, with its ID and partition. Immutable.
 
     Args:
         topic, value, key, headers: as of a `Message`.
-        id: where it lies in its partition.
-        partition: the partition. A put takes neither over, and no headers that begin with
-            ``hqueue.``, which are the system's own.
+        id: its position in its partition.
+        partition: its partition. When the message is put again, the put ignores `id`, `partition`,
+            and headers that begin with ``hqueue.``, which are the system's own.
     """
 
     __slots__ = ()
 
     id: Final[MessageID] = _field["id"]
-    """Where it lies in its partition, and when it was written."""
+    """The ID: its position in its partition, and when it was written."""
 
     partition: Final[int] = _field["partition"]
-    """The partition that it was read from."""
+    """The partition from which it was read."""
 
     def __new__(
         cls,
@@ -202,7 +203,7 @@ class ReceivedMessage(Message):
 
 
 class ConsumedMessage(ReceivedMessage):
-    """A message that a `Consumer` handed out: also its queue. Immutable.
+    """A message that a `Consumer` returned, with its queue. Immutable.
 
     Args:
         topic, value, id, partition, key, headers: as of a `ReceivedMessage`.
@@ -212,7 +213,7 @@ class ConsumedMessage(ReceivedMessage):
     __slots__ = ()
 
     queue: Final[str] = _field["queue"]
-    """The queue that it was read from."""
+    """The queue from which it was read."""
 
     def __new__(
         cls,
@@ -237,20 +238,20 @@ class ConsumedMessage(ReceivedMessage):
 
 
 class Messages(Sequence[Message]):
-    """Values of one topic, in their order, as messages to put. Immutable.
+    """Messages of one topic to put, given as lists of values, keys and headers. Immutable.
 
-    For a caller with many values: a `Message` is made only where one is asked for, so that a batch
-    of thousands is put in a fraction of the time that a list of messages takes.
+    Use it for many values: a `Message` is made only when an item is accessed, so a batch of
+    thousands is put in a fraction of the time that a list of messages takes.
 
     Args:
         topic: 1 to 255 bytes of UTF-8.
-        values: the values, each any bytes, also none. They are taken over as they are now.
-        keys: the key of each, None where there is none; None if none has one.
-        headers: the headers of each; None if none has any.
+        values: the values, each any bytes. Mutable ones are copied.
+        keys: the key of each message, None for one without a key. None if no message has a key.
+        headers: the headers of each message. None if no message has any.
 
     Raises:
-        InvalidInputError: an argument is of the wrong type or out of range, or there are not as
-            many of one as of another.
+        InvalidInputError: an argument is of the wrong type or out of range, or the numbers of
+            values, keys and headers differ.
     """
 
     __slots__ = ("_headers", "_keys", "_topic", "_values")
@@ -266,10 +267,12 @@ class Messages(Sequence[Message]):
         topic_bytes(topic)
         if isinstance(values, (bytes, bytearray, memoryview, str)):
             raise InvalidInputError(
-                "the value holds several values, not one", type=type(values).__name__
+                "values must be a sequence of values, not a single one", type=type(values).__name__
             )
         if isinstance(keys, (bytes, bytearray, memoryview, str)):
-            raise InvalidInputError("the key holds several keys, not one", type=type(keys).__name__)
+            raise InvalidInputError(
+                "keys must be a sequence of keys, not a single one", type=type(keys).__name__
+            )
         self._topic = topic
         self._values = _checked_values(values)
         self._keys = None if keys is None else _checked_keys(keys)
@@ -282,22 +285,22 @@ class Messages(Sequence[Message]):
 
     @property
     def topic(self) -> str:
-        """What the messages are about."""
+        """The topic of all messages."""
         return self._topic
 
     @property
     def values(self) -> tuple[bytes, ...]:
-        """What each says."""
+        """The value of each message."""
         return self._values
 
     @property
     def keys(self) -> tuple[bytes | None, ...] | None:
-        """What each belongs to; None if none has a key."""
+        """The key of each message; None if none has a key."""
         return self._keys
 
     @property
     def headers(self) -> tuple[Headers, ...] | None:
-        """The headers of each; None if none has any."""
+        """The headers of each message; None if none has any."""
         return self._headers
 
     @overload

@@ -1,4 +1,4 @@
-"""The IDs of messages: the identity and the place of each in its partition."""
+"""The IDs of messages: the identity and position of each in its partition."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ def sequence_of(message_id: int) -> int:
 
 
 class MessageID(int):
-    """The identity and the place of a message in its partition.
+    """The identity and position of a message in its partition.
 
     It is an integer, ``timestamp << 15 | sequence``, and compares and sorts as one. Within a
-    partition IDs are unique and grow in the order in which the messages were written. Plus or minus
-    a number it is an ID again, never a time: ``message.id + 1`` is where to go on after a message.
+    partition IDs are unique, and grow in the order in which the messages were written. An ID plus
+    or minus a number is an ID: ``message.id + 1`` is the position after a message.
 
     Args:
         timestamp: milliseconds since the epoch, when the message was written.
-        sequence: 0 to 32,767, the place among the messages of one timestamp.
+        sequence: 0 to 32,767, the number of the message among those of one timestamp.
 
     Raises:
-        InvalidInputError: a part is out of range.
+        InvalidInputError: the timestamp or the sequence is out of range.
     """
 
     __slots__ = ()
@@ -77,7 +77,7 @@ class MessageID(int):
 
     @classmethod
     def from_int(cls, value: int) -> MessageID:
-        """The ID that ``int(message_id)`` gave."""
+        """The ID from its integer, ``int(message_id)``."""
         whole = as_whole(value, 0, MESSAGE_ID_MAX)
         if whole is None:
             raise InvalidInputError("a MessageID as an integer is 0 to 2**63 - 1", value=value)
@@ -85,7 +85,7 @@ class MessageID(int):
 
     @classmethod
     def parse(cls, text: str) -> MessageID:
-        """The ID that ``str(message_id)`` gave: ``timestamp-sequence``."""
+        """The ID from its text, ``str(message_id)``: ``timestamp-sequence``."""
         first, _, second = check_kind(text, str, "text").strip().partition("-")
         timestamp, sequence = whole_number(first), whole_number(second)
         if timestamp is None or sequence is None:
@@ -94,12 +94,12 @@ class MessageID(int):
 
     @property
     def timestamp(self) -> int:
-        """Milliseconds since the epoch."""
+        """When the message was written: milliseconds since the epoch."""
         return timestamp_of(int(self))
 
     @property
     def sequence(self) -> int:
-        """The place among the messages of this timestamp, 0 to 32,767."""
+        """The number of the message among those of its timestamp, 0 to 32,767."""
         return sequence_of(int(self))
 
     @property
@@ -146,7 +146,7 @@ class MessageID(int):
         return MessageID.from_int(moved)
 
     def next(self) -> MessageID:
-        """The smallest ID above this one: where to go on after this message."""
+        """The smallest ID above this one: the position after this message."""
         return MessageID.from_int(int(self) + 1)
 
     def __repr__(self) -> str:
@@ -163,7 +163,9 @@ class MessageID(int):
 
 
 class MessageIDs(Sequence[MessageID]):
-    """The IDs of the messages of one append, in their order; consecutive, made when asked for."""
+    """The IDs of the messages of one append, in their order. They are consecutive; each is made
+    when it is accessed.
+    """
 
     __slots__ = ("_range",)
 

@@ -1,4 +1,4 @@
-"""A queue: putting messages in, and opening scanners."""
+"""A queue: puts messages, and opens scanners."""
 
 from __future__ import annotations
 
@@ -53,10 +53,11 @@ __all__ = ["Queue"]
 
 
 class Queue:
-    """A queue. Thread-safe, and usable in a forked child. Made by `Client.queue`.
+    """A queue to put messages into and to read from. Thread-safe, and usable in a forked child.
+    `Client.queue` makes it.
 
-    Messages of one partition have a total order, that of their IDs; between partitions there is
-    none. A put is durable when it returns.
+    The messages of one partition have a total order, that of their IDs. There is no order between
+    partitions. A put is durable when it returns.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class Queue:
 
     @property
     def partitions(self) -> int:
-        """How many partitions it has: they are 0 to one less."""
+        """The number of partitions. They are numbered from 0."""
         return self._log.partitions
 
     def close(self) -> None:
@@ -93,11 +94,11 @@ class Queue:
         self._log.close()
 
     def describe(self) -> QueueDescription:
-        """What HBase says of the queue now."""
+        """The attributes of the queue, as HBase has them now."""
         return self._log.describe()
 
     def deadline(self) -> Deadline:
-        """The bound on one operation, from now."""
+        """The deadline of one operation that begins now."""
         return self._log.deadline()
 
     @overload
@@ -129,28 +130,29 @@ class Queue:
         idempotency_key: str | bytes | None = None,
         since: Position | None = None,
     ) -> MessageID | Sequence[MessageID]:
-        """Write one message, or a sequence of them as one batch: all or none, in their order.
+        """Write one message, or several as one batch: all or none of them, in their order.
 
-        Exactly once for as long as this process lives: a put whose answer was lost is looked up
-        in the log and repeated only if it is not there. With an idempotency key exactly once for
-        good: a put with the same idempotency key finds the batch of the first one, in whatever
-        process, and returns its IDs.
+        The batch is written exactly once as long as this process lives: a put whose answer was lost
+        is looked up in the log, and repeated only if it is not there. With an idempotency key it is
+        written exactly once for good: a put with the same idempotency key, in any process, finds
+        the batch of the first one and returns its IDs.
 
         Args:
-            messages: at most 65,536, and 8 MiB, also from a generator; for more use a `Producer`.
-                `Messages`, and a `pyarrow.RecordBatch` or `pyarrow.Table` with the columns
-                ``topic`` and ``value``, and if it has them ``key`` and ``headers``, are written
-                without touching their messages one by one.
-            partition: the partition. If None, the one of the messages' own keys; any if they have
-                none.
-            key: puts with the same key go to the same partition, CRC-32 of its UTF-8 modulo the
-                number of partitions. It is not stored: that is `Message.key`, which chooses alike.
-            idempotency_key: what this batch is known by in its partition, which must be given, or a
-                key. The same one stands for the same messages.
-            since: a moment before the first put with it: a MessageID of the partition, an
-                aware datetime, milliseconds, or what `claim_epoch` returned. The headers of the log
-                are searched from there on, in this process only once. All that are kept if None,
-                which is as long as the messages are, and an hour.
+            messages: at most 65,536 messages and 8 MiB, also from a generator; for more use a
+                `Producer`. `Messages`, and a `pyarrow.RecordBatch` or `pyarrow.Table` with the
+                columns ``topic`` and ``value`` and optionally ``key`` and ``headers``, are written
+                as a whole, without a Python object for each message.
+            partition: the partition. If None, the messages' own keys choose it; without keys any
+                partition is taken.
+            key: chooses the partition: CRC-32 of its UTF-8 modulo the number of partitions. Puts
+                with the same key go to the same partition. This key is not stored; `Message.key` is
+                stored, and chooses the partition in the same way.
+            idempotency_key: identifies this batch in its partition, so `partition` or `key` must be
+                given. Always use the same idempotency key for the same messages.
+            since: a position before the first put with this idempotency key: a MessageID of the
+                partition, an aware datetime, milliseconds, or the result of `claim_epoch`. The
+                headers of the log are searched from there on, once in this process. If None, all
+                headers are searched; they are kept for an hour longer than the messages.
 
         Returns:
             The ID of the one message, or the IDs in the order of the messages.
@@ -159,51 +161,54 @@ class Queue:
             InvalidInputError: an argument is out of range, or no partition was chosen and the
                 messages' keys belong to several. Nothing was sent.
             MessageTooLargeError: the batch is too large. Nothing was sent.
-            StoreUnavailableError: HBase stayed away for ``operation_timeout_ms``. Its outcome
-                says whether the put is not applied or unknown.
-            QueueStateError: the queue is disabled or is gone.
-            ClockSkewError: this machine's clock is off. Nothing was sent.
+            StoreUnavailableError: HBase was unavailable for ``operation_timeout_ms``. The error's
+                outcome says whether the put is not applied or unknown.
+            QueueStateError: the queue is disabled or was deleted.
+            ClockSkewError: this machine's clock is off by more than the limit. Nothing was sent.
             IdempotencyKeyReusedError: the batch with this idempotency key has other messages.
-            IdempotencyKeyTooOldError: the log is not kept back to `since`.
+            IdempotencyKeyTooOldError: the log's headers since `since` are not all kept any more.
         """
         return self._log.appender.put(
             messages, partition=partition, key=key, idempotency_key=idempotency_key, since=since
         )
 
     def choose_partition(self, partition: int | None, key: str | bytes | None) -> int | None:
-        """The partition that these arguments of `put` mean; None for any.
+        """The partition that `put` would choose for these arguments; None if it may take any.
 
         Raises:
-            InvalidInputError: both are given, or there is no such partition.
+            InvalidInputError: both arguments are given, or there is no such partition.
         """
         return self._log.appender.choose_partition(partition, key)
 
     def claim_epoch(self, producer: str, epoch: int = 0) -> MessageID:
-        """Claim an epoch of a producer; returns when that epoch was claimed first.
+        """Claim an epoch of a producer, and return the position at which that epoch was claimed
+        first.
 
-        That moment is the `since` of all puts of the epoch. It is kept with the queue, so a
-        program that puts again what it put before its crash needs no memory of its own: whichever
-        process claims the same epoch gets the same moment. A later epoch fences the ones before:
-        a late process that claims one of those is refused.
+        Give that position as `since` to all puts of the epoch. It is kept with the queue, so a
+        program that repeats its puts after a crash needs no memory of its own: every process that
+        claims the same epoch gets the same position. A later epoch fences the earlier ones: a late
+        process that claims an earlier epoch is refused.
 
         Args:
             producer: the producer's name, 1 to 200 characters.
-            epoch: the epoch, which a producer that works in turns counts up.
+            epoch: the epoch. A producer that works in turns counts it up with each turn.
 
         Raises:
             InvalidInputError: an argument is out of range.
             FencedError: a later epoch was claimed.
-            ClockSkewError: this machine's clock is off.
-            StoreUnavailableError: HBase stayed away for ``operation_timeout_ms``.
+            ClockSkewError: this machine's clock is off by more than the limit.
+            StoreUnavailableError: HBase was unavailable for ``operation_timeout_ms``.
         """
         return self._log.appender.claim_epoch(producer, epoch)
 
     def current_epoch(self, producer: str) -> tuple[int, MessageID] | None:
-        """The latest epoch of a producer, and when it was claimed; None if there is none."""
+        """The latest epoch of a producer, and the position at which it was claimed; None if it has
+        none.
+        """
         return self._log.appender.current_epoch(producer)
 
     def producer(self, **options: Unpack[ProducerOptions]) -> Producer:
-        """A `Producer` for this queue.
+        """Open a `Producer` for this queue.
 
         Args:
             options: see `ProducerOptions`.
@@ -220,15 +225,16 @@ class Queue:
         listeners: Sequence[Listener] | Listener,
         **options: Unpack[SubscriberOptions],
     ) -> Subscriber:
-        """A `Subscriber` of this queue, to be started.
+        """Make a `Subscriber` of this queue, which the caller starts.
 
         Args:
-            subscription: what is wanted.
-            listeners: they get the messages: called in turn for each delivery.
+            subscription: the subscriber's name, partitions and options of delivery.
+            listeners: the listeners that get the messages. They are called in turn, one for each
+                delivery.
             options: see `SubscriberOptions`.
 
         Raises:
-            InvalidInputError: an option is unknown, or an argument out of range.
+            InvalidInputError: an option is unknown, or an argument is out of range.
         """
         check_options("Subscriber", options, SubscriberOptions.__annotations__)
         return Subscriber(
@@ -237,12 +243,13 @@ class Queue:
 
     @property
     def dead_letters(self) -> DeadLetters:
-        """What subscribers of this queue did not take."""
+        """The messages that subscribers of this queue failed to process."""
         return DeadLetters(self._log)
 
     @property
     def skipped_batches(self) -> SkippedBatches:
-        """Batches that readers pass by where they can't read them: none, unless it was decided."""
+        """The unreadable batches that readers skip. There are none unless an operator added them.
+        """
         return self._log.reader.skipped
 
     def scan(
@@ -255,18 +262,19 @@ class Queue:
         topics: Iterable[str] = (),
         **options: Unpack[ScannerOptions],
     ) -> Scanner:
-        """Read a partition, some, or all of them: a scanner, to be iterated over and closed.
+        """Open a scanner over one partition, several, or all. Iterate over it, and close it.
 
         Args:
             partition: the partition; or
-            partitions: several; all if both are None.
+            partitions: several partitions; all if both are None.
             start: where to begin: a `Position`. The oldest message if None.
-            stop: the first that is not wanted any more. If None, the end of the log.
-            topics: the topics wanted; all if empty.
+            stop: where to end: the first position that is not read any more. If None, the end of
+                the log.
+            topics: the topics to read; all if empty.
             options: see `ScannerOptions`.
 
         Raises:
-            InvalidInputError: an option is unknown, or an argument out of range.
+            InvalidInputError: an option is unknown, or an argument is out of range.
         """
         check_options("Scanner", options, ScannerOptions.__annotations__)
         wanted, reader = Scan(start, stop, topics), self._log.reader
@@ -286,18 +294,26 @@ class Queue:
         bytes_max: int = BYTES_MAX,
         whole: bool = False,
     ) -> TopicScanner:
-        """Read a topic that hubs own over all its ranges, in the order of IDs: a scanner, to be
-        iterated over and closed. `start` and `stop` are as `scan` says, `bytes_max` as
-        `ScannerOptions`. Where the topic lies is read once, now; on ZooKeeper what another process
-        did a moment before may not be seen yet. What was put into the queue under the topic's name,
-        past its hubs, is nothing of the topic. `whole` says that all of the topic that lies below
-        `stop` was published before: then a log that seems to end earlier is read again, for
-        ``operation_timeout_ms``.
+        """Open a scanner over a topic that hubs own: it reads all ranges of the topic, in the order
+        of IDs. Iterate over it, and close it.
+
+        The topic's ranges are read once, in this call. With metadata in ZooKeeper, a change that
+        another process has just made may be missing. Messages that were put into the queue under
+        the topic's name, and not through its hubs, do not belong to the topic.
+
+        Args:
+            topic: the topic.
+            start: as `scan` takes it.
+            stop: as `scan` takes it.
+            bytes_max: as in `ScannerOptions`.
+            whole: says that all messages of the topic below `stop` were published before this call.
+                If the log seems to end earlier, it is read again, for at most
+                ``operation_timeout_ms``.
 
         Raises:
             InvalidInputError: an argument is out of range.
-            NoTopicPersistenceInfoError: no hub ever owned this topic: `scan` reads it.
-            StoreUnavailableError: the metadata stayed away for ``operation_timeout_ms``.
+            NoTopicPersistenceInfoError: no hub ever owned this topic. Read it with `scan`.
+            StoreUnavailableError: the metadata was unavailable for ``operation_timeout_ms``.
         """
         check_flag(whole, "whole")
         if whole and stop is None:
@@ -309,33 +325,33 @@ class Queue:
     def queue_scanner(
         self, scan: Scan | None = None, **options: Unpack[ScannerOptions]
     ) -> QueueScanner:
-        """A scanner over all partitions; its options are those of `scan`."""
+        """Open a scanner over all partitions. Its options are those of `scan`."""
         check_options("QueueScanner", options, ScannerOptions.__annotations__)
         return QueueScanner(self._log.reader, scan or Scan(), **options)
 
     def partition_scanner(
         self, partition: int, scan: Scan | None = None, **options: Unpack[ScannerOptions]
     ) -> PartitionScanner:
-        """A scanner over one partition; its options are those of `scan`."""
+        """Open a scanner over one partition. Its options are those of `scan`."""
         check_options("PartitionScanner", options, ScannerOptions.__annotations__)
         return PartitionScanner(self._log.reader, partition, scan or Scan(), **options)
 
     def combined_partition_scanner(
         self, scans: Mapping[int, Scan], **options: Unpack[ScannerOptions]
     ) -> CombinedPartitionScanner:
-        """A scanner over some partitions, each with a `Scan` of its own; its options are those of
-        `scan`.
+        """Open a scanner over some partitions, each with a `Scan` of its own. Its options are those
+        of `scan`.
         """
         check_options("CombinedPartitionScanner", options, ScannerOptions.__annotations__)
         return CombinedPartitionScanner(self._log.reader, scans, **options)
 
     def reader(self, partition: int, scan: Scan, bytes_max: int) -> PartitionReader:
-        """The cursor that scanners read one partition with.
+        """Open a reader of one partition, with which scanners read.
 
         Args:
             partition: the partition.
-            scan: what is wanted of it.
-            bytes_max: the bodies asked for in one request, about; at least one batch.
+            scan: the part of it to read.
+            bytes_max: about how many bytes of bodies one request fetches; at least one batch.
         """
         return self._log.reader.open(partition, scan, bytes_max)
 
@@ -347,106 +363,112 @@ class Queue:
         rows_max: int = 1,
         deadline: Callable[[], Deadline] | None = None,
     ) -> Iterator[list[Batch]]:
-        """Ask once for what comes next for readers that stand at their partitions' ends.
+        """Fetch new batches, once, for readers that are at the ends of their partitions.
 
         Args:
-            readers: of different partitions; each made by `reader` of this queue.
-            bytes_max: the bodies asked for in one request, about; at least one batch.
-            rows_max: batches of each. One each is one request for up to 256 readers, if nothing
-                came; more of them are two requests a reader. A reader that has more to read
-                afterwards is not `at_tail`.
-            deadline: the bound on each request with its repetitions; an operation's if None.
+            readers: readers of different partitions, each made by `reader` of this queue.
+            bytes_max: about how many bytes of bodies one request fetches; at least one batch.
+            rows_max: how many batches to fetch for each reader. With 1, up to 256 readers share one
+                request if nothing new came; with more, each reader takes two requests. A reader
+                that has more to read afterwards is not `at_tail`.
+            deadline: makes the deadline of each request with its retries; that of an operation if
+                None.
 
         Raises:
-            As `Scanner.next`. What was given before stays given.
+            As `Scanner.next`. Batches that were returned before the error stay valid.
         """
         return self._log.reader.poll(readers, bytes_max, rows_max=rows_max, deadline=deadline)
 
     def offsets(self, partitions: Sequence[int] | None = None) -> list[PartitionOffsets]:
-        """Where each partition begins and ends now. Two small requests a partition.
+        """The beginning and the end of each partition now. Sends two small requests for each
+        partition.
 
-        The difference of two ordinals is a number of messages. How far a reader is behind that is
-        somewhere between the two: `lag`.
+        The difference of two ordinals is a number of messages. `lag` says how far behind the end a
+        reader is that stands between the two.
 
         Args:
-            partitions: which; all if None.
+            partitions: the partitions; all if None.
         """
         return self._log.reader.offsets(partitions)
 
     def appended_since(self, offsets: Sequence[PartitionOffsets]) -> list[int]:
         """The partitions that got a batch since these offsets were taken.
 
-        One small request for up to 256 of them, so it can be asked often. What came after a
-        truncation it does not find: for that the offsets have to be taken again now and then.
+        Sends one small request for up to 256 of them, so it can be called often. It does not notice
+        batches that came after a truncation: take the offsets again from time to time.
         """
         return self._log.reader.appended_since(offsets)
 
     def lag(self, positions: Mapping[int, MessageID]) -> dict[int, PartitionLag]:
-        """How far behind a reader is that goes on from these IDs, by partition.
+        """The lag of a reader that continues at these IDs, by partition.
 
-        Two or three small requests a partition, and no message is read. Messages that have
-        expired count as long as their headers are kept.
+        Sends two or three small requests for each partition, and reads no message. Expired messages
+        count as long as their headers are kept.
 
         Args:
-            positions: for each partition the first ID that was not read yet.
+            positions: for each partition, the first ID that was not read yet.
 
         Raises:
             InvalidInputError: there is no such partition.
-            StoreUnavailableError: HBase stayed away for ``operation_timeout_ms``.
+            StoreUnavailableError: HBase was unavailable for ``operation_timeout_ms``.
             CorruptLogError: a header can't be read.
         """
         return self._log.reader.lag(positions)
 
     def topic_lags(self, topic: str, positions: Mapping[str, MessageID]) -> dict[str, TopicLag]:
-        """How far behind readers of a topic are that go on from these IDs, by name: as the topic's
-        subscriptions from behind what they have consumed.
+        """The lag of readers of a topic that continue at these IDs, by name: for example of the
+        topic's subscriptions, each at the ID after its last consumed message.
 
-        No message is read, and the work is bounded however far they are behind: up to some
-        thousands of headers are looked at, from the topic's end back; what lies before those is
-        counted by two small requests for each of the topic's ranges and each position, with the
-        messages of other topics, and is not `exact` then.
+        No message is read, and the work is bounded however far behind they are. Up to some
+        thousands of headers are read, from the topic's end backwards. Messages before those are
+        counted by two small requests for each range of the topic and each position; that count
+        includes messages of other topics, and the lag is not `exact` then.
 
         Args:
             topic: a topic that hubs own.
-            positions: by any name the first ID that was not read yet.
+            positions: for each reader, under any name, the first ID that it has not read yet.
 
         Raises:
             InvalidInputError: an argument is out of range.
             NoTopicPersistenceInfoError: no hub ever owned this topic.
-            StoreUnavailableError: HBase or the metadata stayed away for ``operation_timeout_ms``.
+            StoreUnavailableError: HBase or the metadata was unavailable for
+                ``operation_timeout_ms``.
             CorruptLogError: a header can't be read.
         """
         return topic_lags(self._log.reader, topic, self._ranges_of, positions)
 
     def count_before(self, partition: int, message_id: MessageID) -> int:
-        """How many messages a partition ever had before an ID, expired ones too.
+        """The number of messages that a partition ever had before an ID, expired ones included.
 
-        One small request, or two.
+        Sends one or two small requests.
         """
         return self._log.reader.count_before(partition, message_id)
 
     def id_at(self, partition: int, ordinal: int) -> MessageID:
-        """An ID that a partition ever had so many messages before: `count_before`, the other way.
+        """An ID before which a partition ever had `ordinal` messages: the inverse of
+        `count_before`.
 
-        So a part of the log is cut into pieces of equal numbers of messages. Where those
-        messages were collected it is the ID of the oldest that is known, and where there were
-        never so many, the end of the log. Some tens of small requests at most.
+        It serves to cut a part of the log into pieces with equal numbers of messages. If that place
+        in the log was collected, the result is the ID of the oldest message that is known; if the
+        partition never had so many messages, the end of the log. Sends some tens of small requests
+        at most.
         """
         return self._log.reader.id_at(partition, ordinal)
 
     def expiry(
         self, partition: int, guess: MessageID, *, exact_ms: int = 60_000
     ) -> PartitionExpiry:
-        """Up to where a partition's messages have expired: by what is there, and no clock.
+        """The ID up to which a partition's messages have expired, judged by the messages that are
+        there and not by a clock.
 
-        Some small requests; with a guess that is wrong some tens at most. The smallest topic of the
-        batches that are looked at is read.
+        Sends some small requests; with a wrong guess some tens at most. Of each batch that is
+        examined, its smallest topic is read.
 
         Args:
             partition: the partition.
-            guess: an ID near the oldest message that is there, as what is older than the TTL by
-                this machine's clock. It saves requests, and decides nothing.
-            exact_ms: how far apart the two IDs that are returned may be, in the time of IDs.
+            guess: an ID near the oldest message that is there, for example this machine's time less
+                the TTL. It saves requests, and does not change the result.
+            exact_ms: how far apart the timestamps of the two IDs in the result may be.
         """
         return self._log.reader.expiry(partition, guess, exact_ms)
 
@@ -455,21 +477,21 @@ class Queue:
     ) -> Iterator[Header]:
         """The headers of the batches that have messages in ``[start, stop)``, ascending.
 
-        They say when how many messages of each topic were written, and their sizes. No message is
-        read for it: HBase keeps headers apart, and 1,000 come with a request.
+        They say when each batch was written, how many messages of each topic it has, and their
+        sizes. No message is read: HBase keeps headers apart, and one request fetches 1,000.
         """
         return self._log.reader.headers(partition, start, stop)
 
     def topics(self, start: Position = 0, *, topics_max: int = 1_000) -> list[str]:
-        """The topics that messages were written under from a moment on, sorted; those that are the
-        system's own are left out.
+        """The topics of the messages that were written since a moment, sorted, without the system's
+        own.
 
-        It reads the headers of the log, 1,000 with a request, and no message: on a long log begin
-        with a moment not long ago.
+        It reads the headers of the log, 1,000 with each request, and no message. On a long log,
+        begin at a recent moment.
 
         Args:
             start: where to begin.
-            topics_max: end when so many are found, 1 to 1,000,000.
+            topics_max: stop when this many topics are found, 1 to 1,000,000.
 
         Raises:
             InvalidInputError: an argument is out of range.
@@ -489,24 +511,26 @@ class Queue:
         *,
         ranges: Mapping[str, Sequence[LogRange]] | None = None,
     ) -> Iterator[PartitionVerification]:
-        """Walk the log from its first batch to its last: links, ordinals, control records and every
-        checksum.
+        """Verify the log from its first batch to its last: links, ordinals, control records and
+        every checksum.
 
-        A fault in one place does not stop the verification of the rest. Yields the result of each
-        partition, several times while it grows; the last one of a partition is whole.
+        A fault in one place does not stop the verification of the rest. The result of each
+        partition is yielded several times while it grows; the last one of a partition is complete.
 
-        Whether bodies may have expired is judged by the region server's clock, which is measured by
-        a small row; by this machine's clock for a user who may not write.
+        The region server's clock decides whether bodies may have expired. It is measured by writing
+        a small row; for a user who may not write, this machine's clock decides.
 
         Args:
-            partitions: which; all if None.
-            ranges: topics that hubs own, and their ranges as `TopicMetadata` gives them: they are
-                compared with the log. Each closed one ends at its control record, IDs and epochs
-                grow over them, and no message lies behind the record that ended its owner's range.
-                Of a topic that something is said of, they are read again before it is said.
+            partitions: the partitions; all if None.
+            ranges: topics that hubs own, and their ranges as `TopicMetadata` gives them, to compare
+                with the log. Each closed range must end at its control record, IDs and epochs must
+                grow from range to range, and no message may lie behind the record that ended its
+                owner's range. The ranges of a topic are read again before a fault of that topic is
+                reported.
 
         Raises:
-            StoreUnavailableError: HBase or the metadata stayed away for ``operation_timeout_ms``.
+            StoreUnavailableError: HBase or the metadata was unavailable for
+                ``operation_timeout_ms``.
         """
         known = ranges or {}
         return self._log.reader.verify(
