@@ -222,8 +222,7 @@ class Client:
         return self.describe_queue(name)
 
     def enable_queue(self, name: str) -> None:
-        """Enable a queue, so that it accepts puts and reads again. An enabled queue stays enabled.
-        """
+        """Enable a queue, so that it accepts puts and reads again. An enabled queue stays enabled."""
         self._cluster.tables.enable(check_queue_name(name))
 
     def disable_queue(self, name: str) -> None:
@@ -453,8 +452,7 @@ def open_log(client: Client, name: str) -> QueueLog:
 
 
 def ranges_of(client: Client, queue: str, topic: str) -> Sequence[LogRange]:
-    """The ranges of the log that hold the messages of a topic that hubs own, for `hqueue.engine`.
-    """
+    """The ranges of the log that hold the messages of a topic that hubs own, for `hqueue.engine`."""
     return client._ranges_of(queue, topic)
 
 

@@ -248,8 +248,7 @@ class Queue:
 
     @property
     def skipped_batches(self) -> SkippedBatches:
-        """The unreadable batches that readers skip. There are none unless an operator added them.
-        """
+        """The unreadable batches that readers skip. There are none unless an operator added them."""
         return self._log.reader.skipped
 
     def scan(

@@ -1,4 +1,4 @@
-"""What is wanted of a partition."""
+"""The part of a partition to read."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["Scan"]
 
 
 class Scan:
-    """What is wanted: the messages with IDs in ``[start, stop)``, of some topics or all.
+    """Selects messages to read: those with IDs in ``[start, stop)``, of some topics or all.
 
     Args:
         start: a `MessageID`, an aware datetime, or milliseconds since the epoch; None for the
-            oldest message there is.
-        stop: likewise; None for the end of the log.
-        topics: the topics wanted; all if empty.
+            oldest message.
+        stop: as `start`; None for the end of the log.
+        topics: the topics to read; all if empty.
 
     Raises:
         InvalidInputError: a position or a topic is out of range, or `stop` lies before `start`.
@@ -47,7 +47,7 @@ class Scan:
             self.add_topic(topic)
 
     def add_topic(self, topic: str) -> Scan:
-        """Want this topic, and no other that was not added. Returns the scan itself."""
+        """Read this topic, and no topics that are not added. Returns the scan itself."""
         topic_bytes(topic)
         self.topics.add(plain_text(topic, "a topic is a str"))
         return self

@@ -1,4 +1,4 @@
-"""Scanners: one class for any partitions, and the three names that Alibaba's HQueue has."""
+"""Scanners: one class for any partitions, and the three names of Alibaba's HQueue."""
 
 from __future__ import annotations
 
@@ -47,26 +47,29 @@ MESSAGE_OVERHEAD_BYTES = 200
 
 
 class ScannerOptions(TypedDict, total=False):
-    """The options of a scanner, besides what it reads."""
+    """The options of a scanner, besides the messages that it reads."""
 
     follow: bool
-    """At the end, wait for new messages instead of ending. New messages are asked for in one
-    request for all partitions. False by default."""
+    """At the end, wait for new messages instead of ending. One request asks for new messages of all
+    partitions. False by default.
+    """
 
     idle_ms_max: int | None
-    """When following, end after so long without a message; None, the default, for never."""
+    """When following, end after this long without a message. None, the default, never ends."""
 
     merge_sorted: bool
-    """Give the messages of all partitions merged, in the order of IDs. Not together with `follow`:
-    a partition that is silent could still get an older ID. False by default."""
+    """Return the messages of all partitions merged, in the order of IDs. Not together with
+    `follow`: a silent partition could still get an older ID. False by default.
+    """
 
     bytes_max: int
-    """The bodies held at a time and on their way, about; at least five batches, or when merging
-    one a partition. A follower, which does not prefetch, asks for a fifth of it at a time. 16 MiB
-    by default, 512 at most."""
+    """About how many bytes of bodies the scanner holds and fetches at a time: at least five
+    batches, or with `merge_sorted` one for each partition. A follower, which does not prefetch,
+    fetches a fifth of it at a time. 16 MiB by default, at most 512 MiB.
+    """
 
     limit: int | None
-    """Give so many messages at most; None, the default, for all."""
+    """Return at most this many messages. None, the default, returns all."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,25 +127,25 @@ class CheckedOptions:
 
 
 class Scanner:
-    """Reads one, some or all partitions of a queue: what `Queue.scan` returns.
+    """Reads one, some or all partitions of a queue. `Queue.scan` makes it.
 
-    Iterate over it, or call `next` until it gives None; or take the messages batch-wise with
+    Iterate over it, or call `next` until it returns None; or take record batches with
     `arrow_batches`. Each message of a partition comes once and in the order of IDs; between
-    partitions no order is promised. All that was put before it began is read; of what is put while
-    it reads, a part of each partition without a gap, which may be nothing. While messages are used,
-    the next ones are on their way.
+    partitions no order is promised. All messages that were put before it began are read. Of
+    messages that are put while it reads, it reads a part of each partition without a gap, which may
+    be empty. It prefetches the next messages while the caller uses these.
 
-    It goes on where it stood when a gateway, a region or a scan in HBase dies, and raises only
-    when HBase stays away for ``operation_timeout_ms``. After an error it gives that error again,
-    never an end; so it does after a handler of a signal interrupted it. Not thread-safe, but for
-    `close`.
+    When a gateway, a region or a scan in HBase dies, the scanner continues at its position. It
+    raises only when HBase is unavailable for ``operation_timeout_ms``. After an error, or after a
+    signal handler interrupted it, every further call raises that error; it never ends as if it had
+    read everything. Not thread-safe, except for `close`.
 
-    One that is forgotten before its end is closed when it is collected, with a `ResourceWarning`.
-    Made by `Queue.scan`.
+    A scanner that was neither read to its end nor closed is closed when Python collects it, with a
+    `ResourceWarning`.
 
     Args:
-        reader: reads the queue.
-        scans: partition to `Scan`.
+        reader: the reader of the queue.
+        scans: the `Scan` of each partition.
         options: see `ScannerOptions`.
 
     Raises:
@@ -198,11 +201,11 @@ class Scanner:
         return self._messages
 
     def next(self) -> ReceivedMessage | None:
-        """The next message; None at the end.
+        """Return the next message; None at the end.
 
         Raises:
-            StoreUnavailableError: HBase stayed away for ``operation_timeout_ms``.
-            CorruptLogError: the log is broken where it is read.
+            StoreUnavailableError: HBase was unavailable for ``operation_timeout_ms``.
+            CorruptLogError: the log is corrupt at this position.
             ClosedError: the scanner was closed.
         """
         reading = self._reading
@@ -221,13 +224,12 @@ class Scanner:
             raise
 
     def arrow_batches(self) -> Iterator[pyarrow.RecordBatch]:
-        """The messages as Arrow record batches of `hqueue.consume.arrow.SCHEMA`, of up to
-        some megabytes.
+        """Iterate over the messages as Arrow record batches of `hqueue.consume.arrow.SCHEMA`, each
+        of up to some megabytes.
 
-        The bodies are not touched one by one: HBase's cells become the column as they are; but for
-        a scanner with ``merge_sorted``, which merges message by message. What an iteration that is
-        left did not give comes with the next one, or by `next`. Needs the extra
-        ``hqueue[arrow]``. Raises as `next`.
+        HBase's cells become columns without a copy of each body; a scanner with ``merge_sorted``
+        merges message by message. If the caller leaves the iteration early, the next iteration or
+        `next` returns the remaining messages. Needs the extra ``hqueue[arrow]``. Raises as `next`.
         """
         with needing_arrow():
             from hqueue.consume.arrow import (  # noqa: PLC0415  (pyarrow is an extra)
@@ -262,25 +264,25 @@ class Scanner:
 
     @property
     def expired(self) -> int:
-        """Messages that were in the log's count but had expired before they could be read."""
+        """How many messages of the log had expired before this scanner could read them."""
         return sum(reader.expired for reader in self._reading.readers)
 
     @property
     def skipped(self) -> int:
-        """Messages that could not be read, and were passed by because an operator decided so
-        (`Queue.skipped_batches`).
+        """How many messages could not be read and were skipped, because an operator chose to skip
+        their batches (`Queue.skipped_batches`).
         """
         return sum(reader.skipped for reader in self._reading.readers)
 
     def positions(self) -> dict[int, MessageID]:
-        """For each partition the ID from which on nothing was fetched yet.
+        """For each partition, the ID from which on nothing was fetched yet.
 
-        Once the scanner has ended, a scan from there gives what came since.
+        After the scanner has ended, a scan from there reads the messages that came since.
         """
         return {r.partition: MessageID.from_int(r.cursor) for r in self._reading.readers}
 
     def close(self) -> None:
-        """End the scan and free what it holds in HBase. A follower stops waiting."""
+        """End the scan, and free what it holds in HBase. A follower stops waiting."""
         self._reading.close()
         self._watched.closed()
 
@@ -310,7 +312,7 @@ def _limited(
 
 
 class PartitionScanner(Scanner):
-    """A `Scanner` of one partition. Made by `Queue.partition_scanner`."""
+    """A `Scanner` of one partition. `Queue.partition_scanner` makes it."""
 
     def __init__(
         self, reader: QueueReader, partition: int, scan: Scan, **options: Unpack[ScannerOptions]
@@ -320,15 +322,15 @@ class PartitionScanner(Scanner):
 
 
 class QueueScanner(Scanner):
-    """A `Scanner` of all partitions. Made by `Queue.queue_scanner`."""
+    """A `Scanner` of all partitions. `Queue.queue_scanner` makes it."""
 
     def __init__(self, reader: QueueReader, scan: Scan, **options: Unpack[ScannerOptions]) -> None:
         super().__init__(reader, dict.fromkeys(range(reader.partitions), scan), **options)
 
 
 class CombinedPartitionScanner(Scanner):
-    """A `Scanner` of some partitions, each with its own `Scan`. Made by
-    `Queue.combined_partition_scanner`.
+    """A `Scanner` of some partitions, each with its own `Scan`. `Queue.combined_partition_scanner`
+    makes it.
     """
 
 

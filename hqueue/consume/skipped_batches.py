@@ -124,14 +124,15 @@ class SkipRecord:
 
 
 class SkippedBatches:
-    """The batches of a queue that readers pass by, because an operator said so. Thread-safe.
-    Made by `Queue.skipped_batches`.
+    """The unreadable batches of a queue that readers skip, because an operator added them.
+    Thread-safe. `Queue.skipped_batches` makes it.
 
-    It holds for all readers at once, also for those that stand before such a batch now: scanners,
-    followers, consumers, workers, hubs, the Thrift API and Spark. They pass by the messages that
-    can't be read, a topic's messages in the batch being one piece, and give the others. Each
-    process logs what it passes by, and counts it (`Client.skipped_messages`); positions, lags and
-    ordinals stay right, as if the messages had been read. What can be read is never passed by.
+    A change takes effect at once for all readers, also for those that are stuck at such a batch
+    now: scanners, followers, consumers, workers, hubs, the Thrift API and Spark. They skip the
+    messages that can't be read (a topic's messages in a batch are readable or unreadable together),
+    and return the others. Each process logs and counts the messages that it skips
+    (`Client.skipped_messages`). Positions, lags and ordinals stay right, as if the messages had
+    been read. Readable messages are never skipped.
     """
 
     def __init__(self, context: QueueContext, record: SkipRecord) -> None:
@@ -139,23 +140,24 @@ class SkippedBatches:
         self._record = record
 
     def rows(self) -> list[str]:
-        """Their rows, as errors and `hqueue verify` name them, in their order."""
+        """The rows of these batches, as errors and `hqueue verify` name them, in their order."""
         named, _ = self._record.do(self._record.read)
         return sorted(row.hex() for row, _ in named)
 
     def add(self, row: str) -> int:
-        """Let readers pass by a batch that can't be read. One that is named already stays so.
+        """Make readers skip a batch that can't be read. Adding a batch again changes nothing.
 
         Args:
-            row: its row, in hexadecimal: the fact ``row`` of the `CorruptLogError`.
+            row: its row in hexadecimal, as the fact ``row`` of the `CorruptLogError` says it.
 
         Returns:
-            How many messages it has, of all topics.
+            How many messages the batch has, of all topics.
 
         Raises:
-            InvalidInputError: no batch lies there, or one that can be read, or one whose header
-                can't be, which alone tells where the next one begins; or so many are named already.
-            StoreUnavailableError: HBase stayed away. With an outcome.
+            InvalidInputError: there is no batch in this row; the batch can be read; its header
+                can't be read, without which readers can't find the next batch; or the record has no
+                room for more batches.
+            StoreUnavailableError: HBase was unavailable. The error has an outcome.
         """
         key = self._key(row)
         header = self._unreadable(key)
@@ -164,11 +166,11 @@ class SkippedBatches:
         return header.count
 
     def remove(self, row: str) -> bool:
-        """Let readers stop at a batch again; whether it was one of these.
+        """Make readers stop at a batch again. Returns whether it was one of these.
 
         Raises:
             InvalidInputError: this is no row of the queue.
-            StoreUnavailableError: HBase stayed away. With an outcome.
+            StoreUnavailableError: HBase was unavailable. The error has an outcome.
         """
         key = self._key(row)
         return self._record.do(

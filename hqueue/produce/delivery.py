@@ -94,10 +94,10 @@ class PendingBatch(Generic[Target]):
 
 
 class Delivery(Generic[_IDs]):
-    """What becomes of one message, or of one batch, that was sent through a `Producer`.
+    """The result, still to come, of one message or one batch that was sent through a `Producer`.
 
-    Made by `Producer.send`, `Producer.send_batch` and `HubProducer.send`. In a forked child each
-    call raises `ClosedError` where it was not known yet at the fork.
+    `Producer.send`, `Producer.send_batch` and `HubProducer.send` make it. In a forked child each
+    call raises `ClosedError` if the result was not known yet at the fork.
     """
 
     __slots__ = ("_future", "_index")
@@ -107,16 +107,18 @@ class Delivery(Generic[_IDs]):
         self._index = index
 
     def done(self) -> bool:
-        """Whether it is in the log, or failed."""
+        """Whether the message or batch is in the log or failed."""
         return self._known().done()
 
     def result(self, timeout_s: float | None = None) -> _IDs:
-        """Wait until it is durable, and return its ID; a batch's IDs in the messages' order.
+        """Wait until the message is durable, and return its ID; for a batch the IDs, in the
+        messages' order.
 
         Raises:
-            HQueueError: it could not be written; the outcome says whether it may be in the log.
-            InvalidInputError: a handler of a signal called it in the middle of a `send`.
-            TimeoutError: it was not known in time; nothing is decided.
+            HQueueError: the message could not be written. The error's outcome says whether it may
+                be in the log.
+            InvalidInputError: a signal handler called it in the middle of a `send`.
+            TimeoutError: the result was not known in time. The message may still be written.
         """
         try:
             ids = self._awaited().result(check_timeout_s(timeout_s))
@@ -127,7 +129,7 @@ class Delivery(Generic[_IDs]):
         return cast("_IDs", ids if self._index is None else ids[self._index])
 
     def exception(self, timeout_s: float | None = None) -> BaseException | None:
-        """Wait likewise, and return the error; None if it is durable.
+        """Wait for the result, and return the error; None if the message is durable.
 
         Raises:
             InvalidInputError, TimeoutError: as `result`.

@@ -27,18 +27,19 @@ __all__ = ["Producer"]
 class Producer:
     """Buffers messages and appends them in batches, in the background. Thread-safe.
 
-    Messages that were sent to one partition (chosen, or by key) lie in it in the order of the
-    `send` calls; a batch that failed is left out, and later ones go on. Those sent to any
-    partition spread over the partitions batch by batch. Each partition has one append under way
-    at a time: the next batch's place is where that one ends.
+    Messages for one partition (chosen, or by key) are appended in the order of the `send` calls. If
+    a batch fails, its messages are left out, and later batches are still appended. Messages without
+    a partition or key are spread over the partitions batch by batch. Each partition has one append
+    in flight at a time, since the next batch begins where that one ends.
 
-    Use it as a context manager, or `close` it: what is in the buffer is lost if the process is
-    killed, and written before it ends in order; so is each message that is sent after that, before
-    `send` returns. One that is forgotten is closed when it is collected, with a `ResourceWarning`;
-    what it holds is written. In a forked child it can't be used. Made by `Queue.producer`.
+    Use it as a context manager, or `close` it. Buffered messages are lost if the process is killed.
+    A process that ends in order writes them first; a message that is sent after that is written
+    before `send` returns. A producer that was never closed is closed when Python collects it, with
+    a `ResourceWarning`, and its buffered messages are written. It can't be used in a forked child.
+    `Queue.producer` makes it.
 
     Args:
-        appender: appends to the queue.
+        appender: the appender of the queue.
         options: see `ProducerOptions`.
 
     Raises:
@@ -69,18 +70,19 @@ class Producer:
         key: str | bytes | None = None,
         callback: DeliveryCallback | None = None,
     ) -> Delivery[MessageID]:
-        """Take a message into the buffer. Returns at once, unless the buffer is full.
+        """Buffer a message. Returns at once, unless the buffer is full.
 
         Args:
             message: the message.
             partition, key: as in `Queue.put`. Without them the message's own key chooses.
-            callback: called with (MessageID, None) or (None, error) from a thread of the
-                producer; it must be quick. Whatever it raises is logged, and ends nothing.
+            callback: called with (MessageID, None) or (None, error) in a thread of the producer. It
+                must be quick. An error that it raises is logged, and has no other effect.
 
         Raises:
             InvalidInputError: an argument is out of range.
-            BufferFullError: there was no room within ``block_ms_max``. The message was not taken.
-            ClosedError: the producer was closed, or belongs to the parent process.
+            BufferFullError: the buffer had no room within ``block_ms_max``. The message was not
+                buffered.
+            ClosedError: the producer was closed, or it belongs to the parent process.
         """
         if not isinstance(message, Message):
             raise InvalidInputError("send takes a Message", type=type(message).__name__)
@@ -101,10 +103,10 @@ class Producer:
         key: str | bytes | None = None,
         callback: DeliveryCallback | None = None,
     ) -> Delivery[MessageID]:
-        """`send` of ``Message(topic, value)``, without the time that making one takes.
+        """Buffer a value like ``send(Message(topic, value))``, without making the `Message`.
 
         Raises:
-            InvalidInputError, MessageTooLargeError: also where such a message could not be.
+            InvalidInputError, MessageTooLargeError: also where `Message` would raise it.
         """
         target = self._target(partition, key)
         if type(topic) is not str or type(value) is not bytes:
@@ -124,18 +126,18 @@ class Producer:
         partition: int | None = None,
         key: str | bytes | None = None,
     ) -> Delivery[Sequence[MessageID]]:
-        """Take messages into the buffer that are written as one batch: all or none, in order.
+        """Buffer messages that are written as one batch: all or none of them, in order.
 
-        As `Queue.put`, but it does not wait until they are durable, so the next batch is encoded
-        while this one is under way. Beside `send` calls it keeps their order.
+        Works like `Queue.put`, but does not wait until the messages are durable, so the next batch
+        is encoded while this one is in flight. It keeps the order with `send` calls.
 
         Args:
             messages, partition, key: as in `Queue.put`.
 
         Raises:
-            InvalidInputError, MessageTooLargeError: as `Queue.put`. Nothing was taken.
-            BufferFullError: there was no room within ``block_ms_max``. Nothing was taken.
-            ClosedError: the producer was closed, or belongs to the parent process.
+            InvalidInputError, MessageTooLargeError: as `Queue.put`. Nothing was buffered.
+            BufferFullError: the buffer had no room within ``block_ms_max``. Nothing was buffered.
+            ClosedError: the producer was closed, or it belongs to the parent process.
         """
         if isinstance(messages, Message):
             raise InvalidInputError("send_batch takes a sequence of messages; send takes one")
@@ -147,18 +149,21 @@ class Producer:
         return self._buffer.take_batch(bodies, target)
 
     def flush(self, timeout_s: float | None = None) -> bool:
-        """Wait until everything sent so far is in the log or failed; whether that was in time.
+        """Wait until every message sent so far is in the log or failed. Returns False if the
+        time-out came first.
 
         Raises:
-            InvalidInputError: it was called by a delivery callback, which it would wait for.
-            ClosedError: it belongs to the parent process, which alone learns that.
+            InvalidInputError: a delivery callback called it, and would wait for itself.
+            ClosedError: the producer belongs to the parent process.
         """
         return self._buffer.flush(timeout_s)
 
     def close(self, timeout_s: float | None = None) -> bool:
-        """Take no more, write what is buffered, and end; whether that was in time.
+        """Refuse further messages, write the buffered ones, and end. Returns False if the time-out
+        came first.
 
-        Each append is bounded by ``operation_timeout_ms``, so this ends without a time-out, too.
+        Each append is bounded by ``operation_timeout_ms``, so this call ends without a time-out,
+        too.
         """
         drained = self._buffer.close(timeout_s)
         self._watched.closed()

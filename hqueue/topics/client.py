@@ -1,4 +1,4 @@
-"""The client of hubs: topics, queues and producers by way of them."""
+"""The client of hubs: publishes, subscribes and scans without HBase."""
 
 from __future__ import annotations
 
@@ -27,17 +27,18 @@ __all__ = ["HubClient", "connect_hubs"]
 
 
 class HubClient:
-    """Publishes and subscribes to topics of queues that hubs serve. Made by
-    `connect_hubs`. Needs neither HBase nor ZooKeeper.
+    """Publishes and subscribes to topics through hubs. Needs neither HBase nor ZooKeeper.
+    `connect_hubs` makes it.
 
-    Thread-safe, and usable in a forked child. Connections are opened when needed, and kept; which
-    hub owns a topic is remembered. Use it as a context manager, or `close` it. One that is
-    forgotten, with its topics, producers, queues and subscriptions, is closed when it is collected,
-    with a `ResourceWarning`; a subscription keeps it for as long as it lasts.
+    Thread-safe, and usable in a forked child. Connections are opened when they are needed, and
+    kept. The client remembers which hub owns a topic. Use it as a context manager, or `close` it. A
+    client that was never closed is closed when Python collects it and its topics, producers, queues
+    and subscriptions, with a `ResourceWarning`. A subscription keeps its client for as long as it
+    lasts.
 
     Args:
-        settings: where hubs are, and bounds.
-        clock: where time comes from.
+        settings: the hubs' addresses, limits and timeouts.
+        clock: the source of time.
     """
 
     def __init__(self, settings: HubClientSettings, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -57,24 +58,24 @@ class HubClient:
 
     def close(self) -> None:
         """Close all subscriptions, which stay with the hubs, and all connections. Calls under way
-        are answered; further ones are refused. In a call of a listener this returns at once, and is
-        done when that call has ended: see `TopicSubscription.close`.
+        are completed; further ones are refused. If a listener calls it, it returns at once, and
+        takes effect when the listener has returned: see `TopicSubscription.close`.
         """
         if not self._subscriptions.leave_behind(self._release):
             self._release()
         self._watched.closed()
 
     def topic(self, name: str, *, queue: str | None = None) -> HubTopic:
-        """A topic, which can be published and subscribed to, and administered. Asks nothing, and
-        creates nothing: hubs create a topic that is first published or subscribed to.
+        """Return a topic, to publish, subscribe and administer. Sends no request, and creates
+        nothing: hubs create a topic at its first publish or subscription.
 
         Args:
             name: the topic.
             queue: the queue; the setting ``queue`` if None.
 
         Raises:
-            InvalidInputError: the name can't be a topic's, or is the system's own; or no queue is
-                named.
+            InvalidInputError: the name can't be a topic's, it is the system's own, or no queue is
+                given.
         """
         return HubTopic(
             name,
@@ -88,14 +89,14 @@ class HubClient:
     def producer(
         self, *, queue: str | None = None, **options: Unpack[ProducerOptions]
     ) -> HubProducer:
-        """A producer, which publishes in the background. Close it before the client.
+        """Open a producer, which publishes in the background. Close it before the client.
 
         Args:
             queue: the queue; the setting ``queue`` if None.
             options: see `ProducerOptions`.
 
         Raises:
-            InvalidInputError: no queue is named, or an option is unknown or out of range.
+            InvalidInputError: no queue is given, or an option is unknown or out of range.
             ClosedError: the client was closed.
         """
         self._calls.check_open()
@@ -106,14 +107,14 @@ class HubClient:
         )
 
     def queue(self, name: str | None = None) -> HubQueue:
-        """A whole queue, to be put to and scanned. Asks nothing. Its hubs serve the Thrift API:
-        their setting ``api_port``.
+        """Return a whole queue, to put messages into and to scan. Sends no request. The queue's
+        hubs must serve the Thrift API: set their ``api_port``.
 
         Args:
             name: the queue; the setting ``queue`` if None.
 
         Raises:
-            InvalidInputError: none is named, or it can't be one's name.
+            InvalidInputError: no queue is given, or the name can't be a queue's.
         """
         return HubQueue(self._queue(name), self._api, self)
 
@@ -127,15 +128,16 @@ class HubClient:
 def connect_hubs(
     hubs: str | Address | Sequence[str | Address], **given: Unpack[HubOptions]
 ) -> HubClient:
-    """Connect to hubs: the client publishes and subscribes to topics, and needs neither HBase nor
-    ZooKeeper. Programs that reach HBase have `connect`.
+    """Connect to hubs, to publish and subscribe to topics without HBase and ZooKeeper. Programs
+    that can reach HBase use `connect`.
 
     Nothing is sent before the first operation.
 
     Args:
-        hubs: some hubs; each names the others: ``host:port`` with commas between, an `Address`, or
-            a sequence of either.
-        given: settings by their names in `HubClientSettings`; the others have their defaults.
+        hubs: some of the hubs: ``host:port`` with commas between, an `Address`, or a sequence of
+            either. Each hub knows the others.
+        given: single settings by their names in `HubClientSettings`. The others have their
+            defaults.
 
     Raises:
         SettingsError: a setting is unknown or has a wrong value.

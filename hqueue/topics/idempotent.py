@@ -21,13 +21,13 @@ SEQUENCE_NUMBER_MAX = 2**63 - 1
 
 @dataclasses.dataclass(frozen=True)
 class IdempotentPublishResult:
-    """What became of an idempotent publish.
+    """The result of an idempotent publish.
 
     Args:
-        duplicates: how many of the first messages the topic had already; they were left out.
+        duplicates: how many of the first messages the topic had already. They were left out.
         ids: the IDs of the others, which were appended.
-        last_id: the ID of the topic's last message of this publisher: as ``since`` after a restart
-            it saves the hub reading.
+        last_id: the ID of the topic's last message of this publisher. Give it as ``since`` after a
+            restart, so that the hub reads less.
     """
 
     duplicates: int

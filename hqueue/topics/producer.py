@@ -21,18 +21,19 @@ __all__ = ["HubProducer"]
 class HubProducer:
     """Buffers messages and publishes them in batches, in the background. Thread-safe.
 
-    A topic's messages lie in it in the order of the `send` calls; a batch that failed is left out,
-    and later ones go on. Each topic has one publish under way at a time. Where many processes
-    produce, this costs less than each putting for itself: a hub writes what they all send.
+    Messages of a topic are published in the order of the `send` calls. If a batch fails, its
+    messages are left out, and later batches are still published. Each topic has one publish in
+    flight at a time. With many producing processes this costs less than a `Producer` in each: a hub
+    writes the messages of all of them together.
 
-    Use it as a context manager, or `close` it: what is in the buffer is lost if the process is
-    killed, and published before it ends in order, if its client is still open; so is each message
-    that is sent after that, before `send` returns. One that is forgotten is closed when it is
-    collected, with a `ResourceWarning`; what it holds is published. In a forked child it can't be
-    used. Made by `HubClient.producer`.
+    Use it as a context manager, or `close` it. Buffered messages are lost if the process is killed.
+    A process that ends in order publishes them first, if the client is still open; a message that
+    is sent after that is published before `send` returns. A producer that was never closed is
+    closed when Python collects it, with a `ResourceWarning`, and its buffered messages are
+    published. It can't be used in a forked child. `HubClient.producer` makes it.
 
     Args:
-        publish: publishes messages of a topic, all or none; their IDs.
+        publish: publishes messages of a topic, all or none, and returns their IDs.
         options: see `ProducerOptions`.
 
     Raises:
@@ -57,17 +58,19 @@ class HubProducer:
     def send(
         self, message: Message, *, callback: DeliveryCallback | None = None
     ) -> Delivery[MessageID]:
-        """Take a message into the buffer. Returns at once, unless the buffer is full.
+        """Buffer a message. Returns at once, unless the buffer is full.
 
         Args:
-            message: the message; its topic is the one that it is published to.
-            callback: called with (MessageID, None) or (None, error) from a thread of the
-                producer; it must be quick. Whatever it raises is logged, and ends nothing.
+            message: the message. It is published to its topic.
+            callback: called with (MessageID, None) or (None, error) in a thread of the producer. It
+                must be quick. An error that it raises is logged, and has no other effect.
 
         Raises:
-            InvalidInputError: this is no message, or its topic or a header is the system's own.
-            BufferFullError: there was no room within ``block_ms_max``. The message was not taken.
-            ClosedError: the producer was closed, or belongs to the parent process.
+            InvalidInputError: the argument is no message, or its topic or a header is the system's
+                own.
+            BufferFullError: the buffer had no room within ``block_ms_max``. The message was not
+                buffered.
+            ClosedError: the producer was closed, or it belongs to the parent process.
         """
         if not isinstance(message, Message):
             raise InvalidInputError("send takes a Message", type=type(message).__name__)
@@ -77,18 +80,21 @@ class HubProducer:
         return self._buffer.take(message.topic, message.value, extra, message.topic, callback)
 
     def flush(self, timeout_s: float | None = None) -> bool:
-        """Wait until everything sent so far is in the log or failed; whether that was in time.
+        """Wait until every message sent so far is in the log or failed. Returns False if the
+        time-out came first.
 
         Raises:
-            InvalidInputError: it was called by a delivery callback, which it would wait for.
-            ClosedError: it belongs to the parent process, which alone learns that.
+            InvalidInputError: a delivery callback called it, and would wait for itself.
+            ClosedError: the producer belongs to the parent process.
         """
         return self._buffer.flush(timeout_s)
 
     def close(self, timeout_s: float | None = None) -> bool:
-        """Take no more, publish what is buffered, and end; whether that was in time.
+        """Refuse further messages, publish the buffered ones, and end. Returns False if the
+        time-out came first.
 
-        Each publish is bounded by ``operation_timeout_ms``, so this ends without a time-out, too.
+        Each publish is bounded by ``operation_timeout_ms``, so this call ends without a time-out,
+        too.
         """
         drained = self._buffer.close(timeout_s)
         self._watched.closed()

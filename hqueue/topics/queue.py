@@ -1,4 +1,4 @@
-"""A whole queue, by way of hubs."""
+"""A whole queue, put to and scanned through hubs."""
 
 from __future__ import annotations
 
@@ -31,15 +31,16 @@ MESSAGES_MAX = 1_000
 
 
 class HubScanner:
-    """Reads a queue, or one of its partitions, by way of hubs. Made by `HubQueue.scan`.
+    """Reads a queue, or one of its partitions, through hubs. `HubQueue.scan` makes it.
 
-    Iterate over it, or call `next` until it gives None. Close it if it is left before its end, or
-    use it as a context manager: hubs have room for so many scanners. After an error it gives that
-    error again, never an end. Not thread-safe.
+    Iterate over it, or call `next` until it returns None. Use it as a context manager, or close it
+    if you leave it before its end: a hub has room for a limited number of scanners. After an error
+    every further call raises that error; it never ends as if it had read everything. Not
+    thread-safe.
 
     Args:
-        messages: what it gives.
-        queue: what it is made from, which it keeps.
+        messages: the messages to return.
+        queue: the queue, which the scanner keeps alive.
     """
 
     def __init__(self, messages: Generator[ReceivedMessage, None, None], queue: HubQueue) -> None:
@@ -59,10 +60,10 @@ class HubScanner:
             yield message
 
     def next(self) -> ReceivedMessage | None:
-        """The next message; None at the end.
+        """Return the next message; None at the end.
 
         Raises:
-            QueueStateError: the queue is not there, or can't be used.
+            QueueStateError: the queue does not exist, or can't be used.
             InvalidInputError: there is no such partition.
             HubUnavailableError: no hub answered for ``operation_timeout_ms``.
             ClosedError: the scanner or the client was closed.
@@ -78,21 +79,22 @@ class HubScanner:
             raise
 
     def close(self) -> None:
-        """End the scan, and the hubs' scanners that it holds."""
+        """End the scan, and close its scanners at the hubs."""
         self._closed = True
         self._messages.close()
 
 
 class HubQueue:
-    """A queue that is put to and scanned by way of hubs. Made by `HubClient.queue`. Thread-safe.
+    """A queue to put messages into and to scan, through hubs. Thread-safe. `HubClient.queue` makes
+    it.
 
-    Hubs serve this by their Thrift API, where their setting ``api_port`` is given. It is for
-    programs that can't reach HBase: a `Queue` does more.
+    Hubs serve it with their Thrift API, if their setting ``api_port`` is given. It is for programs
+    that can't reach HBase; a `Queue` does more.
 
     Args:
         name: the queue.
         calls: calls the API.
-        client: what it is made from, which it keeps.
+        client: the client, which the queue keeps alive.
     """
 
     def __init__(self, name: str, calls: ApiCalls, client: object = None) -> None:
@@ -102,11 +104,11 @@ class HubQueue:
 
     @property
     def partitions(self) -> int:
-        """How many partitions the queue has.
+        """The number of partitions.
 
         Raises:
-            QueueStateError: the queue is not there, or can't be used.
-            HubUnavailableError: no hub did it in time.
+            QueueStateError: the queue does not exist, or can't be used.
+            HubUnavailableError: no hub answered in time.
         """
         found, _ = self._calls.call(
             self.name, lambda client: client.getQueueLocations(self.name), repeatable=True
@@ -142,38 +144,38 @@ class HubQueue:
         idempotency_key: str | bytes | None = None,
         since: Position | None = None,
     ) -> MessageID | Sequence[MessageID]:
-        """Write one message, or a sequence of them as one batch: all or none, in their order. When
-        this returns they are durable, and every reader will see them.
+        """Write one message, or several as one batch: all or none of them, in their order. When the
+        call returns, the messages are durable and every reader will see them.
 
-        What is not applied for certain is tried again, until ``operation_timeout_ms`` is over. With
-        an idempotency key a put whose answer was lost is tried again, too, and the batch is there
-        once for good, as `Queue.put` says. Without one such a put ends with an unknown outcome,
-        where `Queue.put` looks it up in the log.
+        A put that was certainly not applied is tried again for ``operation_timeout_ms``. With an
+        idempotency key, a put whose answer was lost is tried again, too, and the batch is written
+        exactly once for good, as `Queue.put` says. Without an idempotency key, such a put raises an
+        error with an unknown outcome; `Queue.put` would look it up in the log.
 
         Args:
-            messages: at most 65,536, and 8 MiB, with 262,144 headers. Arrow's batches and iterators
-                are for `Queue.put`.
-            partition: the partition. If None, the one of the messages' own keys; any if they have
-                none.
+            messages: at most 65,536 messages, 8 MiB and 262,144 headers. Only `Queue.put` takes
+                Arrow batches and iterators.
+            partition: the partition. If None, the messages' own keys choose it; without keys any
+                partition is taken.
             key: puts with the same key go to the same partition, as for `Queue.put`.
-            idempotency_key: what this batch is known by in its partition, which must be given, or a
-                key. The same one stands for the same messages.
-            since: a moment before the first put with it, from where on the log is searched; all of
-                it that is kept if None.
+            idempotency_key: identifies this batch in its partition, so `partition` or `key` must be
+                given. Always use the same idempotency key for the same messages.
+            since: a position before the first put with this idempotency key. The log is searched
+                from there on; all of it that is kept if None.
 
         Returns:
             The ID of the one message, or the IDs in the order of the messages.
 
         Raises:
-            InvalidInputError: an argument is out of range, or keys belong to several partitions.
-                Nothing was done.
-            MessageTooLargeError: the batch is too large. Nothing was done.
-            QueueStateError: the queue is not there, or can't be used.
-            HubUnavailableError: no hub did it in time. With outcome *unknown* they may be in the
-                log already, or later.
-            HubError: the hub can't do it: its clock is off, or HBase refuses.
+            InvalidInputError: an argument is out of range, or the messages' keys belong to several
+                partitions. Nothing was written.
+            MessageTooLargeError: the batch is too large. Nothing was written.
+            QueueStateError: the queue does not exist, or can't be used.
+            HubUnavailableError: no hub did it in time. With the outcome *unknown* the messages may
+                be in the log, now or later.
+            HubError: the hub can't write: its clock is off, or HBase refuses.
             IdempotencyKeyReusedError: the batch with this idempotency key has other messages.
-            IdempotencyKeyTooOldError: the log is not kept back to `since`.
+            IdempotencyKeyTooOldError: the log's headers since `since` are not all kept any more.
             ClosedError: the client was closed.
         """
         batch = [messages] if isinstance(messages, Message) else listed(messages, "messages")
@@ -208,16 +210,17 @@ class HubQueue:
         stop: Position | None = None,
         topics: Iterable[str] = (),
     ) -> HubScanner:
-        """Read a partition, or all of them in the order of IDs, up to the end of the log: a
-        scanner, to be iterated over and closed. Each message comes once: where a hub ends, another
-        goes on behind the last that came.
+        """Open a scanner over one partition, or over all in the order of IDs, up to the end of the
+        log. Iterate over it, and close it. Each message comes once: when a hub ends, another
+        continues after the last message.
 
         Args:
             partition: the partition; all if None.
             start: where to begin: a `MessageID`, an aware datetime, or milliseconds since the
                 epoch. The oldest message if None.
-            stop: the first that is not wanted any more. If None, the end of the log.
-            topics: the topics wanted; all if empty.
+            stop: where to end: the first position that is not read any more. If None, the end of
+                the log.
+            topics: the topics to read; all if empty.
 
         Raises:
             InvalidInputError: an argument is out of range.

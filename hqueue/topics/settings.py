@@ -37,39 +37,41 @@ class HubOptions(TypedDict, total=False):
 
 @dataclasses.dataclass(frozen=True)
 class HubClientSettings:
-    """All settings of a client of hubs; frozen, and checked when they are made. Times in
-    milliseconds.
+    """All settings of a client of hubs. Frozen, and checked when made. Times are in milliseconds.
 
     Raises:
         SettingsError: a setting has a wrong value.
     """
 
     hubs: tuple[Address, ...]
-    """Some hubs: any can be called, and names the others. A list, or a text with commas:
-    ``host:port,host:port``."""
+    """Some of the hubs, any of which can be called and knows the others. A list, or a text with
+    commas: ``host:port,host:port``.
+    """
 
     queue: str | None = None
-    """The queue of the topics, where a call names none."""
+    """The queue of the topics, for calls that give none."""
 
     publisher: str = "hqueue"
-    """The caller's name that hubs see: 1 to 200 characters."""
+    """The caller's name that hubs see, 1 to 200 characters."""
 
     connect_timeout_ms: int = 3_000
-    """The bound on opening a connection to a hub."""
+    """The time limit for opening a connection to a hub."""
 
     operation_timeout_ms: int = 90_000
-    """The bound on a publish with all redirects and retries. It should be more than the hubs'
-    own ``operation_timeout_ms``, within which a hub learns what became of an append."""
+    """The time limit for a publish with all its redirects and retries. Set it above the hubs' own
+    ``operation_timeout_ms``, within which a hub learns the outcome of an append.
+    """
 
     redirects_max: int = 8
-    """Redirects followed in a row before there is a pause."""
+    """How many redirects to follow in a row before a pause."""
 
     connections_max: int = 8
-    """Connections to each hub that are kept for the next calls. A call has one to itself; so more
-    are open while more threads publish."""
+    """How many idle connections to keep for each hub. Every call uses a connection alone, so more
+    are open while more threads publish.
+    """
 
     owners_max: int = 100_000
-    """Topics whose owning hub is remembered."""
+    """For how many topics the client remembers the owning hub."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hubs", hub_addresses(self.hubs))

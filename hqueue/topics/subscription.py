@@ -19,13 +19,13 @@ __all__ = ["SubscribeMode", "TopicSubscription"]
 
 
 class SubscribeMode(enum.IntEnum):
-    """Whether `HubClient.subscribe` may create a subscription, or attach to one."""
+    """Whether `HubTopic.subscribe` may create a subscription, or attach to one."""
 
     CREATE = 0
-    """It must not be there."""
+    """Create the subscription. It must not exist."""
 
     ATTACH = 1
-    """It must be there."""
+    """Attach to the subscription. It must exist."""
 
     CREATE_OR_ATTACH = 2
 
@@ -46,10 +46,10 @@ class Subscribing(Protocol):
 
 
 class TopicSubscription:
-    """A subscription that messages are delivered of, until it is closed or ends. Made by
-    `HubClient.subscribe`. Thread-safe.
+    """A subscription that delivers messages to a listener until it is closed or ends. Thread-safe.
+    `HubTopic.subscribe` makes it.
 
-    As a context manager it is closed at the end.
+    Use it as a context manager, or `close` it.
     """
 
     def __init__(
@@ -102,15 +102,17 @@ class TopicSubscription:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more comes: it was closed, unsubscribed, or taken over by another."""
+        """Whether no more messages come: it was closed, unsubscribed, or taken over by another
+        client.
+        """
         return self._ended.is_set()
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until it ends; whether it has.
+        """Wait until the subscription ends. Returns False if the time-out came first.
 
         Raises:
-            HQueueError: it ended, and not by `close` or `unsubscribe`: another client took it over,
-                it was unsubscribed, or the hubs refuse it.
+            HQueueError: it ended otherwise than by `close` or `unsubscribe` here: another client
+                took it over, it was deleted, or the hubs refuse it.
         """
         ended = self._ended.wait(check_timeout_s(timeout_s))
         if self.failure is not None:
@@ -118,14 +120,14 @@ class TopicSubscription:
         return ended
 
     def acknowledge_cumulative(self, message_id: MessageID) -> None:
-        """Acknowledge this message and all before it: the cursor moves there. For subscriptions
-        with `explicit_ack`.
+        """Acknowledge this message and all before it: the cursor moves there. Only for
+        subscriptions with `explicit_ack`.
 
         Raises:
-            InvalidInputError: this is no ID, or the listener's answers say it.
-            SubscriberNotFoundError: it is gone.
-            HubUnavailableError: no hub took it in time. Called again, with
-                this or a later ID, nothing is lost.
+            InvalidInputError: the argument is no ID, or the subscription has no `explicit_ack`.
+            SubscriberNotFoundError: the subscription was deleted.
+            HubUnavailableError: no hub took it in time. Call it again, with this or a later ID:
+                nothing is lost.
         """
         if not self.explicit_ack:
             raise InvalidInputError(
@@ -137,22 +139,23 @@ class TopicSubscription:
         self._client.acknowledge_cumulative(self, message_id)
 
     def close(self) -> None:
-        """Have nothing more delivered. A call of the listener that is under way has some time to
-        end, and the cursor is stored, if the hub can be reached. The subscription stays.
+        """Stop the delivery. A call of the listener under way has some time to end, and the cursor
+        is stored, if the hub can be reached. The subscription stays with the hubs.
 
-        In a call of its own listener this returns at once. What the listener answers to that call
-        becomes of its messages, as ever; the hub learns of the end behind it.
+        If its own listener calls it, it returns at once. The listener's answer then still decides
+        about its messages, and the hub learns of the end after it.
         """
         self._client.leave(self)
 
     def unsubscribe(self) -> None:
-        """End the subscription: its cursor and preferences are gone.
+        """Delete the subscription with its cursor and preferences.
 
-        In a call of its own listener this returns at once, and nothing more is delivered. It is
-        done when that call has ended, whatever the listener answers; that it was not is logged.
+        If its own listener calls it, it returns at once, and no more messages are delivered. The
+        subscription is deleted when the listener has returned, whatever its answer; a failure to do
+        so is logged.
 
         Raises:
-            SubscriberNotFoundError: it was gone already.
+            SubscriberNotFoundError: the subscription was deleted before.
             HubUnavailableError: no hub did it in time.
         """
         self._client.unsubscribe(self.queue, self.topic, self.subscriber)

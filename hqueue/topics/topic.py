@@ -1,4 +1,4 @@
-"""A topic of hubs: publishing to it, subscribing to it, and administering it."""
+"""A topic of hubs: publishes to it, subscribes to it, and administers it."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ __all__ = ["HubTopic"]
 
 
 class HubTopic:
-    """A topic that hubs own. Made by `HubClient.topic`. Thread-safe, and usable in a forked child.
+    """A topic that hubs own. Thread-safe, and usable in a forked child. `HubClient.topic` makes it.
 
-    It holds nothing but its name: make one for each call, or keep one. The topic itself is created
-    when it is first published or subscribed to. One that is kept keeps its client.
+    The object holds only its name and its client: make one for each call, or keep one. Hubs create
+    the topic itself at its first publish or subscription.
 
-    All that it asks of hubs follows redirects, and is tried again where hubs refuse it for the
-    moment, until ``operation_timeout_ms`` is over.
+    Every call follows redirects, and tries again while hubs refuse it for the moment, for at most
+    ``operation_timeout_ms``.
 
     Args:
         name: the topic.
         queue: its queue.
         calls: calls hubs.
-        idempotent: publishes idempotently.
-        subscriptions: those of the client.
-        client: what it is made from, which it keeps.
+        idempotent: the client's idempotent publisher.
+        subscriptions: the client's subscriptions.
+        client: the client, which the topic keeps alive.
     """
 
     __slots__ = ("_calls", "_client", "_idempotent", "_subscriptions", "name", "queue")
@@ -72,9 +72,9 @@ class HubTopic:
         return f"HubTopic({self.name!r}, queue={self.queue!r})"
 
     def publish(self, message: bytes | bytearray | memoryview | Message) -> MessageID:
-        """Publish a message, and return its ID. When this returns it is durable, and every reader
-        will see it. Messages that a thread publishes to a topic one after the other have growing
-        IDs, also when the topic's hub changes.
+        """Publish a message, and return its ID. When the call returns, the message is durable and
+        every reader will see it. Messages that a thread publishes to a topic one after the other
+        have growing IDs, also when another hub takes the topic over.
 
         Args:
             message: a value, or a `Message` of this topic with a key and headers.
@@ -82,10 +82,11 @@ class HubTopic:
         Raises:
             InvalidInputError: an argument is out of range.
             MessageTooLargeError: the message is larger than a batch may be.
-            QueueNotFoundError: the hubs don't serve that queue.
-            NotAllowedError: the caller may not publish there, or not create the topic.
-            HubUnavailableError: no hub did it in time. With outcome *unknown* it may be in the log
-                already, or later: a connection ended, or nothing came, after the call was sent.
+            QueueNotFoundError: the hubs don't serve the queue.
+            NotAllowedError: the caller may not publish to the topic, or may not create it.
+            HubUnavailableError: no hub did it in time. With the outcome *unknown* the message may
+                be in the log, now or later: after the call was sent, the connection ended or no
+                answer came.
             ClosedError: the client was closed.
         """
         return self.publish_many([message])[0]
@@ -93,10 +94,12 @@ class HubTopic:
     def publish_many(
         self, messages: Sequence[bytes | bytearray | memoryview | Message]
     ) -> MessageIDs:
-        """Publish messages: all or none, in their order, with no other between them.
+        """Publish several messages: all or none of them, in their order, and with no other message
+        between them.
 
         Args:
-            messages: as for `publish`, 1 to 65,536; together as large as a batch may be.
+            messages: 1 to 65,536 messages as `publish` takes them, together at most as large as a
+                batch may be.
 
         Returns:
             Their IDs.
@@ -119,25 +122,28 @@ class HubTopic:
         sequence_number: int,
         since: MessageID | None = None,
     ) -> IdempotentPublishResult:
-        """Publish messages with sequence numbers of this publisher: each once, whatever became of
-        earlier calls with the same sequence numbers, in this process or before. Where the outcome
-        is unknown it is tried again, until ``operation_timeout_ms`` is over; after that call it
-        again, with the same messages and sequence numbers.
+        """Publish messages with sequence numbers of this publisher, each exactly once: earlier
+        calls with the same sequence numbers, in this or an earlier process, make no duplicates. A
+        publish with an unknown outcome is tried again for ``operation_timeout_ms``. After that,
+        repeat the call with the same messages and sequence numbers.
 
-        Sequence numbers count by the setting ``publisher``, which has to be given. They grow with
-        every message of a topic, and may leave some out. One process at a time publishes under a
-        name, and one call for a topic at a time. A message carries both in the headers
-        ``hqueue.publisher`` and ``hqueue.number``.
+        Sequence numbers belong to the publisher that the setting ``publisher`` names, so set it.
+        They must grow with every message of a topic, and may have gaps. Only one process at a time
+        may publish under a name, and only one call at a time to a topic. A message carries both in
+        the headers ``hqueue.publisher`` and ``hqueue.number``.
 
         Args:
             messages: as for `publish_many`.
-            sequence_number: the first message's, 0 or more; the others' follow.
-            since: an ID in the topic; none of these messages was tried before it. A hub that took
-                the topic over reads it from there on; all that is kept of it if None. It is for
-                the first call after a restart: then the client knows what it published last.
+            sequence_number: the first message's sequence number, 0 or more. The next messages have
+                the numbers that follow.
+            since: an ID in the topic before which none of these messages was ever tried. A hub that
+                took the topic over reads the topic from there on; all that is kept if None. Give it
+                with the first call after a restart; later the client itself knows what it published
+                last.
 
         Raises:
-            InvalidInputError: an argument is out of range, or the publisher has no name of its own.
+            InvalidInputError: an argument is out of range, or the setting ``publisher`` is not
+                given.
             MessageTooLargeError, QueueNotFoundError, NotAllowedError, HubUnavailableError,
                 ClosedError: as `publish`.
         """
@@ -151,10 +157,10 @@ class HubTopic:
 
     def last_sequence_number(self, *, since: MessageID | None = None) -> int | None:
         """The sequence number of this publisher's last message in the topic; None if the topic has
-        no message with one, or is not there. After a restart it says where to go on.
+        no such message or does not exist. Continue after it when the publisher restarts.
 
         Args:
-            since: as for `publish_idempotent`: what lies before is not looked at.
+            since: as for `publish_idempotent`. Messages before it are not searched.
 
         Raises:
             InvalidInputError, QueueNotFoundError, NotAllowedError, HubUnavailableError,
@@ -175,20 +181,20 @@ class HubTopic:
         host: str | None = None,
         port: int = 0,
     ) -> TopicSubscription:
-        """Subscribe: the topic's messages come to a listener, in their order, from the
-        subscription's cursor on; of a new one from the topic's end on.
+        """Deliver the topic's messages to a listener, in their order, from the subscription's
+        cursor on. A new subscription begins at the topic's end.
 
-        The hub calls this process. When the topic comes to another hub, or its hub dies, the client
-        subscribes again by itself, and goes on at the cursor; what was delivered and not
-        acknowledged yet comes again.
+        The hub connects to this process. When another hub takes the topic over, or the hub dies,
+        the client subscribes again by itself, and continues at the cursor. Messages that were
+        delivered and not yet acknowledged come again.
 
         Args:
             subscriber: the subscription's name within the topic. Another client that subscribes
-                under it takes it over.
-            listener: gets messages; what it answers becomes of them, as for `Subscriber`.
-            mode: whether there may be such a subscription already, or must be.
-            preferences: kept with the subscription; those that it has if None.
-            explicit_ack: the listener only receives, and
+                under this name takes the subscription over.
+            listener: gets messages. Its answer decides what happens to them, as for a `Subscriber`.
+            mode: whether the subscription must exist, must not exist, or may.
+            preferences: stored with the subscription. If None, those that it has stay.
+            explicit_ack: the listener only receives messages, and
                 `TopicSubscription.acknowledge_cumulative` moves the cursor.
             host: where hubs reach this process; if None the address from which it reaches them.
             port: where to listen; a free one if 0. All of a name's topics share the first one's.
@@ -220,19 +226,19 @@ class HubTopic:
         host: str | None = None,
         port: int = 0,
     ) -> AsyncGenerator[ReceivedMessage, None]:
-        """The topic's messages, one after the other, for ``async for``. A message is acknowledged
-        when the next one is asked for; the cursor is stored now and then, and when the generator is
-        closed (`contextlib.aclosing`). What was not acknowledged comes again to the next client
-        that attaches.
+        """Iterate over the topic's messages with ``async for``. Asking for the next message
+        acknowledges the one before. The cursor is stored from time to time, and when the generator
+        is closed (`contextlib.aclosing`). Messages that were not acknowledged come again to the
+        next client that attaches.
 
-        At most ``delivery_window`` messages wait here, 1,000 if there is no such preference.
+        At most ``delivery_window`` messages wait in this process, or 1,000 without that preference.
 
         Args:
             subscriber, mode, preferences, host, port: as for `subscribe`.
 
         Raises:
             SubscriberConnectedError: another client took the subscription over.
-            SubscriberNotFoundError: it was unsubscribed.
+            SubscriberNotFoundError: the subscription was deleted.
             HQueueError: as `subscribe`; when the first message is asked for.
         """
         subscribe = functools.partial(
@@ -248,9 +254,9 @@ class HubTopic:
         return messages_of(subscribe, self._client)
 
     def unsubscribe(self, subscriber: str) -> None:
-        """End a subscription, even if a client is attached: its cursor and preferences are gone.
+        """Delete a subscription with its cursor and preferences, even if a client is attached.
 
-        In a call of that subscription's listener this returns at once, as
+        If that subscription's listener calls it, it returns at once, as
         `TopicSubscription.unsubscribe` does.
 
         Raises:
@@ -261,8 +267,9 @@ class HubTopic:
         self._subscriptions.unsubscribe(self.queue, self.name, check_name(subscriber))
 
     def move(self, to: str | Address) -> None:
-        """Let another hub own the topic. When this returns it does; later it may leave the topic to
-        others, as any. Publishers and subscribers follow by themselves.
+        """Move the topic to another hub. When the call returns, that hub owns the topic. It may
+        release the topic to other hubs later, as any hub may. Publishers and subscribers follow by
+        themselves.
 
         Args:
             to: the hub's address, ``host:port``, as it is registered.
@@ -275,10 +282,10 @@ class HubTopic:
         self._change("moveTopic", at.host, at.port)
 
     def delete(self) -> bool:
-        """Delete the topic: its subscriptions end, and nobody appends to it any more. Its messages
-        stay in the queue for as long as it keeps messages; a topic that is created later under this
-        name has none of them. Whether there was such a topic: where it is not known what became of
-        a call it is called again, and may not be there any more.
+        """Delete the topic: its subscriptions end, and no hub appends to it any more. Its messages
+        stay in the queue until they expire; a topic that is created later under this name has none
+        of them. Returns whether there was such a topic. After an unknown outcome the client repeats
+        the call, which may then return False although the topic existed.
 
         Raises:
             InvalidInputError, QueueNotFoundError, NotAllowedError, HubUnavailableError,
@@ -287,7 +294,7 @@ class HubTopic:
         return bool(self._change("deleteTopic"))
 
     def acl(self) -> TopicACL:
-        """Who may do what with the topic.
+        """The topic's ACL: the callers that may publish, subscribe and manage.
 
         Raises:
             InvalidInputError: there is no such topic.
@@ -302,10 +309,10 @@ class HubTopic:
         subscribe: Sequence[str] | None = None,
         manage: Sequence[str] | None = None,
     ) -> TopicACL:
-        """Replace those lists of the topic's ACL that are given; the others stay. Returns all of it
-        as it is then. When this returns it holds for every call, whatever hub has the topic, where
-        hubs go by ACLs (their setting ``authorizer``); a subscriber that the ACL does not name any
-        more gets nothing more. A topic that is not there is created: so it has an ACL before
+        """Replace the given lists of the topic's ACL; the others stay. Returns the whole new ACL.
+        When the call returns, the ACL is in force for every call at every hub, if the hubs' setting
+        ``authorizer`` enables ACLs. A subscriber that the ACL does not name any more gets no
+        further messages. A topic that does not exist is created, so it can have an ACL before
         anybody publishes to it.
 
         Args:
