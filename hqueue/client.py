@@ -60,7 +60,7 @@ Ttl = str | int | datetime.timedelta | None
 
 
 class Client:
-    """A connection to a cluster. Thread-safe, and usable in a forked child. `connect` makes it.
+    """A connection to a cluster. Thread-safe, and usable in a forked child. Made by `connect`.
 
     Connections are pooled, and opened when they are needed. Use the client as a context manager, or
     `close` it. A client that was never closed is closed when Python collects it and everything made
@@ -222,7 +222,9 @@ class Client:
         return self.describe_queue(name)
 
     def enable_queue(self, name: str) -> None:
-        """Enable a queue, so that it accepts puts and reads again. An enabled queue stays enabled."""
+        """Enable a queue, so that it accepts puts and reads again. An enabled queue stays as it
+        is.
+        """
         self._cluster.tables.enable(check_queue_name(name))
 
     def disable_queue(self, name: str) -> None:
@@ -452,7 +454,7 @@ def open_log(client: Client, name: str) -> QueueLog:
 
 
 def ranges_of(client: Client, queue: str, topic: str) -> Sequence[LogRange]:
-    """The ranges of the log that hold the messages of a topic that hubs own, for `hqueue.engine`."""
+    """The ranges of the log with the messages of a topic that hubs own, for `hqueue.engine`."""
     return client._ranges_of(queue, topic)
 
 

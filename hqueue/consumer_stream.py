@@ -24,7 +24,7 @@ __all__ = ["ConsumerStream"]
 
 
 class ConsumerStream:
-    """Returns the messages of some of a consumer's partitions. A `ParallelConsumer` makes it.
+    """Returns the messages of some of a consumer's partitions. Made by a `ParallelConsumer`.
 
     Use it in one thread. Asking for more messages says that all messages before were processed.
     Call `ParallelConsumer.request_stop` to let the threads of all streams end, and then close the

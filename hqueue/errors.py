@@ -1,7 +1,7 @@
 """The errors that hqueue raises.
 
-Every error that this library raises on purpose is an `HQueueError`. Errors of the libraries and
-servers underneath are translated where they arrive, with the original as ``__cause__``.
+Every error that this library raises on purpose is an `HQueueError`. Errors of underlying libraries
+and servers are translated to one, with the original as ``__cause__``.
 
     HQueueError
     ├── InvalidInputError (also ValueError)   an argument is out of range; nothing was sent
@@ -20,11 +20,11 @@ servers underneath are translated where they arrive, with the original as ``__ca
     │   └── CheckpointMovedError              somebody else changed the checkpoint
     ├── GroupError                            a consumer's group does not let it go on so
     │   ├── CommitFailedError                 others have these partitions now
-    │   ├── OffsetOutOfRangeError             there are no messages at an offset any more, or yet
+    │   ├── OffsetOutOfRangeError             the log has no messages at an offset any more, or yet
     │   ├── GroupNotFoundError
     │   └── GroupActiveError                  the operation needs a group without consumers
-    ├── HubError                              a hub did not do what it was asked
-    │   ├── HubUnavailableError               no hub did it within the bound
+    ├── HubError                              a hub refused a call or could not do it
+    │   ├── HubUnavailableError               no hub did it within the time limit
     │   └── NotAllowedError                   the caller may not do this
     ├── MetadataError                         a topic's metadata is not what the operation needs
     │   ├── BadVersionError                   somebody else changed it
@@ -33,21 +33,21 @@ servers underneath are translated where they arrive, with the original as ``__ca
     │   ├── NoSubscriptionStateError
     │   ├── SubscriptionStateExistsError
     │   └── MetadataReadOnlyError             it is being moved to another store
-    ├── StoreError                            HBase or ZooKeeper did not do what it was asked
-    │   ├── StoreUnavailableError             no answer within the bound
-    │   └── RequestRefusedError               the answer is that it will not be done
-    ├── IdempotencyKeyError                   it is not certain that a put would be the only one
-    │   ├── IdempotencyKeyReusedError         its key was put before, with other messages
-    │   ├── IdempotencyKeyTooOldError         the log is not kept back to where it must be searched
+    ├── StoreError                            HBase or ZooKeeper refused a request or gave no answer
+    │   ├── StoreUnavailableError             no usable answer within the time limit
+    │   └── RequestRefusedError               the server refused the request for good
+    ├── IdempotencyKeyError                   a put might not be the only one with its key
+    │   ├── IdempotencyKeyReusedError         the key was put before, with other messages
+    │   ├── IdempotencyKeyTooOldError         the part of the log to search is not all kept any more
     │   └── FencedError                       a later epoch of the producer was claimed
-    ├── OwnershipError                        topics' owners can't write to them any more
-    │   ├── TopicFencedError                  this writer does not own a topic, or not any more
-    │   └── OwnershipLostError                what became of a partition meanwhile is not known
+    ├── OwnershipError                        a writer does not own the topics that it writes to
+    │   ├── TopicFencedError                  the writer does not own a topic, or not any more
+    │   └── OwnershipLostError                the writer does not know what was appended meanwhile
     ├── ClockSkewError                        this machine's clock is too far off to append
-    ├── CorruptLogError                       bytes that no writer of a queue wrote
+    ├── CorruptLogError                       the log has bytes that no writer of a queue wrote
     │   └── UnsupportedFormatError            a format version or a codec this release doesn't know
     ├── ClosedError                           the object was closed, or inherited through a fork
-    ├── BufferFullError                       a producer's buffer had no room within the bound
+    ├── BufferFullError                       a producer's buffer had no room within the time limit
     └── LocalServerError                      the local server could not be started or stopped
 """
 
@@ -113,33 +113,38 @@ FACT_LENGTH_MAX = 2_000
 
 
 class Outcome(enum.Enum):
-    """What became of the operation that raised an error."""
+    """Whether the operation that raised an error may have been applied."""
 
     NOT_APPLIED = "not applied"
-    """Nothing was changed, and nothing of it will show up later. Safe to do again."""
+    """Nothing was changed, and nothing of the operation will show up later. It is safe to
+    repeat.
+    """
 
     UNKNOWN = "unknown"
-    """It may have been applied, or may be yet. Doing it again may do it twice."""
+    """The operation may have been applied, or may be applied later. Repeating it may apply it
+    twice.
+    """
 
 
 class HQueueError(Exception):
     """The root of all errors of this library.
 
-    The text is the same for every occurrence of an error; what varies is in `facts`, and each
-    fact is an attribute as well: ``error.queue``, ``error.partition``. Facts that every error of a
-    class has are declared there, with their types. `outcome` says whether the operation that failed
-    is `Outcome.NOT_APPLIED` or `Outcome.UNKNOWN`; a read of the log is always not
-    applied. The text shows an unknown outcome.
+    The text is the same for every occurrence of an error. The details of this occurrence are in
+    `facts`, and each fact is an attribute as well: ``error.queue``, ``error.partition``. Facts that
+    every error of a class has are declared in the class, with their types. `outcome` says whether
+    the operation that failed is `Outcome.NOT_APPLIED` or `Outcome.UNKNOWN`; a read of the log is
+    always not applied. The text shows an unknown outcome.
 
     Args:
         text: what happened, to what, and what to do next.
-        outcome: what became of the operation; by default `default_outcome`.
-        facts: what varies.
+        outcome: the outcome of the operation; by default `default_outcome`.
+        facts: the details of this occurrence, by name.
     """
 
     default_outcome: ClassVar[Outcome] = Outcome.UNKNOWN
-    """The outcome of an error that was made without one. It is *not applied* for classes whose
-    errors mean by definition that nothing was done."""
+    """The outcome of an error that was made without one: *not applied* for classes whose errors
+    always mean that nothing was done.
+    """
 
     def __init__(self, text: str, /, *, outcome: Outcome | None = None, **facts: object) -> None:
         super().__init__(text)
@@ -185,7 +190,7 @@ class InvalidInputError(HQueueError, ValueError):
 
 
 class MessageTooLargeError(InvalidInputError):
-    """A message, or a batch of them, exceeds its bound. Raised before anything is sent."""
+    """A message or a batch exceeds its size limit. Raised before anything is sent."""
 
 
 class SettingsError(HQueueError, ValueError):
@@ -201,11 +206,11 @@ class QueueStateError(HQueueError):
 
 
 class QueueNotFoundError(QueueStateError):
-    """There is no table of that name."""
+    """There is no table of this name."""
 
 
 class QueueExistsError(QueueStateError):
-    """There is a table of that name already."""
+    """There is a table of this name already."""
 
 
 class QueueDisabledError(QueueStateError):
@@ -227,19 +232,21 @@ class SubscriptionStateError(HQueueError):
 
 
 class SubscriberNotFoundError(SubscriptionStateError):
-    """There is no subscriber of that name."""
+    """There is no subscriber of this name."""
 
 
 class SubscriberExistsError(SubscriptionStateError):
-    """There is a subscriber of that name already."""
+    """There is a subscriber of this name already."""
 
 
 class SubscriberConnectedError(SubscriptionStateError):
-    """A subscriber of that name is connected, and the operation needs one that is not."""
+    """The subscriber is connected, and the operation needs one that is not."""
 
 
 class CheckpointMovedError(SubscriptionStateError):
-    """Somebody else changed or deleted the checkpoint: it is not ours to move any more."""
+    """Another process changed or deleted the checkpoint, so this worker may not move it any
+    more.
+    """
 
 
 class GroupError(HQueueError):
@@ -247,20 +254,22 @@ class GroupError(HQueueError):
 
 
 class CommitFailedError(GroupError):
-    """Other consumers have these partitions now, or somebody set their offsets; what was handed out
-    of them may be handed out again.
+    """Other consumers have these partitions now, or their offsets were reset. Messages that were
+    returned of them may be delivered again.
     """
 
     partitions: Sequence[tuple[str, int]]
-    """The partitions that the outcome is about, each a queue and a number."""
+    """The partitions that were not committed and to which the outcome applies, each a queue and a
+    number.
+    """
     unknown: Sequence[tuple[str, int]]
-    """Those of them whose outcome is unknown; the others are not applied."""
+    """Those of `partitions` whose outcome is unknown. The others are not applied."""
     committed: Sequence[tuple[str, int]]
     """The partitions that were committed all the same."""
 
 
 class OffsetOutOfRangeError(GroupError):
-    """At the offset there are no messages any more, or not yet; and ``auto_offset_reset`` is
+    """The log has no messages at the offset any more, or not yet, and ``auto_offset_reset`` is
     ``error``.
     """
 
@@ -269,13 +278,13 @@ class OffsetOutOfRangeError(GroupError):
     queue: str
     partition: int
     offset: str
-    """As text, which `MessageID.parse` reads."""
+    """The offset as text, which `MessageID.parse` reads."""
     lost: int | None
-    """How many messages are gone; None where that is not known."""
+    """How many messages were lost; None if that is not known."""
 
 
 class GroupNotFoundError(GroupError):
-    """There is no group of that name."""
+    """There is no group of this name."""
 
     default_outcome = Outcome.NOT_APPLIED
 
@@ -285,11 +294,11 @@ class GroupActiveError(GroupError):
 
 
 class HubError(HQueueError):
-    """A hub did not do what it was asked."""
+    """A hub refused a call, or could not do it."""
 
 
 class HubUnavailableError(HubError):
-    """No hub did it within the bound. With an outcome."""
+    """No hub did it within the time limit. The error has an outcome."""
 
 
 class NotAllowedError(HubError):
@@ -303,19 +312,21 @@ class MetadataError(HQueueError):
 
 
 class BadVersionError(MetadataError):
-    """The version is not the one that is there: somebody else changed it. Nothing was changed."""
+    """Another process changed the metadata, so its version is not the given one. Nothing was
+    changed.
+    """
 
     default_outcome = Outcome.NOT_APPLIED
 
 
 class NoTopicOwnerInfoError(MetadataError):
-    """Nobody owns the topic."""
+    """The topic has no owner."""
 
     default_outcome = Outcome.NOT_APPLIED
 
 
 class NoTopicPersistenceInfoError(MetadataError):
-    """It is not known where the topic's messages lie."""
+    """The topic has no record of where its messages lie."""
 
     default_outcome = Outcome.NOT_APPLIED
 
@@ -333,27 +344,29 @@ class SubscriptionStateExistsError(MetadataError):
 
 
 class MetadataReadOnlyError(MetadataError):
-    """The topics' metadata is being moved to another store, and can't be changed until it is."""
+    """The topics' metadata is being moved to another store, and can't be changed until that is
+    done.
+    """
 
     default_outcome = Outcome.NOT_APPLIED
 
 
 class StoreError(HQueueError):
-    """HBase or ZooKeeper did not do what it was asked."""
+    """HBase or ZooKeeper refused a request, or gave no answer."""
 
 
 class StoreUnavailableError(StoreError):
-    """HBase, its gateways or ZooKeeper gave no usable answer within the bound that was set."""
+    """HBase, its gateways or ZooKeeper gave no usable answer within the time limit."""
 
 
 class RequestRefusedError(StoreError):
-    """The answer is that this will not be done; trying again won't help."""
+    """HBase or ZooKeeper refused the request. Trying again won't help."""
 
     default_outcome = Outcome.NOT_APPLIED
 
 
 class IdempotencyKeyError(HQueueError):
-    """A put is not done: it is not certain that it would be the only one with its key."""
+    """A put was refused, since it might not be the only one with its key."""
 
     default_outcome = Outcome.NOT_APPLIED
 
@@ -368,11 +381,11 @@ class IdempotencyKeyReusedError(IdempotencyKeyError):
 
 
 class IdempotencyKeyTooOldError(IdempotencyKeyError):
-    """A part of the log that would have to be searched for the idempotency key was collected."""
+    """A part of the log that must be searched for the idempotency key was collected."""
 
 
 class FencedError(IdempotencyKeyError):
-    """A later epoch of the same producer was claimed, so that this one is over."""
+    """A later epoch of the same producer was claimed, which fences this one."""
 
     producer: str
     epoch: int
@@ -381,11 +394,11 @@ class FencedError(IdempotencyKeyError):
 
 
 class OwnershipError(HQueueError):
-    """Messages of owned topics can't be appended by a writer."""
+    """A writer does not own the topics that it writes to."""
 
 
 class TopicFencedError(OwnershipError):
-    """A writer does not own a topic: it never did, or the log says that a later owner does."""
+    """The writer does not own the topic: it never did, or the log says that a later owner does."""
 
     default_outcome = Outcome.NOT_APPLIED
 
@@ -394,24 +407,24 @@ class TopicFencedError(OwnershipError):
 
 
 class OwnershipLostError(OwnershipError):
-    """A writer does not know what was appended to a partition since it knew its end, so others may
-    own its topics. It owns none of them any more.
+    """The writer does not know what was appended to a partition since it knew its end, so other
+    writers may own its topics. It owns none of them any more.
     """
 
     partition: int
 
 
 class ClockSkewError(HQueueError):
-    """This machine's clock differs from the region server's by more than the bound."""
+    """This machine's clock differs from the region server's by more than the limit."""
 
     default_outcome = Outcome.NOT_APPLIED
 
     store_ahead_ms: int
-    """How far the region server's clock is ahead; below 0 if it is behind."""
+    """How far the region server's clock is ahead of this machine's; below 0 if it is behind."""
     error_ms: int
-    """How far off that may be."""
+    """The error of that measurement."""
     clock_skew_ms_max: int
-    """The bound."""
+    """The limit."""
 
 
 class CorruptLogError(HQueueError):
@@ -431,12 +444,14 @@ class ClosedError(HQueueError):
 
 
 class BufferFullError(HQueueError):
-    """A producer's buffer had no room for the message within the bound."""
+    """A producer's buffer had no room for the message within the time limit."""
 
     default_outcome = Outcome.NOT_APPLIED
 
 
 class LocalServerError(HQueueError):
-    """The local server could not be started or stopped. Fact: `log`, its last lines."""
+    """The local server could not be started or stopped. The fact `log` has the last lines of its
+    log.
+    """
 
     default_outcome = Outcome.NOT_APPLIED  # Of what is in queues: safe to do again.

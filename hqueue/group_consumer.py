@@ -103,7 +103,7 @@ class GroupConsumer:
 
     @property
     def consumer_id(self) -> str:
-        """This consumer's ID in its group: the instance ID, or one of the form ``hostname:uuid``."""
+        """The consumer's ID in its group: the instance ID, or one of the form ``hostname:uuid``."""
         return self._consumption.membership.consumer_id
 
     # What it consumes.

@@ -54,7 +54,7 @@ __all__ = ["Queue"]
 
 class Queue:
     """A queue to put messages into and to read from. Thread-safe, and usable in a forked child.
-    `Client.queue` makes it.
+    Made by `Client.queue`.
 
     The messages of one partition have a total order, that of their IDs. There is no order between
     partitions. A put is durable when it returns.
@@ -248,7 +248,7 @@ class Queue:
 
     @property
     def skipped_batches(self) -> SkippedBatches:
-        """The unreadable batches that readers skip. There are none unless an operator added them."""
+        """The unreadable batches that readers skip: none unless an operator added them."""
         return self._log.reader.skipped
 
     def scan(

@@ -1,4 +1,4 @@
-"""HQueue for asyncio: the nouns of `hqueue`, with calls that are awaited.
+"""HQueue for asyncio: the classes of `hqueue`, with calls that are awaited.
 
 async def main():
     async with hqueue.aio.connect() as client:
@@ -8,9 +8,9 @@ async def main():
             async for message in messages:
                 print(message.id, message.topic, message.value)
 
-Messages, IDs, errors and options are those of `hqueue`, and so are the guarantees: the same code
-decides what is asked of HBase. Objects of this package belong to the event loop in which they are
-used; a program with several loops connects in each.
+Messages, IDs, errors, options and guarantees are those of `hqueue`: the same code decides which
+requests go to HBase. An object of this package belongs to the event loop in which it is used; a
+program with several loops connects in each.
 """
 
 from hqueue.aio.client import Client, connect

@@ -1,4 +1,4 @@
-"""The way in, for event loops; administering queues, and opening them."""
+"""Connecting in an event loop; administering queues, and opening them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ __all__ = ["Client", "connect"]
 
 
 def connect(settings: Settings | None = None, **given: Unpack[ConnectOptions]) -> Client:
-    """Connect to the HBase that the settings name. As `hqueue.connect`; asks nothing, and may be
-    called outside of an event loop.
+    """Connect to the HBase that the settings name. Like `hqueue.connect`. Sends no request, and may
+    be called outside of an event loop.
     """
     return Client(connect_blocking(settings, **given))
 
@@ -42,14 +42,14 @@ def _by_thread(
 
 
 class Client:
-    """A connection to a cluster, for event loops. As `hqueue.Client`. Made by `connect`.
+    """A connection to a cluster, for event loops. Like `hqueue.Client`. Made by `connect`.
 
-    Messages are put and read by the event loop that asks; each has connections of its own. What
-    administers queues is rare, and is asked for by a few threads of the library. Use it as an
-    asynchronous context manager, or `close` it.
+    The event loop itself puts and reads messages, with connections of its own. A few threads of the
+    library do the rare administration of queues. Use it as an asynchronous context manager, or
+    `close` it.
 
     Args:
-        client: the connection, which is closed with this one.
+        client: the connection below, which is closed with this client.
     """
 
     def __init__(self, client: BlockingClient) -> None:
@@ -63,15 +63,15 @@ class Client:
 
     @property
     def settings(self) -> Settings:
-        """The settings that it was made with."""
+        """The settings of the connection."""
         return self._client.settings
 
     async def close(self) -> None:
-        """Close all connections. As `hqueue.Client.close`: close producers first."""
+        """Close all connections. Like `hqueue.Client.close`: close producers first."""
         await in_thread(self._client.close)
 
     async def queue(self, name: str) -> Queue:
-        """Open a queue. As `hqueue.Client.queue`."""
+        """Open a queue. Like `hqueue.Client.queue`."""
         return Queue(await in_thread(open_log, self._client, name))
 
     async def create_queue(
@@ -83,7 +83,9 @@ class Client:
         exist_ok: bool = False,
         **attributes: Unpack[QueueAttributes],
     ) -> Queue:
-        """Create a queue, presharded, and open it. As `hqueue.Client.create_queue`."""
+        """Create a queue with all its partitions, and open it. Like
+        `hqueue.Client.create_queue`.
+        """
         await in_thread(
             self._client.create_queue,
             name,
@@ -95,7 +97,9 @@ class Client:
         return await self.queue(name)
 
     def skipped_messages(self) -> Mapping[PartitionKey, int]:
-        """As `hqueue.Client.skipped_messages`."""
+        """The number of messages of each partition that this process could not read and skipped.
+        Like `hqueue.Client.skipped_messages`.
+        """
         return self._client.skipped_messages()
 
     queue_exists = _by_thread(BlockingClient.queue_exists)

@@ -1,4 +1,4 @@
-"""What was sent through a producer in an event loop, and what becomes of it."""
+"""The result of a message that was sent through a producer in an event loop."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _IDs = TypeVar("_IDs", MessageID, Sequence[MessageID])
 
 
 class Delivery(Generic[_IDs]):
-    """What becomes of one message, or of one batch, that was sent through a `Producer`.
+    """The result, still to come, of one message or one batch that was sent through a `Producer`.
 
     Await it for the message's ID, or for the IDs of a batch in the messages' order. It may be
-    awaited several times and by several tasks; a task that is cancelled while it waits cancels
-    nothing of what was sent. The producer logs errors, whether or not anybody awaits them. Made by
-    `Producer.send` and `Producer.send_batch`.
+    awaited several times and by several tasks. Cancelling a task that awaits it does not cancel the
+    send. The producer logs errors, whether or not a task awaits them. Made by `Producer.send` and
+    `Producer.send_batch`.
     """
 
     __slots__ = ("_future", "_index")
@@ -31,25 +31,25 @@ class Delivery(Generic[_IDs]):
         self._index = index
 
     def done(self) -> bool:
-        """Whether it is in the log, or failed."""
+        """Whether the message or batch is in the log or failed."""
         return self._future.done()
 
     def result(self) -> _IDs:
-        """Its ID, or the IDs of a batch, once it is durable.
+        """The message's ID, or the IDs of a batch, once it is durable.
 
         Raises:
-            HQueueError: it could not be written; the outcome says whether it may be in the log. Or
-                its outcome isn't known yet.
+            HQueueError: the message could not be written, and the error's outcome says whether it
+                may be in the log; or the result isn't known yet.
         """
         self._check_done()
         ids = self._future.result()
         return cast("_IDs", ids if self._index is None else ids[self._index])
 
     def exception(self) -> BaseException | None:
-        """The error with which it failed; None if it is durable.
+        """The error with which the message or batch failed; None if it is durable.
 
         Raises:
-            HQueueError: its outcome isn't known yet.
+            HQueueError: the result isn't known yet.
         """
         self._check_done()
         return self._future.exception()

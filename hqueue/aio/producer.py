@@ -27,19 +27,19 @@ __all__ = ["Producer"]
 
 
 class Producer:
-    """Buffers messages and appends them in batches, by tasks of its event loop. As
+    """Buffers messages and appends them in batches, in tasks of its event loop. Like
     `hqueue.Producer`, with these differences:
 
-    * `send` waits while the buffer is full, and gives a `Delivery`, which can be awaited for the
+    * `send` waits while the buffer is full, and returns a `Delivery`, which can be awaited for the
       message's ID.
-    * What is in the buffer when the event loop ends is lost: use the producer as an asynchronous
-      context manager, or `close` it. One that is forgotten with messages in its buffer causes a
-      `ResourceWarning`.
+    * Messages in the buffer are lost when the event loop ends: use the producer as an asynchronous
+      context manager, or `close` it. A producer that Python collects with messages in its buffer
+      causes a `ResourceWarning`.
 
     Made by `Queue.producer`, in the event loop that uses it.
 
     Args:
-        appender: appends to the queue.
+        appender: the appender of the queue.
         options: see `ProducerOptions`.
 
     Raises:
@@ -77,19 +77,20 @@ class Producer:
         key: str | bytes | None = None,
         callback: DeliveryCallback | None = None,
     ) -> Delivery[MessageID]:
-        """Take a message into the buffer. Returns at once, unless the buffer is full. A caller that
-        is cancelled while it waits for room has sent nothing.
+        """Buffer a message. Returns at once, unless the buffer is full. A caller that is cancelled
+        while it waits for room has sent nothing.
 
         Args:
             message: the message.
             partition, key: as in `Queue.put`. Without them the message's own key chooses.
-            callback: called with (MessageID, None) or (None, error) in the event loop; it must be
-                quick. Whatever it raises is logged, and ends nothing.
+            callback: called with (MessageID, None) or (None, error) in the event loop. It must be
+                quick. An error that it raises is logged, and has no other effect.
 
         Raises:
             InvalidInputError: an argument is out of range.
-            BufferFullError: there was no room within ``block_ms_max``. The message was not taken.
-            ClosedError: the producer was closed, or belongs to the parent process.
+            BufferFullError: the buffer had no room within ``block_ms_max``. The message was not
+                buffered.
+            ClosedError: the producer was closed, or it belongs to the parent process.
         """
         if not isinstance(message, Message):
             raise InvalidInputError("send takes a Message", type=type(message).__name__)
@@ -112,13 +113,13 @@ class Producer:
         partition: int | None = None,
         key: str | bytes | None = None,
     ) -> Delivery[Sequence[MessageID]]:
-        """Take messages into the buffer that are written as one batch: all or none, in order. As
-        `hqueue.Producer.send_batch`; a thread encodes a large batch.
+        """Buffer messages that are written as one batch: all or none of them, in order. Like
+        `hqueue.Producer.send_batch`. A thread encodes a large batch.
 
         Raises:
-            InvalidInputError, MessageTooLargeError: as `Queue.put`. Nothing was taken.
-            BufferFullError: there was no room within ``block_ms_max``. Nothing was taken.
-            ClosedError: the producer was closed, or belongs to the parent process.
+            InvalidInputError, MessageTooLargeError: as `Queue.put`. Nothing was buffered.
+            BufferFullError: the buffer had no room within ``block_ms_max``. Nothing was buffered.
+            ClosedError: the producer was closed, or it belongs to the parent process.
         """
         if isinstance(messages, Message):
             raise InvalidInputError("send_batch takes a sequence of messages; send takes one")
@@ -132,9 +133,9 @@ class Producer:
         return self._gathering.take_batch(bodies, target)
 
     async def flush(self) -> None:
-        """Wait until everything sent so far is in the log or failed. Bounded by the appends, each
-        of which ends within ``operation_timeout_ms``. A caller that is cancelled leaves what was
-        sent to the producer.
+        """Wait until every message sent so far is in the log or failed. The time is bounded, since
+        each append ends within ``operation_timeout_ms``. Cancelling the caller does not cancel the
+        appends.
         """
         flush = object()
         try:
@@ -143,8 +144,8 @@ class Producer:
             self._gathering.end_flush(flush)
 
     async def close(self) -> None:
-        """Take no more, write what is buffered, and end. A caller that is cancelled may call it
-        again.
+        """Refuse further messages, write the buffered ones, and end. A caller that is cancelled may
+        call it again.
         """
         self._gathering.seal()
         await self.flush()

@@ -29,11 +29,11 @@ __all__ = ["Queue"]
 
 
 class Queue:
-    """An open queue, for one event loop. As `hqueue.Queue`, with its guarantees. Made by
-    `Client.queue` and `Client.create_queue`.
+    """An open queue, for one event loop. Like `hqueue.Queue`, with the same guarantees.
+    Made by `Client.queue` and `Client.create_queue`.
 
     Args:
-        log: its log.
+        log: the queue's log.
     """
 
     def __init__(self, log: QueueLog) -> None:
@@ -51,15 +51,15 @@ class Queue:
 
     @property
     def partitions(self) -> int:
-        """How many partitions the queue has."""
+        """The number of partitions. They are numbered from 0."""
         return self._log.partitions
 
     def choose_partition(self, partition: int | None, key: str | bytes | None) -> int | None:
-        """As `hqueue.Queue.choose_partition`."""
+        """The partition that `put` would choose. Like `hqueue.Queue.choose_partition`."""
         return self._appender.choose_partition(partition, key)
 
     async def describe(self) -> QueueDescription:
-        """What HBase says of the queue now."""
+        """The attributes of the queue, as HBase has them now."""
         return await in_thread(self._log.describe)
 
     @overload
@@ -91,17 +91,17 @@ class Queue:
         idempotency_key: str | bytes | None = None,
         since: Position | None = None,
     ) -> MessageID | MessageIDs:
-        """Write one message, or a sequence of them as one batch: all or none, in their order. As
+        """Write one message, or several as one batch: all or none of them, in their order. Like
         `hqueue.Queue.put`. A thread encodes and compresses a large batch.
 
-        A caller that is cancelled does not learn what became of the messages: they may be in the
-        log, now or in a moment. With an `idempotency_key` they can be put again.
+        A caller that is cancelled does not learn the outcome: the messages may be in the log, now
+        or a moment later. With an `idempotency_key` they can be put again.
 
         Args:
             messages, partition, key, idempotency_key, since: as for `hqueue.Queue.put`.
 
         Returns:
-            The message's ID; or the IDs of all, in their order.
+            The ID of the one message, or the IDs in the order of the messages.
 
         Raises:
             As `hqueue.Queue.put`.
@@ -111,15 +111,15 @@ class Queue:
         )
 
     async def claim_epoch(self, producer: str, epoch: int = 0) -> MessageID:
-        """As `hqueue.Queue.claim_epoch`."""
+        """Claim an epoch of a producer. Like `hqueue.Queue.claim_epoch`."""
         return await self._appender.claim_epoch(producer, epoch)
 
     async def current_epoch(self, producer: str) -> tuple[int, MessageID] | None:
-        """As `hqueue.Queue.current_epoch`."""
+        """The latest epoch of a producer. Like `hqueue.Queue.current_epoch`."""
         return await self._appender.current_epoch(producer)
 
     def producer(self, **options: Unpack[ProducerOptions]) -> Producer:
-        """A `Producer` for this queue. Called in the event loop that uses it.
+        """Open a `Producer` for this queue. Call it in the event loop that uses the producer.
 
         Args:
             options: see `ProducerOptions`.
@@ -140,15 +140,15 @@ class Queue:
         topics: Iterable[str] = (),
         **options: Unpack[ScannerOptions],
     ) -> Scanner:
-        """Read a partition, some, or all of them: a scanner, to be iterated over and closed. Asks
-        nothing.
+        """Open a scanner over one partition, several, or all. Iterate over it, and close it. Sends
+        no request.
 
         Args:
             partition, partitions, start, stop, topics: as for `hqueue.Queue.scan`.
             options: see `ScannerOptions`.
 
         Raises:
-            InvalidInputError: an option is unknown, or an argument out of range.
+            InvalidInputError: an option is unknown, or an argument is out of range.
         """
         check_options("Scanner", options, ScannerOptions.__annotations__)
         wanted = Scan(start, stop, topics)
@@ -163,21 +163,27 @@ class Queue:
         return Scanner(self._reader, dict.fromkeys(chosen, wanted), **options)
 
     async def offsets(self, partitions: Sequence[int] | None = None) -> list[PartitionOffsets]:
-        """As `hqueue.Queue.offsets`."""
+        """The beginning and the end of each partition now. Like `hqueue.Queue.offsets`."""
         return await self._reader.offsets(partitions)
 
     async def appended_since(self, offsets: Sequence[PartitionOffsets]) -> list[int]:
-        """As `hqueue.Queue.appended_since`."""
+        """The partitions that got a batch since these offsets were taken. Like
+        `hqueue.Queue.appended_since`.
+        """
         return await self._reader.appended_since(offsets)
 
     async def lag(self, positions: Mapping[int, MessageID]) -> dict[int, PartitionLag]:
-        """As `hqueue.Queue.lag`."""
+        """The lag of a reader that continues at these IDs, by partition. Like
+        `hqueue.Queue.lag`.
+        """
         return await self._reader.lag(positions)
 
     async def count_before(self, partition: int, message_id: MessageID) -> int:
-        """As `hqueue.Queue.count_before`."""
+        """The number of messages that a partition ever had before an ID. Like
+        `hqueue.Queue.count_before`.
+        """
         return await self._reader.count_before(partition, message_id)
 
     async def id_at(self, partition: int, ordinal: int) -> MessageID:
-        """As `hqueue.Queue.id_at`."""
+        """An ID before which a partition ever had `ordinal` messages. Like `hqueue.Queue.id_at`."""
         return await self._reader.id_at(partition, ordinal)

@@ -41,16 +41,17 @@ MESSAGES_AT_ONCE = 1_000
 
 
 class Scanner:
-    """Reads some partitions of a queue. As `hqueue.Scanner`, in an event loop: ``async for`` gives
-    the messages, `arrow_batches` gives them batch-wise.
+    """Reads some partitions of a queue in an event loop. Like `hqueue.Scanner`: ``async for``
+    iterates over messages, and `arrow_batches` over record batches.
 
-    A caller that is cancelled while it waits for a message loses none: the next call gives it. Use
-    the scanner as an asynchronous context manager, or `close` it. After an error it gives that
-    error again, never an end. One task at a time uses it. Made by `Queue.scan`.
+    A caller that is cancelled while it waits for a message loses none: the next call returns it.
+    Use the scanner as an asynchronous context manager, or `close` it. After an error every further
+    call raises that error; it never ends as if it had read everything. Only one task at a time may
+    use it. Made by `Queue.scan`.
 
     Args:
-        reader: reads the queue.
-        scans: partition to `Scan`.
+        reader: the reader of the queue.
+        scans: the `Scan` of each partition.
         options: see `ScannerOptions`.
 
     Raises:
@@ -105,11 +106,11 @@ class Scanner:
         return following
 
     async def next(self) -> ReceivedMessage | None:
-        """The next message; None at the end.
+        """Return the next message; None at the end.
 
         Raises:
-            StoreUnavailableError: HBase stayed away for ``operation_timeout_ms``.
-            CorruptLogError: the log is broken where it is read.
+            StoreUnavailableError: HBase was unavailable for ``operation_timeout_ms``.
+            CorruptLogError: the log is corrupt at this position.
             ClosedError: the scanner was closed.
         """
         self._check_usable()
@@ -145,9 +146,9 @@ class Scanner:
         return message
 
     async def arrow_batches(self) -> AsyncIterator[pyarrow.RecordBatch]:
-        """The messages as Arrow record batches, as `hqueue.Scanner.arrow_batches` gives them. What
-        an iteration that is left did not give comes with the next one, or by `next`. Needs the
-        extra ``hqueue[arrow]``. Raises as `next`.
+        """Iterate over the messages as Arrow record batches. Like `hqueue.Scanner.arrow_batches`.
+        If the caller leaves the iteration early, the next iteration or `next` returns the remaining
+        messages. Needs the extra ``hqueue[arrow]``. Raises as `next`.
         """
         with needing_arrow():
             await in_thread(importlib.import_module, ARROW)  # It takes most of a second.
@@ -192,16 +193,18 @@ class Scanner:
 
     @property
     def expired(self) -> int:
-        """Messages that were in the log's count but had expired before they could be read."""
+        """How many messages of the log had expired before this scanner could read them."""
         return sum(cursor.expired for cursor in self._cursors)
 
     @property
     def skipped(self) -> int:
-        """Messages that could not be read, and were passed by because an operator decided so."""
+        """How many messages could not be read and were skipped, because an operator chose to skip
+        their batches.
+        """
         return sum(cursor.skipped for cursor in self._cursors)
 
     def positions(self) -> dict[int, MessageID]:
-        """For each partition the ID from which on nothing was fetched yet."""
+        """For each partition, the ID from which on nothing was fetched yet."""
         return {each.partition: MessageID.from_int(each.cursor) for each in self._cursors}
 
     async def close(self) -> None:

@@ -127,7 +127,7 @@ class CheckedOptions:
 
 
 class Scanner:
-    """Reads one, some or all partitions of a queue. `Queue.scan` makes it.
+    """Reads one, some or all partitions of a queue. Made by `Queue.scan`.
 
     Iterate over it, or call `next` until it returns None; or take record batches with
     `arrow_batches`. Each message of a partition comes once and in the order of IDs; between
@@ -312,7 +312,7 @@ def _limited(
 
 
 class PartitionScanner(Scanner):
-    """A `Scanner` of one partition. `Queue.partition_scanner` makes it."""
+    """A `Scanner` of one partition. Made by `Queue.partition_scanner`."""
 
     def __init__(
         self, reader: QueueReader, partition: int, scan: Scan, **options: Unpack[ScannerOptions]
@@ -322,15 +322,15 @@ class PartitionScanner(Scanner):
 
 
 class QueueScanner(Scanner):
-    """A `Scanner` of all partitions. `Queue.queue_scanner` makes it."""
+    """A `Scanner` of all partitions. Made by `Queue.queue_scanner`."""
 
     def __init__(self, reader: QueueReader, scan: Scan, **options: Unpack[ScannerOptions]) -> None:
         super().__init__(reader, dict.fromkeys(range(reader.partitions), scan), **options)
 
 
 class CombinedPartitionScanner(Scanner):
-    """A `Scanner` of some partitions, each with its own `Scan`. `Queue.combined_partition_scanner`
-    makes it.
+    """A `Scanner` of some partitions, each with its own `Scan`. Made by
+    `Queue.combined_partition_scanner`.
     """
 
 

@@ -125,7 +125,7 @@ class SkipRecord:
 
 class SkippedBatches:
     """The unreadable batches of a queue that readers skip, because an operator added them.
-    Thread-safe. `Queue.skipped_batches` makes it.
+    Thread-safe. Made by `Queue.skipped_batches`.
 
     A change takes effect at once for all readers, also for those that are stuck at such a batch
     now: scanners, followers, consumers, workers, hubs, the Thrift API and Spark. They skip the

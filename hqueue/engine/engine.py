@@ -1,4 +1,4 @@
-"""A client's cluster, as roles see it."""
+"""A client's cluster, for roles."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ __all__ = ["Engine"]
 
 
 class Engine:
-    """What a role asks of a cluster, beside what `Client` has. Thread-safe, and usable in a forked
-    child. It holds nothing of its own: it is closed with the client.
+    """The operations of a cluster that roles need beside those of `Client`. Thread-safe, and usable
+    in a forked child. It holds no resources of its own: it is closed with the client.
 
     Args:
         client: the connection.
@@ -27,18 +27,19 @@ class Engine:
         self._cluster = cluster_of(client)
 
     def cluster_id(self) -> str:
-        """The name of the store's cluster, which is never another's; asked for once.
+        """The unique ID of the store's cluster. It is requested once.
 
         Raises:
-            StoreUnavailableError: the store stayed away for ``operation_timeout_ms``.
+            StoreUnavailableError: the store was unavailable for ``operation_timeout_ms``.
         """
         return self._cluster.cluster_id()
 
     def group_names(self) -> list[str]:
-        """Every name of a consumer group that has, or had, a member or an offset. One request.
+        """The name of every consumer group that has, or had, a member or an offset. Sends one
+        request.
 
         Raises:
-            StoreUnavailableError: ZooKeeper stayed away for ``operation_timeout_ms``.
+            StoreUnavailableError: ZooKeeper was unavailable for ``operation_timeout_ms``.
         """
         return group_names(self._cluster, self._client.coordination.store)
 
@@ -49,13 +50,13 @@ class Engine:
 
         Args:
             queue: the queue.
-            ranges_of: says where the messages of a topic lie that hubs own; the topics' metadata is
-                asked if None.
+            ranges_of: returns the ranges of the log that hold the messages of a topic that hubs
+                own. If None, the topics' metadata is read.
 
         Raises:
-            InvalidInputError: no queue has such a name.
+            InvalidInputError: no queue can have this name.
             QueueNotFoundError, NotAQueueError: there is no such queue.
-            StoreUnavailableError: the store stayed away for ``operation_timeout_ms``.
+            StoreUnavailableError: the store was unavailable for ``operation_timeout_ms``.
         """
         log = self._cluster.log(queue)
         return OpenLog(

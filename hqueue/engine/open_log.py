@@ -16,12 +16,13 @@ __all__ = ["LoopLog", "OpenLog"]
 
 
 class OpenLog(Queue):
-    """A queue's log, to append to, read, follow and own. Made by `Engine.open`. Thread-safe, and
-    usable in a forked child.
+    """A queue's log, to append to, read, follow and own. Thread-safe, and usable in a forked child.
+    Made by `Engine.open`.
 
     It is a `Queue`, with its guarantees: a message that was put is durable, and no message ever
-    appears behind one that was read. `Queue.put` appends; `Queue.reader` and `Queue.scan` read;
-    `Queue.poll` and `Fetcher` follow what is appended. Beside that, topics of it can be owned.
+    appears before a position up to which a reader has read. `Queue.put` appends; `Queue.reader` and
+    `Queue.scan` read; `Queue.poll` and `Fetcher` follow new messages. In addition, a writer can own
+    topics of it.
     """
 
     def __init__(
@@ -31,7 +32,7 @@ class OpenLog(Queue):
         self._cluster = cluster
 
     def in_loop(self) -> LoopLog:
-        """The same log, for coroutines of any event loop. Asks nothing."""
+        """The same log for coroutines of any event loop. Sends no request."""
         return LoopLog(self._log, self._ranges_of)
 
     def own(
@@ -40,18 +41,19 @@ class OpenLog(Queue):
         on_fence: Callable[[str, int], None],
         on_settled: Callable[[int | None], None] = lambda first: None,
     ) -> OwnedLog:
-        """A partition, to be written by the owner of topics. Asks nothing.
+        """Open a partition for the owner of topics to write to. Sends no request.
 
-        An owner is fenced by the log alone: once another has taken a topic over, with a higher
-        epoch, no message of this owner's is appended to it, however long this process stood still.
+        The log alone fences an owner: once another owner has taken a topic over with a higher
+        epoch, no message of this owner is appended to the topic, however long this process stood
+        still.
 
         Args:
             partition: the partition.
-            on_fence: called with a topic that is not owned here any more, and its new owner's
-                epoch; by the thread that appends. It must not raise.
-            on_settled: called when it is known what became of an append that ended with an unknown
-                outcome, before another batch is made: with the ID of its first message, or None if
-                it is not in the log and never will be. It must not raise.
+            on_fence: called with a topic that this writer does not own any more, and its new
+                owner's epoch, in the thread that appends. It must not raise.
+            on_settled: called when an append with an unknown outcome is settled, before another
+                batch is made: with the ID of its first message, or None if it is not in the log and
+                never will be. It must not raise.
 
         Raises:
             InvalidInputError: the queue has no such partition.
@@ -59,36 +61,37 @@ class OpenLog(Queue):
         return self._log.appender.open_owned(partition, on_fence, on_settled)
 
     def topic_past(self) -> TopicPast:
-        """Tells whether topics that have owners have messages in some part of the log: for many
-        topics at once, at the cost of reading the headers of a partition once.
+        """Says whether topics with owners have messages in a part of the log: for many topics at
+        once, at the cost of reading the headers of a partition once.
         """
         return TopicPast(self._log.reader, self._cluster.clock)
 
     def topic_reader(
         self, topic: str, *, start: int, stop: Callable[[], int], bytes_max: int
     ) -> TopicReader:
-        """A cursor in a topic that hubs own, over all its ranges; the arguments are
-        `TopicReader`'s.
+        """Open a reader over all ranges of a topic that hubs own. The arguments are those of
+        `TopicReader`.
         """
         return TopicReader(
             self._log.reader, topic, self._ranges_of, start=start, stop=stop, bytes_max=bytes_max
         )
 
     def expired_ms(self) -> int | None:
-        """Up to when messages were written that have expired, by a clock that was found good; None
-        if they are kept for ever.
+        """The time before which written messages have expired, by a clock that was checked; None if
+        they are kept for ever.
 
         Raises:
-            ClockSkewError, StoreUnavailableError, QueueStateError: that is not known now.
+            ClockSkewError, StoreUnavailableError, QueueStateError: the time can't be determined
+                now.
         """
         return self._log.appender.expired_ms()
 
     def hosts(self) -> dict[int, str]:
-        """Which host serves each partition now, as HBase names it; with one try.
+        """The host that serves each partition now, as HBase names it. Tries once.
 
         Raises:
-            StoreUnavailableError: the store does not say it.
-            QueueStateError: the queue is gone, or disabled.
+            StoreUnavailableError: the store gave no answer.
+            QueueStateError: the queue was deleted, or is disabled.
         """
         located = self._cluster.locate(self.name, self.partitions)
         return {each.partition: each.host for each in located}
@@ -97,8 +100,8 @@ class OpenLog(Queue):
 class LoopLog:
     """A queue's log, for coroutines of any event loop. Made by `OpenLog.in_loop`.
 
-    What it does is decided by the same code as what `OpenLog` does, with the same guarantees; none
-    of it blocks the loop.
+    The same code decides its requests as those of `OpenLog`, with the same guarantees. No call
+    blocks the loop.
     """
 
     def __init__(self, log: QueueLog, ranges_of: Callable[[str], Sequence[LogRange]]) -> None:
@@ -116,13 +119,15 @@ class LoopLog:
         on_fence: Callable[[str, int], None],
         on_settled: Callable[[int | None], None] = lambda first: None,
     ) -> LoopOwnedLog:
-        """As `OpenLog.own`; the callbacks are called in the loop."""
+        """Open a partition for the owner of topics, as `OpenLog.own`. The callbacks are called in
+        the loop.
+        """
         return self.appender.open_owned(partition, on_fence, on_settled)
 
     def topic_cursor(
         self, topic: str, *, start: int, stop: Callable[[], int], bytes_max: int
     ) -> TopicCursor:
-        """As `OpenLog.topic_reader`: a cursor that `reader` reads and releases."""
+        """Open a cursor over a topic, as `OpenLog.topic_reader`. `reader` reads and releases it."""
         return self.reader.topic_cursor(
             topic, self._ranges_of, start=start, stop=stop, bytes_max=bytes_max
         )

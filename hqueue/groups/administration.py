@@ -48,43 +48,46 @@ TRIES_MAX = 10
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A group, as it is listed."""
+    """A group in a list of groups."""
 
     group: str
     members: int
-    """How many consumers are in it."""
+    """The number of its consumers."""
     queues: tuple[str, ...]
-    """The queues that it has offsets in."""
+    """The queues in which it has offsets."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GroupPartition:
-    """A group in one partition, as it is now."""
+    """A group's state in one partition."""
 
     queue: str
     partition: int
     owner: str | None
-    """The ID of the consumer that has it; None if none has."""
+    """The ID of the consumer that has the partition; None if none has it."""
     committed: MessageID | None
-    """The first ID that the group has not consumed, as far as it is committed; None if it has no
-    offset yet."""
+    """The committed offset: the first ID that the group has not consumed. None if it has no offset
+    yet.
+    """
     lag: PartitionLag | None
-    """What lies between that and the end; of a group without an offset, all there is. None if the
-    queue, or the offset, can't be read now."""
+    """The lag between the committed offset and the end; for a group without an offset, the whole
+    partition. None if the queue or the offset can't be read now.
+    """
     unreadable: UnsupportedFormatError | None = None
-    """Why the record of the offset, or of the claim, can't be read; None if all can."""
+    """The reason why the record of the offset or of the claim can't be read; None if all can."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group, as it is now."""
+    """The members and partitions of a group."""
 
     group: str
     members: Mapping[str, Mapping[str, int]]
-    """The consumers in it, by their IDs: how many streams each has of each queue; none if its
-    record can't be read."""
+    """The group's consumers by their IDs, each with the number of its streams for each queue. That
+    mapping is empty if the consumer's record can't be read.
+    """
     partitions: tuple[GroupPartition, ...]
-    """Those that it has an offset in, or an owner of; by queue and number."""
+    """The partitions in which it has an offset or an owner, by queue and number."""
 
 
 def group_names(cluster: Cluster, store: MetadataStore) -> list[str]:

@@ -19,44 +19,51 @@ ERROR = "error"
 
 
 class ConsumerOptions(TypedDict, total=False):
-    """The options of a `Consumer` or `ParallelConsumer`, besides what it consumes. Times in
+    """The options of a `Consumer` or `ParallelConsumer`, besides its queues and group. Times are in
     milliseconds.
     """
 
     auto_offset_reset: Literal["earliest", "latest", "error"]
-    """Where a partition begins that has no offset of the group, and where it goes on when the
-    messages at its offset have expired: with the oldest there is, by default; with what is written
-    from now on; or with an `OffsetOutOfRangeError`, until `seek` is called. After a
-    truncation ``latest`` begins with the new log's first message, as ``earliest`` does: all of it
-    was written after the offset."""
+    """Where to begin in a partition without an offset of the group, and where to continue when the
+    messages at its offset have expired. ``earliest``, the default: at the oldest message.
+    ``latest``: with messages that are written from now on. ``error``: raise an
+    `OffsetOutOfRangeError` until `seek` is called. After a truncation ``latest`` begins at the new
+    log's first message, as ``earliest`` does: all of the new log was written after the offset.
+    """
 
     auto_commit: bool
-    """Commit what was handed out, when more is asked for, at most every `auto_commit_interval_ms`;
-    and before partitions are given up. True by default."""
+    """Commit messages that were returned when more are asked for, at most every
+    `auto_commit_interval_ms`, and before partitions are given up. True by default.
+    """
 
     auto_commit_interval_ms: int
-    """5,000 by default."""
+    """The least time between two automatic commits. 5,000 by default."""
 
     instance_id: str | None
-    """Makes it a static member: one that comes back under the same ID within the session's
-    time-out, ``zookeeper_session_timeout_ms``, has its partitions back, and none moves. None by
-    default."""
+    """Makes the consumer a static member: if it comes back with the same ID within
+    ``zookeeper_session_timeout_ms``, it gets its partitions back, and no others move. None by
+    default.
+    """
 
     assignor: Literal["sticky", "range"]
-    """Who gets what. ``sticky``, the default: as even as can be, with as few moves as that takes,
-    and what stays is not stopped. ``range``: as Kafka's first consumers did it, slices of the
-    sorted partitions, for which all give up everything first. The same for all of a group."""
+    """How the group shares partitions. ``sticky``, the default: as evenly as possible, with as few
+    moves as that needs; partitions that don't move are consumed without a pause. ``range``: slices
+    of the sorted partitions, as Kafka's first consumers had them; all consumers give up everything
+    first. All consumers of a group must have the same.
+    """
 
     poll_interval_ms_max: int
-    """When nothing was asked for so long, it leaves the group, so that others get its partitions;
-    it comes back when it is asked. 300,000 by default."""
+    """If nothing was asked for during this time, the consumer leaves the group, so that others get
+    its partitions. It rejoins at the next poll. 300,000 by default.
+    """
 
     metadata_age_ms_max: int
-    """How often to look which queues there are. 30,000 by default."""
+    """How often to look for queues that were created or deleted. 30,000 by default."""
 
     bytes_max: int
-    """The bodies held at a time and on their way, about; at least five batches. 16 MiB by default,
-    512 at most."""
+    """About how many bytes of bodies the consumer holds and fetches at a time; at least five
+    batches. 16 MiB by default, at most 512 MiB.
+    """
 
 
 @dataclasses.dataclass(frozen=True)

@@ -76,7 +76,7 @@ class PartitionKey(NamedTuple):
 
 
 class SubscriptionKey(NamedTuple):
-    """One subscriber's interest in one partition: what has a checkpoint, and is delivered to."""
+    """One subscriber in one partition, which has a checkpoint and is delivered to."""
 
     queue: str
     partition: int
@@ -89,33 +89,34 @@ class SubscriptionKey(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DeliveryOptions:
-    """How a subscriber wants its messages delivered. Times in milliseconds.
+    """How workers deliver messages to a subscriber. Times are in milliseconds.
 
     Raises:
         InvalidInputError: an option is out of range.
     """
 
     attempts_max: int | None = None
-    """How often a message may be answered with *retry* before it goes to the dead letters; None
-    for no limit. A subscriber that can't be reached is no attempt."""
+    """How many times a message may be answered with *retry* before it becomes a dead letter; None
+    for no limit. A call that does not reach the subscriber does not count.
+    """
 
     backoff_ms_min: int = 100
-    """The pause before the first repetition. Each further one is twice as long."""
+    """The pause before the first retry. Each further pause is twice as long."""
 
     backoff_ms_max: int = 30_000
-    """The longest pause between repetitions."""
+    """The longest pause between retries."""
 
     delay_ms: int = 0
-    """How old a message is at least when it is delivered."""
+    """The least age of a message when it is delivered."""
 
     timeout_ms: int = 30_000
-    """How long the listeners may take for one call. No answer by then counts as none."""
+    """How long the listeners may take for one call. A later answer counts as none."""
 
     batch_messages_max: int = 1_000
-    """Messages of one call, at most."""
+    """How many messages one call may have."""
 
     batch_bytes_max: int = 1024 * 1024
-    """Bytes of one call, about; at least one message."""
+    """About how many bytes of messages one call may have; at least one message."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -145,15 +146,16 @@ _BOUNDS = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Presence:
-    """A subscriber that is there: where it listens, what it wants, and how."""
+    """The registration of a connected subscriber: its address, topics and options of delivery."""
 
     address: Address
     topics: frozenset[str] | None = None
-    """The topics wanted; None for all."""
+    """The topics that it receives; None for all."""
     delivery: DeliveryOptions = DeliveryOptions()
     revision: int = 0
-    """Differs whenever the presence was made again, also with the same content. Set by the
-    store; what is registered has 0."""
+    """Changes whenever the registration is made again, even with the same content. The store sets
+    it; give 0 to register.
+    """
 
     def __post_init__(self) -> None:
         if self.topics is not None:
@@ -162,32 +164,32 @@ class Presence:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """How far a subscriber is in a partition."""
+    """The position of a subscriber in a partition."""
 
     next: MessageID
     """The first ID that is not yet delivered. It need not be that of a message."""
     revision: Version
-    """What compare-and-set compares. Meaningless to everybody else."""
+    """The version for compare-and-set. It has no other meaning."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WorkerRecord:
-    """A worker that is there."""
+    """A registered worker."""
 
     name: str
     address: Address
-    """Where it takes notifications."""
+    """The address for notifications."""
     region_host: str
-    """The region server's host that it sits on, as HBase names it."""
+    """The host of the region server beside it, as HBase names it."""
     load: int = 0
-    """How much it has to do, in a measure that all workers share."""
+    """The worker's load, in a measure that all workers share."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BrokerRecord:
-    """An HQueue cluster that is there: what was a broker for Kafka's first consumers."""
+    """A registered HQueue cluster, in the place of a broker of Kafka's first consumers."""
 
     address: Address
-    """Where the worker that registered it takes notifications."""
+    """The address for notifications of the worker that registered it."""
     cluster: str
-    """What names the store's cluster, HBase's own ID: no two have the same."""
+    """The unique ID of the store's cluster: HBase's own cluster ID."""

@@ -96,7 +96,7 @@ class PendingBatch(Generic[Target]):
 class Delivery(Generic[_IDs]):
     """The result, still to come, of one message or one batch that was sent through a `Producer`.
 
-    `Producer.send`, `Producer.send_batch` and `HubProducer.send` make it. In a forked child each
+    Made by `Producer.send`, `Producer.send_batch` and `HubProducer.send`. In a forked child each
     call raises `ClosedError` if the result was not known yet at the fork.
     """
 

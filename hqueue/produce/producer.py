@@ -36,7 +36,7 @@ class Producer:
     A process that ends in order writes them first; a message that is sent after that is written
     before `send` returns. A producer that was never closed is closed when Python collects it, with
     a `ResourceWarning`, and its buffered messages are written. It can't be used in a forked child.
-    `Queue.producer` makes it.
+    Made by `Queue.producer`.
 
     Args:
         appender: the appender of the queue.

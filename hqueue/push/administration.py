@@ -43,15 +43,17 @@ class SubscriberState:
     subscriber: str
     partition: int
     presence: Presence | None
-    """None while it is not connected."""
+    """The subscriber's registration; None while it is not connected."""
     checkpoint: MessageID | None
-    """The first ID that is not yet delivered, as far as a worker has written it down. None if its
-    record can't be read."""
+    """The first ID that is not yet delivered, according to the last checkpoint that a worker has
+    written. None if its record can't be read.
+    """
     lag: int | None
-    """Messages of all topics from there to the end of the partition. None if the queue, or the
-    checkpoint, can't be read now."""
+    """The number of messages of all topics from the checkpoint to the end of the partition. None if
+    the queue or the checkpoint can't be read now.
+    """
     unreadable: UnsupportedFormatError | None = None
-    """Why the checkpoint's record can't be read; None if it can."""
+    """The reason why the checkpoint's record can't be read; None if it can."""
 
 
 def list_subscribers(log: QueueLog, coordination: Coordination) -> list[SubscriberState]:

@@ -91,16 +91,16 @@ def is_delivered_unasked(topic: str) -> bool:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A message that a subscriber did not take.
+    """A message that a subscriber failed to process.
 
     Args:
         message: the original, with its key, headers, ID and partition.
-        subscriber: who did not take it.
-        reason: why, in a few words; of a listener that raised an exception, also what that was.
+        subscriber: the subscriber's name.
+        reason: the reason in a few words, with the exception if a listener raised one.
         attempts: how often it was delivered.
-        id: where the dead letter itself lies, in the same partition; None if it was not put yet.
-        expired: whether the value, key and headers are gone: they were left in the log, and have
-            expired.
+        id: the ID of the dead letter itself, in the same partition; None if it was not put yet.
+        expired: whether the value, key and headers are lost, since they were left in the log and
+            have expired.
     """
 
     message: ReceivedMessage
@@ -112,10 +112,10 @@ class DeadLetter:
 
 
 class DeadLetters:
-    """The dead letters in a queue. Made by `Queue.dead_letters`.
+    """The dead letters in a queue, to read and to redrive. Made by `Queue.dead_letters`.
 
     Args:
-        log: the queue's.
+        log: the queue's log.
     """
 
     def __init__(self, log: QueueLog) -> None:
@@ -128,14 +128,16 @@ class DeadLetters:
         *,
         on_unreadable: OnUnreadable | None = None,
     ) -> Iterator[DeadLetter]:
-        """A subscriber's dead letters that were not put back yet; each partition in its order.
+        """Iterate over a subscriber's dead letters that were not redriven yet, each partition in
+        its order.
 
         Args:
             subscriber: the subscriber's name.
-            partition: which; all if None.
-            on_unreadable: called with each message under the subscriber's topics that is no dead
-                letter and no redrive, or whose original can't be read, and with the reason. It
-                hides none of the others. If None it is logged, once a second at most.
+            partition: the partition; all if None.
+            on_unreadable: called with each message under the subscriber's topics that is neither a
+                dead letter nor a redrive, or whose original can't be read, and with the reason. The
+                iteration continues after it. If None, such messages are logged, at most once a
+                second.
 
         Raises:
             As `Queue.scan`.
@@ -167,21 +169,23 @@ class DeadLetters:
                     yield letter
 
     def put(self, letters: Iterable[DeadLetter]) -> None:
-        """Write dead letters, in their order, each into its message's partition. Durable on return.
+        """Write dead letters, in their order, each into its message's partition. They are durable
+        when the call returns.
 
         Raises:
-            As `Queue.put`. Some of them may be written then.
+            As `Queue.put`. Some of the dead letters may have been written.
         """
         self._put((letter, wrapped_dead_letter(letter)) for letter in _letters(letters))
 
     def redrive(self, letters: Iterable[DeadLetter]) -> int:
-        """Put dead letters back to their subscriber, and to no other; how many.
+        """Deliver dead letters to their subscriber again, and to no other. Returns how many.
 
-        They are delivered like new messages: after what its partition has already, with new IDs.
+        They are delivered like new messages: with new IDs, after the messages that the partition
+        has already.
 
         Raises:
-            InvalidInputError: a value has expired.
-            As `Queue.put`. Some of them may be put back then.
+            InvalidInputError: the value of a dead letter has expired.
+            As `Queue.put`. Some of the dead letters may have been redriven.
         """
 
         def wrapped() -> Iterator[tuple[DeadLetter, Message]]:
@@ -195,11 +199,11 @@ class DeadLetters:
         return self._put(wrapped())
 
     def redriven(self, message: ReceivedMessage) -> ReceivedMessage | None:
-        """What is delivered of a message under a subscriber's topic of redrives: as `unwrap`; None
-        also of one that is no redrive, which is logged: nothing waits for it.
+        """The message that a message under a subscriber's topic of redrives delivers, as `unwrap`.
+        Also None if the message is no redrive, which is logged.
 
         Raises:
-            As `Queue.scan`: the original can't be read now.
+            As `Queue.scan`, if the original can't be read now.
         """
         try:
             return self.unwrap(message)
@@ -208,10 +212,11 @@ class DeadLetters:
             return None
 
     def unwrap(self, message: ReceivedMessage) -> ReceivedMessage | None:
-        """What a redrive delivers: the original under the redrive's ID; None if it has expired.
+        """The message that a redrive delivers: the original under the redrive's ID; None if the
+        original has expired.
 
         Raises:
-            UnsupportedFormatError: this message is no redrive.
+            UnsupportedFormatError: the message is no redrive.
         """
         check_kind(message, ReceivedMessage, "message")
         letter = self._letter(message, _wrapping_of(message))

@@ -1,4 +1,4 @@
-"""What a subscriber does with its messages: listeners, and what they answer."""
+"""Listeners, which process a subscriber's messages, and their answers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RETRY_S = 1.0
 
 
 class Status(enum.IntEnum):
-    """What happens to the messages that a listener was given."""
+    """A listener's answer: what happens to the messages that it was given."""
 
     DONE = 0
     """The messages are acknowledged; the next ones follow."""
@@ -57,11 +57,11 @@ class MessageListener:
     """A listener as a class: override `consume`, as a plain or an async method."""
 
     def consume(self, messages: Sequence[ReceivedMessage]) -> ListenerAnswer:
-        """Deal with some messages of one partition, in their order.
+        """Process some messages of one partition, in their order.
 
         Returns:
-            A `Status`; None for `Status.DONE`. An exception counts as `Status.RETRY`; if the
-            messages become dead letters, these say what it was.
+            A `Status`; None counts as `Status.DONE`. An exception counts as `Status.RETRY`; if the
+            messages become dead letters, these name the exception.
         """
         raise NotImplementedError
 

@@ -1,4 +1,4 @@
-"""A subscriber: present in ZooKeeper, and listening."""
+"""A subscriber: registered in ZooKeeper, and listening for workers."""
 
 from __future__ import annotations
 
@@ -42,28 +42,31 @@ MESSAGE_BYTES_MAX = 2 * BATCH_BYTES_MAX
 
 
 class SubscriberOptions(TypedDict, total=False):
-    """The options of a `Subscriber`, besides what it receives."""
+    """The options of a `Subscriber`, besides the messages that it receives."""
 
     port: int
-    """Where to listen; any free port if 0, the default."""
+    """The port to listen on; any free port if 0, the default."""
 
     host: str | None
-    """The host that workers connect to, and that is listened on. If None, the default, the address
-    that this machine has towards ZooKeeper."""
+    """The host that workers connect to, which is also listened on. If None, the default, this
+    machine's address towards ZooKeeper.
+    """
 
     listen_host: str | None
-    """The host to listen on, if it is not that."""
+    """The host to listen on, if it differs from `host`."""
 
     calls_max: int
-    """Deliveries that are handled at a time. With more than one, the default, the listeners must be
-    thread-safe; messages of one partition stay in order."""
+    """How many deliveries to handle at a time; 1 by default. With more, the listeners must be
+    thread-safe. Messages of one partition stay in order.
+    """
 
     connections_max: int
-    """Connections of workers; further ones wait. 1,024 by default."""
+    """How many connections of workers to accept; further ones wait. 1,024 by default."""
 
     shared: bool
-    """Whether it shares the partitions with all others of its name that do so as well. False by
-    default: there is one of its name."""
+    """Whether to share the partitions with all other subscribers of this name that share them, too.
+    False by default: then only one subscriber of this name may be connected.
+    """
 
 
 class _Reception:
@@ -111,30 +114,31 @@ class _Reception:
 
 
 class Subscriber:
-    """Receives the messages of a subscription. Made by `Queue.subscriber`.
+    """Receives the messages of a subscription, which workers deliver. Made by `Queue.subscriber`.
 
-    From `start` to `stop` it is present in ZooKeeper, in a session of its own, and serves
-    ``HQueueSubscriberService`` for the workers, which deliver at least once, and in order within
-    a partition. The listeners are called from threads of its own. When the session is lost, it
-    makes itself present again. When its process dies it disappears with the session; its
-    checkpoints stay, and the next subscriber of its name goes on from there.
+    From `start` to `stop` it is registered in ZooKeeper, with a session of its own, and serves
+    ``HQueueSubscriberService`` for the workers, which deliver at least once, and in order within a
+    partition. It calls the listeners in threads of its own. When the session is lost, it registers
+    again. When its process dies, its registration ends with the session; its checkpoints stay, and
+    the next subscriber of its name continues there.
 
-    **Shared**, it is one of any number of processes of the same name, its members. Each is present
-    in a share of the partitions, which changes as members come and go; each partition is one
-    member's. A member hands a partition over when its calls for it have ended, and handles no call
-    for what another may have: so no two calls for a partition are ever handled at the same time,
-    as long as a call takes no longer than half the session's time-out, or the connection to
-    ZooKeeper is not cut for so long.
+    **Shared**, it is one of any number of members: processes with subscribers of the same name.
+    Each member is registered for a share of the partitions, which changes as members come and go.
+    Each partition belongs to one member. A member hands a partition over after its calls for the
+    partition have ended, and handles no call for a partition that another member may have. So two
+    calls for one partition are never handled at the same time, as long as calls take no longer than
+    half the session's time-out, or the connection to ZooKeeper is not cut for that long.
 
-    Use it as a context manager, or `stop` it. One that is forgotten is stopped when it is
-    collected, with a `ResourceWarning`: a program keeps its subscriber for as long as it wants
-    messages. In a forked child it can't be used.
+    Use it as a context manager, or `stop` it. A subscriber that was never stopped is stopped when
+    Python collects it, with a `ResourceWarning`: keep a reference for as long as you want messages.
+    It can't be used in a forked child.
 
     Args:
-        log: the queue's.
-        subscription: what is wanted.
-        listeners: they get the messages: called in turn for each delivery.
-        coordinate: opens a session.
+        log: the queue's log.
+        subscription: the messages to receive.
+        listeners: the listeners that get the messages. They are called in turn, one for each
+            delivery.
+        coordinate: opens a session with the coordination service.
         port, host, listen_host, calls_max, connections_max, shared: as `SubscriberOptions` says.
 
     Raises:
@@ -205,15 +209,15 @@ class Subscriber:
 
     @property
     def failure(self) -> HQueueError | None:
-        """Why it is present no more although it was not stopped; None while all is well."""
+        """The error with which it ended although it was not stopped; None as long as it works."""
         return self._reception.failure
 
     @property
     def partitions(self) -> list[int]:
-        """The partitions that it receives; if it shares them, those that it has now.
+        """The partitions that it receives; if it shares them, those of its present share.
 
         Raises:
-            ClosedError: this is a forked child: it has none.
+            ClosedError: this process is a forked child, which has no partitions.
         """
         self._check_process()
         return sorted(
@@ -222,22 +226,25 @@ class Subscriber:
 
     @property
     def address(self) -> Address | None:
-        """Where it listens; None before the start, and in a forked child, which does not listen."""
+        """The address on which it listens; None before the start, and in a forked child, which does
+        not listen.
+        """
         return self._address if os.getpid() == self._pid else None
 
     def start(self) -> None:
-        """Listen, and become present. When this returns, messages may arrive at any time.
+        """Listen, and register in ZooKeeper. When the call returns, messages may arrive at any
+        time.
 
-        A checkpoint is created in each partition that has none. One that shares partitions has its
-        own a moment later.
+        A checkpoint is created in each partition that has none. A shared subscriber gets its
+        partitions a moment later.
 
         Raises:
-            SubscriberConnectedError: another subscriber of this name is connected that does not
-                share, or this one does not. One that has just died is waited for, as long as its
-                session lasts.
+            SubscriberConnectedError: another subscriber of this name is connected, and it or this
+                one is not shared. If the other one has just died, the call waits until its session
+                ends.
             InvalidInputError: the host or port can't be listened on.
-            StoreUnavailableError: HBase or ZooKeeper stayed away.
-            ClosedError: it was started before, or stopped meanwhile.
+            StoreUnavailableError: HBase or ZooKeeper was unavailable.
+            ClosedError: the subscriber was started before, or was stopped meanwhile.
         """
         self._check_process()
         with self._lock:
@@ -256,19 +263,19 @@ class Subscriber:
         logger.info("subscriber %s of %s listens at %s", self.name, self._log.name, self._address)
 
     def stop(self, reason: str = "") -> bool:
-        """Disappear from ZooKeeper, finish the deliveries under way, and end.
+        """Unregister from ZooKeeper, finish the deliveries under way, and end.
 
-        The checkpoints stay. What was delivered, but whose checkpoint a worker had not written
-        yet, comes again to the next subscriber of this name.
+        The checkpoints stay. Messages that were delivered, but for which a worker had not yet
+        written the checkpoint, come again to the next subscriber of this name.
 
         Args:
-            reason: for the log.
+            reason: a text for the log line.
 
         Returns:
             Whether all deliveries under way were finished within the delivery's ``timeout_ms``.
 
         Raises:
-            InvalidInputError: a listener called it, which it would wait for.
+            InvalidInputError: a listener called it, and would wait for itself.
         """
         if os.getpid() != self._pid:
             return True
@@ -284,30 +291,31 @@ class Subscriber:
             return in_time
 
     def run(self) -> None:
-        """Start, receive until SIGTERM or Ctrl-C comes, or until `request_stop`, and stop in order:
-        what the main thread of a program that only subscribes calls.
+        """Start, receive until SIGTERM, Ctrl-C or `request_stop`, and stop in order. A program that
+        only subscribes calls this in its main thread.
 
         Raises:
-            KeyboardInterrupt: Ctrl-C came; it has stopped.
-            HQueueError: as `start`, and as `wait`; it has stopped.
+            KeyboardInterrupt: Ctrl-C came. The subscriber has stopped.
+            HQueueError: as `start` and `wait`. The subscriber has stopped.
         """
         with stopping(self.request_stop), self:
             self.wait()
 
     def request_stop(self) -> None:
-        """Let `wait` return, so that the thread that waits there stops it. For listeners, too. In a
-        forked child there is nothing to stop.
+        """Make `wait` return, so that the thread that waits there can stop the subscriber.
+        Listeners may call it. In a forked child it does nothing.
         """
         if os.getpid() == self._pid:
             self._reception.wanted_end.set()
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until it was stopped, or is asked to; whether that was in time.
+        """Wait until the subscriber was stopped, or `request_stop` was called. Returns False if the
+        time-out came first.
 
         Raises:
-            HQueueError: it is present no more, and why: `failure`.
-            InvalidInputError: it was not started: nothing would ever end the wait.
-            ClosedError: this is a forked child, in which it never was.
+            HQueueError: the subscriber ended by an error, which is its `failure`.
+            InvalidInputError: the subscriber was not started, so the wait would never end.
+            ClosedError: this process is a forked child, in which the subscriber can't be used.
         """
         self._check_process()
         timeout_s = check_timeout_s(timeout_s)

@@ -1,4 +1,4 @@
-"""What a subscriber wants: a name, topics, partitions and where each begins."""
+"""A subscription: the subscriber's name, its topics and partitions, and where each begins."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["Subscription"]
 
 
 class Subscription:
-    """What a subscriber wants of a queue: some partitions and topics, or all.
+    """Selects what a subscriber receives of a queue: some partitions and topics, or all.
 
     Args:
-        name: the subscriber's name in the queue. Under it its checkpoints are kept, so one that
-            comes back by the same name goes on where it was.
-        topics: the topics wanted; all if empty.
-        start: where partitions begin for which there is no checkpoint.
-        reset: begin at the start also where there is a checkpoint.
+        name: the subscriber's name in the queue. Its checkpoints are kept under this name, so a
+            subscriber that comes back under it continues where it was.
+        topics: the topics to receive; all if empty.
+        start: where partitions without a checkpoint begin.
+        reset: begin at `start` also in partitions with a checkpoint.
         delivery: how messages are delivered.
 
     Raises:
@@ -62,11 +62,12 @@ class Subscription:
         self._partitions: dict[int, Start] = {}
 
     def add_partition(self, partition: int, start: Start | None = None) -> Subscription:
-        """Want this partition, and no other that was not added. Returns the subscription itself.
+        """Receive this partition, and no partitions that are not added. Returns the subscription
+        itself.
 
         Args:
             partition: the partition.
-            start: where it begins, if not where the others do.
+            start: where this partition begins; the subscription's start if None.
         """
         number = check_whole(partition, 0, PARTITIONS_MAX - 1, option="partition")
         self._partitions[number] = self.start if start is None else check_start(start)
@@ -75,7 +76,9 @@ class Subscription:
     def add_partitions(
         self, partitions: Iterable[int] | Mapping[int, Start | None]
     ) -> Subscription:
-        """Want these partitions; of a mapping each with its start. Returns the subscription."""
+        """Receive these partitions; a mapping gives each a start. Returns the subscription
+        itself.
+        """
         if isinstance(partitions, Mapping):
             for partition, start in partitions.items():
                 self.add_partition(partition, start)

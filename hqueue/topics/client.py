@@ -28,7 +28,7 @@ __all__ = ["HubClient", "connect_hubs"]
 
 class HubClient:
     """Publishes and subscribes to topics through hubs. Needs neither HBase nor ZooKeeper.
-    `connect_hubs` makes it.
+    Made by `connect_hubs`.
 
     Thread-safe, and usable in a forked child. Connections are opened when they are needed, and
     kept. The client remembers which hub owns a topic. Use it as a context manager, or `close` it. A

@@ -30,7 +30,7 @@ class HubProducer:
     A process that ends in order publishes them first, if the client is still open; a message that
     is sent after that is published before `send` returns. A producer that was never closed is
     closed when Python collects it, with a `ResourceWarning`, and its buffered messages are
-    published. It can't be used in a forked child. `HubClient.producer` makes it.
+    published. It can't be used in a forked child. Made by `HubClient.producer`.
 
     Args:
         publish: publishes messages of a topic, all or none, and returns their IDs.

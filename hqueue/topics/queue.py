@@ -31,7 +31,7 @@ MESSAGES_MAX = 1_000
 
 
 class HubScanner:
-    """Reads a queue, or one of its partitions, through hubs. `HubQueue.scan` makes it.
+    """Reads a queue, or one of its partitions, through hubs. Made by `HubQueue.scan`.
 
     Iterate over it, or call `next` until it returns None. Use it as a context manager, or close it
     if you leave it before its end: a hub has room for a limited number of scanners. After an error
@@ -85,8 +85,8 @@ class HubScanner:
 
 
 class HubQueue:
-    """A queue to put messages into and to scan, through hubs. Thread-safe. `HubClient.queue` makes
-    it.
+    """A queue to put messages into and to scan through hubs. Made by `HubClient.queue`.
+    Thread-safe.
 
     Hubs serve it with their Thrift API, if their setting ``api_port`` is given. It is for programs
     that can't reach HBase; a `Queue` does more.

@@ -47,7 +47,7 @@ class Subscribing(Protocol):
 
 class TopicSubscription:
     """A subscription that delivers messages to a listener until it is closed or ends. Thread-safe.
-    `HubTopic.subscribe` makes it.
+    Made by `HubTopic.subscribe`.
 
     Use it as a context manager, or `close` it.
     """

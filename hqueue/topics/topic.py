@@ -30,7 +30,7 @@ __all__ = ["HubTopic"]
 
 
 class HubTopic:
-    """A topic that hubs own. Thread-safe, and usable in a forked child. `HubClient.topic` makes it.
+    """A topic that hubs own. Thread-safe, and usable in a forked child. Made by `HubClient.topic`.
 
     The object holds only its name and its client: make one for each call, or keep one. Hubs create
     the topic itself at its first publish or subscription.

@@ -38,7 +38,7 @@ NAMES_MAX = 256
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Versioned(Generic[Value]):
-    """What was read, and what a later write of it compares."""
+    """A value that was read, and its version, which a later write compares."""
 
     value: Value
     version: Version
@@ -46,11 +46,12 @@ class Versioned(Generic[Value]):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HubInfo:
-    """A hub.
+    """A registered hub.
 
     Args:
-        address: where it listens.
-        incarnation: another each time that it starts: a hub that comes back is another one.
+        address: the address on which it listens.
+        incarnation: an ID that differs for each start of a hub: a hub that comes back is another
+            one.
     """
 
     address: Address
@@ -66,19 +67,19 @@ class HubInfo:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LogRange:
-    """Where some of a topic's messages lie: in a partition, from one ID to another.
+    """A range of the log in which messages of a topic lie: in a partition, from one ID to another.
 
     Args:
         partition: the partition of the queue.
-        first: the ID from which on they lie there.
+        first: the first ID of the range.
         last: the last ID of the range; None while it is open.
-        epoch: the owner's, who opened it. It grows from one range to the next.
-        marked: whether each batch of its owner says that epoch: then what doesn't, as what somebody
-            put into the queue, is nothing of the topic. Hubs of earlier releases opened others: of
-            those everything counts that lies in them under the topic's name.
+        epoch: the epoch of the owner that opened the range. It grows from one range to the next.
+        marked: whether each batch of the owner carries that epoch. Then batches without it, such as
+            those of a put into the queue, do not belong to the topic. In ranges that hubs of
+            earlier releases opened, every message under the topic's name belongs to the topic.
 
     Raises:
-        InvalidInputError: it ends before it begins, or a number is out of range.
+        InvalidInputError: the range ends before it begins, or a number is out of range.
     """
 
     partition: int
@@ -103,13 +104,13 @@ class LogRange:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TopicACL:
-    """A topic's access control list: who may do what with it, by the names that callers give. A
-    name that ends with ``*`` stands for all that begin so. An empty list allows nobody.
+    """A topic's access control list, by the names that callers give. A name that ends with ``*``
+    stands for all names that begin with the text before it. An empty list allows nobody.
 
     Args:
-        publish: who may publish.
-        subscribe: who may subscribe, consume and unsubscribe.
-        manage: who may move and delete it, and see and change this ACL.
+        publish: the callers that may publish.
+        subscribe: the callers that may subscribe, consume and unsubscribe.
+        manage: the callers that may move and delete the topic, and see and change this ACL.
 
     Raises:
         InvalidInputError: a list is no sequence of names of 1 to 200 characters, or has more than
@@ -155,14 +156,14 @@ def is_among(names: Sequence[str], caller: str) -> bool:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TopicPersistenceInfo:
-    """What is kept of a topic as a whole.
+    """The metadata of a topic as a whole.
 
     Args:
-        ranges: where its messages lie: ranges of its queue's log, oldest first.
-        acl: who may do what with it.
+        ranges: the ranges of its queue's log in which its messages lie, oldest first.
+        acl: the topic's ACL.
 
     Raises:
-        InvalidInputError: these are no ranges, or no ACL.
+        InvalidInputError: an argument is of the wrong type.
     """
 
     ranges: Sequence[LogRange] = ()
@@ -178,13 +179,14 @@ class TopicPersistenceInfo:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SubscriptionPreferences:
-    """How a subscriber wants its messages.
+    """A subscriber's preferences for its messages.
 
     Args:
-        message_bound: so many messages wait for it at most: the oldest are dropped. None: all wait.
-        consume_interval: its cursor is stored at the latest after so many messages.
-        delivery_window: so many messages are under way to it at most.
-        application: what its application keeps here.
+        message_bound: at most this many messages wait for the subscriber; the oldest are dropped.
+            If None, all wait.
+        consume_interval: the cursor is stored at the latest after this many messages.
+        delivery_window: at most this many messages are in flight to the subscriber.
+        application: names and values that the subscriber's application keeps here.
 
     Raises:
         InvalidInputError: a number is out of range, or a text is no string.
@@ -216,10 +218,10 @@ class SubscriptionPreferences:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SubscriptionState:
-    """How far a subscriber is.
+    """The cursor of a subscription.
 
     Args:
-        consumed: its cursor: it is done with this message and all before it.
+        consumed: the ID of the last consumed message; all before it are consumed, too.
     """
 
     consumed: MessageID
@@ -230,8 +232,8 @@ class SubscriptionState:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SubscriptionData:
-    """What is kept of a subscription. To create one, or to replace it, both parts are given; to
-    update it one is enough where the store can update them apart.
+    """The metadata of a subscription. Give both parts to create or replace it. To update it, one
+    part is enough if the store can update them separately.
     """
 
     preferences: SubscriptionPreferences | None = None
