@@ -129,10 +129,9 @@ class Subscriptions:
         self._calls.check_open()
         Message(topic, b"")  # Whether this can be a topic.
         check_name(subscriber)
-        try:
-            mode = SubscribeMode(mode)
-        except ValueError as exc:
-            raise InvalidInputError("mode must be a SubscribeMode", mode=mode) from exc
+        if mode not in [*SubscribeMode]:  # A handler's own ValueError here is its own.
+            raise InvalidInputError("mode must be a SubscribeMode", mode=mode)
+        mode = SubscribeMode(mode)
         if preferences is not None and not isinstance(preferences, SubscriptionPreferences):
             raise InvalidInputError(
                 "preferences must be SubscriptionPreferences", type=type(preferences).__name__

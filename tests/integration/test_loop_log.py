@@ -47,7 +47,7 @@ def test_many_tasks_put_and_read_and_threads_see_the_same(
 
         await asyncio.gather(*map(put, range(TASKS)))
         (found,) = await log.reader.offsets([1])
-        assert found.messages == TASKS // 2 * PUTS + 1
+        assert found.count == TASKS // 2 * PUTS + 1
         return await read(log, 0) + await read(log, 1)
 
     values = asyncio.run(run())
