@@ -46,7 +46,7 @@ class TopicWalk:
         bytes_max: int,
     ) -> None:
         self._reading = reading
-        self._topic = topic
+        self.topic = topic
         self._ranges_of = ranges_of
         self._stop = stop
         self._bytes_max = bytes_max
@@ -109,8 +109,8 @@ class TopicWalk:
     def _look_for_ranges(self) -> Work[None]:
         until = self._stop()
         scans = scans_of(
-            self._topic,
-            (yield blocking(partial(self._ranges_of, self._topic))),
+            self.topic,
+            (yield blocking(partial(self._ranges_of, self.topic))),
             MessageID.from_int(self._cursor),
             MessageID.from_int(until),
         )

@@ -101,7 +101,7 @@ class Hubs:
         wait_for(rested, what, timeout_s=WAIT_S)
 
     def _sheddings(self) -> list[Shedding]:
-        return [hub.hub._hosted[self.queue].shedding for hub in self.hubs]
+        return [hub.hosted(self.queue).shedding for hub in self.hubs]
 
     def take_overs(self) -> Counter[str]:
         """How often each topic was taken over, since it was created."""

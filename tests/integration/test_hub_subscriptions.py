@@ -52,7 +52,7 @@ class Hubs:
 
     def abandon(self, topic: str) -> None:
         for hub in self.hubs:
-            hub.hub._hosted[self.queue].topics.abandon(topic).result(WAIT_S)
+            hub.hosted(self.queue).topics.abandon(topic).result(WAIT_S)
 
 
 def test_a_subscriber_gets_all_in_order_while_its_topic_goes_from_hub_to_hub(

@@ -136,7 +136,7 @@ def test_hubs_that_come_and_go_in_order_lose_nothing_and_keep_the_order(
             before = publisher.rounds
             wait_for(lambda: publisher.rounds >= before + 5, "it goes on", timeout_s=WAIT_S)
             for topic in TOPICS:
-                hubs[1].hub._hosted[queue].topics.abandon(topic)
+                hubs[1].hosted(queue).topics.abandon(topic)
             before = publisher.rounds
             wait_for(lambda: publisher.rounds >= before + 5, "it goes on", timeout_s=WAIT_S)
             publisher.stop()

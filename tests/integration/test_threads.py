@@ -58,7 +58,7 @@ def test_one_that_subscribes_by_hubs_has_that_thread_and_those_of_its_listeners(
             assert process.stdout is not None
             assert process.stdout.readline() == "subscribed\n"
             for n in range(0, topics, 2):
-                hub.hub._hosted["q"].topics.abandon(f"t{n}").result(BOUND_S)
+                hub.hosted("q").topics.abandon(f"t{n}").result(BOUND_S)
             said, _ = process.communicate("go on\n", timeout=BOUND_S)
             assert process.returncode == 0
     names, known_to_the_system = json.loads(said)

@@ -250,7 +250,7 @@ def test_a_hub_delivers_on_once_that_is_decided_and_counts_it(
         queue.skipped_batches.add(row)
         wait_for(lambda: sub.values == [b"before", b"behind"], "it goes on")
         assert client.skipped_messages() == {PartitionKey(queue.name, 0): 1}
-        page = hub.hub._metrics.page().decode()
+        page = hub.hub.metrics.page().decode()
         assert f'hqueue_skipped_messages_total{{partition="0",queue="{queue.name}"}} 1.0' in page
 
 

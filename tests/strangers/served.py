@@ -95,7 +95,7 @@ def hub() -> Iterator[tuple[Ports, Taken]]:
             health = probe.getsockname()[1]
         own = stack.enter_context(backend.connect())
         running = stack.enter_context(HubThread(own, "q", api_port=0, metrics_port=health))
-        api = running.hub._api
+        api = running.hub.api
         assert api is not None
         yield {"hub": running.address.port, "api": api.address.port, "health": health}, _none
 

@@ -96,7 +96,7 @@ class Subscriber:
         """Call the hub that owns the topic: any, and then those that redirects name."""
         redirected, to = False, at or self._hubs()[0]
         for _ in range(20):
-            with contextlib.closing(self._client(to)) as client:
+            with contextlib.closing(self.connect(to)) as client:
                 try:
                     result = getattr(client, method)(self._queue, self.name, *given, redirected)
                 except IDL.TRedirect as redirect:
@@ -127,15 +127,16 @@ class Subscriber:
 
     def close_subscription(self, topic: str) -> None:
         """Detach."""
-        with contextlib.closing(self._client(self.owner)) as client:
+        with contextlib.closing(self.connect(self.owner)) as client:
             client.closeSubscription(self._queue, self.name, topic, self.session)
 
     def detached(self, wait_ms: int = 0, at: Address | None = None) -> list[tuple[str, int]]:
         """The topics that were detached, and why."""
-        with contextlib.closing(self._client(at or self.owner)) as client:
+        with contextlib.closing(self.connect(at or self.owner)) as client:
             told = client.detached(self._queue, self.session, wait_ms)
         return [(each.topic, each.reason) for each in told]
 
     @staticmethod
-    def _client(at: Address) -> Any:
+    def connect(at: Address) -> Any:
+        """A connection to a hub, as the IDL has it."""
         return make_client(hub_service(), at.host, at.port, timeout=60_000)

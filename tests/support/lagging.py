@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import cast
 
-from hqueue.consume.queue_reader import QueueReader
 from hqueue.log.in_threads import LogInThreads
 from hqueue.log.ports import ReadPort, Row, RowStream
 from hqueue.log.table_ports import LogPort
+from hqueue.queue import Queue
 from hqueue.runtime.loop import in_thread
 
 __all__ = ["Lagging"]
@@ -18,10 +18,11 @@ class Lagging:
     """Reads a log whose partitions end too early for some scans.
 
     Args:
-        reader: reads the queue from now on by this.
+        queue: is read by this from now on.
     """
 
-    def __init__(self, reader: QueueReader) -> None:
+    def __init__(self, queue: Queue) -> None:
+        reader = queue._log.reader
         self._port: ReadPort = reader._port
         self.ends: dict[int, int] = {}
         """For each partition of the server that stood still, where it ends there."""

@@ -43,7 +43,7 @@ class Scene:
             clock.now_ms += 10
             self.ids.append(queue.put(Message("t", b"%d" % number), partition=number // 3))
         self.reader = queue._log.reader
-        self.lagging = Lagging(self.reader)
+        self.lagging = Lagging(queue)
         self.ranges = [
             LogRange(0, self.ids[0], self.ids[2], 0),
             LogRange(1, MessageID.from_int(int(self.ids[2]) + 1), None, 1),

@@ -56,7 +56,7 @@ class Scene:
 
     def take_over(self) -> None:
         """Have the topic owned once more."""
-        self.hub.hub._hosted[QUEUE].topics.abandon(TOPIC).result(WAIT_S)
+        self.hub.hosted(QUEUE).topics.abandon(TOPIC).result(WAIT_S)
 
     def in_topic(self) -> list[bytes]:
         """What the topic has, which ways to read it agree on."""

@@ -43,7 +43,7 @@ class Scene:
             return list(scanner)
 
     def appends(self) -> float:
-        return sum(hub.hub._metrics.appends._value.get() for hub in self.hubs)
+        return sum(hub.counted("hqueue_hub_appends_total") for hub in self.hubs)
 
 
 @pytest.fixture

@@ -56,7 +56,7 @@ class Scene:
 
     def end(self, api: Any) -> None:
         """End the hub that serves the API there."""
-        [hub] = [hub for hub in self.hubs if hub.hub._api and hub.hub._api.address == api]
+        [hub] = [hub for hub in self.hubs if hub.hub.api and hub.hub.api.address == api]
         hub.terminate()
 
 
@@ -176,8 +176,8 @@ def test_a_scan_is_a_scanner_as_that_of_a_queue(scene: Scene) -> None:
         assert first.value == b"0"
         assert next(iter(scanner)).value == b"1", "it goes on where it stands"
     for hub in scene.hubs:
-        assert hub.hub._api is not None
-        assert len(hub.hub._api.scanners) == 0, "the hubs' scanners are closed with it"
+        assert hub.hub.api is not None
+        assert len(hub.hub.api.scanners) == 0, "the hubs' scanners are closed with it"
     with pytest.raises(ClosedError):
         scanner.next()
     whole = scene.queue.scan()

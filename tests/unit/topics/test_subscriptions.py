@@ -67,7 +67,7 @@ class Scene:
         return owner
 
     def abandon(self, topic: str = "t") -> None:
-        topics = self.owner(topic).hub._hosted[QUEUE].topics
+        topics = self.owner(topic).hosted(QUEUE).topics
         topics.abandon(topic).result(WAIT_S)
 
     def lose(self, topic: str = "t") -> None:
@@ -76,7 +76,7 @@ class Scene:
 
     def attached(self, topic: str = "t") -> list[SubscriptionSession]:
         """What a hub delivers."""
-        queues = [hub.hub._hosted[QUEUE] for hub in self.hubs]
+        queues = [hub.hosted(QUEUE) for hub in self.hubs]
         found = [queue.subscriptions.sessions.find(topic, "sub") for queue in queues]
         return [each for each in found if each is not None]
 
@@ -598,7 +598,7 @@ def test_a_hub_that_ends_does_not_wait_for_what_a_client_asked_that_has_left(sce
     client = scene.client()
     client.topic("t").subscribe("sub", Taking())
     owner = scene.owner()
-    waits = owner.hub._hosted[QUEUE].subscriptions._client_sessions._waits
+    waits = owner.hosted(QUEUE).subscriptions._client_sessions._waits
     wait_for(lambda: waits.total() > 0, "it waits to learn what is detached")
     client.close()
     began_s = time.monotonic()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from hqueue.engine import OpenLog
 from hqueue.metadata.managers import HubRegistration, TopicMetadata
 from hqueue_workers.hub.owning.available import AvailableHubs
 from hqueue_workers.hub.owning.partitions import HubPartitions
@@ -24,6 +25,7 @@ CLOSE_S = 1.0
 class HostedQueue:
     """All that a hub needs to serve one queue."""
 
+    log: OpenLog
     topics: QueueTopics
     publishing: Publishing
     managing: Managing

@@ -25,6 +25,7 @@ from hqueue.settings.limits import BATCH_BYTES_MAX
 from hqueue_workers.api.server import ApiServer
 from hqueue_workers.hub.authorizer import Authorizer
 from hqueue_workers.hub.hosted_queue import HostedQueue
+from hqueue_workers.hub.limits import HubLimits
 from hqueue_workers.hub.metrics import HubMetrics, QueueFigures
 from hqueue_workers.hub.opening import HostedQueueFactory
 from hqueue_workers.hub.serving.answers import as_thrift
@@ -59,6 +60,7 @@ class Hub:
         queues: the queues' names.
         settings: the hub's settings.
         authorizer: who may do what; as the settings say if None.
+        limits: what no setting bounds; the usual if None.
 
     Raises:
         InvalidInputError: no queue, or one twice.
@@ -70,6 +72,7 @@ class Hub:
         queues: Sequence[str],
         settings: HubSettings,
         authorizer: Authorizer | None = None,
+        limits: HubLimits | None = None,
     ) -> None:
         if not queues or len(set(queues)) != len(queues):
             raise InvalidInputError("a hub serves one queue or several, each once", queues=queues)
@@ -77,19 +80,38 @@ class Hub:
         self._queues = list(queues)
         self._settings = settings
         self._authorizer = authorizer or settings.make_authorizer()
+        self._limits = limits or HubLimits()
         self._runtime = Runtime(4)
         # Apart: what makes deliveries wait does not hold up what confirms the session.
-        self._delivery = Runtime(8)
+        self._delivery = Runtime(8, fault_quiet_ms=self._limits.fault_quiet_ms)
         self._delivery.failed.add_done_callback(self._failed)
         self._lease = Lease(client.coordination, self._runtime, self._lost)
-        self._hosted: dict[str, HostedQueue] = {}
+        self.hosted: dict[str, HostedQueue] = {}
+        """The queues that it serves, by name, from when they are open."""
         self._service: HubService | None = None
         self._api: ApiServer | None = None
         self._health: HealthServer | None = None
         self._server: ThriftServer | None = None
-        self._metrics = HubMetrics(self._figures, self._pending)
-        self._metrics.registry.register(SkippedMessages(client.skipped_messages))
+        self.metrics = HubMetrics(self._figures, self._pending)
+        """What it shows of itself."""
+        self.metrics.registry.register(SkippedMessages(client.skipped_messages))
         self._pool = ThreadPool(RESOLVING_A_THREAD * settings.threads, "hqueue-hub-resolve")
+
+    @property
+    def holds(self) -> bool:
+        """Whether its session certainly lives. While it may be over, the hub publishes nothing."""
+        return self._lease.holds
+
+    @property
+    def health_port(self) -> int:
+        """Where health and metrics are served, once it is ready."""
+        assert self._health is not None
+        return self._health.port
+
+    @property
+    def api(self) -> ApiServer | None:
+        """What serves the Thrift API beside the hub, once it is ready; None if nothing does."""
+        return self._api
 
     async def run(
         self, stopping: asyncio.Event, on_ready: Callable[[Address], None] = lambda address: None
@@ -136,7 +158,7 @@ class Hub:
             await self._open_queues(info)
             self._health = self._serve_health()
             if settings.api_port is not None:
-                registry = self._metrics.registry
+                registry = self.metrics.registry
                 self._api = ApiServer(self._client, settings, settings.drain_ms, runtime, registry)
                 runtime.start(self._api.run())
             server = self._server = self._serve(listener)
@@ -144,7 +166,7 @@ class Hub:
             listener.close()
             raise
         runtime.start(self._lease.run())
-        for hosted in self._hosted.values():
+        for hosted in self.hosted.values():
             hosted.registration = await runtime.coordinate(
                 functools.partial(self._register, hosted, info), release=HubRegistration.close
             )
@@ -162,11 +184,12 @@ class Hub:
             self._authorizer,
             lease=self._lease,
             runtime=self._delivery,
-            metrics=self._metrics,
+            metrics=self.metrics,
             pool=self._pool,
+            limits=self._limits,
         )
         for queue in self._queues:
-            hosted = self._hosted[queue] = await self._runtime.read(
+            hosted = self.hosted[queue] = await self._runtime.read(
                 functools.partial(factory.open, queue, info), release=HostedQueue.close
             )
             await self._runtime.coordinate(hosted.metadata.settle)
@@ -200,8 +223,8 @@ class Hub:
     def _serve(self, listener: socket.socket) -> ThriftServer:
         settings = self._settings
         self._service = HubService(
-            self._hosted,
-            self._metrics,
+            self.hosted,
+            self.metrics,
             settings.pending_bytes_max,
             runtime=self._delivery,
             session_ms=settings.session_ms,
@@ -235,7 +258,7 @@ class Hub:
         return health
 
     async def _health_page(self) -> Answer:
-        well = self._lease.holds
+        well = self.holds
         figures = self._figures()
         document: dict[str, object] = {
             "status": "serving" if well else "waiting for ZooKeeper",
@@ -247,7 +270,7 @@ class Hub:
         return Answer(200 if well else 503, "application/json", body)
 
     async def _metrics_page(self) -> Answer:
-        body = await self._runtime.read(self._metrics.page)
+        body = await self._runtime.read(self.metrics.page)
         return Answer(200, "text/plain; version=0.0.4; charset=utf-8", body)
 
     def _figures(self) -> dict[str, QueueFigures]:
@@ -258,7 +281,7 @@ class Hub:
                 hosted.subscriptions.sessions.attached,
                 hosted.lags.measured,
             )
-            for queue, hosted in self._hosted.items()
+            for queue, hosted in self.hosted.items()
         }
 
     def _pending(self) -> int:
@@ -268,9 +291,9 @@ class Hub:
         """Tell the load, claim partitions, shed topics, every so often."""
         while True:
             await self._runtime.sleep_ms(self._settings.balance_ms)
-            if not self._lease.holds:
+            if not self.holds:
                 continue
-            for queue, hosted in self._hosted.items():
+            for queue, hosted in self.hosted.items():
                 await self._runtime.coordinate(functools.partial(self._settle, queue, hosted))
 
     def _settle(self, queue: str, hosted: HostedQueue) -> None:
@@ -292,10 +315,10 @@ class Hub:
         elsewhere before they are hung up on.
         """
         drain_ms = self._settings.drain_ms
-        for hosted in self._hosted.values():
+        for hosted in self.hosted.values():
             if hosted.registration is not None:
                 await self._runtime.coordinate(hosted.registration.close)
-        for hosted in self._hosted.values():
+        for hosted in self.hosted.values():
             await hosted.topics.close(drain_ms / 1e3)
             hosted.subscriptions.end_waits()
         server, self._server = self._server, None
@@ -303,10 +326,10 @@ class Hub:
             await self._runtime.read(functools.partial(server.close, drain_ms))
 
     def _close_queues(self) -> None:
-        for hosted in self._hosted.values():
+        for hosted in self.hosted.values():
             hosted.close()
 
     def _lost(self) -> None:
-        for hosted in self._hosted.values():
+        for hosted in self.hosted.values():
             hosted.topics.lose()
             hosted.partitions.lose()

@@ -13,6 +13,7 @@ from hqueue.metadata.managers import HubInfo, LogRange, TopicMetadata
 from hqueue.runtime.thread_pool import ThreadPool
 from hqueue_workers.hub.authorizer import Authorizer
 from hqueue_workers.hub.hosted_queue import HostedQueue
+from hqueue_workers.hub.limits import HubLimits
 from hqueue_workers.hub.metrics import HubMetrics
 from hqueue_workers.hub.owning.available import AvailableHubs
 from hqueue_workers.hub.owning.balance import choose_any, choose_hub
@@ -41,10 +42,6 @@ from hqueue_workers.node.runtime import Runtime
 
 __all__ = ["HostedQueueFactory"]
 
-PREFERENCES_BYTES_PER_HOUR_MAX = 64 * 1024 * 1024
-"""What each subscriber may have its application keep in preferences, at once and in an hour. Who
-subscribes is a name that nobody proves, and ZooKeeper has all that is kept in memory."""
-
 
 class HostedQueueFactory:
     """Makes what a hub needs to serve a queue, for each of its queues.
@@ -57,6 +54,7 @@ class HostedQueueFactory:
         runtime: what the hub delivers on.
         metrics: counts.
         pool: where topics are taken over.
+        limits: what no setting bounds.
     """
 
     def __init__(
@@ -69,6 +67,7 @@ class HostedQueueFactory:
         runtime: Runtime,
         metrics: HubMetrics,
         pool: ThreadPool,
+        limits: HubLimits,
     ) -> None:
         self._client = client
         self._settings = settings
@@ -77,6 +76,7 @@ class HostedQueueFactory:
         self._runtime = runtime
         self._metrics = metrics
         self._pool = pool
+        self._limits = limits
 
     def open(self, queue: str, info: HubInfo) -> HostedQueue:
         """Open a queue for the hub. It asks HBase and ZooKeeper.
@@ -107,6 +107,7 @@ class HostedQueueFactory:
                 moved=moved,
                 metrics=self._metrics,
                 calls_max=self._settings.deliveries_max,
+                limits=self._limits,
             ),
         )
         available = AvailableHubs(metadata.hubs)
@@ -122,6 +123,7 @@ class HostedQueueFactory:
                 on_append=lambda _: self._metrics.appends.inc(),
                 on_fence=fenced,
                 on_appended=subscriptions.sessions.appended,
+                publishers_max=self._limits.publishers_max,
             )
         )
         partitions = HubPartitions(
@@ -176,6 +178,7 @@ class HostedQueueFactory:
             runtime=self._runtime,
         )
         return HostedQueue(
+            log=log,
             topics=topics,
             publishing=publishing,
             managing=managing,
@@ -184,7 +187,9 @@ class HostedQueueFactory:
             shedding=shedding,
             subscriptions=subscriptions,
             available=available,
-            lags=SubscriptionLagMeter(subscriptions.sessions, log, self._runtime),
+            lags=SubscriptionLagMeter(
+                subscriptions.sessions, log, self._runtime, self._limits.lag_every_ms
+            ),
             runtime=self._runtime,
         )
 
@@ -216,10 +221,14 @@ class HostedQueueFactory:
             metadata.subscriptions, client.settings.operation_timeout_ms / 1e3
         )
         sessions = SubscriptionSessions(
-            records, runtime=runtime, client_sessions=client_sessions, deliver=deliver
+            records,
+            runtime=runtime,
+            client_sessions=client_sessions,
+            deliver=deliver,
+            limits=self._limits,
         )
         created = Creations(settings.topic_creations_per_hour_max, what="subscriptions")
-        kept = Creations(PREFERENCES_BYTES_PER_HOUR_MAX, what="bytes of preferences")
+        kept = Creations(self._limits.preferences_bytes_per_hour_max, what="bytes of preferences")
 
         def count(subscriber: str, host: str, is_new: bool, preferences_bytes: int) -> None:
             kept.count(subscriber, host, preferences_bytes)

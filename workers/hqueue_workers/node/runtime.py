@@ -25,8 +25,6 @@ ready = Log("hqueue_workers.ready")
 """Where a worker and a hub say that they are ready, and where. The command line always shows it."""
 
 FAULT_QUIET_MS = 1_000.0
-"""What fails for one partition, and not for others, is over when it failed for none for so long."""
-
 READ_PATIENCE_MS = 2_000.0
 """A region that moves can't be read for about a second, and regions are moved all the time."""
 
@@ -49,17 +47,21 @@ class Runtime:
     Args:
         threads: requests to HBase at a time, and threads for what waits for it otherwise.
         clock: where time comes from.
+        fault_quiet_ms: what fails for one partition, and not for others, is over when it failed for
+            none for so long.
     """
 
-    def __init__(self, threads: int, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self, threads: int, clock: Clock = SYSTEM_CLOCK, fault_quiet_ms: float = FAULT_QUIET_MS
+    ) -> None:
         self.clock = clock
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Ends with the error of a task that nobody expected: the worker can't go on then."""
-        self.faults = FaultLog(logger, clock, FAULT_QUIET_MS)
+        self.faults = FaultLog(logger, clock, fault_quiet_ms)
         """Where all that goes on here says what fails, and when that is over: thousands of
         partitions say it once.
         """
-        self._reads = FaultLog(logger, clock, FAULT_QUIET_MS, READ_PATIENCE_MS)
+        self._reads = FaultLog(logger, clock, fault_quiet_ms, READ_PATIENCE_MS)
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self.requests = asyncio.Semaphore(threads)
@@ -185,13 +187,20 @@ class Runtime:
         if self.failed.done():
             self.failed.result()
 
-    async def end(self, work: Coroutine[Any, Any, object], drain_ms: float) -> None:
+    async def end(
+        self, work: Coroutine[Any, Any, object], drain_ms: float, end_ms: float = END_MS
+    ) -> None:
         """End what goes on, in order; but leave it as it is when that takes much longer than calls
         under way may: the servers are away, and others take over when the session ends.
+
+        Args:
+            work: what ends it.
+            drain_ms: what calls under way may take.
+            end_ms: what the rest may take.
         """
         ending = asyncio.ensure_future(work)
         try:
-            await asyncio.wait({ending}, timeout=(drain_ms + END_MS) / 1e3)
+            await asyncio.wait({ending}, timeout=(drain_ms + end_ms) / 1e3)
             if ending.done():
                 ending.result()
             else:

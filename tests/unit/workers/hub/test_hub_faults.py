@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import dataclasses
 import json
@@ -17,9 +16,9 @@ import pytest
 
 import hqueue
 from hqueue import HubClient, Message, MessageID, Outcome, Status, StoreUnavailableError
-from hqueue.consume.queue_reader import QueueReader
 from hqueue.runtime.thread_pool import ThreadPool
 from hqueue_workers.hub.hosted_queue import HostedQueue
+from hqueue_workers.hub.limits import HubLimits
 from hqueue_workers.hub.subscribing import delivering
 from hqueue_workers.hub.subscribing.subscription_session import Delivery
 from hqueue_workers.hub.subscribing.subscriptions import SubscribeMode
@@ -50,17 +49,22 @@ class Scene:
         self.ways: list[LossyWay] = []
         self.hubs: list[HubThread] = []
 
-    def hub(self, operation_timeout_ms: int = 20_000, **settings: Any) -> HubThread:
+    def hub(
+        self,
+        operation_timeout_ms: int = 20_000,
+        limits: HubLimits | None = None,
+        **settings: Any,
+    ) -> HubThread:
         way = self.stack.enter_context(self.backend.lossy())
         self.ways.append(way)
         client = way.connect(metadata_store=self.store, operation_timeout_ms=operation_timeout_ms)
         given = {"balance_ms": 3_600_000, **settings}
-        running = HubThread(self.stack.enter_context(client), QUEUE, **given)
+        running = HubThread(self.stack.enter_context(client), QUEUE, limits=limits, **given)
         self.hubs.append(self.stack.enter_context(running))
         return self.hubs[-1]
 
     def hosted(self, number: int) -> HostedQueue:
-        return self.hubs[number].hub._hosted[QUEUE]
+        return self.hubs[number].hosted(QUEUE)
 
     def publish(self, value: bytes, number: int = 0) -> Future[Published]:
         """Call a hub that was chosen: it should own the topic."""
@@ -187,13 +191,12 @@ def test_a_hub_that_stood_still_in_an_append_while_its_topic_was_taken_over_is_f
     late = scene.publish(b"late").exception(WAIT_S)
     assert isinstance(late, RedirectedError)
     assert scene.hubs[0].owns(QUEUE) == set()
-    fenced = scene.hubs[0].hub._metrics.fenced._value.get()
-    assert fenced == 1
+    assert scene.hubs[0].counted("hqueue_hub_fenced_topics_total") == 1
 
 
-def lag(reader: QueueReader, scene: Scene, end: MessageID) -> Lagging:
+def lag(scene: Scene, end: MessageID) -> Lagging:
     """Let some scans be answered by a server that does not know what was appended lately."""
-    lagging = Lagging(reader)
+    lagging = Lagging(scene.hosted(0).log)
     for each in scene.hosted(0).topics.owned():
         lagging.ends[each.partition] = int(end) + 1
     lagging.scans_left = 2
@@ -206,8 +209,7 @@ def test_what_a_server_that_stood_still_does_not_know_is_not_passed_by(scene: Sc
     sub.subscribe("t", attach=False)
     known = scene.publish(b"a").result(WAIT_S).id
     assert scene.publish(b"b").result(WAIT_S)
-    own = scene.hosted(0).subscriptions.sessions._delivering._queue
-    lagging = lag(own._log.reader, scene, known)
+    lagging = lag(scene, known)
     sub.subscribe("t", 1)
     wait_for(lambda: sub.values[:1] == [b"a"], "it reads the log")
     last = scene.publish(b"c").result(WAIT_S).id
@@ -223,8 +225,7 @@ def test_numbers_that_a_server_that_stood_still_does_not_know_are_known_to_the_n
     client = scene.hub_client(publisher="me")
     known = client.topic("t").publish_idempotent([b"1"], sequence_number=1).ids[-1]
     client.topic("t").publish_idempotent([b"2"], sequence_number=2)
-    own = scene.hosted(0).subscriptions.sessions._delivering._queue
-    lagging = lag(own._log.reader, scene, known)
+    lagging = lag(scene, known)
     scene.hosted(0).topics.abandon("t").result(WAIT_S)
     again = scene.hub_client(publisher="me")
     assert again.topic("t").publish_idempotent([b"2"], sequence_number=2).duplicates == 1
@@ -290,9 +291,8 @@ def test_health_says_whether_a_hub_serves_and_what_it_owns(scene: Scene) -> None
     assert scene.publish(b"v").result(WAIT_S)
 
     def health() -> tuple[int, dict[str, Any]]:
-        asked = asyncio.run_coroutine_threadsafe(hub.hub._health_page(), hub._loop)
-        answer = asked.result(WAIT_S)
-        return answer.status, json.loads(answer.body)
+        status, page = hub.get("/health")
+        return status, json.loads(page)
 
     assert health() == (200, {"status": "serving", "queues": {QUEUE: 1}})
     store: Any = hub.client.coordination.store
@@ -326,7 +326,7 @@ def test_of_a_subscription_that_was_made_when_its_topic_was_left_it_is_not_said_
     delivery = Delivery(hqueue.Address("127.0.0.1", 1), "life", explicit=False)
     with made_later(hosted.metadata.subscriptions, "create_subscription_data") as (reached, go_on):
         call = hosted.subscriptions.subscribe(owned, "sub", SubscribeMode.CREATE, delivery, None)
-        subscribing = asyncio.run_coroutine_threadsafe(call, hub._loop)
+        subscribing = hub.submit(call)
         assert reached.wait(WAIT_S)
         hosted.topics.abandon("t").result(WAIT_S)
         go_on.set()
@@ -345,14 +345,15 @@ class Hanging:
 
 
 def test_addresses_that_hang_leave_room_for_all_others(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scene: Scene,
 ) -> None:
+    scene.hub(deliveries_max=4)
+    caller = scene.hosted(0).subscriptions.sessions.delivering.caller
+
     def set_timeout(timeout_ms: int) -> None:
-        options = dataclasses.replace(delivering.OPTIONS, timeout_ms=timeout_ms)
-        monkeypatch.setattr(delivering, "OPTIONS", options)
+        caller.options = dataclasses.replace(caller.options, timeout_ms=timeout_ms)
 
     set_timeout(500)
-    scene.hub(deliveries_max=4)
     client = scene.hub_client()
     good = scene.subscriber(name="good")
     good.subscribe("t")
@@ -395,7 +396,7 @@ def test_new_addresses_that_hang_hold_up_neither_who_answered_nor_who_comes_new(
         call = hosted.subscriptions.subscribe(
             owned, f"hanging{number}", SubscribeMode.CREATE, stranger, None
         )
-        asyncio.run_coroutine_threadsafe(call, hub._loop).result(WAIT_S)
+        hub.run(call)
     # A call that hangs does so for 30 s, and so long none of these may wait.
     began_s = time.monotonic()
     sent = [b"%d" % number for number in range(20)]
@@ -451,10 +452,9 @@ def test_metrics_count_what_a_hub_did(scene: Scene) -> None:
 
 
 def test_a_subscription_that_is_behind_shows_its_lag_until_it_is_given_all(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scene: Scene,
 ) -> None:
-    monkeypatch.setattr("hqueue_workers.hub.subscribing.lag_meter.EVERY_MS", 20.0)
-    scene.hub()
+    scene.hub(limits=HubLimits(lag_every_ms=20.0))
     client = scene.hub_client()
     takes = threading.Event()
 
@@ -482,7 +482,7 @@ def test_a_subscription_that_is_behind_shows_its_lag_until_it_is_given_all(
 
 
 def _figures(scene: Scene, number: int) -> dict[str, float]:
-    lines = scene.hubs[number].hub._metrics.page().decode().splitlines()
+    lines = scene.hubs[number].hub.metrics.page().decode().splitlines()
     pairs = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
     return {name: float(value) for name, value in pairs}
 
@@ -510,13 +510,14 @@ def test_a_deletion_that_ended_by_a_fault_of_the_hub_is_not_reported_as_done(
 ) -> None:
     scene.hub()
     scene.publish(b"1").result(WAIT_S)
-    topics = scene.hosted(0).topics
+    hosted = scene.hosted(0)
+    topics = hosted.topics
 
     def fail(*_: object, **__: object) -> None:
         raise SystemExit("a fault")
 
     with monkeypatch.context() as patched:
-        patched.setattr(topics._listener, "leave", fail)
+        patched.setattr(hosted.subscriptions.sessions, "leave", fail)
         with pytest.raises(StoreUnavailableError, match="not deleted"):
             topics.delete("t").result(WAIT_S)
     assert scene.values() == [b"1"]

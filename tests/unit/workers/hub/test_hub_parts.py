@@ -20,7 +20,9 @@ from hqueue import (
 from hqueue.rpc.connection import Connection
 from hqueue.rpc.services import load
 from hqueue_workers.hub.hub import Hub
+from hqueue_workers.hub.serving.service import HubService
 from hqueue_workers.hub.settings import HubSettings
+from hqueue_workers.node.networks import Networks
 from tests.support.backends import MemoryBackend
 from tests.support.hubs import HubThread
 from tests.support.waiting import wait_for
@@ -49,7 +51,7 @@ def start(cluster: MemoryBackend, stack: contextlib.ExitStack, **settings: objec
 
 
 def held(hub: HubThread) -> set[int]:
-    return set(hub.hub._hosted[QUEUE].partitions.held)
+    return set(hub.hosted(QUEUE).partitions.held)
 
 
 def test_settings_come_from_arguments_the_environment_and_defaults() -> None:
@@ -109,7 +111,7 @@ def test_a_topic_is_moved_to_the_hub_that_is_named(
             assert hub.owns(QUEUE) == {"t"}
             assert sum(len(each.owns(QUEUE)) for each in hubs) == 1
             client.topic("t").publish(b"v")
-        hubs[-1].hub._hosted[QUEUE].topics.abandon("t").result(60)
+        hubs[-1].hosted(QUEUE).topics.abandon("t").result(60)
         client.topic("t").move(hubs[0].address)  # Nobody has it.
         assert hubs[0].owns(QUEUE) == {"t"}
         for topic, to in (("u", str(hubs[0].address)), ("t", "nowhere:1")):
@@ -221,7 +223,14 @@ def test_a_call_that_makes_no_sense_is_refused_before_anything_happens(
     cluster: MemoryBackend, stack: contextlib.ExitStack, wrong: dict[str, Any]
 ) -> None:
     hub = start(cluster, stack)
-    service: Any = hub.hub._service
+    service: Any = HubService(
+        hub.hub.hosted,
+        hub.hub.metrics,
+        2**20,
+        runtime=hub.hosted(QUEUE).runtime,
+        session_ms=1_000,
+        callbacks=Networks("private"),
+    )
     given = {**CALL, "messages": [STRUCTS.TMessage(topic=b"", value=b"v")], **wrong}
     call = SimpleNamespace(**given)
     with pytest.raises(IDL.TIllegalArgument):
@@ -242,7 +251,7 @@ def test_a_hub_serves_the_thrift_api_beside_its_port(
     cluster: MemoryBackend, stack: contextlib.ExitStack
 ) -> None:
     hub = start(cluster, stack, api_port=0)
-    api: Any = hub.hub._api
+    api: Any = hub.hub.api
     idl = load("hqueue")
     connection = Connection(idl.HQueueService, api.address.host, api.address.port, 5.0)
     stack.callback(connection.close)

@@ -45,14 +45,14 @@ class Scene:
         self.metadata = stack.enter_context(self.client.topic_metadata(QUEUE))
 
     def topics(self, number: int) -> QueueTopics:
-        return self.hubs[number].hub._hosted[QUEUE].topics
+        return self.hubs[number].hosted(QUEUE).topics
 
     def publish(self, number: int, value: bytes) -> Future[Published]:
         """Call a hub that was chosen: it should own the topic."""
         messages = [Message("t", value)]
         return (
             self.hubs[number]
-            .hub._hosted[QUEUE]
+            .hosted(QUEUE)
             .publishing.publish("me", "t", messages, len(value), redirected=True)
         )
 
@@ -88,7 +88,7 @@ STEPS = ["look", "create", "acquire"]
 def test_a_hub_that_stands_still_at_a_step_meets_the_other_as_the_owner(
     scene: Scene, step: str, *, after: bool
 ) -> None:
-    with stopped_at(scene.topics(0)._records, step, after=after) as (reached, go_on):
+    with stopped_at(scene.topics(0).records, step, after=after) as (reached, go_on):
         slow = scene.publish(0, b"slow")
         assert reached.wait(WAIT_S)
         quick = scene.publish(1, b"quick")
@@ -118,7 +118,7 @@ def test_a_hub_that_stands_still_in_a_take_over_while_it_is_deposed_writes_to_no
 ) -> None:
     assert scene.publish(1, b"first").result(WAIT_S)
     scene.topics(1).abandon("t").result(WAIT_S)
-    persistence = scene.topics(0)._take_over._persistence
+    persistence = scene.hubs[0].hosted(QUEUE).metadata.persistence
     with stopped_at(persistence, step, after=after) as (reached, go_on):
         slow = scene.publish(0, b"slow")
         assert reached.wait(WAIT_S)
@@ -179,12 +179,12 @@ def test_a_hub_that_ends_while_a_topic_becomes_its_own_releases_that_one_too(
     scene: Scene,
 ) -> None:
     topics = scene.topics(0)
-    with stopped_at(topics._records, "acquire", after=True) as (reached, go_on):
+    with stopped_at(topics.records, "acquire", after=True) as (reached, go_on):
         scene.publish(0, b"slow")
         assert reached.wait(WAIT_S)
         ending = threading.Thread(target=scene.hubs[0].terminate)
         ending.start()
-        wait_for(lambda: topics._closing, "it ends")
+        wait_for(lambda: topics.closing, "it ends")
         go_on.set()
         ending.join(WAIT_S)
         assert not ending.is_alive()
@@ -197,8 +197,8 @@ def test_a_hub_that_stands_still_while_its_topic_is_deleted_does_not_bring_it_ba
 ) -> None:
     assert scene.publish(1, b"old").result(WAIT_S)
     scene.topics(1).abandon("t").result(WAIT_S)
-    managing = scene.hubs[1].hub._hosted[QUEUE].managing
-    with stopped_at(scene.topics(0)._records, "look", after=True) as (reached, go_on):
+    managing = scene.hubs[1].hosted(QUEUE).managing
+    with stopped_at(scene.topics(0).records, "look", after=True) as (reached, go_on):
         slow = scene.topics(0).serve("me", "t", redirected=True, create=False)
         assert reached.wait(WAIT_S)
         assert managing.delete("me", "t", redirected=True).result(WAIT_S)
@@ -237,13 +237,13 @@ def test_a_hub_whose_session_may_be_over_publishes_nothing_until_it_is_certain_a
 ) -> None:
     assert scene.publish(0, b"before").result(WAIT_S)
     store = scene.hubs[0].client.coordination.store
-    lease = scene.hubs[0].hub._lease
+    hub = scene.hubs[0].hub
     store.suspend()  # type: ignore[attr-defined]
-    wait_for(lambda: not lease.holds, "it is not certain")
+    wait_for(lambda: not hub.holds, "it is not certain")
     error = scene.publish(0, b"meanwhile").exception(WAIT_S)
     assert isinstance(error, StoreUnavailableError)
     assert error.outcome is Outcome.NOT_APPLIED
     store.resume()  # type: ignore[attr-defined]
-    wait_for(lambda: lease.holds, "it is certain again")
+    wait_for(lambda: hub.holds, "it is certain again")
     assert scene.publish(0, b"after").result(WAIT_S)
     assert scene.values() == [b"before", b"after"]

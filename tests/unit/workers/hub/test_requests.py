@@ -96,7 +96,7 @@ def test_to_take_a_topic_over_with_its_subscription_takes_fewer(scene: Scene) ->
             metadata.ownership.delete_owner_info(topic, found.version).result(WAIT_S)
     scene.sent = 0
     for topic in taken:
-        with contextlib.closing(scene.subscriber._client(scene.hubs[0].address)) as client:
+        with contextlib.closing(scene.subscriber.connect(scene.hubs[0].address)) as client:
             delivery = scene.subscriber.delivery()
             client.subscribe(QUEUE, scene.subscriber.name, topic, 2, delivery, None, True)
     assert scene.hubs[0].owns(QUEUE) >= {*taken}

@@ -88,14 +88,13 @@ def test_a_cancelled_call_that_fails_late_is_heard_of_by_nobody() -> None:
 
 
 def test_an_end_that_servers_keep_from_coming_is_not_waited_for(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("hqueue_workers.node.runtime.END_MS", 50.0)
     may_go = Event()
 
     async def run() -> None:
         runtime = Runtime(1)
-        await runtime.end(runtime.coordinate(lambda: may_go.wait(30)), 50.0)
+        await runtime.end(runtime.coordinate(lambda: may_go.wait(30)), 50.0, 50.0)
         await runtime.close()
 
     asyncio.run(asyncio.wait_for(run(), 20))

@@ -117,9 +117,10 @@ class QueueTopics:
         self.committers = committers
         self._me = me
         self._metadata = metadata
-        self._records = TopicRecords(
+        self.records = TopicRecords(
             queue, me, metadata, hubs=hubs, bound_s=bound_s, rng=random.Random(), choose=choose
         )
+        """What it reads and writes on the way to owning a topic."""
         self._take_over = take_over
         self._partition_for = partition_for
         self._certain = certain
@@ -138,7 +139,8 @@ class QueueTopics:
         self._leaving: dict[str, _Leaving] = {}
         self._sessions = 0
         """How many sessions were lost: what was begun with one does not count with the next."""
-        self._closing = False
+        self.closing = False
+        """Whether it ends, and takes no topic more."""
 
     def serve(
         self, caller: str, topic: str, *, redirected: bool, create: bool
@@ -258,7 +260,7 @@ class QueueTopics:
         """
         deadline = Deadline(SYSTEM_CLOCK, wait_s * 1e3)
         with self._lock:
-            self._closing = True
+            self.closing = True
             resolving = list(self._resolving.values())
         await _ended(resolving, deadline)
         ending = []
@@ -286,7 +288,7 @@ class QueueTopics:
             )
         key, host = _Request(caller, topic, redirected, create), calling_host()
         with self._lock:
-            if self._closing:
+            if self.closing:
                 raise StoreUnavailableError(
                     "the hub is ending", outcome=Outcome.NOT_APPLIED, queue=self.queue
                 )
@@ -337,10 +339,10 @@ class QueueTopics:
 
     def _flow(self, key: _Request, host: str) -> OwnedTopic:
         caller, topic, redirected, create = key
-        looked = self._records.look(topic)
+        looked = self.records.look(topic)
         for _ in range(STEPS_MAX):
             step = next_step(
-                looked.known, self._me.address, redirected=redirected, choose=self._records.choose
+                looked.known, self._me.address, redirected=redirected, choose=self.records.choose
             )
             if isinstance(step, Redirect):
                 self._metrics.redirects.inc()
@@ -350,11 +352,11 @@ class QueueTopics:
                     raise NoSubscriptionStateError("there is no such topic", topic=topic)
                 self._check_allowed(caller, Action.CREATE, topic, TopicACL())
                 self._creations.count(caller, host)
-                looked = self._records.create(topic, looked)
+                looked = self.records.create(topic, looked)
             elif step is OWN:
                 verdict, owned = self._own(topic, looked)
                 looked = (
-                    self._records.look(topic)
+                    self.records.look(topic)
                     if verdict is None
                     else Looked(Known(True, verdict.owner.address, verdict.won), None, None)
                 )
@@ -381,7 +383,7 @@ class QueueTopics:
                 return owned.verdict, owned
             owned = None
             for _ in range(TRIES_MAX):
-                verdict = self._records.acquire(topic, instead_of)
+                verdict = self.records.acquire(topic, instead_of)
                 if not verdict.won:
                     return verdict, None
                 try:

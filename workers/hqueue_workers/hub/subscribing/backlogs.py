@@ -17,15 +17,12 @@ from hqueue_workers.delivery.cursor import SubscriberCursor
 from hqueue_workers.delivery.scanner import CursorSource, MessageScanner, Source
 from hqueue_workers.delivery.segment import SubscriptionFilter
 from hqueue_workers.delivery.wire import Call
+from hqueue_workers.hub.limits import HubLimits
 from hqueue_workers.hub.subscribing.subscription_session import SubscribedTopic, SubscriptionSession
 from hqueue_workers.node.runtime import Runtime
 
 __all__ = ["Backlogs", "OpenTopic"]
 
-WINDOW_BYTES = 2 * 1024 * 1024
-"""What a reading holds, but for one batch, about: each body counts twice."""
-IDLE_BYTES_MAX = 32 * 1024 * 1024
-"""What the readings hold together that no call is put together of."""
 IDLE_MS = 10_000.0
 
 
@@ -62,6 +59,7 @@ class Backlogs:
         runtime: what it runs on.
         patience: the bound on a read with its repetitions.
         readings_max: readings at a time; not less than calls at a time.
+        limits: what readings hold.
     """
 
     def __init__(
@@ -74,6 +72,7 @@ class Backlogs:
         runtime: Runtime,
         patience: Callable[[], Deadline],
         readings_max: int,
+        limits: HubLimits,
     ) -> None:
         self._queue = queue
         self._log = log
@@ -82,6 +81,7 @@ class Backlogs:
         self._runtime = runtime
         self._patience = patience
         self._readings_max = readings_max
+        self._limits = limits
         self._readings: collections.OrderedDict[SubscriptionSession, _Reading] = (
             collections.OrderedDict()
         )
@@ -150,7 +150,11 @@ class Backlogs:
             return CursorSource(self._log, cursor)
 
         return MessageScanner(
-            self._queue, open_source, self._runtime, lambda: WINDOW_BYTES, patience=self._patience
+            self._queue,
+            open_source,
+            self._runtime,
+            lambda: self._limits.reading_bytes,
+            patience=self._patience,
         )
 
     def _end(self, reading: _Reading) -> None:
@@ -162,13 +166,23 @@ class Backlogs:
 
     def _end_some(self) -> None:
         """End readings until there are not too many, and they don't hold too much."""
-        while len(self._readings) > self._readings_max or self._held() > IDLE_BYTES_MAX:
+        while (
+            len(self._readings) > self._readings_max
+            or self.held_bytes > self._limits.idle_readings_bytes_max
+        ):
             idle = next((s for s, reading in self._readings.items() if not reading.busy), None)
             if idle is None:
                 break
             self.leave(idle)
 
-    def _held(self) -> int:
+    @property
+    def readings(self) -> int:
+        """How many readings go on."""
+        return len(self._readings)
+
+    @property
+    def held_bytes(self) -> int:
+        """What the readings hold together, also those of calls under way."""
         alone = sum(reading.cursor.size for reading in self._readings.values())
         return alone + sum(shared.size for shared in self._shared.values())
 

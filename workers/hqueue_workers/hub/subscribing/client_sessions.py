@@ -63,11 +63,28 @@ class ClientSessions:
     Args:
         session_ms: a session that is silent for so long is over.
         clock: where time comes from.
+        sessions_max: at a time.
+        host_sessions_max: at a time, from one address.
+        host_waits_max: calls from one address that may wait for long at a time.
+        short_wait_ms: how long further ones wait.
     """
 
-    def __init__(self, session_ms: float, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self,
+        session_ms: float,
+        clock: Clock = SYSTEM_CLOCK,
+        *,
+        sessions_max: int = SESSIONS_MAX,
+        host_sessions_max: int = HOST_SESSIONS_MAX,
+        host_waits_max: int = HOST_WAITS_MAX,
+        short_wait_ms: int = SHORT_WAIT_MS,
+    ) -> None:
         self._session_ms = session_ms
         self._clock = clock
+        self._sessions_max = sessions_max
+        self._host_sessions_max = host_sessions_max
+        self._host_waits_max = host_waits_max
+        self._short_wait_ms = short_wait_ms
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
         """The session that was heard from last is the last."""
         self._of_host: defaultdict[str, OrderedDict[str, None]] = defaultdict(OrderedDict)
@@ -80,9 +97,9 @@ class ClientSessions:
         """A client at an address attaches something."""
         session = self._sessions.get(name)
         if session is None:
-            if len(self._of_host[host]) >= HOST_SESSIONS_MAX:
+            if len(self._of_host[host]) >= self._host_sessions_max:
                 self._end(next(iter(self._of_host[host])))
-            elif len(self._sessions) >= SESSIONS_MAX:
+            elif len(self._sessions) >= self._sessions_max:
                 self._end(next(iter(self._sessions)))
             session = self._sessions[name] = _Session(host)
             self._of_host[host][name] = None
@@ -121,8 +138,8 @@ class ClientSessions:
         if not session.notes and wait_ms and not self._ending:
             waiting = session.waiting = asyncio.get_running_loop().create_future()
             self._waits[session.host] += 1
-            if self._waits[session.host] > HOST_WAITS_MAX:
-                wait_ms = min(wait_ms, SHORT_WAIT_MS)
+            if self._waits[session.host] > self._host_waits_max:
+                wait_ms = min(wait_ms, self._short_wait_ms)
             try:
                 await asyncio.wait({waiting}, timeout=wait_ms / 1e3)
             finally:

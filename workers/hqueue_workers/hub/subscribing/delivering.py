@@ -22,6 +22,7 @@ from hqueue_workers.delivery.cursor import Cursor
 from hqueue_workers.delivery.segment import SubscriptionFilter
 from hqueue_workers.delivery.tries import Decision, Tries
 from hqueue_workers.delivery.wire import Call
+from hqueue_workers.hub.limits import HubLimits
 from hqueue_workers.hub.metrics import HubMetrics
 from hqueue_workers.hub.subscribing.backlogs import Backlogs, OpenTopic
 from hqueue_workers.hub.subscribing.endpoints import SubscriberEndpoint, SubscriberEndpoints
@@ -72,6 +73,7 @@ class Delivering:
         moved: called with a subscription whose cursor must be stored before long.
         metrics: counts.
         calls_max: calls at a time.
+        limits: what no setting bounds.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class Delivering:
         moved: Callable[[SubscriptionSession], object],
         metrics: HubMetrics,
         calls_max: int,
+        limits: HubLimits,
     ) -> None:
         self._queue = queue
         self._fault = f"topics of {queue.name}"
@@ -98,8 +101,9 @@ class Delivering:
         self._dropping = False
         self._runtime = runtime
         self._lease = lease
-        self._caller = Caller(queue, OPTIONS, lease, runtime)
-        self._backlogs = Backlogs(
+        self.caller = Caller(queue, OPTIONS, lease, runtime)
+        """Makes the calls."""
+        self.backlogs = Backlogs(
             queue,
             log,
             open_topic,
@@ -107,7 +111,9 @@ class Delivering:
             runtime=runtime,
             patience=patience,
             readings_max=calls_max,
+            limits=limits,
         )
+        """Reads what is not in memory."""
         self._store = store
         self._moved = moved
         self._metrics = metrics
@@ -219,7 +225,7 @@ class Delivering:
         await self._drop(subscription)
         if subscription.left or subscription.room <= 0:
             return 0.0
-        return await self._caller.deliver(endpoint.pool, _Turn(self, subscription, endpoint))
+        return await self.caller.deliver(endpoint.pool, _Turn(self, subscription, endpoint))
 
     async def _take(self, subscription: SubscriptionSession) -> Call | None:
         """The next call: it has all messages that lie below its end. None if it is not wanted."""
@@ -228,13 +234,13 @@ class Delivering:
         count = min(OPTIONS.batch_messages_max, subscription.room, subscription.interval)
         call: Call | None
         if position >= subscribed.start:
-            self._backlogs.leave(subscription)
+            self.backlogs.leave(subscription)
             recent = Cursor(self._queue, RECENT, position, subscribed, self._runtime)
             call = await recent.take(subscription.tries.end, messages_max=count)
         elif not subscription.looked and not await self._may_have(subscription, until):
             call = Call(position, until)
         else:
-            call = await self._backlogs.take(subscription, count)
+            call = await self.backlogs.take(subscription, count)
         if call is None or subscription.left or subscription.position >= call.end:
             return None
         return call

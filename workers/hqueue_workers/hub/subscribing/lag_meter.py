@@ -20,7 +20,6 @@ __all__ = ["SubscriptionLagMeter"]
 
 logger = Log(__name__)
 
-EVERY_MS = 10_000.0
 MEASURED_MAX = 1_000
 """Subscriptions whose lags are shown: a hub may have a hundred thousand."""
 TOGETHER = 5_000
@@ -36,18 +35,22 @@ class SubscriptionLagMeter:
         sessions: the subscriptions.
         queue: whose topics they are of.
         runtime: what the hub delivers on.
+        every_ms: how often they are measured.
     """
 
-    def __init__(self, sessions: SubscriptionSessions, queue: Queue, runtime: Runtime) -> None:
+    def __init__(
+        self, sessions: SubscriptionSessions, queue: Queue, runtime: Runtime, every_ms: float
+    ) -> None:
         self.measured: Sequence[SubscriptionLag] = ()
         """The lags as they were when they were looked at last."""
         self._sessions = sessions
         self._queue = queue
         self._runtime = runtime
+        self._every_ms = every_ms
 
     async def run(self) -> None:
         """Measure, until cancelled."""
-        await measure_again_and_again(self._runtime, EVERY_MS, self._measure)
+        await measure_again_and_again(self._runtime, self._every_ms, self._measure)
 
     async def _measure(self) -> None:
         measured: list[SubscriptionLag] = []

@@ -26,6 +26,11 @@ class Share:
         self._waiting: OrderedDict[str, deque[SubscriptionSession]] = OrderedDict()
         """For each host; that whose turn was last is the last."""
 
+    @property
+    def hosts(self) -> int:
+        """For how many hosts calls are under way."""
+        return len(self._calls)
+
     def has_room(self, host: str) -> bool:
         """Whether one more call may be made for a host."""
         calls = self._calls[host]

@@ -13,6 +13,7 @@ from hqueue.errors import BadVersionError, NoSubscriptionStateError, NotAllowedE
 from hqueue.runtime.logs import Log
 from hqueue_workers.hub.authorizer import Action
 from hqueue_workers.hub.keyed_locks import KeyedLocks
+from hqueue_workers.hub.limits import HubLimits
 from hqueue_workers.hub.subscribing.client_sessions import ClientSessions, SessionEndReason
 from hqueue_workers.hub.subscribing.delivering import Delivering
 from hqueue_workers.hub.subscribing.recent import Kept, Recent
@@ -29,9 +30,6 @@ __all__ = ["Deliver", "SubscriptionSessions"]
 
 logger = Log(__name__)
 
-RECENT_BYTES_MAX = 32 * 1024 * 1024
-LOOK_MS = 1_000.0
-"""How often cursors that moved are stored, and silent sessions looked for."""
 GRACE_S = 5.0
 """How long a call under way is waited for when a subscription is detached."""
 TOGETHER = 64
@@ -66,6 +64,7 @@ class SubscriptionSessions:
         runtime: what the hub delivers on.
         client_sessions: those of the subscribers' clients.
         deliver: makes what delivers.
+        limits: what no setting bounds.
     """
 
     def __init__(
@@ -75,15 +74,18 @@ class SubscriptionSessions:
         runtime: Runtime,
         client_sessions: ClientSessions,
         deliver: Deliver,
+        limits: HubLimits,
     ) -> None:
         self._records = records
         self._runtime = runtime
         self._client_sessions = client_sessions
         self._topics: _QueueTopics
         self._subscribed: dict[str, SubscribedTopic] = {}
-        self._recent = Recent(RECENT_BYTES_MAX)
+        self._recent = Recent(limits.recent_bytes_max)
+        self._store_every_ms = limits.store_every_ms
         self._moved: set[SubscriptionSession] = set()
-        self._delivering = deliver(self._store, self._moved.add)
+        self.delivering = deliver(self._store, self._moved.add)
+        """Delivers to them."""
         self.locks = KeyedLocks()
         """By topic and subscriber: held while one is attached, changed or detached."""
         self.writing = KeyedLocks()
@@ -113,7 +115,7 @@ class SubscriptionSessions:
         """It was changed: it may have something to get, and its cursor may have moved."""
         if subscription.dirty:
             self._moved.add(subscription)
-        self._delivering.wake(subscription)
+        self.delivering.wake(subscription)
 
     def attach(self, opened: SubscriptionSession, delivery: Delivery) -> None:
         """Deliver to a subscription from now on.
@@ -132,7 +134,7 @@ class SubscriptionSessions:
         subscribed.subscriptions[opened.subscriber] = opened
         self.attached += 1
         self._client_sessions.attached(delivery.session, *opened.key)
-        self._delivering.wake(opened)
+        self.delivering.wake(opened)
 
     def appended(
         self, publishes: Sequence[tuple[Publish, int]], uncertain: Sequence[OwnedTopic], end: int
@@ -222,7 +224,7 @@ class SubscriptionSessions:
                         each.waiting += kept.messages
         for name in woken & self._subscribed.keys():
             for each in self._subscribed[name].subscriptions.values():
-                self._delivering.wake(each)
+                self.delivering.wake(each)
 
     async def _leave(self, owned: OwnedTopic, reason: SessionEndReason) -> None:
         subscribed = self._subscribed.get(owned.name)
@@ -363,18 +365,19 @@ class SubscriptionSessions:
 
     async def _look_after(self) -> None:
         while True:
-            await self._runtime.sleep_ms(LOOK_MS)
+            await self._runtime.sleep_ms(self._store_every_ms)
             over = self._client_sessions.silent()
             moved = list(self._moved)
             self._moved.clear()
             for some in _batches(moved):
-                await asyncio.gather(*map(self._try_to_store, some))
+                await asyncio.gather(*map(self.try_to_store, some))
             if over:
                 silent = [each for each in self.every() if each.delivery.session in over]
                 for some in _batches(silent):
                     await asyncio.gather(*map(self._end_silent, some))
 
-    async def _try_to_store(self, subscription: SubscriptionSession) -> None:
+    async def try_to_store(self, subscription: SubscriptionSession) -> None:
+        """Store its cursor, if it moved and is this hub's to store; if that fails, again later."""
         if subscription.over:  # Its cursor was stored when it was detached, or others are at it.
             return
         try:

@@ -25,6 +25,7 @@ from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.logs import Log
 from hqueue.runtime.waiting import Condition
+from hqueue_workers.hub.limits import HubLimits
 from hqueue_workers.hub.writing.gathering import fenced, gather
 from hqueue_workers.hub.writing.owned_topic import (
     OwnedTopic,
@@ -72,6 +73,7 @@ class Committer:
         on_fence: called with a topic that is fenced.
         on_appended: called with what was appended, before the callers; as `OwnedListener`.
         clock: where time comes from.
+        publishers_max: publishers whose sequence numbers are remembered.
     """
 
     def __init__(
@@ -84,9 +86,10 @@ class Committer:
         on_fence: Callable[[OwnedTopic], None] = lambda owned: None,
         on_appended: OnAppended = lambda publishes, uncertain, end: None,
         clock: Clock = SYSTEM_CLOCK,
+        publishers_max: int = HubLimits.publishers_max,
     ) -> None:
         self.partition = partition
-        self.sequence_numbers = SequenceNumbers()
+        self.sequence_numbers = SequenceNumbers(publishers_max)
         self._runtime = runtime
         self._open_log = open_log
         self._on_append = on_append

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from hqueue import BufferFullError, Message
 from hqueue.metadata.records import is_name
 from hqueue.settings.numbers import is_whole, whole_number
+from hqueue_workers.hub.limits import HubLimits
 from hqueue_workers.hub.writing.owned_topic import (
     OwnedTopic,
     Publish,
@@ -31,9 +32,6 @@ PUBLISHER, SEQUENCE_NUMBER = "hqueue.publisher", "hqueue.number"
 """The headers that carry both; the number in decimal digits. Stored messages have these names."""
 
 SEQUENCE_NUMBER_MAX = 2**63 - 1
-
-PUBLISHERS_MAX = 65_536
-"""Remembered for a partition; some 20 MB."""
 
 
 class LastMessage(NamedTuple):
@@ -125,7 +123,7 @@ class SequenceNumbers:
         publishers_max: remembered at a time, of all topics.
     """
 
-    def __init__(self, publishers_max: int = PUBLISHERS_MAX) -> None:
+    def __init__(self, publishers_max: int = HubLimits.publishers_max) -> None:
         self._max = publishers_max
         self._lock = threading.Lock()
         self._topics: collections.OrderedDict[OwnedTopic, dict[str, LastMessage]] = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
@@ -13,7 +14,6 @@ import hqueue
 from hqueue import InvalidInputError, Outcome, SettingsError, StoreUnavailableError, TopicACL
 from hqueue.errors import NotAllowedError
 from hqueue_workers.hub.authorizer import Action, AllowAll, ByACL
-from hqueue_workers.hub.serving.acl_changes import ACLChanges
 from hqueue_workers.hub.settings import HubSettings
 from tests.support.backends import MemoryBackend
 from tests.support.hubs import HubThread
@@ -51,8 +51,9 @@ class Scene:
             hqueue.connect_hubs(hubs, queue=QUEUE, publisher=name, **settings)
         )
 
-    def acl_changes(self, number: int) -> ACLChanges:
-        return self.hubs[number].hub._hosted[QUEUE].managing._acl_changes
+    def persistence(self, number: int) -> Any:
+        """Where a hub keeps ACLs."""
+        return self.hubs[number].hosted(QUEUE).metadata.persistence
 
     def owner(self) -> int:
         (number,) = [number for number in range(2) if "t" in self.hubs[number].owns(QUEUE)]
@@ -172,13 +173,13 @@ def test_a_hub_that_lost_a_topic_does_not_change_its_acl(scene: Scene) -> None:
     maker = scene.client("maker")
     maker.topic("t").set_acl(publish=["first"])
     maker.topic("t").move(scene.hubs[0].address)
-    hosted = scene.hubs[0].hub._hosted[QUEUE]
-    persistence = scene.acl_changes(0)._persistence
+    hosted = scene.hubs[0].hosted(QUEUE)
+    persistence = scene.persistence(0)
     with stopped_at(persistence, "write_topic_persistence_info") as (reached, go_on):
         late = hosted.managing.change_acl("maker", "t", {"publish": ("late",)}, redirected=False)
         assert reached.wait(WAIT_S)
         hosted.topics.abandon("t").result(WAIT_S)
-        other = scene.hubs[1].hub._hosted[QUEUE].managing
+        other = scene.hubs[1].hosted(QUEUE).managing
         changed = other.change_acl("maker", "t", {"manage": ("maker",)}, redirected=True)
         assert changed.result(WAIT_S) == TopicACL(["first"], manage=["maker"])
         go_on.set()
@@ -195,7 +196,7 @@ def test_what_is_kept_holds_where_it_is_not_known_what_became_of_a_change(
 ) -> None:
     maker = scene.client("maker")
     maker.topic("t").publish(b"v")
-    persistence: Any = scene.acl_changes(scene.owner())._persistence
+    persistence = scene.persistence(scene.owner())
     write = persistence.write_topic_persistence_info
 
     def unanswered(*given: Any) -> Future[Any]:
@@ -205,7 +206,7 @@ def test_what_is_kept_holds_where_it_is_not_known_what_became_of_a_change(
         failed.set_exception(StoreUnavailableError("no answer", outcome=Outcome.UNKNOWN))
         return failed
 
-    managing = scene.hubs[scene.owner()].hub._hosted[QUEUE].managing
+    managing = scene.hubs[scene.owner()].hosted(QUEUE).managing
     persistence.write_topic_persistence_info = unanswered
     try:
         changed = managing.change_acl("maker", "t", {"publish": ()}, redirected=False)
@@ -224,10 +225,8 @@ def test_a_subscriber_that_is_just_attaching_is_refused_by_a_rule_that_came_mean
 ) -> None:
     maker = scene.client("maker")
     maker.topic("t").publish(b"v")
-    hub = scene.hubs[scene.owner()].hub
-    hosted = hub._hosted[QUEUE]
-    records: Any = hosted.subscriptions._records._manager
-    with made_later(records, "create_subscription_data") as (reached, go_on):
+    hosted = scene.hubs[scene.owner()].hosted(QUEUE)
+    with made_later(hosted.metadata.subscriptions, "create_subscription_data") as (reached, go_on):
         ended: Future[Any] = Future()
 
         def subscribe() -> None:
@@ -236,7 +235,7 @@ def test_a_subscriber_that_is_just_attaching_is_refused_by_a_rule_that_came_mean
             except hqueue.HQueueError as exc:
                 ended.set_exception(exc)
 
-        hub._pool.submit(subscribe)
+        threading.Thread(target=subscribe, daemon=True).start()
         assert reached.wait(WAIT_S)
         scene.client("maker").topic("t").set_acl(subscribe=[])
         go_on.set()

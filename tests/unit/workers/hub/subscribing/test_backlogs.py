@@ -14,7 +14,7 @@ from hqueue import CorruptLogError, Message, ReceivedMessage, Status
 from hqueue.consume.topic_cursor import TopicCursor
 from hqueue.log.steps import Work
 from hqueue.runtime.clock import Deadline
-from hqueue_workers.hub.subscribing import backlogs, subscription_sessions
+from hqueue_workers.hub.limits import HubLimits
 from hqueue_workers.hub.subscribing.backlogs import Backlogs
 from tests.support.backends import MemoryBackend
 from tests.support.hub_subscribers import Subscriber
@@ -31,13 +31,14 @@ class Scene:
 
     def __init__(self, stack: contextlib.ExitStack) -> None:
         self.stack = stack
+        self.limits = HubLimits(recent_bytes_max=0)
         self.backend = MemoryBackend().apart(10_000)
         stack.enter_context(self.backend.connect()).create_queue(QUEUE, partitions=2)
         self.hubs: list[HubThread] = []
 
     def hub(self) -> HubThread:
         client = self.stack.enter_context(self.backend.connect())
-        hub = HubThread(client, QUEUE, balance_ms=3_600_000)
+        hub = HubThread(client, QUEUE, limits=self.limits, balance_ms=3_600_000)
         self.hubs.append(self.stack.enter_context(hub))
         return hub
 
@@ -46,19 +47,17 @@ class Scene:
         return self.stack.enter_context(made)
 
     def publish(self, *values: bytes, topic: str = "t") -> None:
-        publishing = self.hubs[-1].hub._hosted[QUEUE].publishing
+        publishing = self.hubs[-1].hosted(QUEUE).publishing
         messages = [Message(topic, value) for value in values]
         publishing.publish("me", topic, messages, 1, redirected=True).result(WAIT_S)
 
     @property
     def backlogs(self) -> Backlogs:
-        delivering = self.hubs[-1].hub._hosted[QUEUE].subscriptions.sessions._delivering
-        return delivering._backlogs
+        return self.hubs[-1].hosted(QUEUE).subscriptions.sessions.delivering.backlogs
 
 
 @pytest.fixture
-def scene(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
-    monkeypatch.setattr(subscription_sessions, "RECENT_BYTES_MAX", 0)
+def scene() -> Iterator[Scene]:
     with contextlib.ExitStack() as stack:
         yield Scene(stack)
 
@@ -110,10 +109,11 @@ def test_a_backlog_over_several_ranges_is_read_once_for_all_that_come(
 
 
 def test_those_that_stand_still_hold_a_bounded_amount_and_go_on_where_they_stood(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scene: Scene,
 ) -> None:
-    monkeypatch.setattr(backlogs, "WINDOW_BYTES", 20 * SIZE)
-    monkeypatch.setattr(backlogs, "IDLE_BYTES_MAX", 40 * SIZE)
+    scene.limits = HubLimits(
+        recent_bytes_max=0, reading_bytes=20 * SIZE, idle_readings_bytes_max=40 * SIZE
+    )
     scene.hub()
     topics = [f"t{number}" for number in range(12)]
     sub = scene.subscriber("s")
@@ -124,8 +124,8 @@ def test_those_that_stand_still_hold_a_bounded_amount_and_go_on_where_they_stood
     for topic in topics:
         sub.subscribe(topic, 1, explicit=True, deliveryWindow=5)
     wait_for(lambda: len(sub.values) == 5 * len(topics), "the windows are full")
-    wait_for(lambda: scene.backlogs._held() <= 40 * SIZE, "what they hold is bounded")
-    assert len(scene.backlogs._readings) < len(topics)
+    wait_for(lambda: scene.backlogs.held_bytes <= 40 * SIZE, "what they hold is bounded")
+    assert scene.backlogs.readings < len(topics)
 
     def take_all() -> bool:
         last = {message.topic: message for message in sub.messages}
@@ -150,7 +150,7 @@ def test_what_can_not_be_read_holds_up_only_its_own_topic(
     read_topic = TopicCursor.read
 
     def fail(reader: TopicCursor, deadline: Deadline) -> list[hqueue.engine.Batch]:
-        if reader._topic == "broken" and broken:
+        if reader.topic == "broken" and broken:
             raise CorruptLogError("flipped")
         return read_topic(reader, deadline)
 
@@ -159,7 +159,7 @@ def test_what_can_not_be_read_holds_up_only_its_own_topic(
     for topic in ("broken", "whole"):
         sub.subscribe(topic, 1)
     wait_for(lambda: sub.values == [b"a", b"b"], "the other one came")
-    attached = scene.hubs[-1].hub._hosted[QUEUE].subscriptions.sessions
+    attached = scene.hubs[-1].hosted(QUEUE).subscriptions.sessions
     stuck = attached.find("broken", "s")
     assert stuck is not None
     wait_for(lambda: stuck.queued and not stuck.running, "it waits without a call's place")
@@ -168,9 +168,9 @@ def test_what_can_not_be_read_holds_up_only_its_own_topic(
 
 
 def test_a_call_that_is_made_again_has_the_same_messages_though_it_is_read_again(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scene: Scene,
 ) -> None:
-    monkeypatch.setattr(backlogs, "IDLE_BYTES_MAX", 0)
+    scene.limits = HubLimits(recent_bytes_max=0, idle_readings_bytes_max=0)
     scene.hub()
     answers = iter([Status.RETRY] * 4)
 

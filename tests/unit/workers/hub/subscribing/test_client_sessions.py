@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from hqueue import InvalidInputError
-from hqueue_workers.hub.subscribing import client_sessions
 from hqueue_workers.hub.subscribing.client_sessions import (
     ClientSessions,
     SessionEnd,
@@ -15,10 +12,9 @@ from hqueue_workers.hub.subscribing.client_sessions import (
 )
 
 
-@pytest.fixture(autouse=True)
-def _few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_sessions, "SESSIONS_MAX", 6)
-    monkeypatch.setattr(client_sessions, "HOST_SESSIONS_MAX", 3)
+def few(**bounds: int) -> ClientSessions:
+    """Few sessions are kept at a time."""
+    return ClientSessions(60_000, sessions_max=6, host_sessions_max=3, **bounds)
 
 
 def is_there(known: ClientSessions, name: str) -> bool:
@@ -30,7 +26,7 @@ def is_there(known: ClientSessions, name: str) -> bool:
 
 
 def test_an_address_that_makes_ever_new_sessions_loses_its_own_oldest_and_no_other_s() -> None:
-    known = ClientSessions(60_000)
+    known = few()
     known.heard("honest", "10.0.0.1")
     for number in range(100):
         known.heard(f"s{number}", "10.0.0.2")
@@ -41,7 +37,7 @@ def test_an_address_that_makes_ever_new_sessions_loses_its_own_oldest_and_no_oth
 def test_for_one_more_than_all_may_have_the_one_goes_of_which_nothing_was_heard_for_longest() -> (
     None
 ):
-    known = ClientSessions(60_000)
+    known = few()
     for number in range(6):
         known.heard(f"s{number}", f"10.0.0.{number}")
     assert is_there(known, "s0")
@@ -52,7 +48,7 @@ def test_for_one_more_than_all_may_have_the_one_goes_of_which_nothing_was_heard_
 
 def test_a_call_that_waits_in_a_session_that_goes_is_answered() -> None:
     async def run() -> list[SessionEnd]:
-        known = ClientSessions(60_000)
+        known = few()
         known.heard("first", "h")
         waiting = asyncio.ensure_future(known.wait("first", 30_000))
         await asyncio.sleep(0)
@@ -63,14 +59,9 @@ def test_a_call_that_waits_in_a_session_that_goes_is_answered() -> None:
     assert asyncio.run(run()) == []
 
 
-def test_calls_from_one_address_that_wait_are_bounded_in_time_beyond_some(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(client_sessions, "HOST_WAITS_MAX", 1)
-    monkeypatch.setattr(client_sessions, "SHORT_WAIT_MS", 50)
-
+def test_calls_from_one_address_that_wait_are_bounded_in_time_beyond_some() -> None:
     async def run() -> None:
-        known = ClientSessions(60_000)
+        known = few(host_waits_max=1, short_wait_ms=50)
         waits = {}
         for name, host in (("first", "a"), ("second", "a"), ("third", "b"), ("fourth", "b")):
             known.heard(name, host)
@@ -91,7 +82,7 @@ def test_calls_from_one_address_that_wait_are_bounded_in_time_beyond_some(
 
 
 def test_what_was_detached_is_told_once() -> None:
-    known = ClientSessions(60_000)
+    known = few()
     known.heard("s", "h")
     known.detached("s", "t", "sub", SessionEndReason.REPLACED)
     assert asyncio.run(known.wait("s", 0)) == [SessionEnd("t", "sub", SessionEndReason.REPLACED)]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 from unittest.mock import Mock
 
 from hqueue import Address
 from hqueue.metadata.managers import SubscriptionPreferences
+from hqueue_workers.hub.limits import HubLimits
 from hqueue_workers.hub.subscribing.delivering import Delivering
 from hqueue_workers.hub.subscribing.endpoints import SubscriberEndpoint
 from hqueue_workers.hub.subscribing.subscription_session import (
@@ -28,8 +30,20 @@ class Calls(Delivering):
         parts: dict[str, Any] = dict.fromkeys(
             ("patience", "lease", "may_reach", "store", "moved", "metrics"), Mock()
         )
-        super().__init__(*(Mock() for _ in range(5)), runtime=runtime, calls_max=calls_max, **parts)
+        super().__init__(
+            *(Mock() for _ in range(5)),
+            runtime=runtime,
+            calls_max=calls_max,
+            limits=HubLimits(),
+            **parts,
+        )
         self.under_way: dict[str, asyncio.Future[None]] = {}
+        self.on_turn: Callable[[], object] = lambda: None
+        """Called when the turn of one that waited has come."""
+
+    def _again(self, subscription: SubscriptionSession) -> None:
+        super()._again(subscription)
+        self.on_turn()
 
     async def _deliver(
         self, subscription: SubscriptionSession, endpoint: SubscriberEndpoint
@@ -89,13 +103,11 @@ def test_who_waits_for_an_address_has_a_turn_though_the_one_before_left_when_its
         for each in (first, leaves, waits):
             calls.wake(each)
         await _come_to_rest()
-        again = calls._again
 
-        def leave(subscription: SubscriptionSession) -> None:
-            again(subscription)
+        def leave() -> None:
             leaves.left = True
 
-        calls._again = leave  # type: ignore[method-assign]
+        calls.on_turn = leave
         calls.under_way["first"].set_result(None)
         await _come_to_rest()
         assert list(calls.under_way) == ["waits"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import threading
 from collections.abc import Iterator, Sequence
@@ -17,12 +16,10 @@ from hqueue.consume.topic_past import TopicPast
 from hqueue.log.steps import Work
 from hqueue.metadata.ports import Version
 from hqueue.runtime.clock import Deadline
-from hqueue_workers.hub import opening
+from hqueue_workers.hub.limits import HubLimits
 from hqueue_workers.hub.owning.queue_topics import QueueTopics
-from hqueue_workers.hub.subscribing import subscription_sessions
 from hqueue_workers.hub.subscribing.subscription_records import SubscriptionRecords
 from hqueue_workers.hub.writing.owned_topic import OwnedTopic
-from hqueue_workers.node import runtime
 from tests.support.backends import MemoryBackend
 from tests.support.hub_subscribers import IDL, Subscriber
 from tests.support.hubs import HubThread
@@ -31,6 +28,8 @@ from tests.support.waiting import wait_for
 
 WAIT_S = 60.0
 QUEUE = "q"
+NEVER_STORED = HubLimits(store_every_ms=3_600_000)
+"""Cursors are stored when their subscription is detached, and not before."""
 
 
 class Scene:
@@ -45,10 +44,10 @@ class Scene:
         self.metadata = stack.enter_context(self.client.topic_metadata(QUEUE))
         self.hubs: list[HubThread] = []
 
-    def hub(self, **settings: object) -> HubThread:
+    def hub(self, limits: HubLimits | None = None, **settings: object) -> HubThread:
         client = self.stack.enter_context(self.backend.connect(metadata_store=self.store))
         given: dict[str, Any] = {"balance_ms": 3_600_000, **settings}
-        self.hubs.append(self.stack.enter_context(HubThread(client, QUEUE, **given)))
+        self.hubs.append(self.stack.enter_context(HubThread(client, QUEUE, limits=limits, **given)))
         return self.hubs[-1]
 
     def subscriber(self, **named: Any) -> Subscriber:
@@ -56,11 +55,11 @@ class Scene:
         return self.stack.enter_context(made)
 
     def topics(self, number: int = 0) -> QueueTopics:
-        return self.hubs[number].hub._hosted[QUEUE].topics
+        return self.hubs[number].hosted(QUEUE).topics
 
     def publish(self, *values: bytes, number: int = 0, topic: str = "t") -> MessageID:
         """Publish at a hub; the last message's ID."""
-        publishing = self.hubs[number].hub._hosted[QUEUE].publishing
+        publishing = self.hubs[number].hosted(QUEUE).publishing
         for value in values:
             messages = [Message(topic, value)]
             done = publishing.publish("me", topic, messages, len(value), redirected=True)
@@ -76,8 +75,8 @@ class Scene:
         return found.value.state.consumed
 
     def counted(self, name: str) -> float:
-        metrics = self.hubs[0].hub._metrics
-        return float(getattr(metrics, name)._value.get())
+        """How many messages were."""
+        return self.hubs[0].counted(f"hqueue_hub_{name}_total")
 
 
 @pytest.fixture(params=["zookeeper", "hbase"])
@@ -100,7 +99,7 @@ def test_a_new_subscription_gets_what_is_published_after_it_and_its_cursor_is_st
     last = scene.publish(*values)
     wait_for(lambda: sub.values == values, "all came, in order")
     wait_for(lambda: scene.cursor() == last, "its cursor is stored")
-    assert scene.counted("delivered") == 20
+    assert scene.counted("delivered_messages") == 20
 
 
 def test_what_is_published_while_it_is_asked_if_anything_was_missed_is_not_passed_by(
@@ -111,7 +110,7 @@ def test_what_is_published_while_it_is_asked_if_anything_was_missed_is_not_passe
     sub.subscribe("t", 0, attach=False)
     for number in range(8):  # In both partitions, so that where it stands is not where it begins.
         scene.publish(b"other", topic=f"other{number}")
-    may_have, attached = TopicPast.may_have, scene.hubs[0].hub._hosted[QUEUE].subscriptions
+    may_have, attached = TopicPast.may_have, scene.hubs[0].hosted(QUEUE).subscriptions
     asked: list[bool] = []
 
     def ask(past: TopicPast, *given: Any) -> bool:
@@ -180,7 +179,7 @@ def test_what_is_to_be_retried_comes_again_and_what_is_rejected_is_a_dead_letter
     assert sub.calls == [[b"a"], [b"a"], [b"b"], [b"c"]]
     letters = list(scene.client.queue(QUEUE).dead_letters.waiting("sub"))
     assert [each.message.value for each in letters] == [b"b"]
-    names = ("retried", "dead_letters", "delivered")
+    names = ("retried_messages", "dead_letters", "delivered_messages")
     assert [scene.counted(name) for name in names] == [1, 1, 2]
 
 
@@ -254,7 +253,7 @@ def test_a_message_bound_drops_the_oldest_and_counts_them(scene: Scene) -> None:
     sub.subscribe("t", 1)
     wait_for(lambda: sub.values == [b"6", b"7", b"8", b"9"], "the newest came")
     wait_for(lambda: scene.cursor() == last, "its cursor is stored")
-    assert scene.counted("dropped") == 6
+    assert scene.counted("dropped_messages") == 6
 
 
 def test_a_message_bound_holds_while_a_subscriber_is_slow(scene: Scene) -> None:
@@ -272,7 +271,7 @@ def test_a_message_bound_holds_while_a_subscriber_is_slow(scene: Scene) -> None:
     scene.publish(*[b"%d" % number for number in range(1, 8)])
     go_on.set()
     wait_for(lambda: sub.values == [b"0", b"6", b"7"], "the oldest are dropped")
-    assert scene.counted("dropped") == 5
+    assert scene.counted("dropped_messages") == 5
 
 
 def test_another_session_replaces_and_unsubscribe_ends_it(scene: Scene) -> None:
@@ -319,22 +318,21 @@ def test_a_topic_that_is_left_is_told_and_goes_on_at_the_other_hub(scene: Scene)
 
 def consume_late(scene: Scene, owned: OwnedTopic, message_id: MessageID) -> None:
     """A call that found the topic owned comes to the event loop when that is over."""
-    hosted = scene.hubs[0].hub._hosted[QUEUE]
+    hosted = scene.hubs[0].hosted(QUEUE)
     late = hosted.subscriptions.consume(owned, "sub", int(message_id))
     with pytest.raises(StoreUnavailableError) as caught:
-        asyncio.run_coroutine_threadsafe(late, scene.hubs[0]._loop).result(WAIT_S)
+        scene.hubs[0].run(late)
     assert caught.value.outcome is Outcome.NOT_APPLIED
 
 
 def test_a_call_that_comes_when_the_topic_is_being_left_leaves_the_cursors_to_be_stored(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scene: Scene,
 ) -> None:
-    monkeypatch.setattr(subscription_sessions, "LOOK_MS", 3_600_000)
-    scene.hub()
+    scene.hub(NEVER_STORED)
     sub = scene.subscriber()
     sub.subscribe("t")
     last = scene.publish(b"a")
-    wait_for(lambda: scene.counted("delivered") == 1, "it came")
+    wait_for(lambda: scene.counted("delivered_messages") == 1, "it came")
     owned = scene.topics().serving("t")
     assert owned is not None
     committer = scene.topics().committers.of(owned.partition)
@@ -350,23 +348,25 @@ def test_a_call_that_comes_when_the_topic_is_being_left_leaves_the_cursors_to_be
 
 
 @pytest.mark.parametrize("when", ["owned", "leaving", "detaching"])
-def test_a_cursor_that_moved_is_not_stored_when_the_topic_was_lost(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, when: str
-) -> None:
-    monkeypatch.setattr(subscription_sessions, "LOOK_MS", 3_600_000)
-    scene.hub()
+def test_a_cursor_that_moved_is_not_stored_when_the_topic_was_lost(scene: Scene, when: str) -> None:
+    scene.hub(NEVER_STORED)
     sub = scene.subscriber()
     sub.subscribe("t")
     before = scene.cursor()
     scene.publish(b"a")
-    wait_for(lambda: scene.counted("delivered") == 1, "it came")
-    topics, loop = scene.topics(), scene.hubs[0]._loop
-    attached = scene.hubs[0].hub._hosted[QUEUE].subscriptions.sessions
+    wait_for(lambda: scene.counted("delivered_messages") == 1, "it came")
+    hub, topics = scene.hubs[0], scene.topics()
+    attached = scene.hubs[0].hosted(QUEUE).subscriptions.sessions
     subscription = attached.find("t", "sub")
     owned = topics.serving("t")
     assert subscription is not None
     assert owned is not None
     wait_for(lambda: subscription.dirty and not subscription.running, "its cursor moved")
+
+    async def end_call() -> None:
+        assert subscription.ended is not None
+        subscription.ended.set_result(None)
+
     committer = topics.committers.of(owned.partition)
     with stopped_at(committer, "drained") as (reached, go_on):
         if when == "detaching":  # It waits for the end of a call.
@@ -380,22 +380,20 @@ def test_a_cursor_that_moved_is_not_stored_when_the_topic_was_lost(
         topics.lose()
         wait_for(lambda: subscription.over, "it is cut off")
         if when == "detaching":
-            loop.call_soon_threadsafe(subscription.ended.set_result, None)  # type: ignore[union-attr]
+            hub.run(end_call())
         go_on.set()
         if when != "owned":
             leaving.result(WAIT_S)
     # What looks for cursors that moved has found it before.
-    asyncio.run_coroutine_threadsafe(attached._try_to_store(subscription), loop).result(WAIT_S)
+    hub.run(attached.try_to_store(subscription))
     assert scene.cursor() == before
 
 
 def test_that_cursors_are_not_stored_is_said_once_an_outage_and_of_which_subscription(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(subscription_sessions, "LOOK_MS", 20.0)
-    monkeypatch.setattr(runtime, "FAULT_QUIET_MS", 200.0)
     caplog.set_level("INFO")
-    scene.hub()
+    scene.hub(HubLimits(store_every_ms=20.0, fault_quiet_ms=200.0))
     subs = [scene.subscriber(), scene.subscriber()]
     for topic, sub in zip("tu", subs, strict=True):
         sub.subscribe(topic, 0)
@@ -461,7 +459,7 @@ def test_of_many_topics_that_come_only_those_are_read_that_have_something(
     read_topic = TopicCursor.read
 
     def note(cursor: TopicCursor, deadline: Deadline) -> Work[list[hqueue.engine.Batch]]:
-        read.append(cursor._topic)
+        read.append(cursor.topic)
         return read_topic(cursor, deadline)
 
     monkeypatch.setattr(TopicCursor, "read", note)
@@ -479,9 +477,9 @@ def test_a_silent_session_is_over(scene: Scene) -> None:
     scene.hub(session_ms=1_000)
     sub = scene.subscriber()
     sub.subscribe("t")
-    figures = scene.hubs[0].hub._figures
-    assert figures()[QUEUE].subscriptions == 1
-    wait_for(lambda: figures()[QUEUE].subscriptions == 0, "it is detached")
+    sessions = scene.hubs[0].hosted(QUEUE).subscriptions.sessions
+    assert sessions.attached == 1
+    wait_for(lambda: sessions.attached == 0, "it is detached")
     last = scene.publish(b"a")
     again = scene.subscriber(session="life2")
     again.subscribe("t", 1)
@@ -540,7 +538,7 @@ def test_a_name_that_resolves_outside_the_networks_is_not_called(scene: Scene) -
     delivery.host = "localhost"
     sub.call("subscribe", "t", 2, delivery, None)
     scene.publish(b"a")
-    sessions = scene.hubs[0].hub._hosted[QUEUE].subscriptions.sessions
+    sessions = scene.hubs[0].hosted(QUEUE).subscriptions.sessions
     wait_for(lambda: sessions.every()[0].tries.failures > 0, "it was not reached")
     assert sub.values == []
 
@@ -598,10 +596,9 @@ def test_bad_input_is_refused_before_anything_happens(scene: Scene) -> None:
 
 
 def test_what_applications_keep_in_preferences_is_bounded_for_who_creates_and_who_changes_them(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scene: Scene,
 ) -> None:
-    monkeypatch.setattr(opening, "PREFERENCES_BYTES_PER_HOUR_MAX", 1_500)
-    scene.hub()
+    scene.hub(HubLimits(preferences_bytes_per_hour_max=1_500))
     scene.publish(b"v")
     sub = scene.subscriber()
     kept = sub.subscribe("t", 0, application={"a": "b" * 800})

@@ -22,6 +22,7 @@ from hqueue import (
 )
 from hqueue.metadata.managers import HubInfo, Verdict
 from hqueue.runtime.thread_pool import ThreadPool
+from hqueue_workers.hub.limits import HubLimits
 from hqueue_workers.hub.writing.committer import Committer
 from hqueue_workers.hub.writing.owned_topic import (
     OwnedTopic,
@@ -133,9 +134,8 @@ def test_one_publisher_is_learned_by_itself_and_joined_with_what_was_noted() -> 
 
 @pytest.mark.parametrize("store", ["zookeeper", "hbase"])
 def test_more_publishers_of_a_topic_than_can_be_remembered_keep_nobody_from_publishing_once(
-    store: str, monkeypatch: pytest.MonkeyPatch
+    store: str,
 ) -> None:
-    monkeypatch.setattr(SequenceNumbers.__init__, "__defaults__", (8,))
     backend = MemoryBackend()
     with backend.connect(metadata_store=store) as client:
         client.create_queue(QUEUE, partitions=1)
@@ -143,7 +143,7 @@ def test_more_publishers_of_a_topic_than_can_be_remembered_keep_nobody_from_publ
     def publish_all(sequence_numbers: range) -> list[int]:
         duplicates = []
         own = backend.connect(metadata_store=store)
-        with own, HubThread(own, QUEUE) as hub:
+        with own, HubThread(own, QUEUE, limits=HubLimits(publishers_max=8)) as hub:
             for publisher in range(20):
                 with hqueue.connect_hubs(
                     [hub.address], queue=QUEUE, publisher=f"p{publisher}"
@@ -316,7 +316,7 @@ def values(hubs: list[HubThread]) -> list[bytes]:
 def leave(hubs: list[HubThread]) -> None:
     """Have the topic owned once more."""
     for hub in hubs:
-        hub.hub._hosted[QUEUE].topics.abandon("t").result(WAIT_S)
+        hub.hosted(QUEUE).topics.abandon("t").result(WAIT_S)
 
 
 def test_numbers_are_known_to_every_later_owner(hubs: list[HubThread]) -> None:
@@ -365,7 +365,7 @@ def test_a_call_whose_answer_was_lost_is_made_again_by_the_client(hubs: list[Hub
 def test_a_call_whose_topic_is_owned_anew_while_its_numbers_are_read_is_looked_at_anew(
     hubs: list[HubThread],
 ) -> None:
-    hosted = hubs[0].hub._hosted[QUEUE]
+    hosted = hubs[0].hosted(QUEUE)
 
     def publish_once(number: int) -> Future[Published]:
         messages, size = with_sequence_numbers(
@@ -394,7 +394,7 @@ def test_a_call_whose_topic_is_owned_anew_while_its_numbers_are_read_is_looked_a
 def test_the_newest_number_is_not_told_by_an_ownership_that_was_left(
     hubs: list[HubThread],
 ) -> None:
-    hosted = hubs[0].hub._hosted[QUEUE]
+    hosted = hubs[0].hosted(QUEUE)
     given = PublishSequence("me", 7, 0)
     messages, size = with_sequence_numbers([Message("t", b"7")], given)
     published = hosted.publishing.publish(
