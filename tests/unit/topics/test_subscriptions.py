@@ -32,6 +32,7 @@ from hqueue.metadata.managers import SubscriptionPreferences
 from hqueue.runtime import loop
 from hqueue.topics import stream, subscriptions
 from hqueue.topics.endpoint import Endpoint
+from hqueue_workers.hub.limits import HubLimits
 from hqueue_workers.hub.subscribing import subscription_sessions
 from hqueue_workers.hub.subscribing.subscription_session import SubscriptionSession
 from tests.support.backends import MemoryBackend
@@ -45,8 +46,9 @@ QUEUE = "q"
 class Scene:
     """Hubs, a queue, and clients that know the hubs alone."""
 
-    def __init__(self, stack: contextlib.ExitStack) -> None:
+    def __init__(self, stack: contextlib.ExitStack, limits: HubLimits | None = None) -> None:
         self.stack = stack
+        self.limits = limits
         self.backend = MemoryBackend().apart(10_000)
         admin = stack.enter_context(self.backend.connect())
         admin.create_queue(QUEUE, partitions=2)
@@ -56,7 +58,9 @@ class Scene:
 
     def hub(self, **settings: Any) -> HubThread:
         client = self.stack.enter_context(self.backend.connect())
-        return self.stack.enter_context(HubThread(client, QUEUE, balance_ms=3_600_000, **settings))
+        return self.stack.enter_context(
+            HubThread(client, QUEUE, limits=self.limits, balance_ms=3_600_000, **settings)
+        )
 
     def client(self, **options: Any) -> HubClient:
         hubs = ",".join(str(hub.address) for hub in self.hubs)
@@ -89,15 +93,19 @@ class Scene:
 
 
 @pytest.fixture
-def scene() -> Iterator[Scene]:
-    with contextlib.ExitStack() as stack:
-        yield Scene(stack)
+def limits() -> HubLimits:
+    """The hubs' bounds."""
+    return HubLimits()
 
 
 @pytest.fixture
-def seldom_stored(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No cursor is stored soon after it moved. Name it before `scene`."""
-    monkeypatch.setattr(subscription_sessions, "LOOK_MS", 3_600_000.0)
+def scene(limits: HubLimits) -> Iterator[Scene]:
+    with contextlib.ExitStack() as stack:
+        yield Scene(stack, limits)
+
+
+seldom_stored = pytest.mark.parametrize("limits", [HubLimits(store_every_ms=3_600_000.0)], ids=[""])
+"""No cursor is stored soon after it moved."""
 
 
 class Taking:
@@ -544,8 +552,9 @@ def test_an_iterator_goes_on_over_moves_and_ends_when_it_is_taken_over(scene: Sc
     assert not other.ended
 
 
+@seldom_stored
 def test_an_iterator_says_again_what_is_consumed_when_a_hub_lost_that(
-    seldom_stored: None, scene: Scene
+    scene: Scene,
 ) -> None:
     client = scene.client()
     client.topic("t").subscribe("sub", Taking()).close()
@@ -567,8 +576,9 @@ def test_an_iterator_says_again_what_is_consumed_when_a_hub_lost_that(
     assert scene.cursor() == ids[1]
 
 
+@seldom_stored
 def test_an_iterator_that_is_left_says_again_what_is_consumed_when_a_hub_lost_that(
-    seldom_stored: None, scene: Scene
+    scene: Scene,
 ) -> None:
     client = scene.client()
     client.topic("t").subscribe("sub", Taking()).close()
