@@ -45,6 +45,11 @@ class Admission:
     def after_fork_in_child(self) -> None:
         self._lock = threading.RLock()
 
+    @property
+    def bytes(self) -> int:
+        """What requests have of the memory."""
+        return self._bytes
+
     def take(self, connection: ServedConnection, weight: int) -> bool:
         """Take the memory for a request that is not light, if it is there."""
         with self._lock:

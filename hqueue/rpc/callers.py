@@ -135,6 +135,11 @@ class Callers(Generic[_Caller]):
         caller.moved_ms = now_ms
 
     @property
+    def queued_count(self) -> int:
+        """How many wait for their turn. May be asked from any thread."""
+        return len(self._queued)
+
+    @property
     def has_queued(self) -> bool:
         """Whether any waits for its turn. May be asked from any thread."""
         return bool(self._queued)

@@ -159,6 +159,11 @@ class Port:
         else:
             self._turns.call(self.give_back, connection)
 
+    @property
+    def memory_bytes(self) -> int:
+        """What requests that are not light have of the memory. From any thread."""
+        return self._admission.bytes
+
     def admits(self, connection: ServedConnection) -> bool:
         """Whether the one that has just answered a caller may serve its next request, too: it is
         light, or there is the memory for it and nobody waits for that.

@@ -27,7 +27,7 @@ from hqueue.runtime.switch_interval import short_turns
 from hqueue.runtime.threads import end, start
 from hqueue.settings.limits import BATCH_MESSAGES_MAX, CALL_HEADERS_MAX
 
-__all__ = ["ThriftServer", "calling_host"]
+__all__ = ["ServerUsage", "ThriftServer", "calling_host"]
 
 CONTAINERS_MAX = 1 + 3 * BATCH_MESSAGES_MAX + CALL_HEADERS_MAX
 """Of a call: the largest batch is a list of messages, each with an ID and a list of headers."""
@@ -59,6 +59,17 @@ _calling_host: ContextVar[str] = ContextVar("calling_host", default="")
 def calling_host() -> str:
     """The IP address whose call is answered here; empty where none is."""
     return _calling_host.get()
+
+
+class ServerUsage(NamedTuple):
+    """What the calls of a server take at a moment."""
+
+    memory_bytes: int
+    """Of memory, for what was made of large calls."""
+    held_bytes: int
+    """Of calls that came in part or wait, and of answers that were not read."""
+    waiting_calls: int
+    """Large calls that came whole, and wait for memory."""
 
 
 class _Begun(NamedTuple):
@@ -122,6 +133,10 @@ class ThriftServer:
         large_answers: methods whose answers may be large.
         quick: makes a reader for calls in the usual layout, given the bytes that a call may have.
             Calls in any other go to the handler.
+        memory_bytes_max: for what is made of a call; and for that of all large calls that are read
+            at a time, with their bytes, if they are several.
+        held_bytes_max: of what has come of all calls, and was not read of all answers. By default
+            twice what a call may have, and at least 64 MiB.
         as_declared: the IDL's exception for a call that is not served: `InvalidInputError` for what
             no server would read, `BufferFullError` if calling again helps. Thrift's own if None.
     """
@@ -140,16 +155,19 @@ class ThriftServer:
         silent_ms_max: float = SILENT_MS_MAX,
         large_answers: Collection[str] = (),
         quick: Callable[[int], QuickCall] | None = None,
+        memory_bytes_max: int = MADE_BYTES_MAX,
+        held_bytes_max: int | None = None,
         as_declared: Callable[[HQueueError], Exception] | None = None,
     ) -> None:
         self._processor = Processor(service, handler)
         self._large_answers = frozenset(large_answers)
-        share_bytes = MADE_BYTES_MAX // max(1, threads // 2) - SMALL_CALL_BYTES
+        share_bytes = memory_bytes_max // max(1, threads // 2) - SMALL_CALL_BYTES
         self._large_answer_bytes = max(LIGHT_BYTES + 1, share_bytes)
         self._as_declared = as_declared or (lambda error: RefusedCallError(str(error)))
         whose = getattr(service, "__name__", "a Thrift server")
         self._ready: queue.SimpleQueue[ServedConnection | None] = queue.SimpleQueue()
-        held_bytes_max = max(HELD_BYTES_MIN, 2 * call_bytes_max)
+        if held_bytes_max is None:
+            held_bytes_max = max(HELD_BYTES_MIN, 2 * call_bytes_max)
         self._port = Port(
             [listener],
             Bounds(connections_max, held_bytes_max, idle_ms_max, silent_ms_max),
@@ -157,14 +175,14 @@ class ThriftServer:
             make_gatherer=lambda: CallGatherer(
                 call_bytes_max,
                 CONTAINERS_MAX,
-                MADE_BYTES_MAX,
+                memory_bytes_max,
                 quick,
                 QUICK_BYTES_MAX,
                 answer_bytes=self._answer_bytes if self._large_answers else None,
             ),
             serve=self._serve_here if in_loop else self._ready.put,
             refuse=self._refuse,
-            memory_bytes_max=MADE_BYTES_MAX,
+            memory_bytes_max=memory_bytes_max,
         )
         self._in_loop = in_loop
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -176,6 +194,12 @@ class ThriftServer:
         self._threads: list[threading.Thread] = []
         self._under_way = asyncio.Semaphore(threads)
         """Of coroutines."""
+
+    @property
+    def usage(self) -> ServerUsage:
+        """What the calls take now. From any thread."""
+        callers = self._port.callers
+        return ServerUsage(self._port.memory_bytes, callers.held_bytes, callers.queued_count)
 
     def start(self) -> None:
         """Serve: in the event loop that runs, or else in the background.

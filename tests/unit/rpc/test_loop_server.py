@@ -38,6 +38,7 @@ class Hub:
         self.may = asyncio.Event()
         self.begun = self.most = 0
         self.hosts: list[str] = []
+        self.failure: BaseException | None = None
         self.threads: list[int] = []
         self.numbers: Future[Any] = Future()
 
@@ -48,12 +49,14 @@ class Hub:
         self, queue: Any, publisher: Any, topic: Any, messages: Any, again: Any
     ) -> Any:
         self.threads.append(threading.get_ident())
-        return self._published(len(messages))
+        return self._published(len(messages), self.failure)
 
     def newestNumber(self, *given: Any) -> Future[Any]:  # noqa: N802  (the IDL's)
         return self.numbers
 
-    async def _published(self, count: int) -> Any:
+    async def _published(self, count: int, failure: BaseException | None) -> Any:
+        if failure is not None:
+            raise failure
         self.begun += 1
         self.most = max(self.most, self.begun)
         self.threads.append(threading.get_ident())
@@ -189,14 +192,13 @@ def test_a_large_call_is_read_beside_the_loop_and_acted_upon_in_it(hub: Served) 
 
 
 def test_a_large_call_has_its_memory_until_its_coroutine_is_done(hub: Served) -> None:
-    port = hub.server._port
     with hub.connect() as caller:
         caller.sendall(publish(20_000))
         wait_for(lambda: hub.handler.begun == 1, "it has begun")
-        assert port._admission._bytes > 0, "what it was made of is there still"
+        assert hub.server.usage.memory_bytes > 0, "what it was made of is there still"
         hub.let()
         assert caller.recv(100)
-    assert port._admission._bytes == 0
+    assert hub.server.usage.memory_bytes == 0
 
 
 class Api:
@@ -222,7 +224,7 @@ def test_a_long_answer_is_written_whole() -> None:
             assert piece
             came += piece
     assert came.count(b"\0\0\0\1h") == 5_000
-    assert served.server._port._admission._bytes == 0
+    assert served.server.usage.memory_bytes == 0
     served.close()
 
 
@@ -251,14 +253,11 @@ def test_one_that_stays_under_way_keeps_closing_no_longer_than_it_may(hub: Serve
 
 
 def test_whatever_a_handler_raises_ends_its_call_and_nothing_else(hub: Served) -> None:
-    async def raising(count: int) -> Any:
-        raise asyncio.CancelledError
-
-    right, hub.handler._published = hub.handler._published, raising
+    hub.handler.failure = asyncio.CancelledError()
     with hub.connect() as caller:
         caller.sendall(publish(1))
         assert caller.recv(100) == b""
-    hub.handler._published = right
+    hub.handler.failure = None
     hub.let()
     with hub.connect() as caller:
         caller.sendall(publish(1))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import select
 import socket
 import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -18,7 +19,6 @@ from thriftpy2.rpc import make_client
 from thriftpy2.thrift import TApplicationException
 from thriftpy2.transport import TMemoryBuffer
 
-from hqueue.rpc import server as rpc_server
 from hqueue.rpc.admission import LIGHT_BYTES
 from hqueue.rpc.calls import OBJECT_BYTES
 from hqueue.rpc.server import ThriftServer
@@ -92,6 +92,22 @@ class Hub:
     def publish(self, count: int) -> int:
         with contextlib.closing(self.client()) as client:
             return publish(client, count)
+
+    @contextlib.contextmanager
+    def taken_up(self) -> Iterator[Future[int]]:
+        """With a heavy call under way, which has its memory until `may` is set; its answer."""
+        self.may.clear()
+        with ThreadPoolExecutor(1) as caller:
+            try:
+                heavy = caller.submit(self.publish, HEAVY)
+                wait_for(lambda: self.begun, "it has begun")
+                yield heavy
+            finally:
+                self.may.set()
+
+
+def _has_answer(caller: socket.socket) -> bool:
+    return bool(select.select([caller], [], [], 0)[0])
 
 
 def publish(client: Any, count: int) -> int:
@@ -187,11 +203,8 @@ def test_nothing_is_said_to_a_caller_that_waits_for_no_answer(serve: Serve, begu
         assert not answered(serve().port, begun + deep)
 
 
-def test_one_that_was_told_and_goes_on_to_send_is_hung_up_on(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("hqueue.rpc.callers.LEAVE_MS", 300.0)
-    hub = serve(idle_ms_max=2_000)
+def test_one_that_was_told_and_goes_on_to_send_is_hung_up_on(serve: Serve) -> None:
+    hub = serve(idle_ms_max=300)
     with socket.create_connection(("127.0.0.1", hub.port), 20) as caller:
         caller.sendall(head(b"publishMessages") + field(15, 1, listed(15, 1) * 100))
         caller.setblocking(False)
@@ -209,61 +222,47 @@ def _is_ended(caller: socket.socket) -> bool:
     return False
 
 
-def test_heavy_calls_that_come_at_once_are_served_one_after_another(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rpc_server, "MADE_BYTES_MAX", 3 * LIGHT_BYTES)
-    hub = serve()
+def test_heavy_calls_that_come_at_once_are_served_one_after_another(serve: Serve) -> None:
+    hub = serve(memory_bytes_max=3 * LIGHT_BYTES)
     with ThreadPoolExecutor(24) as callers:
         assert [*callers.map(hub.publish, [HEAVY] * 24)] == [HEAVY] * 24
     assert hub.begun == 24
 
 
 def test_a_heavy_call_whose_turn_does_not_come_is_to_be_made_again_and_light_ones_go_on(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
+    serve: Serve,
 ) -> None:
-    monkeypatch.setattr(rpc_server, "MADE_BYTES_MAX", 3 * LIGHT_BYTES)
-    hub = serve(idle_ms_max=1_000)
-    # What was made of a call is released when the handler has it: a call that is begun and never
-    # ends holds none. So the memory is taken by hand.
-    with hub.server._port._admission._lock:
-        hub.server._port._admission._bytes += 3 * LIGHT_BYTES
-    with contextlib.closing(hub.client()) as client:
+    hub = serve(memory_bytes_max=3 * LIGHT_BYTES, idle_ms_max=1_000)
+    with contextlib.closing(hub.client()) as client, hub.taken_up() as heavy:
         began_s = time.monotonic()
         with pytest.raises(IDL.TBusy, match="call again"):
             publish(client, HEAVY)
         assert time.monotonic() - began_s < 10
+        assert client.apiAddress() == ""
+        hub.may.set()
+        assert heavy.result(20) == HEAVY
         assert publish(client, 1) == 1
-        with hub.server._port._admission._lock:
-            hub.server._port._admission._bytes -= 3 * LIGHT_BYTES
         assert publish(client, HEAVY) == HEAVY
 
 
 def test_more_large_calls_than_may_wait_are_to_be_made_again(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
+    serve: Serve,
 ) -> None:
-    monkeypatch.setattr(rpc_server, "MADE_BYTES_MAX", 3 * LIGHT_BYTES)
-    hub = serve(idle_ms_max=30_000)
-    loop = hub.server._port
-    loop.callers.bounds = loop.callers.bounds._replace(held_bytes_max=5 * HEAVY_BYTES)
-    with loop._admission._lock:
-        loop._admission._bytes += 3 * LIGHT_BYTES
-    with ThreadPoolExecutor(2) as callers:
+    hub = serve(
+        memory_bytes_max=3 * LIGHT_BYTES, held_bytes_max=5 * HEAVY_BYTES, idle_ms_max=30_000
+    )
+    with hub.taken_up() as heavy, ThreadPoolExecutor(2) as callers:
         waiting = [callers.submit(hub.publish, HEAVY) for _ in range(2)]
-        wait_for(lambda: len(loop.callers._queued) == 2, "as many wait as may")
+        wait_for(lambda: hub.server.usage.waiting_calls == 2, "as many wait as may")
         for _ in range(3):
             with pytest.raises(IDL.TBusy, match="as many large calls wait for their turn as may"):
                 hub.publish(HEAVY)
-        with loop._admission._lock:
-            loop._admission._bytes -= 3 * LIGHT_BYTES
-            loop._turns.call_for_one()
-        assert [call.result(20) for call in waiting] == [HEAVY] * 2
+        hub.may.set()
+        assert [call.result(20) for call in (heavy, *waiting)] == [HEAVY] * 3
 
 
 def test_what_goes_for_others_when_all_hold_too_much_is_to_be_made_again(serve: Serve) -> None:
-    hub = serve(idle_ms_max=30_000)
-    loop = hub.server._port
-    loop.callers.bounds = loop.callers.bounds._replace(held_bytes_max=HEAVY_BYTES)
+    hub = serve(held_bytes_max=HEAVY_BYTES, idle_ms_max=30_000)
     half = listed(12, 2 * HEAVY, b"".join([MESSAGE] * HEAVY))
     begun = head(b"publishMessages") + field(15, 4, half[: HEAVY_BYTES * 3 // 4])
     with contextlib.ExitStack() as stack:
@@ -272,8 +271,8 @@ def test_what_goes_for_others_when_all_hold_too_much_is_to_be_made_again(serve: 
             for _ in range(2)
         ]
         callers[0].sendall(begun)
-        wait_for(lambda: loop.callers.held_bytes >= len(begun), "it has begun")
+        wait_for(lambda: hub.server.usage.held_bytes >= len(begun), "it has begun")
         callers[1].sendall(begun)
-        wait_for(lambda: len(loop.callers._leaving) == 1, "it was refused")
+        wait_for(lambda: _has_answer(callers[0]), "it was refused")
         callers[0].sendall(bytes(2 * HEAVY_BYTES))  # It goes on to send all of its call.
         assert isinstance(error_of(_all_of(callers[0])), IDL.TBusy)
