@@ -107,6 +107,21 @@ class BatchWriter(Generic[Target]):
         """Whether it writes without one that waits."""
         return self._loop is not None
 
+    @property
+    def chores(self) -> list[PendingBatch[Target]]:
+        """The batches that wait for a thread."""
+        return [*self._chores]
+
+    @property
+    def has_no_thread(self) -> bool:
+        """Whether the system refused a thread, so that those that wait do its work."""
+        return self._refused
+
+    @property
+    def asks_again(self) -> bool:
+        """Whether the system is soon asked again for a thread that it refused."""
+        return self._retry is not None
+
     def is_working(self) -> bool:
         """Whether the caller's thread is in the middle of it: in a callback."""
         return threading.current_thread() in self._working

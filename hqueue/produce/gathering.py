@@ -287,6 +287,11 @@ class Gathering(Generic[Target, WriterT, DeliveryT]):
         """Whether something was sent that is not in the log yet, nor failed. Takes no lock."""
         return bool(self._unfinished)
 
+    @property
+    def waiting(self) -> list[PendingBatch[Target]]:
+        """The batches that nobody writes yet, oldest first."""
+        return [*self._sealed, *self._open.values()]
+
     def may_take(self) -> bool:
         """Whether a message finds room, or is refused at once."""
         return self._closed or self._buffered < self._buffer_bytes_max
@@ -321,7 +326,7 @@ class Gathering(Generic[Target, WriterT, DeliveryT]):
         It is in the list before it is nowhere else.
         """
         due_ms = SYSTEM_CLOCK.monotonic_ms() - self._linger_ms
-        for batch in (*self._sealed, *self._open.values()):  # Oldest first.
+        for batch in self.waiting:
             is_sealed = self._open.get(batch.target) is not batch
             if not is_sealed and batch.opened_ms > due_ms and not self._flushing:
                 return

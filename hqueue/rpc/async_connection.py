@@ -59,6 +59,11 @@ class AsyncConnection:
         self._failure: Exception | None = None
         self._changed: asyncio.Future[None] | None = None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the next call needs no other connection."""
+        return self._socket is not None
+
     async def call_method(
         self, service: Any, method: str, *arguments: object, timeout_s: float
     ) -> Any:

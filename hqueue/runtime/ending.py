@@ -23,7 +23,7 @@ from typing import Protocol
 
 from hqueue.runtime.logs import Log
 
-__all__ = ["EndAware", "discard", "register"]
+__all__ = ["EndAware", "Process", "discard", "register", "registered"]
 
 logger = Log(__name__)
 
@@ -35,7 +35,7 @@ class EndAware(Protocol):
         """
 
 
-class _Process:
+class Process:
     """What one process must finish."""
 
     def __init__(self) -> None:
@@ -43,6 +43,20 @@ class _Process:
         self.items: weakref.WeakSet[EndAware] = weakref.WeakSet()
         self.ending = False
         self._hooked = False
+
+    def register(self, item: EndAware) -> None:
+        """Finish this item when the process ends, or now if it is ending."""
+        self.items.add(item)
+        self.hook()
+        # What is registered with `atexit` by one of its handlers, as this module by a program that
+        # uses the library first there, is never called.
+        self.ending = self.ending or not threading.main_thread().is_alive()
+        if self.ending:
+            item.at_end()
+
+    def discard(self, item: EndAware) -> None:
+        """Nothing of this item must be finished any more."""
+        self.items.discard(item)
 
     def hook(self) -> None:
         """Have `finish` called as a child of `multiprocessing`, if this is one. Elsewhere `atexit`
@@ -67,7 +81,7 @@ class _Process:
                 logger.exception("the process ended before everything was finished")
 
 
-def _finalize(_: _Process) -> None:
+def _finalize(_: Process) -> None:
     from multiprocessing.process import parent_process  # noqa: PLC0415  (it is there)
     from multiprocessing.util import Finalize  # noqa: PLC0415
 
@@ -75,32 +89,30 @@ def _finalize(_: _Process) -> None:
         Finalize(None, _here().finish, exitpriority=0)
 
 
-_process = _Process()
+_process = Process()
 
 
 def register(item: EndAware) -> None:
     """Call ``item.at_end()`` before this process ends, or now if it is ending, for as long as the
     item lives; not in a forked child.
     """
-    process = _here()
-    process.items.add(item)
-    process.hook()
-    # What is registered with `atexit` by one of its handlers, as this module by a program that uses
-    # the library first there, is never called.
-    process.ending = process.ending or not threading.main_thread().is_alive()
-    if process.ending:
-        item.at_end()
+    _here().register(item)
 
 
 def discard(item: EndAware) -> None:
     """Nothing of this item must be finished any more."""
-    _here().items.discard(item)
+    _here().discard(item)
 
 
-def _here() -> _Process:
+def registered() -> list[EndAware]:
+    """What this process must finish before it ends."""
+    return [*_here().items]
+
+
+def _here() -> Process:
     global _process  # noqa: PLW0603  (another one in a forked child)
     if _process.pid != os.getpid():
-        _process = _Process()
+        _process = Process()
     return _process
 
 

@@ -30,6 +30,7 @@ from hqueue.runtime.waiting import Event, InterruptibleFuture, carrying
 __all__ = [
     "HERE_BYTES",
     "LoopThread",
+    "ProcessLoop",
     "background",
     "blocking",
     "by_threads",
@@ -91,6 +92,11 @@ class LoopThread:
     def in_loop(self) -> bool:
         """Whether the caller runs in it, and must not block."""
         return threading.current_thread() is self._thread
+
+    @property
+    def tasks(self) -> set[asyncio.Task[None]]:
+        """The tasks that go on at this moment. From any thread."""
+        return self._tasks.copy()
 
     def start(
         self,
@@ -291,7 +297,7 @@ _timely = ThreadPool(TIMELY_MAX, "hqueue-loop-timer")
 """What is due waits for nothing that blocks."""
 
 
-class _Process:
+class ProcessLoop:
     """The loop thread of this process, if it has one."""
 
     def __init__(self) -> None:
@@ -344,7 +350,7 @@ class _Process:
         loop._run()
 
 
-_process = _Process()
+_process = ProcessLoop()
 
 
 def background() -> LoopThread | None:

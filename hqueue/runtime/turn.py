@@ -75,6 +75,11 @@ class Turn:
         self._queue: _Queue = collections.deque()
 
     @property
+    def length(self) -> int:
+        """How many have the turn or wait for it at this moment."""
+        return len(self._queue)
+
+    @property
     def is_free(self) -> bool:
         """Whether nobody has a turn, or waits for one, at this moment."""
         try:

@@ -20,6 +20,7 @@ from hqueue.topics.idempotent import IdempotentPublisher
 from hqueue.topics.producer import HubProducer
 from hqueue.topics.queue import HubQueue
 from hqueue.topics.settings import HubClientSettings, HubOptions, hub_addresses
+from hqueue.topics.subscription import TopicSubscription
 from hqueue.topics.subscriptions import Subscriptions
 from hqueue.topics.topic import HubTopic
 
@@ -64,6 +65,13 @@ class HubClient:
         if not self._subscriptions.leave_behind(self._release):
             self._release()
         self._watched.closed()
+
+    @property
+    def subscriptions(self) -> list[TopicSubscription]:
+        """The subscriptions of this client that have begun and have not ended: also those that are
+        just made or closed, whose names are still taken.
+        """
+        return self._subscriptions.all
 
     def topic(self, name: str, *, queue: str | None = None) -> HubTopic:
         """Return a topic, to publish, subscribe and administer. Sends no request, and creates

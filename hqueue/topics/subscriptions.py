@@ -104,6 +104,11 @@ class Subscriptions:
         read, as it may have come later than the answer; None where a hub's report was lost.
         """
 
+    @property
+    def all(self) -> list[TopicSubscription]:
+        """Those whose names are taken: they have begun, and have not ended."""
+        return list(self._all.values())
+
     def subscribe(
         self,
         queue: str,
@@ -289,7 +294,7 @@ class Subscriptions:
         """Close all subscriptions; also once more, if that was interrupted."""
         with self._opening:
             self._closed = True
-        for each in list(self._all.values()):
+        for each in self.all:
             each.close()
         loop = background()
         if loop is not None:
@@ -403,7 +408,7 @@ class Subscriptions:
             del self._attending[hub, queue]
 
     def _of(self, queue: str) -> list[TopicSubscription]:
-        return [each for each in list(self._all.values()) if each.queue == queue]
+        return [each for each in self.all if each.queue == queue]
 
     async def _ask_detached(
         self, by: AsyncConnection, hub: Address, queue: str

@@ -42,12 +42,11 @@ def each_place(request: pytest.FixtureRequest) -> EachPlace:
 class Handler:
     """Calls something, and notes whether that is done or refused."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         self.calls: list[Callable[[], object]] = []
         self.came: Counter[str] = Counter()
-        monkeypatch.setattr("tests.support.interrupting._handle", self._handle)
 
-    def _handle(self, number: int, frame: object) -> None:
+    def __call__(self, number: int, frame: object) -> None:
         for call in self.calls:
             began_s = time.monotonic()
             try:
@@ -70,9 +69,9 @@ def quick(call: Callable[[], object]) -> Callable[[], None]:
 
 
 def test_a_handler_s_put_is_refused_at_once_where_it_interrupts_one_to_the_same_partition(
-    connect: Connect, each_place: EachPlace, monkeypatch: pytest.MonkeyPatch
+    connect: Connect, each_place: EachPlace
 ) -> None:
-    handler = Handler(monkeypatch)
+    handler = Handler()
     with connect() as client:
         queue = client.create_queue(QUEUE, partitions=2)
         queue.put(Message("main", b""), partition=0)
@@ -82,7 +81,10 @@ def test_a_handler_s_put_is_refused_at_once_where_it_interrupts_one_to_the_same_
             lambda: queue.put(Message("handler", b"")),
         ]
         places = 1 + sum(
-            1 for _ in each_place(quick(lambda: queue.put(Message("main", b""), partition=0)))
+            1
+            for _ in each_place(
+                quick(lambda: queue.put(Message("main", b""), partition=0)), handle=handler
+            )
         )
         came = Counter(each.topic for each in queue.scan())
     assert came == {"main": places + 1, "handler": handler.came["done"]}
@@ -91,9 +93,9 @@ def test_a_handler_s_put_is_refused_at_once_where_it_interrupts_one_to_the_same_
 
 
 def test_a_handler_s_send_is_taken_wherever_it_interrupts_a_put_or_a_send(
-    connect: Connect, each_place: EachPlace, monkeypatch: pytest.MonkeyPatch
+    connect: Connect, each_place: EachPlace
 ) -> None:
-    handler = Handler(monkeypatch)
+    handler = Handler()
     with connect() as client:
         queue = client.create_queue(QUEUE, partitions=1)
         with queue.producer(linger_ms=1) as producer:
@@ -102,7 +104,7 @@ def test_a_handler_s_send_is_taken_wherever_it_interrupts_a_put_or_a_send(
                 lambda: queue.put(Message("main", b""), partition=0),
                 lambda: producer.send(Message("main", b""), partition=0),
             ):
-                for _ in each_place(quick(call)):
+                for _ in each_place(quick(call), handle=handler):
                     pass
             assert producer.close(QUICK_S)
         came = Counter(each.topic for each in queue.scan())
@@ -111,9 +113,9 @@ def test_a_handler_s_send_is_taken_wherever_it_interrupts_a_put_or_a_send(
 
 
 def test_a_handler_s_commit_is_refused_at_once_where_it_interrupts_another(
-    each_place: EachPlace, monkeypatch: pytest.MonkeyPatch
+    each_place: EachPlace,
 ) -> None:
-    handler = Handler(monkeypatch)
+    handler = Handler()
     with in_memory() as client:
         queue = client.create_queue(QUEUE, partitions=1)
         queue.put([Message("t", b"") for _ in range(3)])
@@ -126,7 +128,7 @@ def test_a_handler_s_commit_is_refused_at_once_where_it_interrupts_another(
                 consumer.commit({key: consumer.position(key)})
 
             handler.calls = [commit, consumer.commit_async]
-            for _ in each_place(quick(commit)):
+            for _ in each_place(quick(commit), handle=handler):
                 pass
             assert consumer.committed() == {key: consumer.position(key)}
     assert handler.came["done"] > handler.came["refused"] > 10

@@ -181,11 +181,10 @@ def test_a_scan_that_was_interrupted_anywhere_says_so_and_never_seems_to_be_at_i
 @pytest.mark.parametrize("options", SCANS)
 @interrupted_everywhere()
 def test_a_scan_that_an_error_of_a_handler_s_own_calls_interrupted_says_so(
-    options: dict[str, object], each_place: EachPlace, monkeypatch: pytest.MonkeyPatch
+    options: dict[str, object], each_place: EachPlace
 ) -> None:
     raises = functools.partial(interrupted.raises_own, None)
-    monkeypatch.setattr("tests.support.interrupting._handle", raises)
-    interrupted.scans(each_place, **options)
+    interrupted.scans(functools.partial(each_place, handle=raises), **options)
 
 
 @interrupted_everywhere()

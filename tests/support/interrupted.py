@@ -14,7 +14,6 @@ import itertools
 import sys
 import time
 from collections.abc import Callable, Iterator
-from unittest import mock
 
 import hqueue
 from hqueue import Message, Settings
@@ -28,7 +27,6 @@ from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.zookeeper_registry import ZooKeeperRegistry
 from hqueue.hbase.thrift.side_by_side import THREADS, SideBySide
 from hqueue.zookeeper import ZooKeeperCoordination
-from tests.support import interrupting
 from tests.support.interrupting import Interrupted, each_interruption, each_line
 from tests.support.memory.cluster import MemoryCluster
 from tests.support.memory.metadata import MemoryCoordination, MemoryServer
@@ -42,7 +40,7 @@ QUICK_S = 3.0
 QUEUE = "interrupted"
 
 Connect = Callable[[], contextlib.AbstractContextManager[Client]]
-EachPlace = Callable[[Callable[[], object]], Iterator[str]]
+EachPlace = Callable[..., Iterator[str]]
 
 
 @contextlib.contextmanager
@@ -336,7 +334,7 @@ def handouts(
         left: messages that were fetched and not taken, about, when it is interrupted.
         handler: what interrupts it; one that raises if None.
     """
-    with connect() as client, contextlib.ExitStack() as stack:
+    with connect() as client:
         queue = client.create_queue(QUEUE, partitions=1)
         numbers = itertools.count()
         options = {"auto_commit": False, "client": client, "group": "g"}
@@ -363,12 +361,10 @@ def handouts(
                 take_up_to(last - left)
                 return put() if handed_out[-1] == last else last
 
-            if handler is not None:
-                handle = functools.partial(handler, consumer)
-                stack.enter_context(mock.patch.object(interrupting, "_handle", handle))
+            handling = {} if handler is None else {"handle": functools.partial(handler, consumer)}
             takes = [TAKEN_BY[by](consumer, handed_out)]
             last = prepare()
-            for where in each_place(take):
+            for where in each_place(take, **handling):
                 takes.append(TAKEN_BY[by](consumer, handed_out))
                 quickly(functools.partial(take_up_to, last), where)
                 assert handed_out == [*range(last + 1)], f"after an interruption at {where}"

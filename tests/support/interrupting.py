@@ -43,7 +43,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-__all__ = ["Interrupted", "each_interruption", "each_line"]
+__all__ = ["Handle", "Interrupted", "each_interruption", "each_line"]
+
+Handle = Callable[[int, FrameType | None], object]
 
 _ROOT = Path(__file__).parents[2]
 _HERE = tuple(map(str, (_ROOT / "hqueue", _ROOT / "workers" / "hqueue_workers")))
@@ -75,7 +77,7 @@ class Interrupted(TimeoutError, RuntimeError, ValueError, EOFError):  # noqa: N8
     """
 
 
-def _handle(number: int, frame: FrameType | None) -> None:
+def _raise(number: int, frame: FrameType | None) -> None:
     raise Interrupted(f"signal {number}")
 
 
@@ -90,11 +92,13 @@ class _Point:
         places: those that were reached. Each counts once when it is first reached by the same
             calls, and once when it is reached again.
         every: of those that were not, each n-th is interrupted.
+        handle: the handler.
     """
 
-    def __init__(self, places: set[tuple[object, ...]], every: int) -> None:
+    def __init__(self, places: set[tuple[object, ...]], every: int, handle: Handle) -> None:
         self._places = places
         self._left = every
+        self._handle = handle
         self._came: collections.Counter[tuple[object, ...]] = collections.Counter()
         self.where = ""
 
@@ -120,7 +124,7 @@ class _Point:
             code = frame.f_code
             self.where = f"{event} {name} in {code.co_name}, {code.co_filename}:{frame.f_lineno}"
             sys.setprofile(None)
-            _handle(signal.SIGALRM, frame)
+            self._handle(signal.SIGALRM, frame)
 
 
 def _way_to(frame: FrameType | None) -> list[int]:
@@ -201,11 +205,13 @@ class _Line:
         places: the lines that were reached. Each counts once when it is run first in a call of its
             function, and once when it is run again.
         every: of those that were not, each n-th is interrupted.
+        handle: the handler.
     """
 
-    def __init__(self, places: set[tuple[str, int, bool]], every: int) -> None:
+    def __init__(self, places: set[tuple[str, int, bool]], every: int, handle: Handle) -> None:
         self._places = places
         self._left = every
+        self._handle = handle
         self._run: dict[FrameType, set[int]] = {}
         self.where = ""
 
@@ -230,7 +236,7 @@ class _Line:
             return self._in_frame
         self.where = f"{frame.f_code.co_name}, {path}:{line}{' again' if again else ''}"
         sys.settrace(None)
-        _handle(signal.SIGALRM, frame)
+        self._handle(signal.SIGALRM, frame)
         return None
 
 
@@ -284,8 +290,8 @@ def _first_lines(block: list[ast.stmt]) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def _handled() -> Iterator[None]:
-    before = signal.signal(signal.SIGALRM, _handle)
+def _handled(handle: Handle) -> Iterator[None]:
+    before = signal.signal(signal.SIGALRM, handle)
     try:
         yield
     finally:
@@ -302,18 +308,21 @@ def _collecting_nothing() -> Iterator[None]:
         gc.enable()
 
 
-def each_interruption(call: Callable[[], object], *, every: int = 1) -> Iterator[str]:
+def each_interruption(
+    call: Callable[[], object], *, every: int = 1, handle: Handle = _raise
+) -> Iterator[str]:
     """Call something again and again, and interrupt it at a place more each time, until it is done
     without; where each interruption was, for a test to look what it left behind.
 
     Args:
         call: what is interrupted. It may take another way each time.
         every: only each n-th place.
+        handle: the handler; it raises `Interrupted` by default.
     """
     places: set[tuple[object, ...]] = set()
-    with _handled():
+    with _handled(handle):
         while True:
-            point = _Point(places, every)
+            point = _Point(places, every, handle)
             try:
                 with _collecting_nothing():
                     sys.setprofile(point)
@@ -327,15 +336,17 @@ def each_interruption(call: Callable[[], object], *, every: int = 1) -> Iterator
             yield point.where
 
 
-def each_line(call: Callable[[], object], *, every: int = 1) -> Iterator[str]:
+def each_line(
+    call: Callable[[], object], *, every: int = 1, handle: Handle = _raise
+) -> Iterator[str]:
     """As `each_interruption`, at each line of the library that is run: once when it is reached, and
     once when it is reached again.
     """
     places: set[tuple[str, int, bool]] = set()
     tracing = sys.gettrace()
-    with _handled():
+    with _handled(handle):
         while True:
-            line = _Line(places, every)
+            line = _Line(places, every, handle)
             try:
                 with _collecting_nothing():
                     sys.settrace(line)

@@ -69,10 +69,10 @@ def settled() -> Iterator[None]:
     loop = background()
     assert loop is not None
     loop.start(asyncio.sleep, 0).result()  # What was begun before is there then.
-    before = set(loop._tasks)
+    before = loop.tasks
     yield
     loop.start(asyncio.sleep, 0).result()
-    wait_for(lambda: loop._tasks <= before, "what was begun in the background is done")
+    wait_for(lambda: loop.tasks <= before, "what was begun in the background is done")
 
 
 def looped(port: AsyncLogPort, thread: LoopThread) -> LogPort:

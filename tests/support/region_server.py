@@ -69,11 +69,11 @@ class RegionServer:
 
     def __call__(self, asked: Asked) -> list[bytes]:
         self.asked.append(asked)
-        method: Any = getattr(self, f"_{asked.method.lower()}")
+        method: Any = getattr(self, asked.method.lower())
         message, cells = method(asked.message, asked.cells)
         return [answer(asked, message, cells)]
 
-    def _scan(self, message: bytes, _: bytes = b"") -> tuple[Any, bytes]:
+    def scan(self, message: bytes, _: bytes = b"") -> tuple[Any, bytes]:
         said = pb.ScanRequest.FromString(message)
         if said.HasField("scanner_id"):
             number = said.scanner_id
@@ -82,7 +82,7 @@ class RegionServer:
             assert said.next_call_seq == calls
             calls += 1
         else:
-            number, calls, left, begun = len(self.asked), 0, self._found(said), None
+            number, calls, left, begun = len(self.asked), 0, self.found(said), None
         response = pb.ScanResponse(scanner_id=number, more_results=True)
         breaks_off = said.client_handles_partials and said.client_handles_heartbeats
         room = self.cells if breaks_off and self.cells else 2**31
@@ -111,7 +111,8 @@ class RegionServer:
             self._scans[number] = calls, left, begun
         return response, b"".join(blocks)
 
-    def _found(self, said: Any) -> list[Row]:
+    def found(self, said: Any) -> list[Row]:
+        """The rows that a scan asks for."""
         scan = said.scan
         if said.region.value == META:
             state = []
@@ -130,13 +131,13 @@ class RegionServer:
             return [row for row in rows if scan.stop_row < row[0] <= scan.start_row]
         return [row for row in rows if scan.start_row <= row[0] < scan.stop_row]
 
-    def _get(self, message: bytes, _: bytes = b"") -> tuple[Any, bytes]:
+    def get(self, message: bytes, _: bytes = b"") -> tuple[Any, bytes]:
         key = pb.GetRequest.FromString(message).get.row
         cells = self.rows.get(key, [])
         result = pb.Result(associated_cell_count=len(cells))
         return pb.GetResponse(result=result), _block((key, cells))
 
-    def _multi(self, message: bytes, _: bytes = b"") -> tuple[Any, bytes]:
+    def multi(self, message: bytes, _: bytes = b"") -> tuple[Any, bytes]:
         response, block = pb.MultiResponse(), b""
         for region in pb.MultiRequest.FromString(message).regionAction:
             result = response.regionActionResult.add()
@@ -147,7 +148,7 @@ class RegionServer:
                 block += _block((action.get.row, cells))
         return response, block
 
-    def _mutate(self, message: bytes, cells: bytes) -> tuple[Any, bytes]:
+    def mutate(self, message: bytes, cells: bytes) -> tuple[Any, bytes]:
         """A put, perhaps on condition that a cell is absent; others are answered alone."""
         said = pb.MutateRequest.FromString(message)
         mutation, condition = said.mutation, said.condition

@@ -140,6 +140,36 @@ class AsyncConnection(asyncio.BufferedProtocol):
             self._close_if_unused()
 
     @property
+    def transport(self) -> asyncio.Transport | None:
+        """What sends and receives; None before `attach` has returned."""
+        return self._transport
+
+    @property
+    def silent(self) -> bool:
+        """Whether no answer is awaited."""
+        return self._calls.silent
+
+    @property
+    def under_way(self) -> int:
+        """How many requests are under way whose callers have not left."""
+        return self._calls.count
+
+    @property
+    def waiting(self) -> int:
+        """How many callers wait until one more request may be under way."""
+        return len(self._room)
+
+    @property
+    def put_out(self) -> int:
+        """How many requests go together soon."""
+        return len(self._outbox)
+
+    @property
+    def sends_part(self) -> bool:
+        """Whether the transport keeps a part of a request, which is not sent yet."""
+        return self._drained is not None
+
+    @property
     def usable(self) -> bool:
         """Whether a request can be sent by it. An idle one is looked at: the server may have gone,
         and what is sent then would be in doubt.

@@ -124,6 +124,10 @@ class AsyncServers:
                     begun[1].give_up(begun[2])
         return answers
 
+    def connections(self) -> list[AsyncConnection]:
+        """The connections of the running loop."""
+        return [*_connections(self._here())]
+
     async def carry_out(self, work: Asking[Result]) -> Result:
         """Carry out work.
 

@@ -179,6 +179,11 @@ class Calls(Generic[Under]):
         return (each for each in self._under_way.values() if each.awaited and each.result is None)
 
     @property
+    def count(self) -> int:
+        """How many requests there are whose callers have not left."""
+        return len(self._under_way)
+
+    @property
     def usable(self) -> bool:
         """Whether another request may be sent on the connection, as far as it is known."""
         return self.failure is None and not self.retired

@@ -28,7 +28,8 @@ class Asker(Generic[Via]):
     """
 
     def __init__(self, servers: Via) -> None:
-        self._servers = servers
+        self.servers = servers
+        """They carry out what is asked."""
 
 
 class carried_out(Generic[Parameters, Result]):  # noqa: N801 - a decorator.
@@ -47,7 +48,7 @@ class carried_out(Generic[Parameters, Result]):  # noqa: N801 - a decorator.
         self, asker: Asker[AsyncServers], kind: Any
     ) -> Callable[Parameters, Coroutine[Any, Any, Result]]: ...
     def __get__(self, asker: Asker[Any], kind: Any) -> Callable[Parameters, Any]:
-        work, carry_out = self._work, asker._servers.carry_out
+        work, carry_out = self._work, asker.servers.carry_out
 
         def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Any:
             return carry_out(work(asker, *args, **kwargs))

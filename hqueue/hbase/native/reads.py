@@ -37,7 +37,7 @@ class TableReads(TableHeaders[Via]):
         self, partition: int, start: int, stop: int, topics: Iterable[str] | None
     ) -> Asking[Any]:  # A `Stream` by way of the same servers: a decorator can't say so.
         rows = Range(rowkey.encode(partition, start), rowkey.encode(partition, stop))
-        return Stream(self._servers, partial(self._read, partition, _columns(topics)), rows)
+        return Stream(self.servers, partial(self._read, partition, _columns(topics)), rows)
         yield
 
     def _read(

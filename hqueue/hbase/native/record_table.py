@@ -54,12 +54,12 @@ class RecordTable(TableUpdates[Servers]):
             return []
         with self._present():
             columns = _ALL if history else _RECORD
-            found = self._servers.carry_out(self._get_all(keys, columns, READ_TOGETHER))
+            found = self.servers.carry_out(self._get_all(keys, columns, READ_TOGETHER))
         return [(key, _cells(cells)) for key, cells in zip(keys, found, strict=True) if cells]
 
     def scan(self, first: bytes, beyond: bytes, limit: int) -> list[tuple[bytes, Cells]]:
         with self._present():
-            found = self._servers.carry_out(self._scan_on(first, beyond, _RECORD, limit))
+            found = self.servers.carry_out(self._scan_on(first, beyond, _RECORD, limit))
         return [(cells[0].row, _cells(cells)) for cells in found]
 
     def _update(self, updates: Sequence[RowUpdate]) -> Asking[list[Answer | HQueueError]]:
@@ -70,7 +70,7 @@ class RecordTable(TableUpdates[Servers]):
 
     def delete(self, keys: Sequence[bytes]) -> None:
         with self._present():
-            self._servers.carry_out(self._delete_all([deletion(key) for key in keys]))
+            self.servers.carry_out(self._delete_all([deletion(key) for key in keys]))
 
     def close(self) -> None:
         """Nothing: the servers are the store's."""

@@ -205,6 +205,11 @@ class RegionMap:
         self._failed_s = float("-inf")
         self._turn = Turn()
 
+    @property
+    def asking(self) -> int:
+        """How many read it, or wait for another that does, at this moment."""
+        return self._turn.length
+
     def regions(self) -> Asking[TableRegions]:
         """The table's regions, all of them.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import pytest
 
@@ -17,39 +17,63 @@ from hqueue.metadata.fields import FieldChange
 from hqueue.metadata.outcomes import PartlyDoneError
 from hqueue.metadata.ports import ANY, NEW, Version
 from tests.support.backends import MemoryBackend
+from tests.support.memory.cluster import MemoryCluster
 from tests.support.memory.record_rows import MemoryRecordRows
-from tests.support.memory.store import MemoryStore
+
+Result = TypeVar("Result")
 
 FIELDS = {"state": b"{}"}
 OTHERS = {"state": b'{"x": 1}'}
 KEYS = [f"/hqueue/{name}" for name in "abcdefgh"]
 
 
+class Rows:
+    """Rows in memory whose requests the test changes.
+
+    `changed` has what is called in the place of a method, by its name.
+    """
+
+    def __init__(self) -> None:
+        self.kept = MemoryRecordRows(MemoryCluster(), "metadata", self._bring)
+        self.changed: dict[str, Callable[..., Any]] = {}
+        self.closed = False
+
+    def _bring(self, _: str, request: Callable[[], Result]) -> Result:
+        if self.closed:
+            raise ClosedError("the client is closed")
+        return request()
+
+    def __getattr__(self, name: str) -> Any:
+        return self.changed.get(name) or getattr(self.kept, name)
+
+
 @pytest.fixture
-def store() -> MemoryStore:
-    return MemoryBackend().store()
+def rows() -> Rows:
+    return Rows()
+
+
+@pytest.fixture
+def records(rows: Rows) -> RowRecords:
+    return RowRecords(rows)  # type: ignore[arg-type]
 
 
 def test_one_that_others_overtook_leaves_the_others_their_answers(
-    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+    rows: Rows, records: RowRecords
 ) -> None:
-    records = store.fields()
     versions = records.write({key: FieldChange(FIELDS, NEW) for key in KEYS})
-    rows = records._rows
-    update = rows.update
     overtaken = KEYS[1].encode()
 
     def lose(updates: Sequence[RowUpdate]) -> list[Answer | HQueueError]:
-        answers = update(updates)
+        answers = rows.kept.update(updates)
         for number, each in enumerate(updates):
             if each.key == overtaken:
-                monkeypatch.undo()
+                rows.changed.clear()
                 for _ in range(KEPT + 1):  # So often that nothing can be known any more.
                     records.write({KEYS[1]: FieldChange(FIELDS, ANY)})
                 answers[number] = StoreUnavailableError("lost", outcome=Outcome.UNKNOWN)
         return answers
 
-    monkeypatch.setattr(rows, "update", lose)
+    rows.changed["update"] = lose
     with pytest.raises(PartlyDoneError) as caught:
         records.write({key: FieldChange(FIELDS, versions[key]) for key in KEYS})
     assert caught.value.outcome is Outcome.UNKNOWN
@@ -59,22 +83,17 @@ def test_one_that_others_overtook_leaves_the_others_their_answers(
     assert {key: records.read([key])[key].version for key in answers} == answers
 
 
-def test_closing_says_nothing_of_what_was_made_before(
-    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    records = store.fields()
-    rows = records._rows
-    update = rows.update
+def test_closing_says_nothing_of_what_was_made_before(rows: Rows, records: RowRecords) -> None:
     made = records.write({key: FieldChange(FIELDS, NEW) for key in KEYS[1:]})
     asked: list[int] = []
 
     def close(updates: Sequence[RowUpdate]) -> list[Answer | HQueueError]:
         asked.append(len(updates))
         if len(asked) == 1:
-            return update(updates)
+            return rows.kept.update(updates)
         raise ClosedError("the client is closed")
 
-    monkeypatch.setattr(rows, "update", close)
+    rows.changed["update"] = close
     with pytest.raises(ClosedError) as caught:
         records.write({key: FieldChange(OTHERS, made.get(key) or NEW) for key in KEYS})
     assert asked == [len(KEYS), 1]
@@ -82,19 +101,17 @@ def test_closing_says_nothing_of_what_was_made_before(
 
 
 def test_what_was_buried_is_deleted_though_its_tombstone_stays(
-    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+    rows: Rows, records: RowRecords
 ) -> None:
-    records = store.fields()
-    rows = records._rows
-    update = rows.update
     records.write({key: FieldChange(FIELDS, NEW) for key in KEYS})
 
     def close(updates: Sequence[RowUpdate]) -> list[Answer | HQueueError]:
-        answers = update(updates)
-        store.close()
+        answers = rows.kept.update(updates)
+        records.close()
+        rows.closed = True
         return answers
 
-    monkeypatch.setattr(rows, "update", close)
+    rows.changed["update"] = close
     assert records.delete(dict.fromkeys(KEYS, ANY)) == dict.fromkeys(KEYS, True)
 
 
@@ -161,8 +178,8 @@ class Counted:
         return self._rows.update(updates)
 
 
-def test_many_records_go_together_at_each_of_their_steps(store: MemoryStore) -> None:
-    rows = Counted(store.fields()._rows)  # type: ignore[arg-type]
+def test_many_records_go_together_at_each_of_their_steps() -> None:
+    rows = Counted(Rows().kept)
     records = RowRecords(rows)  # type: ignore[arg-type]
     many = [f"/hqueue/{number}" for number in range(TOGETHER_MAX + 100)]
 
@@ -180,17 +197,14 @@ def test_many_records_go_together_at_each_of_their_steps(store: MemoryStore) -> 
 
 
 def test_one_that_no_try_would_do_lets_those_that_were_begun_end(
-    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+    rows: Rows, records: RowRecords
 ) -> None:
-    records = store.fields()
-    rows = records._rows
-    update = rows.update
     versions = records.write({key: FieldChange(FIELDS, NEW) for key in KEYS})
 
     def refuse(updates: Sequence[RowUpdate]) -> list[Answer | HQueueError]:
-        return [RequestRefusedError("no"), *update(updates[1:])]
+        return [RequestRefusedError("no"), *rows.kept.update(updates[1:])]
 
-    monkeypatch.setattr(rows, "update", refuse)
+    rows.changed["update"] = refuse
     with pytest.raises(RequestRefusedError) as caught:
         records.write({key: FieldChange(OTHERS, versions[key]) for key in KEYS})
     assert caught.value.outcome is Outcome.UNKNOWN, "of all together: some were made"
@@ -199,39 +213,35 @@ def test_one_that_no_try_would_do_lets_those_that_were_begun_end(
 
 
 @pytest.mark.parametrize("method", ["scan", "delete"])
-def test_clearing_that_fails_half_way_is_unknown(
-    store: MemoryStore, monkeypatch: pytest.MonkeyPatch, method: str
-) -> None:
-    rows = store.fields()._rows
-    records = RowRecords(rows, page_rows=3)
+def test_clearing_that_fails_half_way_is_unknown(rows: Rows, method: str) -> None:
+    records = RowRecords(rows, page_rows=3)  # type: ignore[arg-type]
     records.write({key: FieldChange(FIELDS, NEW) for key in KEYS})
-    request, asked = getattr(rows, method), []
+    asked: list[object] = []
 
     def fail(*args: Any) -> Any:
         asked.append(args)
         if len(asked) > 1:
             raise RequestRefusedError("no")
-        return request(*args)
+        return getattr(rows.kept, method)(*args)
 
-    monkeypatch.setattr(rows, method, fail)
+    rows.changed[method] = fail
     with pytest.raises(RequestRefusedError) as caught:
         records.clear("/hqueue")
     assert caught.value.outcome is Outcome.UNKNOWN
-    monkeypatch.undo()
+    rows.changed.clear()
     assert len(records.read(KEYS)) == len(KEYS) - 3
 
 
 @pytest.mark.parametrize("method", ["exists", "scan"])
 def test_clearing_that_deletes_nothing_is_not_applied(
-    store: MemoryStore, monkeypatch: pytest.MonkeyPatch, method: str
+    rows: Rows, records: RowRecords, method: str
 ) -> None:
-    records = store.fields()
     records.write({key: FieldChange(FIELDS, NEW) for key in KEYS})
 
     def fail(*_: object) -> NoReturn:
         raise RequestRefusedError("no", outcome=Outcome.UNKNOWN)
 
-    monkeypatch.setattr(records._rows, method, fail)
+    rows.changed[method] = fail
     with pytest.raises(RequestRefusedError) as caught:
         records.clear("/hqueue")
     assert caught.value.outcome is Outcome.NOT_APPLIED

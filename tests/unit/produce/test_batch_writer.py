@@ -166,8 +166,7 @@ def test_when_the_process_ends_those_that_wait_write_and_what_is_under_way_is_fi
     buffer.take("t", b"behind it", None, 0, None)
     other = buffer.take("t", b"2", None, 1, None)
     wait_for(lambda: log.together[1], "and the other one")
-    loop, go_on = buffer._writer._loop, log.going_on
-    assert loop is not None
+    loop, go_on = needed_loop(), log.going_on
     threading.Timer(0.1, lambda: loop.call(go_on.set)).start()
     buffer.at_end()
     assert under_way.done()
@@ -186,8 +185,7 @@ def test_at_the_end_no_more_is_under_way_at_a_time_than_before() -> None:
     buffer = log.buffer(1, linger_ms=0)
     buffer.take("t", b"1", None, None, None)
     wait_for(lambda: log.together[None], "the loop writes it")
-    loop, go_on = buffer._writer._loop, log.going_on
-    assert loop is not None
+    loop, go_on = needed_loop(), log.going_on
     threading.Timer(0.1, lambda: loop.call(go_on.set)).start()
     buffer.at_end()
     for n in range(2, 5):
@@ -220,7 +218,7 @@ def test_one_that_waits_when_the_process_ends_and_is_interrupted_anywhere_leaves
 ) -> None:
     log = Log()
     buffer = log.buffer(linger_ms=LONG_MS)
-    buffer._writer.leave_to_waiters()
+    buffer.writer.leave_to_waiters()
     called: Counter[int] = Counter()
     places = 0
 
@@ -236,7 +234,7 @@ def test_one_that_waits_when_the_process_ends_and_is_interrupted_anywhere_leaves
         places += 1
         assert buffer.flush(SOON_S), place
         assert all(each.done() for each in sent), place
-        assert not buffer._buffered
+        assert not buffer.holds_any()
         sent += [take(len(sent)), take(len(sent) + 1)]
     assert buffer.close(SOON_S)
     assert places > 20
@@ -260,12 +258,12 @@ def test_a_batch_is_one_s_to_write_where_its_taker_was_interrupted(
         linger_ms = 0 if waits_for_a_thread else LONG_MS
         buffer: BatchingBuffer[int] = BatchingBuffer(log.write, 4, linger_ms=linger_ms)
         buffers.append(buffer)
-        writer = buffer._writer
+        writer = buffer.writer
         put_right = writer._put_right
 
         def put(batch: PendingBatch[Any]) -> None:
-            lists = (*buffer._open.values(), *buffer._sealed, *writer._chores)
-            seen.append(batch in lists and not writer.lock._is_owned())  # type: ignore[attr-defined]
+            lists = (*buffer.waiting, *writer.chores)
+            seen.append(batch in lists and not writer.changed.is_held())
             put_right(batch)
 
         monkeypatch.setattr(writer, "_hire", lambda: None)
@@ -273,16 +271,16 @@ def test_a_batch_is_one_s_to_write_where_its_taker_was_interrupted(
         for target in range(2):
             buffer.take("t", b"%d" % (2 * len(buffers) + target), None, target, None)
         if waits_for_a_thread:
-            wait_for(lambda: len(writer._chores) == 2, "they wait for a thread")
+            wait_for(lambda: len(writer.chores) == 2, "they wait for a thread")
         writer.leave_to_waiters()
 
     begin()
     for place in each_place(lambda: buffers[-1].flush(SOON_S)):
         buffer = buffers[-1]
         assert not any(seen), f"{place}: others could take a batch that is taken by half"
-        assert not set(buffer._writer._chores) & set(buffer._sealed), place
+        assert not set(buffer.writer.chores) & set(buffer.waiting), place
         assert buffer.flush(SOON_S), place
-        assert not buffer._sealed, place
+        assert not buffer.waiting, place
         assert buffer.close(SOON_S)
         begin()
     assert seen
@@ -295,7 +293,7 @@ def test_what_is_left_of_a_batch_by_a_thread_that_was_interrupted_is_done_though
 ) -> None:
     log, called = Log(), list[object]()
     buffer = log.buffer(1, linger_ms=0)
-    writer = buffer._writer
+    writer = buffer.writer
 
     def refuse(*_: object) -> None:
         raise HQueueError("no more threads")
@@ -303,7 +301,7 @@ def test_what_is_left_of_a_batch_by_a_thread_that_was_interrupted_is_done_though
     async def no_thread(*_: object) -> None: ...
 
     def interrupted(_: object) -> None:
-        wait_for(lambda: writer._retry is None, "no thread is asked for, as nothing is left to do")
+        wait_for(lambda: not writer.asks_again, "no thread is asked for, as nothing is left to do")
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -311,7 +309,7 @@ def test_what_is_left_of_a_batch_by_a_thread_that_was_interrupted_is_done_though
         patch.setattr(batch_writer, "in_thread", no_thread)
         patch.setattr(writer, "_do", interrupted)
         first = buffer.take("t", b"1", None, 0, lambda *answer: called.append(answer))
-        wait_for(lambda: writer._refused, "no thread is there for the callback")
+        wait_for(lambda: writer.has_no_thread, "no thread is there for the callback")
         with pytest.raises(KeyboardInterrupt):
             buffer.flush(SOON_S)
     assert buffer.take("t", b"2", None, 0, None).result(SOON_S)
@@ -325,8 +323,7 @@ def test_what_is_left_of_a_batch_by_a_thread_that_was_interrupted_is_done_though
 )
 def test_a_handler_that_waits_within_a_send_is_served_or_refused_at_once_and_nothing_is_lost(
     options: dict[str, Any],
-    each_place: Callable[[Callable[[], object]], Iterator[str]],
-    monkeypatch: pytest.MonkeyPatch,
+    each_place: Callable[..., Iterator[str]],
 ) -> None:
     log, numbers, came = Log(), itertools.count(), Counter[str]()
     buffer = log.buffer(**options)
@@ -357,9 +354,8 @@ def test_a_handler_that_waits_within_a_send_is_served_or_refused_at_once_and_not
         for _ in range(4):
             send()
 
-    monkeypatch.setattr("tests.support.interrupting._handle", wait)
     sent_first = send()
-    for place in each_place(send_some):
+    for place in each_place(send_some, handle=wait):
         assert buffer.flush(SOON_S), place
         for value, delivery in sent:
             assert log.values[int(delivery.result(0)) - 1] == value, place
@@ -407,16 +403,16 @@ def test_what_a_close_does_not_see_written_in_time_is_written_before_the_process
     buffer = log.buffer(linger_ms=LONG_MS)
     sent = buffer.take("t", b"1", None, 0, None)
     assert not buffer.close(0.05)
-    assert buffer in ending._here().items
+    assert buffer in ending.registered()
     needed_loop().call(log.going_on.set)
     assert sent.result(SOON_S)
     assert buffer.close(SOON_S)
-    assert buffer not in ending._here().items
+    assert buffer not in ending.registered()
 
 
 @pytest.mark.parametrize("messages_max", [2, 100])
 def test_what_a_handler_sends_within_another_send_is_written_and_each_learns_its_own_id(
-    messages_max: int, monkeypatch: pytest.MonkeyPatch
+    messages_max: int,
 ) -> None:
     log, numbers = Log(), itertools.count()
     buffer = log.buffer(linger_ms=LONG_MS, batch_messages_max=messages_max)
@@ -430,8 +426,7 @@ def test_what_a_handler_sends_within_another_send_is_written_and_each_learns_its
         for _ in range(4):
             send()
 
-    monkeypatch.setattr("tests.support.interrupting._handle", send)
-    for place in each_interruption(send_some):
+    for place in each_interruption(send_some, handle=send):
         assert buffer.flush(SOON_S), place
         assert len(sent) == 5
         for value, delivery in sent:

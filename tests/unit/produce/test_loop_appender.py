@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -19,12 +19,13 @@ from hqueue import (
     Message,
     StoreUnavailableError,
 )
-from hqueue.log.steps import ask
+from hqueue.handle import QueueLog
+from hqueue.log import Appended
+from hqueue.log.table_ports import AsyncLogPort, LogPort
 from hqueue.produce import appending
 from hqueue.produce import owned_log as owned_module
 from hqueue.produce.appender import LoopAppender
 from hqueue.produce.owned_log import LoopOwnedLog
-from hqueue.runtime.steps import Wait, carry_out
 from tests.support.backends import MemoryBackend
 from tests.support.cut_off import CuttingPort, each_cut
 from tests.support.log_faces import BlockingFace, LoopFace
@@ -32,21 +33,60 @@ from tests.support.loop_watch import LoopWatch
 from tests.support.looped import LoopThread
 
 Face = BlockingFace | LoopFace
+WAIT_S = 30
 
 
 @pytest.fixture
-def queue() -> Iterator[hqueue.Queue]:
-    with MemoryBackend().connect() as client:
+def cluster() -> MemoryBackend:
+    return MemoryBackend()
+
+
+@pytest.fixture
+def queue(cluster: MemoryBackend) -> Iterator[hqueue.Queue]:
+    with cluster.connect() as client:
         yield client.create_queue("q", partitions=3)
 
 
+def opened(
+    cluster: MemoryBackend,
+    *,
+    on_append: Callable[[int, Appended, Any], None] = lambda *_: None,
+    way: Callable[[LogPort], LogPort] = lambda port: port,
+    loop_way: Callable[[AsyncLogPort], Any] = lambda port: port,
+    **settings: int,
+) -> QueueLog:
+    """The queue's log, as another process has it.
+
+    Args:
+        cluster: where the queue is.
+        on_append: called after each append.
+        way: what requests of threads go by.
+        loop_way: what those of event loops go by.
+        settings: the connection's.
+    """
+    store = cluster.store()
+    return QueueLog(
+        store.tables.describe("q"),
+        lambda: store.tables.describe("q"),
+        port=way(store.log("q")),
+        loop_port=loop_way(store.async_log("q")),
+        on_append=on_append,
+        settings=hqueue.Settings(**settings),
+    )
+
+
+@pytest.fixture
+def log(cluster: MemoryBackend, queue: hqueue.Queue) -> QueueLog:
+    return opened(cluster)
+
+
 @pytest.fixture(params=["blocking", "loop"])
-def face(request: pytest.FixtureRequest, queue: hqueue.Queue) -> Iterator[Face]:
+def face(request: pytest.FixtureRequest, log: QueueLog) -> Iterator[Face]:
     if request.param == "blocking":
-        yield BlockingFace(queue._log)
+        yield BlockingFace(log)
         return
     loop = LoopThread()
-    yield LoopFace(queue._log, loop)
+    yield LoopFace(log, loop)
     loop.close()
 
 
@@ -112,20 +152,18 @@ def test_an_owner_appends_until_it_is_fenced_in_the_log(queue: hqueue.Queue, fac
     assert values(queue) == [b"a", b"b"]
 
 
-def test_threads_and_coroutines_take_turns_with_a_partition(queue: hqueue.Queue) -> None:
+def test_threads_and_coroutines_take_turns_with_a_partition(
+    cluster: MemoryBackend, queue: hqueue.Queue
+) -> None:
     """So none meets another writer of its process, and each is in the log once."""
-    log, count, contended = queue._log, 30, []
-    note = log.appender._appending._on_append
-
-    def noting(partition: int, appended: Any, bodies: Any) -> None:
-        contended.append(appended.contended)
-        note(partition, appended, bodies)
-
-    log.appender._appending._on_append = noting
+    count, contended = 30, list[bool]()
+    log = opened(
+        cluster, on_append=lambda partition, appended, bodies: contended.append(appended.contended)
+    )
 
     def in_thread(name: bytes) -> None:
         for number in range(count):
-            queue.put(Message("t", b"%b %d" % (name, number)), partition=0)
+            log.appender.put(Message("t", b"%b %d" % (name, number)), partition=0)
 
     async def in_loop(name: bytes) -> None:
         for number in range(count):
@@ -148,27 +186,56 @@ def test_threads_and_coroutines_take_turns_with_a_partition(queue: hqueue.Queue)
     assert contended == [False] * 4 * count
 
 
-def test_one_that_waits_for_its_turn_does_so_until_its_bound() -> None:
-    with MemoryBackend().connect(operation_timeout_ms=100) as client:
-        queue = client.create_queue("q", partitions=1)
-        queue.put(Message("t", b"a"))
-        turn = queue._log.appender._appending._writers._pooled(0).turn
+def test_one_that_waits_for_its_turn_does_so_until_its_bound(
+    cluster: MemoryBackend, queue: hqueue.Queue
+) -> None:
+    holding = Holding()
+    log = opened(cluster, way=holding.way, operation_timeout_ms=100)
 
-        async def put() -> None:
-            with pytest.raises(StoreUnavailableError) as caught:
-                await queue._log.loop_appender.put(Message("t", b"b"))
-            assert caught.value.outcome is hqueue.Outcome.NOT_APPLIED
+    async def put() -> None:
+        with pytest.raises(StoreUnavailableError) as caught:
+            await log.loop_appender.put(Message("t", b"b"), partition=0)
+        assert caught.value.outcome is hqueue.Outcome.NOT_APPLIED
 
-        with ThreadPoolExecutor(1) as another:
-            inside = Wait(lambda: another.submit(asyncio.run, put()).result(), put)
-            carry_out(turn.take(ask(inside), 1), print)
-        assert values(queue) == [b"a"]
+    with ThreadPoolExecutor(1) as another:
+        first = another.submit(log.appender.put, Message("t", b"a"), partition=0)
+        try:
+            assert holding.asked.wait(WAIT_S)
+            asyncio.run(put())
+        finally:
+            holding.may.set()
+        assert first.result(WAIT_S)
+    assert values(queue) == [b"a"]
 
 
-def cutting(queue: hqueue.Queue, number: int, moment: str) -> tuple[LoopAppender, CuttingPort]:
-    log = queue._log
-    port = CuttingPort(log.loop_appender._port, number, moment)
-    return LoopAppender(log._context, log.appender._appending, port), port
+class Holding:
+    """Holds a port's requests until they may be made."""
+
+    def __init__(self) -> None:
+        self.asked, self.may = threading.Event(), threading.Event()
+
+    def way(self, port: LogPort) -> LogPort:
+        self._port = port
+        return self  # type: ignore[return-value]
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def request(*args: Any) -> Any:
+            self.asked.set()
+            assert self.may.wait(WAIT_S)
+            return getattr(self._port, name)(*args)
+
+        return request
+
+
+def cutting(cluster: MemoryBackend, number: int, moment: str) -> tuple[QueueLog, CuttingPort]:
+    """A log whose requests of event loops are cut off, once; and what cuts."""
+    ports: list[CuttingPort] = []
+
+    def cut(port: AsyncLogPort) -> CuttingPort:
+        ports.append(CuttingPort(port, number, moment))
+        return ports[0]
+
+    return opened(cluster, loop_way=cut, operation_timeout_ms=1_000 * WAIT_S), ports[0]
 
 
 async def put(appender: LoopAppender, value: bytes, **options: Any) -> bool:
@@ -183,30 +250,29 @@ async def put(appender: LoopAppender, value: bytes, **options: Any) -> bool:
 @pytest.mark.parametrize("partition", [0, None])
 @pytest.mark.parametrize(("number", "moment"), each_cut())
 def test_one_that_is_cancelled_at_any_request_leaves_no_turn_taken_and_others_put_on(
-    queue: hqueue.Queue, number: int, moment: str, partition: int | None
+    cluster: MemoryBackend, queue: hqueue.Queue, number: int, moment: str, partition: int | None
 ) -> None:
-    appender, port = cutting(queue, number, moment)
+    log, port = cutting(cluster, number, moment)
+    appender = log.loop_appender
 
     async def run() -> Counter[bool]:
-        done = Counter([await put(appender, b"%d" % n, partition=partition) for n in range(6)])
-        for each in range(3):
-            assert appender._appending._writers._pooled(each).turn.is_free
-        return done
+        return Counter([await put(appender, b"%d" % n, partition=partition) for n in range(6)])
 
     done = asyncio.run(run())
     assert done[False] <= 1
-    queue.put(Message("t", b"by a thread"), partition=0)
+    for each in range(3):  # The turns are free: a thread takes them, too.
+        log.appender.put(Message("t", b"by a thread %d" % each), partition=each)
     found = Counter(message.value for message in queue.scan())
     assert set(found.values()) == {1}
-    assert 7 - done[False] <= len(found) <= 7
+    assert 9 - done[False] <= len(found) <= 9
     assert port.was_cut or number > 6
 
 
 @pytest.mark.parametrize(("number", "moment"), each_cut())
 def test_what_was_cancelled_is_put_again_by_its_key_and_is_in_the_log_once(
-    queue: hqueue.Queue, number: int, moment: str
+    cluster: MemoryBackend, queue: hqueue.Queue, number: int, moment: str
 ) -> None:
-    appender, _ = cutting(queue, number, moment)
+    appender = cutting(cluster, number, moment)[0].loop_appender
     given = [b"a", b"b", b"c"]
 
     async def run() -> None:
@@ -220,11 +286,11 @@ def test_what_was_cancelled_is_put_again_by_its_key_and_is_in_the_log_once(
 
 @pytest.mark.parametrize(("number", "moment"), each_cut())
 def test_an_owner_that_is_cancelled_is_told_what_became_of_the_batch_before_the_next(
-    queue: hqueue.Queue, number: int, moment: str
+    cluster: MemoryBackend, queue: hqueue.Queue, number: int, moment: str
 ) -> None:
     queue.put(Message("other", b"before"), partition=0)
     settled: list[int | None] = []
-    appender, _ = cutting(queue, number, moment)
+    appender = cutting(cluster, number, moment)[0].loop_appender
     owned = appender.open_owned(0, lambda topic, epoch: None, settled.append)
     known: dict[bytes, int] = {}
 
@@ -269,11 +335,11 @@ LARGE = [Message("t", bytes(1_000_000))] * 8
 
 @pytest.mark.parametrize("given", [MANY, LARGE, LARGE[0]], ids=["many", "large", "large one"])
 def test_a_loop_goes_on_while_what_is_put_is_encoded_and_compressed(
-    queue: hqueue.Queue, monkeypatch: pytest.MonkeyPatch, given: Any
+    queue: hqueue.Queue, log: QueueLog, monkeypatch: pytest.MonkeyPatch, given: Any
 ) -> None:
     watch = LoopWatch(appending.compressed)
     monkeypatch.setattr(appending, "compressed", watch)
-    put = queue._log.loop_appender.put
+    put = log.loop_appender.put
     asyncio.run(watch.watched(put(given, partition=0)))
     assert watch.calls[0], "the loop stood still"
     given = [given] if isinstance(given, Message) else given
@@ -282,11 +348,14 @@ def test_a_loop_goes_on_while_what_is_put_is_encoded_and_compressed(
 
 @pytest.mark.parametrize("given", [MANY, LARGE], ids=["many", "large"])
 def test_a_loop_goes_on_while_an_owners_batch_is_encoded_and_compressed(
-    queue: hqueue.Queue, monkeypatch: pytest.MonkeyPatch, given: list[Message]
+    queue: hqueue.Queue,
+    log: QueueLog,
+    monkeypatch: pytest.MonkeyPatch,
+    given: list[Message],
 ) -> None:
     watch = LoopWatch(owned_module.encode_bodies)
     monkeypatch.setattr(owned_module, "encode_bodies", watch)
-    owned = queue._log.loop_appender.open_owned(0, lambda topic, epoch: None)
+    owned = log.loop_appender.open_owned(0, lambda topic, epoch: None)
 
     async def run() -> None:
         await owned.open()
@@ -300,10 +369,10 @@ def test_a_loop_goes_on_while_an_owners_batch_is_encoded_and_compressed(
 
 
 def test_an_owner_that_is_cancelled_while_its_batch_is_encoded_has_appended_nothing(
-    queue: hqueue.Queue, monkeypatch: pytest.MonkeyPatch
+    queue: hqueue.Queue, log: QueueLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encode, settled, may_end = owned_module.encode_bodies, [], threading.Event()
-    owned = queue._log.loop_appender.open_owned(0, lambda topic, epoch: None, settled.append)
+    owned = log.loop_appender.open_owned(0, lambda topic, epoch: None, settled.append)
 
     async def run() -> None:
         await owned.open()

@@ -26,6 +26,7 @@ class Hub:
     def __init__(self, *answers: Any) -> None:
         self.answers: Iterator[Any] = iter(answers)
         self.got: list[tuple[object, ...]] = []
+        self.connections = 0
 
     def detached(self, *given: object) -> Any:
         self.got.append(given)
@@ -42,6 +43,7 @@ async def connection(
     """One to a server that answers so, in pieces; or says nothing but this."""
 
     async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        handler.connections += 1
         while call := await reader.read(BYTES_MAX):
             reply = babble or Processor(IDL.HQueueHubService, handler).answer(call)
             for at in range(0, len(reply), 7):
@@ -73,12 +75,12 @@ def test_answers_and_declared_errors_come_back_one_after_another_on_one_connecti
         hub = Hub([], [gone] * 100, IDL.TIllegalArgument("no such session"), [])
         async with connection(hub) as by:
             assert await told(by) == []
-            opened = by._socket
             assert await told(by) == [gone] * 100
-            assert by._socket is opened is not None
+            assert by.is_open
             with pytest.raises(IDL.TIllegalArgument):
                 await told(by)
             assert await told(by) == []
+        assert hub.connections == 1
         assert hub.got == [(b"q", b"session", 5)] * 4
 
     asyncio.run(scene())
@@ -93,7 +95,7 @@ def test_what_is_no_reply_is_not_believed() -> None:
             async with connection(Hub(), babble) as by:
                 with pytest.raises(NoCallError):
                     await told(by)
-                assert by._socket is None
+                assert not by.is_open
 
     asyncio.run(scene())
 
@@ -115,10 +117,10 @@ def test_one_that_is_cancelled_or_late_leaves_no_answer_for_the_next() -> None:
         calling.cancel()
         with pytest.raises(asyncio.CancelledError):
             await calling
-        assert by._socket is None
+        assert not by.is_open
         with pytest.raises(TimeoutError, match=r"no answer in 0\.1 s"):
             await told(by, timeout_s=0.1)
-        assert by._socket is None
+        assert not by.is_open
         server.close()
 
     asyncio.run(scene())

@@ -38,7 +38,7 @@ LONG_MS = 60_000
 @pytest.fixture
 def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """As Python 3.12 does it when the main thread has ended. There was no loop before."""
-    monkeypatch.setattr(loop, "_process", loop._Process())
+    monkeypatch.setattr(loop, "_process", loop.ProcessLoop())
 
     def start(thread: threading.Thread) -> None:
         raise RuntimeError(f"can't create new thread at {threads.REFUSAL}")
@@ -128,7 +128,7 @@ def test_what_finds_no_thread_is_written_by_one_that_flushes_or_when_there_is_on
         first = buffer.take(
             "t", b"1", None, 0, lambda *_: called.append(threading.current_thread())
         )
-        wait_for(lambda: buffer._writer._refused, "a thread was refused")
+        wait_for(lambda: buffer.writer.has_no_thread, "a thread was refused")
         assert not first.done()
         assert buffer.flush(30)
         assert log.writers == set(called) == {threading.current_thread()}
@@ -164,7 +164,7 @@ def test_threads_that_outlive_the_main_one_are_not_kept_waiting_for_what_they_se
     wait_for(lambda: len(called) == 3, "all callbacks were called")
     assert log.values == [b"0", b"1", b"2"]
     assert set(called) == {"hqueue-loop-call"}
-    wait_for(lambda: buffer._writer._retry is None, "no more threads are asked for")
+    wait_for(lambda: not buffer.writer.asks_again, "no more threads are asked for")
     assert buffer.close(30)
 
 
@@ -327,22 +327,19 @@ def test_requests_side_by_side_are_made_one_after_the_other_without_threads(
         side_by_side.each([1, 0, 2, 3], lambda number: 1 // number)
 
 
-def test_what_begins_in_a_process_that_is_ending_is_finished_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_begins_in_a_process_that_is_ending_is_finished_at_once() -> None:
     class Item:
         ended = 0
 
         def at_end(self) -> None:
             self.ended += 1
 
-    process = ending._Process()
-    monkeypatch.setattr(ending, "_process", process)
+    process = ending.Process()
     early, discarded = Item(), Item()
     for item in (early, discarded):
-        ending.register(item)
-    ending.discard(discarded)
+        process.register(item)
+    process.discard(discarded)
     process.finish()
     late = Item()
-    ending.register(late)
+    process.register(late)
     assert (early.ended, discarded.ended, late.ended) == (1, 0, 1)

@@ -42,7 +42,7 @@ class Work:
 
 def tasks() -> set[object]:
     """Those of the process's loop: others' too."""
-    return {*job_module.needed_loop()._tasks}
+    return {*job_module.needed_loop().tasks}
 
 
 def test_it_is_done_when_it_is_asked_for_and_once_more_if_that_was_meanwhile() -> None:

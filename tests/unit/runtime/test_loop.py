@@ -37,9 +37,9 @@ SOON_S = 10.0
 
 
 @pytest.fixture
-def process(monkeypatch: pytest.MonkeyPatch) -> loop_module._Process:
+def process(monkeypatch: pytest.MonkeyPatch) -> loop_module.ProcessLoop:
     """A process that has no loop thread yet."""
-    process = loop_module._Process()
+    process = loop_module.ProcessLoop()
     monkeypatch.setattr(loop_module, "_process", process)
     return process
 
@@ -126,7 +126,7 @@ def test_a_task_is_kept_though_nothing_refers_to_it_and_cancelled_by_its_future(
     loop: LoopThread,
 ) -> None:
     begun, ended = threading.Event(), threading.Event()
-    others = {*loop._tasks}
+    others = loop.tasks
 
     async def for_ever() -> None:
         begun.set()
@@ -143,7 +143,7 @@ def test_a_task_is_kept_though_nothing_refers_to_it_and_cancelled_by_its_future(
     assert ended.wait(SOON_S)
     never = loop.start(asyncio.sleep, SOON_S)
     assert never.cancel()
-    wait_for(lambda: loop._tasks <= others, "no task is left")
+    wait_for(lambda: loop.tasks <= others, "no task is left")
 
 
 def test_a_task_has_nothing_of_its_starter_s_context(loop: LoopThread) -> None:
@@ -289,7 +289,7 @@ def test_a_forked_child_has_a_loop_of_its_own_and_the_parent_s_goes_on(loop: Loo
             own = background()
             assert own is not None
             assert own is not loop
-            assert not own._tasks
+            assert not own.tasks
             assert own.start(double, 4).result(SOON_S) == 8
             assert own.start(in_thread, int).result(SOON_S) == 0
             gc.collect()
@@ -322,7 +322,7 @@ def test_a_child_that_the_loop_thread_forks_itself_has_another_loop(loop: LoopTh
 
 @pytest.mark.parametrize("each_place", [each_interruption, each_line])
 def test_a_start_of_the_loop_that_was_interrupted_anywhere_leaves_one_loop_at_the_next(
-    each_place: Any, process: loop_module._Process
+    each_place: Any, process: loop_module.ProcessLoop
 ) -> None:
     def begin() -> None:
         process.loop, process._begun = None, None
@@ -342,12 +342,12 @@ def test_a_start_of_the_loop_that_was_interrupted_anywhere_leaves_one_loop_at_th
 def test_a_task_whose_start_or_wait_was_interrupted_harms_no_other(
     each_place: Any, loop: LoopThread
 ) -> None:
-    places, others = 0, {*loop._tasks}
+    places, others = 0, loop.tasks
     for place in each_place(lambda: loop.start(double, 6).result(SOON_S)):
         places += 1
         assert loop.start(double, 5).result(SOON_S) == 10, place
     assert places > 5
-    wait_for(lambda: loop._tasks <= others, "no task is left")
+    wait_for(lambda: loop.tasks <= others, "no task is left")
 
 
 ENDING = """

@@ -120,7 +120,7 @@ def test_it_goes_to_those_who_wait_in_the_order_in_which_they_came(looped: LoopT
         else:
             mine = lambda n=n: take(turn, lambda: order.append(f"thread {n}"), LONG_S)  # noqa: E731
             threads.append(in_a_thread(mine))
-        wait_for(lambda n=n: len(turn._queue) == n + 2, "it waits")  # type: ignore[misc]
+        wait_for(lambda n=n: turn.length == n + 2, "it waits")  # type: ignore[misc]
     going_on.set()
     for thread in threads:
         thread.join(LONG_S)
@@ -157,7 +157,7 @@ def test_a_wait_ends_by_its_bound_with_the_caller_s_error_and_leaves_the_turn_al
         return 7
 
     assert take(turn, others, LONG_S) == 7
-    assert not turn._queue
+    assert turn.length == 0
     assert turn.is_free
 
 
@@ -217,7 +217,7 @@ def test_a_coroutine_that_is_cancelled_with_the_turn_or_in_wait_of_it_lets_the_n
         assert holder.cancelled()
 
     looped.run(both())
-    assert not turn._queue
+    assert turn.length == 0
 
 
 def test_a_turn_of_a_coroutine_whose_loop_was_closed_is_over() -> None:
@@ -300,7 +300,7 @@ def test_a_forked_child_has_the_turn_that_its_parent_s_threads_held() -> None:
 
 @pytest.mark.parametrize("each_place", [each_interruption, each_line])
 def test_a_handler_of_a_signal_takes_the_turn_that_the_main_thread_enters_or_leaves(
-    each_place: Any, monkeypatch: pytest.MonkeyPatch
+    each_place: Any,
 ) -> None:
     turn, taken, inside = Turn(), [0], [0]
 
@@ -312,20 +312,19 @@ def test_a_handler_of_a_signal_takes_the_turn_that_the_main_thread_enters_or_lea
     def work() -> None:
         inside[0] += 1
 
-    monkeypatch.setattr("tests.support.interrupting._handle", handle)
     waiters = [0]
 
     def others() -> None:
         waiters[0] += take(turn, lambda: 1, 5)
 
     places = 0
-    for place in each_place(lambda: take(turn, work, 1)):
+    for place in each_place(lambda: take(turn, work, 1), handle=handle):
         places += 1
         thread = in_a_thread(others)
         thread.join(5)
         assert not thread.is_alive(), place
         assert waiters[0] == places
-        assert not turn._queue
+        assert turn.length == 0
     assert inside[0] >= places > 5
     assert taken[0] > places
 
@@ -360,7 +359,7 @@ def test_a_handler_and_a_finalizer_that_want_the_turn_of_what_they_interrupt_are
     assert take(turn, lambda: within(NotHeldError, NotHeldError), LONG_S) == 7
     looped.run(within_a_loop())
     assert time.monotonic() - begun_s < LONG_S / 2
-    assert not turn._queue
+    assert turn.length == 0
 
 
 class LateError(Exception):

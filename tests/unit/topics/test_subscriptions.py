@@ -655,7 +655,7 @@ def test_an_iterator_that_is_cancelled_while_it_subscribes_leaves_no_subscriptio
     hubs.going_on.set()
     wait_for(lambda: scene.cursor("t0") is not None, "it has subscribed, late")
     wait_for(lambda: not scene.attached("t0"), "it is detached")
-    wait_for(lambda: not client._subscriptions._all, "its name is free")
+    wait_for(lambda: not client.subscriptions, "its name is free")
     client.topic("t0").subscribe("sub", Taking()).close()
 
 
@@ -671,7 +671,7 @@ def test_an_iterator_is_closed_when_it_was_cancelled_while_it_subscribed(
         with pytest.raises(asyncio.CancelledError):
             await following
         assert hubs.going_on.is_set()
-        assert not client._subscriptions._all
+        assert not client.subscriptions
         assert not scene.attached("t0")
 
     asyncio.run(give_up())
@@ -688,7 +688,7 @@ def test_a_subscribe_waits_for_an_iterator_that_was_left_while_it_subscribed(
         following.cancel()
         with pytest.raises(asyncio.CancelledError):
             await following
-        assert client._subscriptions._all, "it still subscribes"
+        assert client.subscriptions, "it still subscribes"
         again = asyncio.ensure_future(anext(client.topic("t0").messages("sub")))
         await asyncio.sleep(0.2)
         assert not again.done()
@@ -736,7 +736,7 @@ def test_a_subscribe_waits_no_longer_than_an_operation_for_a_subscription_that_e
         asyncio.run(give_up())
     finally:
         hubs.going_on.set()
-    wait_for(lambda: not client._subscriptions._all, "it is left")
+    wait_for(lambda: not client.subscriptions, "it is left")
 
 
 def test_an_iterator_that_is_cancelled_twice_while_it_subscribes_ends_at_once(
@@ -758,7 +758,7 @@ def test_an_iterator_that_is_cancelled_twice_while_it_subscribes_ends_at_once(
         asyncio.run(give_up())
     finally:
         hubs.going_on.set()
-    wait_for(lambda: not client._subscriptions._all, "it is left")
+    wait_for(lambda: not client.subscriptions, "it is left")
     assert not scene.attached("t0")
 
 
@@ -778,4 +778,4 @@ def test_iterators_that_wait_for_hubs_leave_others_the_threads_of_the_process(
             await asyncio.wait(following)
 
     asyncio.run(ask_beside())
-    wait_for(lambda: not client._subscriptions._all, "all are left")
+    wait_for(lambda: not client.subscriptions, "all are left")

@@ -42,6 +42,7 @@ class Cluster:
         self.server = ScriptedServer(self._answer)
         self._served.regions = [region_row("q", b"", b"", self.server.address)]
         self.store = NativeStore(Settings(), lambda _: meta_node(self.server.address))
+        self.log = self.store.async_log("q")
 
     def _answer(self, asked: Asked) -> Iterable[bytes]:
         if asked.method in self.silent:
@@ -54,8 +55,7 @@ class Cluster:
 
     def under_way(self) -> int:
         """Requests of the running loop whose callers have not left."""
-        servers = self.store._async_servers._here().values()
-        return sum(len(each.connection._calls._under_way) for each in servers if each.connection)
+        return sum(each.under_way for each in self.log.servers.connections())
 
     def close(self) -> None:
         self.store.close()

@@ -64,9 +64,14 @@ def large(server: ScriptedServer) -> Request:
 
 
 def connection_of(servers: AsyncServers) -> AsyncConnection:
-    (found,) = (each.connection for each in servers._here().values())
-    assert found is not None
+    (found,) = servers.connections()
     return found
+
+
+async def sockets_of(servers: AsyncServers) -> list[Any]:
+    """Those of the connections of this loop."""
+    transports = [each.transport for each in servers.connections()]
+    return [each.get_extra_info("socket") for each in transports if each is not None]
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -126,7 +131,7 @@ async def test_the_late_answer_to_one_that_was_cancelled_is_thrown_away() -> Non
             await until(lambda: held)
             await cancelled(task)
             assert await ask(servers, server, b"next") == b"next"
-            assert connection_of(servers)._calls.silent, "nothing is awaited any more"
+            assert connection_of(servers).silent, "nothing is awaited any more"
             assert await ask(servers, server, b"and one") == b"and one"
             assert len(server.services) == 1, "the connection stays"
 
@@ -147,7 +152,7 @@ async def test_one_may_be_cancelled_after_any_step_and_others_have_their_answers
                 assert found == [b"%d" % number for number in range(5)]
                 with contextlib.suppress(asyncio.CancelledError):
                     assert await first == b"cancelled"
-                await until(lambda: connection_of(servers)._calls.silent)
+                await until(lambda: connection_of(servers).silent)
 
 
 @run
@@ -166,9 +171,9 @@ async def test_one_that_is_cancelled_while_it_waits_for_room_takes_none() -> Non
             full = asyncio.create_task(ask(servers, server, b"never answered"))
             await until(lambda: len(held) == REQUESTS_MAX)
             waiting = [asyncio.create_task(ask(servers, server, b"last")) for _ in range(2)]
-            await until(lambda: len(connection_of(servers)._room) == 2)
+            await until(lambda: connection_of(servers).waiting == 2)
             await cancelled(waiting[0])
-            assert len(connection_of(servers)._room) == 1
+            assert connection_of(servers).waiting == 1
             held.pop()
             full.cancel()  # It counts until it is answered.
             await asyncio.sleep(0.05)
@@ -200,7 +205,7 @@ async def test_one_that_is_cancelled_while_it_is_sent_is_sent_whole_and_harms_no
             first = asyncio.create_task(ask(servers, server, b"first"))
             await until(lambda: came)
             half = asyncio.create_task(servers.ask(large(server), "q"))
-            await until(lambda: connection_of(servers)._drained is not None)
+            await until(lambda: connection_of(servers).sends_part)
             next_one = asyncio.create_task(ask(servers, server, b"next"))
             gone = asyncio.create_task(ask(servers, server, b"gone"))
             await asyncio.sleep(0.02)
@@ -209,7 +214,7 @@ async def test_one_that_is_cancelled_while_it_is_sent_is_sent_whole_and_harms_no
             goes_on.set()
             assert (await first, await next_one) == (b"first", b"next")
             assert came == [0, len(LARGE[0]), 0], "one that was not begun is not sent"
-            await until(lambda: connection_of(servers)._calls.silent)
+            await until(lambda: connection_of(servers).silent)
             assert len(server.services) == 1
 
 
@@ -228,7 +233,7 @@ async def test_what_the_server_does_not_take_in_ends_a_connection_though_nobody_
                 first = asyncio.create_task(ask(servers, server, b"first"))
                 await until(arrived.is_set)
                 half = asyncio.create_task(servers.ask(large(server), "q", 3_000))
-                await until(lambda: connection_of(servers)._drained)
+                await until(lambda: connection_of(servers).sends_part)
                 next_one = asyncio.create_task(ask(servers, server, b"next"))
                 await cancelled(half)
                 with pytest.raises(StoreUnavailableError) as caught:
@@ -330,9 +335,9 @@ class Writes:
     """A transport, and what is handed over to it."""
 
     def __init__(self, connection: AsyncConnection) -> None:
-        self._transport = connection._transport
+        self._transport = connection.transport
         self.written: list[int] = []
-        connection._transport = self  # type: ignore[assignment]
+        connection.connection_made(self)  # type: ignore[arg-type]
 
     def write(self, data: bytes) -> None:
         self.written.append(len(data))
@@ -389,7 +394,7 @@ async def put_out(servers: AsyncServers, server: ScriptedServer) -> list[asyncio
     """Requests of one turn: the first is sent, and the others are about to be."""
     tasks = [asyncio.create_task(ask(servers, server, b"%d" % number)) for number in range(4)]
     connection = connection_of(servers)
-    while len(connection._outbox) < 3:
+    while connection.put_out < 3:
         await asyncio.sleep(0)
     return tasks
 
@@ -412,8 +417,8 @@ async def test_what_waits_behind_a_large_request_is_not_sent_for_one_who_is_canc
             small = [asyncio.create_task(ask(servers, server, b"%d" % n)) for n in range(3)]
             behind = asyncio.create_task(servers.ask_all([large(server)], "q"))
             connection = connection_of(servers)
-            await until(lambda: connection._drained)
-            assert len(connection._outbox) == 3
+            await until(lambda: connection.sends_part)
+            assert connection.put_out == 3
             await cancelled(small[1])
             goes_on.set()
             assert await asyncio.gather(hold, small[0], small[2]) == [b"hold", b"0", b"2"]
@@ -427,7 +432,7 @@ async def test_what_was_about_to_be_sent_when_the_connection_ended_is_not_applie
         async with opened() as servers:
             await ask(servers, server, b"first")
             tasks = await put_out(servers, server)
-            connection_of(servers)._fail(ConnectionError("it ended"))
+            connection_of(servers).close()
             errors = await asyncio.gather(*tasks, return_exceptions=True)
             outcomes = [each.outcome for each in errors if isinstance(each, HQueueError)]
             assert outcomes == [Outcome.UNKNOWN] + [Outcome.NOT_APPLIED] * 3
@@ -484,10 +489,8 @@ def test_closed_it_closes_what_it_has_in_every_loop_whether_that_runs_or_not() -
         under_way = asyncio.run_coroutine_threadsafe(ask(servers, server, b""), running.loop)
         wait_for(lambda: held, "the request")
         sockets = [
-            each.connection._socket
-            for there in servers._loops.values()
-            for each in there.values()
-            if each.connection is not None
+            *stopped.run_until_complete(sockets_of(servers)),
+            *running.run(sockets_of(servers)),
         ]
         servers.close()
         with pytest.raises(ClosedError) as caught:

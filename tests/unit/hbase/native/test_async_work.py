@@ -94,7 +94,7 @@ async def test_one_that_reads_the_region_map_may_be_cancelled_after_any_step() -
             assert len(set(map(id, others))) == 1
             assert not isinstance(others[0], BaseException)
             assert isinstance(first, asyncio.CancelledError) or first is others[0]
-            assert not there.map._turn._queue
+            assert there.map.asking == 0
 
 
 @run

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,6 @@ from hqueue.format import rowkey
 from hqueue.hbase.native.native_store import NativeStore
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.regions import _COLUMNS
-from hqueue.hbase.native.requests import deletion
 from hqueue.settings.addresses import Address
 from hqueue.settings.limits import MESSAGE_ID_MAX
 from tests.support.region_server import RegionServer, meta_node, region_row
@@ -156,38 +156,45 @@ def test_deletions_of_which_some_were_done_are_unknown_whatever_became_of_the_ot
         if asked.method != "Multi":
             return served(asked)
         served.state = state
-        response, _ = served._multi(asked.message)
+        response, _ = served.multi(asked.message)
         lost = response.regionActionResult[1]
         lost.Clear()
         lost.exception.name = NOT_SERVING
         return [answer(asked, response)]
 
     store, address = begin(script)  # type: ignore[arg-type]
+    keys = [rowkey.encode(0, 0), rowkey.encode(0, 5)]
     served.regions = [
-        region_row(table, b"", b"\0\1", address),
-        region_row(table, b"\0\1", b"", address),
+        region_row(table, b"", keys[1], address),
+        region_row(table, keys[1], b"", address),
     ]
     delete = {
-        "q": lambda keys: store._servers.carry_out(
-            store.log("q")._delete_all([deletion(key) for key in keys])
-        ),
-        Settings().metadata_table: store.fields()._rows.delete,
+        "q": lambda: store.log("q").delete_headers(0, [0, 5], 1),
+        Settings().metadata_table: lambda: store.fields()._rows.delete(keys),
     }
     with pytest.raises(HQueueError) as caught:
-        delete[table]([b"\0\0", b"\0\1"])
+        delete[table]()
     assert caught.value.outcome is Outcome.UNKNOWN
 
 
+class Others(RegionServer):
+    """Answers with other rows than it was asked for."""
+
+    others: Any = None
+
+    def found(self, said: Any) -> Any:
+        if self.others is None or said.region.value.startswith(b"hbase:meta"):
+            return super().found(said)
+        return self.others
+
+
 def test_rows_that_were_not_asked_for_are_no_answer(begin: Begin) -> None:
-    served = RegionServer("q")
+    served = Others("q")
     store, address = begin(served)
     served.regions = [region_row("q", b"", b"", address)]
     log = store.log("q")
     assert log.headers(0, 5, 9) == []
-    others = [(rowkey.encode(0, 1), [(b"log", b"batch", b"1")])]
-    served._found = lambda said, found=served._found: (  # type: ignore[method-assign, misc]
-        found(said) if said.region.value.startswith(b"hbase:meta") else others
-    )
+    served.others = [(rowkey.encode(0, 1), [(b"log", b"batch", b"1")])]
     with pytest.raises(StoreUnavailableError) as caught:
         log.headers(0, 5, 9)
     assert caught.value.outcome is Outcome.UNKNOWN

@@ -295,7 +295,7 @@ def test_requests_are_bounded_in_bytes_too(begin: Begin) -> None:
 
 def test_a_closed_store_does_nothing(begin: Begin) -> None:
     table, [served] = begin()
-    table._servers.close()
+    table.servers.close()
     assert closed(table.update([put(row) for row in ROWS])) == {Outcome.NOT_APPLIED}
     assert not served.versions
 
@@ -306,7 +306,7 @@ def test_closing_leaves_what_was_sent_unknown(begin: Begin, count: int) -> None:
     table.update([put(row) for row in ROWS[:2]])
 
     def close(asked: Asked) -> None:
-        table._servers.close()
+        table.servers.close()
 
     served.before = close
     answers = table.update([put(row) for row in ROWS[2 : 2 + count]])
@@ -317,7 +317,7 @@ def test_closing_while_the_map_is_read_leaves_every_update_not_applied(begin: Be
     table, [served] = begin()
 
     def close(asked: Asked) -> None:
-        table._servers.close()
+        table.servers.close()
 
     served.before = close
     assert closed(table.update([put(ROWS[0])])) == {Outcome.NOT_APPLIED}
