@@ -1,4 +1,4 @@
-"""Share the work of a queue: start it several times, and each has some of the partitions.
+"""Share the work of a queue: start this several times, and each process has some partitions.
 
 python examples/consumer.py events billing
 """

@@ -1,4 +1,4 @@
-"""Wait for messages as they are written, and go on after a restart where it was.
+"""Read messages as they are written, and continue after a restart where this program stopped.
 
 python examples/follow.py events positions.json
 """

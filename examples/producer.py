@@ -1,4 +1,4 @@
-"""Send many messages, batched in the background, and learn what became of each.
+"""Send many messages, batched in the background, and learn the result of each.
 
 python examples/producer.py events --count 100000
 """

@@ -1,8 +1,8 @@
-"""Read a queue as one of a group, and put what comes of each message into another queue, once.
+"""Read a queue as one of a group, and put the results of each message into another queue, once.
 
 python examples/read_process_write.py orders invoices billing
 
-Any number of these may run, and each may die or stand still at any point.
+Any number of these may run, and each may die or pause at any point.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from hqueue import ExactlyOnceProcessor, Message, ReceivedMessage
 
 
 def process(message: ReceivedMessage) -> list[Message]:
-    """What comes of a message: nothing, one message or several."""
+    """The results of a message: none, one or several."""
     return [Message(message.topic, message.value.upper(), message.key, message.headers)]
 
 

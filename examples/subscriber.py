@@ -1,4 +1,4 @@
-"""Let a worker bring messages: some are done with, some come again, some are rejected.
+"""Have a worker deliver messages: some are done, some come again, some become dead letters.
 
 hqueue worker &
 python examples/subscriber.py events indexer --count 3

@@ -15,7 +15,7 @@ from hqueue import ReceivedMessage
 
 
 class Auditor:
-    """Prints messages; what it returns from is done with, and does not come again."""
+    """Prints messages; when it returns, they are acknowledged, and don't come again."""
 
     def __init__(self, count: int) -> None:
         self._left = count
