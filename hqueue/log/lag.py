@@ -17,15 +17,16 @@ __all__ = ["PartitionLag", "age_ms_of", "lag_at"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """What lies between an ID and the end of a partition."""
+    """The lag of a reader in a partition: the messages between an ID and the end."""
 
     messages: int
-    """Messages from the ID on, of all topics; exact, by the log's ordinals."""
+    """How many messages of all topics follow from the ID on: exact, by the log's ordinals."""
     age_ms: int
-    """How long ago the first of them was written, by this machine's clock or, if that is behind, by
-    the time of the newest one; 0 if there is none."""
+    """How long ago the first of them was written, by this machine's clock; if that clock is behind
+    the newest message, by that message's time. 0 if there is none.
+    """
     passed: int
-    """Messages that the partition ever had before the ID, expired ones too."""
+    """How many messages the partition ever had before the ID, expired ones included."""
 
 
 def lag_at(partition: int, message_id: int, clock: Clock, deadline: Deadline) -> Work[PartitionLag]:

@@ -25,14 +25,14 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PartitionOffsets:
-    """The offsets of the two ends of a partition's log.
+    """The beginning and the end of a partition's log.
 
     Args:
         partition: the partition.
         beginning: the ID of the oldest batch whose header is kept; None if there is none.
-        beginning_ordinal: messages that the partition had before that.
+        beginning_ordinal: how many messages the partition had before that.
         end: the ID from which on nothing is written yet.
-        end_ordinal: messages that the partition ever had, expired ones too.
+        end_ordinal: how many messages the partition ever had, expired ones included.
     """
 
     partition: int
@@ -43,7 +43,7 @@ class PartitionOffsets:
 
     @property
     def count(self) -> int:
-        """Messages that the partition ever had, expired ones too."""
+        """How many messages the partition ever had, expired ones included."""
         return self.end_ordinal
 
 

@@ -63,16 +63,16 @@ NO_DECISIONS: SkipDecisions = _NoDecisions()
 
 
 class Skips:
-    """What one reader passes by. Made by a `PartitionReader`.
+    """The batches that one reader skips. Made by a `PartitionReader`.
 
-    It asks for decisions only where it can't read something: so they cost nothing elsewhere, and
-    count from the moment on at which they are made.
+    It reads the operator's decisions only at a batch that can't be read. So they cost nothing
+    elsewhere, and take effect as soon as they are made.
 
-    Only the cells are passed by that can't be read, a cell being a topic's messages in a batch. So
-    whatever topics a reader wants, it gives the same messages of each.
+    It skips only cells that can't be read; a cell has a topic's messages in a batch. So a reader
+    returns the same messages of a topic, whatever other topics it reads.
 
     Args:
-        decisions: those of the queue.
+        decisions: the operator's decisions for the queue.
     """
 
     __slots__ = ("_decisions", "_messages")
@@ -83,17 +83,17 @@ class Skips:
 
     @property
     def messages(self) -> int:
-        """How many messages were passed by: those of the cells that could not be read."""
+        """How many messages were skipped: those of the cells that could not be read."""
         return sum(self._messages.values())
 
     def pass_by(
         self, row: bytes, header: Header, entry: TopicEntry, error: CorruptLogError
     ) -> None:
-        """Return if a topic's messages in a batch, which can't be read, must be passed by.
+        """Return if a topic's messages in a batch, which can't be read, are skipped.
 
         Raises:
-            CorruptLogError: they are not: the same error.
-            StoreUnavailableError: it is not known.
+            CorruptLogError: they are not skipped. It is the given error.
+            StoreUnavailableError: the decisions can't be read now.
         """
         self._judge(row, header, entry, error, self._decisions.decide(row, header))
 

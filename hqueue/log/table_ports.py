@@ -88,7 +88,7 @@ class TablePort(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PartitionLocation:
-    """Where a partition is served."""
+    """The region server that serves a partition."""
 
     partition: int
     host: str

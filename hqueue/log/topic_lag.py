@@ -24,13 +24,13 @@ counted by ordinals, with the messages of other topics."""
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TopicLag:
-    """What a topic with an owner has from an ID on.
+    """The lag of a reader of a topic with an owner: the topic's messages from an ID on.
 
     Args:
-        messages: its messages; at most so many where they are not `exact`.
-        exact: whether each batch that may have some was looked at. Otherwise there were too many,
-            and messages of other topics that lie between are counted, too.
-        age_ms: how long ago the first of them was written, as in `PartitionLag`; at most, where
+        messages: how many messages follow; an upper bound if they are not `exact`.
+        exact: whether every batch that may have some was examined. Otherwise there were too many
+            batches, and messages of other topics between are counted, too.
+        age_ms: how long ago the first of them was written, as in `PartitionLag`; an upper bound if
             they are not `exact`.
     """
 

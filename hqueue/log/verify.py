@@ -27,7 +27,7 @@ EXPIRY_MARGIN_MS = 300_000
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is wrong, and the row where it is or ought to be, in hexadecimal."""
+    """A fault, and the row where it is or should be, in hexadecimal."""
 
     partition: int
     row: str
@@ -36,25 +36,31 @@ class Finding:
 
 @dataclasses.dataclass(slots=True)
 class PartitionVerification:
-    """What was looked at in one partition, and what was found."""
+    """The result of verifying one partition."""
 
     partition: int
     batches: int = 0
     messages: int = 0
     bytes: int = 0
     expired: int = 0
-    """Messages whose bodies have expired, so that only their header could be checked."""
+    """How many messages have expired bodies, so that only their header could be verified."""
     control_records: int = 0
-    """Of the batches, those that say which topics have another owner from there on."""
+    """How many of the batches are control records, which say which topics have another owner from
+    there on.
+    """
     outside: int = 0
-    """Messages under the name of a topic with an owner that are not part of the topic, because they
-    were put into the queue directly. Counted where the topics' ranges were given."""
+    """How many messages have the name of a topic with an owner but don't belong to it, since they
+    were put into the queue directly. Counted if the topics' ranges were given.
+    """
     findings: list[Finding] = dataclasses.field(default_factory=list)
     unfinished: list[Finding] = dataclasses.field(default_factory=list)
-    """What is no damage: a take-over that the topic's next owner finishes, or a topic that moved
-    during the check, so that its ranges were not judged."""
+    """States that are no damage: a take-over that the topic's next owner finishes, or a topic that
+    moved during the verification, so that its ranges were not judged.
+    """
     skipped: list[Finding] = dataclasses.field(default_factory=list)
-    """What can't be read, and is passed by, for an operator decided so: no finding any more."""
+    """Batches that can't be read and that readers skip, since an operator added them. They are no
+    findings any more.
+    """
 
 
 class PartitionVerifier:

@@ -27,17 +27,17 @@ MASTER_PORT = 16_000
 
 
 class Address(NamedTuple):
-    """Where a server listens. Written ``host:port``; IPv6 hosts stand in brackets."""
+    """A server's address, written ``host:port``. IPv6 hosts are written in brackets."""
 
     host: str
     port: int
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """Read what ``str(address)`` gave.
+        """The address from its text, ``host:port``.
 
         Raises:
-            InvalidInputError: it is no host and port.
+            InvalidInputError: the text is not a host and a port.
         """
         if not isinstance(text, str):
             raise InvalidInputError("an address is written host:port", address=text)
@@ -146,7 +146,7 @@ def _resolvable(host: str) -> bool:
 class GatewayAddress:
     """A host that runs HBase's Thrift gateways, with the port of each of the two.
 
-    Written ``host:thrift1_port/thrift2_port``; IPv6 hosts stand in brackets.
+    Written ``host:thrift1_port/thrift2_port``; IPv6 hosts are written in brackets.
     """
 
     host: str
@@ -165,7 +165,7 @@ class GatewayAddress:
 
     @classmethod
     def parse(cls, text: str) -> GatewayAddress:
-        """Read ``host``, or ``host:thrift1_port/thrift2_port``."""
+        """The address from its text: ``host``, or ``host:thrift1_port/thrift2_port``."""
         if not isinstance(text, str):
             raise SettingsError("a gateway is written host:thrift1_port/thrift2_port", gateway=text)
         host, ports = _split(text.strip())

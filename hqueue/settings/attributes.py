@@ -130,16 +130,16 @@ ATTRIBUTES: Mapping[str, Attribute] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class QueueDescription:
-    """What HBase says of a queue."""
+    """A queue's attributes, as HBase has them."""
 
     name: str
     partitions: int
     ttl_seconds: int | None
-    """How long messages are kept; None for ever."""
+    """How long messages are kept, in seconds; None for ever."""
     attributes: Mapping[str, int | str]
-    """The attributes that are set; the others have HBase's defaults."""
+    """The attributes that are set. The others have HBase's defaults."""
     enabled: bool | None = None
-    """None where it was not asked."""
+    """Whether the queue is enabled; None if that was not requested."""
 
 
 def check_attributes(given: Mapping[str, Any]) -> dict[str, int | str]:

@@ -1,6 +1,6 @@
-"""Settings: where the servers are, and the bound of every wait.
+"""Settings: the servers' addresses, and the limit of every wait.
 
-A setting comes from the first of these that has it: an argument, an environment variable
+A setting comes from the first of these sources that has it: an argument, an environment variable
 (``HQUEUE_`` and the name in capitals), the settings file (``HQUEUE_CONFIG``, or ``hqueue.toml`` in
 the user's configuration folder), the connection file that a running local server writes, the
 default.
@@ -125,56 +125,68 @@ class Settings:
     """All settings of a connection; frozen, and checked when it is made. Times in milliseconds."""
 
     hbase: str = ""
-    """How clients reach HBase: ``native``, its servers directly; or ``gateways``. Left out it is
-    native where ``hbase_masters`` are given, else gateways where ``gateways`` are, else native."""
+    """How clients reach HBase: ``native``, directly, or ``gateways``. By default native if
+    ``hbase_masters`` are given, else gateways if ``gateways`` are given, else native.
+    """
 
     hbase_masters: tuple[Address, ...] = ()
-    """HBase's masters, all of them: ``host:port``, with commas between, 16000 where no port is
-    written. They say where its servers are: HBase's own ``hbase.masters``. Left out ZooKeeper says
-    it. Only natively."""
+    """All masters of HBase, its own ``hbase.masters``: ``host:port`` with commas between; the port
+    is 16000 by default. They know HBase's other servers. Left out, ZooKeeper is asked for the
+    servers. Only for ``native``.
+    """
 
     hbase_znode_parent: str = "/hbase"
-    """The ZooKeeper node below which HBase says where its servers are: its own
-    ``zookeeper.znode.parent``. Only natively, without ``hbase_masters``."""
+    """The ZooKeeper node below which HBase registers its servers, its own
+    ``zookeeper.znode.parent``. Only for ``native`` without ``hbase_masters``.
+    """
 
     gateways: tuple[GatewayAddress, ...] = ()
-    """The Thrift gateways: ``host:thrift1_port/thrift2_port``, with commas between. The one on a
-    partition's region host is preferred. Left out it is that of this machine, if HBase is spoken to
-    through gateways."""
+    """The Thrift gateways: ``host:thrift1_port/thrift2_port`` with commas between. The gateway on a
+    partition's region host is preferred. Left out, the gateway of this machine is used. Only for
+    ``gateways``.
+    """
 
     zookeeper: str = "127.0.0.1:2181"
     """ZooKeeper's connection string."""
 
     zookeeper_root: str = "/hqueue"
-    """The ZooKeeper node under which everything of hqueue lies."""
+    """The ZooKeeper node below which hqueue keeps everything."""
 
     metadata_table: str = "hqueue_metadata"
-    """The HBase table of topics' metadata, where that lies on HBase. It is created when it is first
-    needed; it is no queue's."""
+    """The HBase table for topics' metadata, if ``metadata_store`` is ``hbase``. It is created at
+    its first use, and is not a queue.
+    """
 
     broker_id: int = 0
-    """The logical ID of this HQueue cluster for consumer groups, 0 or above: two clusters below
-    one ``zookeeper_root`` have different ones."""
+    """The logical ID of this HQueue cluster for consumer groups, 0 or above. Two clusters below one
+    ``zookeeper_root`` need different IDs.
+    """
 
     zookeeper_session_timeout_ms: int = 10_000
-    """How long ZooKeeper keeps a session, and what is present by it, without a sign of life."""
+    """How long ZooKeeper keeps a session, and what it has registered, without a sign of life."""
 
     zookeeper_auth: tuple[Credential, ...] = dataclasses.field(default=(), repr=False)
-    """Who this is, for ZooKeeper: ``scheme:credential``, as ``digest:user:password``."""
+    """The credentials for ZooKeeper: ``scheme:credential``, for example
+    ``digest:user:password``.
+    """
 
     zookeeper_acl: tuple[AccessRule, ...] = (AccessRule("world", "anyone", "cdrwa"),)
-    """Who may do what with the nodes that are created: ``scheme:id:permissions``, as ZooKeeper's
-    own command line writes it; ``auth::cdrwa`` for none but oneself."""
+    """The ACL of nodes that are created: ``scheme:id:permissions``, as ZooKeeper's own command line
+    writes it. ``auth::cdrwa`` allows only the creator.
+    """
 
     metadata_store: str = "zookeeper"
-    """Where hubs keep what they know of topics: ``zookeeper``; ``hbase``, for millions of topics
-    and subscriptions; or ``memory``, for tests: of one process, and for as long as it lives. The
-    same for all hubs of a root. A queue's that was moved is where it was moved to. Which hubs there
-    are is in ZooKeeper in any case."""
+    """Where hubs keep topics' metadata: ``zookeeper``; ``hbase``, for millions of topics and
+    subscriptions; or ``memory``, for tests within one process. All hubs of a root need the same.
+    The metadata of a queue that was moved stays in the store that it was moved to. Hubs are
+    registered in ZooKeeper in any case.
+    """
 
     notify_workers: bool = True
-    """Whether workers are notified of appends. For that a process that appends holds a session with
-    ZooKeeper, once it finds it; without it workers find messages up to a second later."""
+    """Whether to notify workers of appends. A process that appends then opens a session with
+    ZooKeeper, if it can reach it. Without notifications, workers find messages up to a second
+    later.
+    """
 
     transport: str = "buffered"
     """The gateways' Thrift transport: ``buffered`` or ``framed``."""
@@ -183,31 +195,36 @@ class Settings:
     """The gateways' Thrift protocol: ``binary`` or ``compact``."""
 
     connect_timeout_ms: int = 3_000
-    """The bound on opening one connection to a gateway or server."""
+    """The time limit for opening one connection to a gateway or server."""
 
     request_timeout_ms: int = 15_000
-    """The bound on one request to a gateway or server. A slower answer counts as none."""
+    """The time limit for one request to a gateway or server. A later answer counts as none."""
 
     operation_timeout_ms: int = 60_000
-    """The bound on a whole put or read with all its retries. No error is raised earlier for a
-    fault that may pass, and no wait is longer."""
+    """The time limit for a whole put or read with all its retries. A fault that may pass raises no
+    error earlier, and no call waits longer.
+    """
 
     gateway_retry_ms: int = 2_000
-    """How long a gateway that failed is avoided the first time. Each further failure doubles
-    it, up to 30 s."""
+    """How long to avoid a gateway that failed for the first time. Each further failure doubles the
+    time, up to 30 s.
+    """
 
     connections_max: int = 32
-    """Connections kept or in use for each port of each gateway."""
+    """How many connections to keep or use for each port of each gateway."""
 
     connection_idle_ms: int = 60_000
-    """A connection idle for longer is closed instead of used: gateways drop idle ones."""
+    """A connection that was idle for longer is closed instead of used, since gateways drop idle
+    connections.
+    """
 
     compression_type: str = "zstd"
-    """How batches that are appended are compressed, where that makes them smaller: ``zstd`` or
-    ``none``. Readers need no setting."""
+    """The compression of appended batches, used where it makes them smaller: ``zstd`` or ``none``.
+    Readers need no setting.
+    """
 
     clock_skew_ms_max: int = 5_000
-    """How far this machine's clock may be from a region server's before appends are refused."""
+    """How far this machine's clock may differ from a region server's before appends are refused."""
 
     def __post_init__(self) -> None:
         for name, (kind, parse) in _LISTED.items():
@@ -269,8 +286,8 @@ class Settings:
 
 
 def setting_source(name: str) -> str:
-    """Where `Settings.load` finds a setting that is no argument, for people: a variable, a file and
-    line, or the default.
+    """The source of a setting that is not given as an argument, as a text for people: a variable, a
+    file and line, or the default.
     """
     return _find(os.environ).source_of(name)
 

@@ -23,9 +23,9 @@ __all__ = ["AlterableAttributes", "ConnectOptions", "QueueAttributes", "Unpack",
 
 
 class ConnectOptions(TypedDict, total=False):
-    """Settings of a connection by their names in `Settings`, which says what each does.
+    """Settings of a connection, by their names in `Settings`, which describes each.
 
-    A list is given as a sequence, or as a text with commas. None counts as not given.
+    Give a list as a sequence, or as a text with commas. None counts as not given.
     """
 
     hbase: str | None
@@ -54,36 +54,39 @@ class ConnectOptions(TypedDict, total=False):
 
 
 class AlterableAttributes(TypedDict, total=False):
-    """Attributes of a queue that can be changed; those not given have HBase's defaults."""
+    """Attributes of a queue that can be changed later. Attributes that are not given have HBase's
+    defaults.
+    """
 
     memstore_flush_bytes: int
-    """Bytes in memory after which a region writes a file."""
+    """How many bytes a region holds in memory before it writes a file."""
 
     major_compaction_ms: int
-    """Time between major compactions of a region; 0 for none."""
+    """The time between major compactions of a region; 0 for none."""
 
     compaction_files_min: int
-    """Files at which a compaction begins."""
+    """How many files begin a compaction."""
 
     compaction_files_max: int
-    """Files that one compaction takes."""
+    """How many files one compaction takes at most."""
 
     compression: str
     """HBase's compression of the files: NONE, GZ, SNAPPY, LZ4, ZSTD, LZO or BZIP2."""
 
     blocking_store_files: int
-    """Files at which a region makes writers wait."""
+    """How many files make a region block writers."""
 
     durability: str
-    """What a put waits for: SYNC_WAL, HBase's default, until each server of the write-ahead log's
-    storage has it; FSYNC_WAL, until it is on their disks."""
+    """When a put is durable: SYNC_WAL, HBase's default, when each server of the write-ahead log's
+    storage has it; FSYNC_WAL, when it is on their disks.
+    """
 
 
 class QueueAttributes(AlterableAttributes, total=False):
-    """Attributes of a queue that is created; those not given have HBase's defaults."""
+    """Attributes of a queue to create. Attributes that are not given have HBase's defaults."""
 
     partitions_per_region: int
-    """Partitions that share a region. Fixed when the queue is created."""
+    """How many partitions share a region. Fixed when the queue is created."""
 
 
 def check_options(owner: str, given: Iterable[str], known: Iterable[str]) -> None:

@@ -1,7 +1,8 @@
 """HQueue in Spark: ``spark.read.format("hqueue").option("queue", "events").load()``.
 
-Spark imports every package whose name begins with ``pyspark_`` to look for a `DefaultSource`, and
-one that fails disables all of them. So nothing but PySpark is imported here before it is needed.
+Spark imports every package whose name begins with ``pyspark_`` to look for a `DefaultSource`, and a
+package that fails disables all of them. So this module imports only PySpark, and everything else
+when it is needed.
 """
 
 from __future__ import annotations

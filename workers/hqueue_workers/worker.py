@@ -39,11 +39,11 @@ LOAD_EVERY_MS = 10_000.0
 
 
 class Worker:
-    """Delivers the messages of some partitions to all their subscribers, and serves the Thrift
-    API, each if its settings say so.
+    """Delivers the messages of some partitions to all their subscribers, and serves the Thrift API,
+    each if the settings enable it.
 
-    Any number of workers share the partitions that have subscribers. Make it within the event loop
-    that it runs on.
+    Any number of workers share the partitions that have subscribers. Make the worker within the
+    event loop in which it runs.
 
     Args:
         client: the connection; its session is the worker's.
@@ -84,18 +84,18 @@ class Worker:
 
     @property
     def api_address(self) -> Address | None:
-        """Where the Thrift API is served; None while it is not."""
+        """The address of the Thrift API; None while it is not served."""
         api = self._api
         return None if api is None else api.address
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Deliver, and answer calls, until `stopping` is set; then end what is under way, and hand
-        all over.
+        """Deliver messages and answer calls until `stopping` is set. Then finish the calls under
+        way, and hand the partitions over.
 
         Raises:
-            SettingsError: it can't listen where the settings say, or another cluster has
-                registered the ``broker_id``.
-            HQueueError: it could not register, or can't go on.
+            SettingsError: the worker can't listen on the address of the settings, or another
+                cluster has registered the ``broker_id``.
+            HQueueError: the worker could not register, or can't continue.
         """
         runtime, settings = self._runtime, self._settings
         servers: list[Port | HealthServer] = []

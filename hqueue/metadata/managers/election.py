@@ -41,13 +41,13 @@ TRIES_MAX = 100
 
 
 class Verdict(NamedTuple):
-    """Which hub owns a topic."""
+    """The result of an election: whether the hub that asked owns the topic now."""
 
     owner: HubInfo
     version: Version
-    """That of the owner's record: the owner releases the topic with it."""
+    """The version of the owner's record, with which the owner releases the topic."""
     won: bool
-    """Whether it is the hub that asked."""
+    """Whether the hub that asked is the owner."""
 
 
 def version_to_replace(found: Versioned[HubInfo] | None, hub: HubInfo) -> Version | None:
@@ -84,23 +84,25 @@ class OwnerElection:
     def acquire(
         self, topic: str, hub: HubInfo, instead_of: Version | None = None
     ) -> Future[Verdict]:
-        """Make a hub the owner of a topic, if no other is.
+        """Make a hub the owner of a topic, if no other hub is.
 
-        The future's errors are those of the store, and `StoreUnavailableError` where the hub is not
-        available, or was overtaken again and again. Where the outcome is unknown the hub may have
-        become the owner: to acquire it again tells.
+        The future's errors are those of the store, and `StoreUnavailableError` if the hub is not
+        available, or other hubs overtook it again and again. With an unknown outcome the hub may
+        have become the owner: acquire the topic again to find out.
 
         Args:
             topic: the topic.
             hub: the hub.
-            instead_of: the version of an owner's record that was read, and after that found to
-                count no more; `NEW` where there was none. If it is None, or not so any more, the
-                record is read.
+            instead_of: the version of an owner's record that was read and then found to be invalid;
+                `NEW` if there was no record. If it is None, or not the present version any more,
+                the record is read.
         """
         return follow(lambda: self._acquire(topic, hub, instead_of))
 
     def release(self, topic: str, owned: Verdict) -> Future[bool]:
-        """Leave a topic without an owner, if it is still owned by this verdict; whether it was."""
+        """Leave a topic without an owner, if it is still owned by this verdict. Returns whether it
+        was.
+        """
         return follow(lambda: self._release(topic, owned))
 
     def is_available(self, hub: HubInfo) -> Future[bool]:

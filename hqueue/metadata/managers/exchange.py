@@ -64,18 +64,18 @@ FIELDS = {
 
 
 class Imported(NamedTuple):
-    """What became of a record of an import."""
+    """The result of importing a record."""
 
     subject: Subject
     result: str
     """``created``; ``unchanged``, if it was there with the same content; ``overwritten``;
     ``skipped``, if it is an owner; or ``refused``."""
     reason: MetadataError | InvalidInputError | UnsupportedFormatError | None = None
-    """Why it was refused."""
+    """The error if it was refused; else None."""
 
 
 class Difference(NamedTuple):
-    """A record that is not the same in two stores."""
+    """A record that differs between two stores."""
 
     key: str
     subject: Subject | None
@@ -99,10 +99,10 @@ def write_document(queue: str, subject: Subject, info: Info, version: Version) -
 
 
 def read_document(line: bytes | str) -> tuple[str, Subject, Info]:
-    """The queue of a record, what it is about, and what it says.
+    """The queue of a document, the subject of its record, and the record's content.
 
     Raises:
-        InvalidInputError: it is no such document.
+        InvalidInputError: the line is no such document.
         UnsupportedFormatError: a part of it is of a version that this release does not know.
     """
     try:
@@ -128,15 +128,17 @@ def read_document(line: bytes | str) -> tuple[str, Subject, Info]:
 def import_infos(
     metadata: TopicMetadata, infos: Iterable[tuple[Subject, Info]], *, overwrite: bool = False
 ) -> Iterator[Imported]:
-    """Take records into a store, some hundred at a time; what became of each, in their order.
+    """Import records into a store, some hundred at a time. Yields the result of each, in their
+    order.
 
-    What is there already, and says the same, is left alone: so what was broken off is done again.
+    A record that is there already with the same content stays, so an interrupted import can be
+    repeated.
 
     Args:
-        metadata: of the store.
+        metadata: the metadata of the store.
         infos: the records.
-        overwrite: whether what says something else is overwritten; else it is refused. What is
-            changed by others at the same time is refused in any case.
+        overwrite: whether a record with other content is overwritten; otherwise it is refused. A
+            record that another process changes at the same time is refused in any case.
 
     Raises:
         StoreUnavailableError: with an outcome.
@@ -147,9 +149,10 @@ def import_infos(
 
 
 def compare_metadata(first: TopicMetadata, second: TopicMetadata) -> Iterator[Difference]:
-    """What two stores do not have alike, but for owners; also what can't be read in one.
+    """The records that differ between two stores, without owners, and records that can't be read in
+    one.
 
-    Where records are changed meanwhile a difference may be named that is gone by then.
+    If records change meanwhile, a difference may be returned that does not exist any more.
     """
     for entry, other in _pairs(first, second):
         if isinstance(entry.found, UnsupportedFormatError):

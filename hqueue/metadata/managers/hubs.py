@@ -43,11 +43,11 @@ LOAD_MAX = 2**63 - 1
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AvailableHub:
-    """A hub that is there.
+    """A hub that is available.
 
     Args:
         info: the hub.
-        load: how much it has to do, in a unit that the hubs of a queue agree on; 0 or more.
+        load: its load, 0 or more, in a unit that the hubs of a queue share.
 
     Raises:
         InvalidInputError: the load is out of range.
@@ -61,7 +61,9 @@ class AvailableHub:
 
 
 class HubRegistration:
-    """That a hub is available, until this is closed. Made by `Hubs.register`."""
+    """The registration of a hub, which is available until this is closed. Made by
+    `Hubs.register`.
+    """
 
     def __init__(self, key: str, hub: AvailableHub, registration: Registration) -> None:
         self.info = hub.info
@@ -71,27 +73,29 @@ class HubRegistration:
 
     @property
     def failure(self) -> HQueueError | None:
-        """Why it could not be made again; then the hub is not available any more."""
+        """The error because of which the hub could not be registered again, so that it is not
+        available any more; None if there is none.
+        """
         return self._registration.failure
 
     def update(self, load: int) -> None:
-        """Write how much the hub has to do now."""
+        """Write the hub's present load."""
         value = encode_hub(AvailableHub(self.info, load))
         self._registration.replace({self._key: value})
 
     def close(self) -> None:
-        """The hub is not available any more. Never raises."""
+        """Unregister the hub. Never raises."""
         self._registration.close()
 
 
 class Hubs(OnStore):
-    """Which hubs of a queue are available. Thread-safe.
+    """The available hubs of a queue. Thread-safe.
 
     Args:
         store: a session with ZooKeeper.
-        root: what all keys begin with.
+        root: the prefix of all keys.
         queue: the queue.
-        clock: measures how long one that may be dead is waited for.
+        clock: measures the wait for a hub that may be dead.
     """
 
     def __init__(
@@ -109,14 +113,15 @@ class Hubs(OnStore):
         load: int = 0,
         on_failure: Callable[[HQueueError], None] = lambda error: None,
     ) -> HubRegistration:
-        """Make a hub available, and again after each loss of the session, until it is closed.
+        """Register a hub as available, and again after each loss of the session, until the
+        registration is closed.
 
-        An earlier incarnation at its address can't be alive, and gives way at once.
+        An earlier incarnation at its address can't be alive, and is replaced at once.
 
         Args:
             hub: the hub.
-            load: how much it has to do.
-            on_failure: called if it can't be made available again.
+            load: its load.
+            on_failure: called if the hub can't be registered again.
 
         Raises:
             InvalidInputError: its address could not be read again.
@@ -139,19 +144,19 @@ class Hubs(OnStore):
 
     @stepwise
     def list(self) -> Work[Mapping[Address, AvailableHub]]:
-        """The hubs that are available, by address. One whose record can't be read is left out, and
+        """The available hubs, by address. A hub whose record can't be read is left out and
         logged.
         """
         return (yield from self._available.list())
 
     def watch(self, listener: Callable[[Mapping[Address, AvailableHub]], None]) -> Watch:
-        """Report which hubs are available; as `MetadataStore.watch`."""
+        """Report the available hubs to a listener, as `MetadataStore.watch`."""
         return self._available.watch(listener)
 
     @stepwise
     def is_available(self, hub: HubInfo) -> Work[bool]:
-        """Whether this incarnation of a hub is available: at a moment after the call began, also
-        where the session is with a ZooKeeper server that lags behind.
+        """Whether this incarnation of a hub is available at a moment after the call began, even if
+        the session is with a ZooKeeper server that lags behind.
         """
         key = self._alive(hub.address)
         # It changes nothing; but as a change it goes through the leader, and what this session
@@ -162,8 +167,8 @@ class Hubs(OnStore):
 
     @stepwise
     def forget(self, address: Address) -> Work[bool]:
-        """Forget a hub that is gone for good; whether it is forgotten: not while it is
-        available.
+        """Delete the record of a hub that does not come back. Returns False if it is available, and
+        stays.
         """
         host = self._host(address)
         yield Delete({host: ANY})
@@ -171,7 +176,7 @@ class Hubs(OnStore):
 
     @stepwise
     def forget_gone(self) -> Work[None]:
-        """Forget all hubs but those that are available."""
+        """Delete the records of all hubs that are not available."""
         hosts: Sequence[str] = yield Keys(self._hosts, 1)
         yield Delete(dict.fromkeys(hosts, ANY))
         yield Delete({self._hosts: ANY}, levels_above=1)

@@ -48,17 +48,17 @@ class MetadataMigration:
     """Moves a queue's topics' metadata from one store to another. Made by
     `Client.metadata_migration`.
 
-    Hubs run on meanwhile. Reads are answered all the time. Changes are made while all is copied;
-    they wait while it is compared, and what has changed is copied again: for as long as an
-    operation may take, and are a `MetadataReadOnlyError` after that. Nothing is lost by a move,
-    whatever dies and wherever it dies: what is in force changes in one step, after all was
-    compared. Owners are not moved: hubs acquire their topics again.
+    Hubs keep running meanwhile. Reads are answered all the time. Changes are made while all records
+    are copied. They wait while the records are compared and changed ones are copied again; a change
+    that waits for longer than an operation may take raises `MetadataReadOnlyError`. A move loses
+    nothing, whatever process dies at whatever point: the store in force changes in one step, after
+    all records were compared. Owners are not moved: hubs acquire their topics again.
 
     Args:
-        record: the stage.
-        locations: where records lie.
-        clock: how long writers are waited for.
-        check: called before anything is moved; raises where there is no such queue.
+        record: the record of the migration's stage.
+        locations: the locations of records.
+        clock: measures the wait for writers.
+        check: called before anything is moved. It raises if there is no such queue.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class MetadataMigration:
         self._clock = clock
 
     def stage(self) -> Stage:
-        """Where it is in force now, and how far a move is."""
+        """The store in force now, and the progress of a move."""
         return self._record.read()[0]
 
     def move(
@@ -85,28 +85,30 @@ class MetadataMigration:
         drain_ms: float = 60_000,
         on_progress: OnProgress = _ignore,
     ) -> int:
-        """Move it to another store; how many records were moved, 0 if it is there already.
+        """Move the metadata to another store. Returns how many records were moved, 0 if it is there
+        already.
 
-        A move that was broken off begins its copy again, in another place. One that is under way by
-        somebody else is taken over, and fails there. If this fails by an error the metadata stays
-        in force where it was, and writers go on there; if the process dies, they go on when the
-        move is made again, or abandoned.
+        A move that was interrupted begins its copy again, in another place. A move that another
+        process is making is taken over, and fails there. If the call raises an error, the metadata
+        stays in force where it was, and writers continue there. If the process dies, writers
+        continue when the move is repeated or abandoned.
 
         Args:
             to: ``zookeeper`` or ``hbase``.
-            drain_ms: how long writers are waited for, until each has ended what it has under way
-                or its session is over.
-            on_progress: called with what is done (``copying``, ``draining``, ``comparing``) and a
-                number of records: 0 when it begins, then those of each batch.
+            drain_ms: how long to wait for writers until each has finished its changes under way, or
+                its session has ended.
+            on_progress: called with the present phase (``copying``, ``draining``, ``comparing``)
+                and a number of records: 0 when the phase begins, then that of each batch.
 
         Raises:
-            SettingsError: there is no such store, or none that can be moved to.
+            SettingsError: there is no such store, or metadata can't be moved to it.
             QueueNotFoundError: there is no such queue. Nothing was written.
-            InvalidInputError: it is being moved to another store: that is abandoned first.
+            InvalidInputError: the metadata is being moved to another store. Abandon that move
+                first.
             UnsupportedFormatError: a record can't be read. ``hqueue metadata verify`` names all.
-            BadVersionError: somebody else has taken the move over, or abandoned it.
+            BadVersionError: another process has taken the move over, or abandoned it.
             StoreUnavailableError: a store or a writer did not answer in time.
-            MetadataError: somebody writes to the copy, past all this.
+            MetadataError: another process writes to the copy, which no hub does.
         """
         if to not in (ZOOKEEPER, HBASE):
             raise SettingsError("topics' metadata is moved to 'zookeeper' or 'hbase'", store=to)
@@ -150,10 +152,11 @@ class MetadataMigration:
         return moved
 
     def abandon(self) -> bool:
-        """Let the metadata stay in force where it is; whether a move was under way.
+        """Abandon a move: the metadata stays in force where it is. Returns whether a move was under
+        way.
 
         Raises:
-            BadVersionError: somebody goes on with it at the same time.
+            BadVersionError: another process continues the move at the same time.
         """
         stage, version = self._record.read()
         if stage.phase is Phase.STABLE:
@@ -162,12 +165,12 @@ class MetadataMigration:
         return True
 
     def clear(self, *, on_progress: OnProgress = _ignore) -> int:
-        """Delete what is left in places that are not in force, of moves and of copies that were
-        broken off; how many records that were.
+        """Delete the records that moves and interrupted copies left in places that are not in
+        force. Returns how many.
 
         Raises:
-            BadVersionError: somebody begins a move at the same time. What was deleted is not in
-                force, and never will be.
+            BadVersionError: another process begins a move at the same time. The deleted records are
+                not in force, and never will be.
         """
         number = 0
         while (found := self._record.read())[0].left:

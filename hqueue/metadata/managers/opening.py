@@ -42,16 +42,17 @@ __all__ = ["TopicMetadata", "delete_topic_metadata", "open_migration", "open_top
 
 
 class TopicMetadata:
-    """What hubs keep about a queue's topics. Thread-safe; made by `Client.topic_metadata`.
+    """The metadata that hubs keep about a queue's topics. Thread-safe. Made by
+    `Client.topic_metadata`.
 
-    Use it as a context manager, or `close` it. The client is closed after it.
+    Use it as a context manager, or `close` it before the client.
 
     Args:
         fence: holds changes back while metadata is moved.
         locate: gives the records of a stage's location.
         layout: whose keys are used.
-        hubs: which hubs are available.
-        wait_s: how long a call waits for room, when many wait.
+        hubs: the available hubs.
+        wait_s: how long a call waits for room when many wait.
     """
 
     def __init__(
@@ -86,7 +87,9 @@ class TopicMetadata:
 
     @property
     def store(self) -> str:
-        """Where all but the hubs is kept now: ``zookeeper``, ``hbase`` or ``memory``."""
+        """The store in force for all metadata but the hubs: ``zookeeper``, ``hbase`` or
+        ``memory``.
+        """
         return self._now().location.store
 
     def __enter__(self) -> TopicMetadata:
@@ -96,11 +99,11 @@ class TopicMetadata:
         self.close()
 
     def settle(self) -> None:
-        """Say that metadata lies where the settings say, if nothing says yet where it is. A hub
-        does so before it owns anything.
+        """Record that the metadata is in the store of the settings, if no store is recorded yet. A
+        hub does so before it owns a topic.
 
         Raises:
-            SettingsError: it lies elsewhere, by hubs with other settings.
+            SettingsError: hubs with other settings have recorded another store.
         """
         self._fence.settle()
 
@@ -112,7 +115,7 @@ class TopicMetadata:
         return list_entries(self._records, self._layout, kinds)
 
     def close(self) -> None:
-        """Take no more requests; those that were made are done. Never raises."""
+        """Refuse further requests, and finish those that were made. Never raises."""
         self._pipeline.close()
         self._owners.close()
         self._fence.close()
@@ -178,11 +181,11 @@ def open_migration(
     check: Callable[[], object],
     clock: Clock = SYSTEM_CLOCK,
 ) -> MetadataMigration:
-    """What moves a queue's topics' metadata, wherever it is. Arguments are as for
-    `open_topic_metadata`, and `check` raises where there is no such queue.
+    """The migration of a queue's topics' metadata. Arguments are as for `open_topic_metadata`, and
+    `check` raises if there is no such queue.
 
     Raises:
-        SettingsError: nothing is moved from there.
+        SettingsError: metadata can't be moved from the store `first`.
     """
     if first == MEMORY:
         raise SettingsError("metadata in memory can't be moved", metadata_store=first)
@@ -194,10 +197,10 @@ def open_migration(
 def delete_topic_metadata(
     queue: str, *, session: MetadataStore, root: str, rows: Callable[[], ClearableRecords]
 ) -> None:
-    """Delete all records of a queue's topics, in every store, and forget its hubs but those that
-    are available. When this fails half way another call deletes the rest; what hubs write
-    meanwhile may stay. If the records were moved, it stays known to which store: hubs that run on,
-    and a queue of that name that is created later, agree on it.
+    """Delete all records of a queue's topics, in every store, and the records of its hubs that are
+    not available. If the call fails half way, another call deletes the rest. Records that hubs
+    write meanwhile may stay. If the metadata was moved, the record of its store stays, so that
+    running hubs and a later queue of this name use the same store.
 
     Args:
         queue: the queue.

@@ -1,4 +1,4 @@
-"""Who owns a topic, where its messages lie, and who subscribed to it: Hedwig's managers."""
+"""The owners, ranges and subscriptions of topics: Hedwig's managers."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ logger = Log(__name__)
 
 
 class TopicOwnershipManager:
-    """Who owns each topic of a queue. Thread-safe; each method returns a future, which
-    `asyncio.wrap_future` awaits. What its callbacks may do says `Pipeline`.
+    """The owners of a queue's topics. Thread-safe. Each method returns a future, which
+    `asyncio.wrap_future` awaits. `Pipeline` says what its callbacks may do.
 
-    Errors of a name or a version that can't be come at once. All others come by the future:
+    An impossible name or version raises at once. All other errors come by the future:
 
-    - `BadVersionError`: it has another version. With `NEW`: somebody owns the topic.
-    - `NoTopicOwnerInfoError`: nobody owns the topic.
+    - `BadVersionError`: the record has another version. With `NEW`: the topic has an owner.
+    - `NoTopicOwnerInfoError`: the topic has no owner.
     - `UnsupportedFormatError`: the record can't be read.
     - `StoreUnavailableError`: with an outcome, for changes.
 
     Args:
         pipeline: to the store.
-        layout: where the records lie.
+        layout: the keys of the records.
     """
 
     def __init__(self, pipeline: Pipeline, layout: Layout) -> None:
@@ -66,28 +66,29 @@ class TopicOwnershipManager:
         )
 
     def read_owner_info(self, topic: str) -> Future[Versioned[HubInfo] | None]:
-        """The owner, if there is one."""
+        """Read the owner; None if the topic has none."""
         return self._kind.read(self._layout.owner(topic))
 
     def write_owner_info(self, topic: str, owner: HubInfo, version: Version) -> Future[Version]:
-        """Make a hub the owner, if the owner's record is of this version; `NEW`: if none is."""
+        """Make a hub the owner if the owner's record has this version; with `NEW`, if there is no
+        record.
+        """
         return self._kind.write(self._layout.owner(topic), owner, version)
 
     def delete_owner_info(self, topic: str, version: Version) -> Future[None]:
-        """Leave the topic without an owner, if the owner's record is of this version."""
+        """Remove the topic's owner if the owner's record has this version."""
         return self._kind.delete(self._layout.owner(topic), version)
 
 
 class TopicPersistenceManager:
-    """Where the messages of each topic of a queue lie, and who may do what with it. One record, so
-    that who takes a topic over has its ACL, and who lost it can't change that any more.
+    """The ranges and the ACL of each topic of a queue. Both are in one record, so a hub that takes
+    a topic over has its ACL, and a hub that lost the topic can't change it any more.
 
-    As `TopicOwnershipManager`, with `NoTopicPersistenceInfoError` where nothing is known of a
-    topic.
+    Like `TopicOwnershipManager`, with `NoTopicPersistenceInfoError` for a topic without a record.
 
     Args:
         pipeline: to the store.
-        layout: where the records lie.
+        layout: the keys of the records.
     """
 
     def __init__(self, pipeline: Pipeline, layout: Layout) -> None:
@@ -105,21 +106,21 @@ class TopicPersistenceManager:
     def read_topic_persistence_info(
         self, topic: str
     ) -> Future[Versioned[TopicPersistenceInfo] | None]:
-        """What is kept of it, if there is such a topic."""
+        """Read a topic's record; None if there is no such topic."""
         return self._kind.read(self._layout.ranges(topic))
 
     def write_topic_persistence_info(
         self, topic: str, info: TopicPersistenceInfo, version: Version
     ) -> Future[Version]:
-        """Write what is kept of it, if the record is of this version."""
+        """Write a topic's record if it has this version."""
         return self._kind.write(self._layout.ranges(topic), info, version)
 
     def delete_topic_persistence_info(self, topic: str, version: Version) -> Future[None]:
-        """Forget the topic, if the record is of this version."""
+        """Delete a topic's record if it has this version."""
         return self._kind.delete(self._layout.ranges(topic), version)
 
     def topics(self) -> Iterator[str]:
-        """The topics that there are, by their keys' order."""
+        """All topics, in the order of their keys."""
         for key, _ in self._pipeline.scan(self._layout.topics, 1):
             name = segment_name(key.rpartition("/")[2])
             if name is not None:
@@ -129,12 +130,12 @@ class TopicPersistenceManager:
 class SubscriptionDataManager:
     """The subscriptions to each topic of a queue.
 
-    As `TopicOwnershipManager`, with `NoSubscriptionStateError` where there is no such
-    subscription, and `SubscriptionStateExistsError` where one should be created that exists.
+    Like `TopicOwnershipManager`, with `NoSubscriptionStateError` if a subscription does not exist,
+    and `SubscriptionStateExistsError` if one to create exists already.
 
     Args:
         pipeline: to the store.
-        layout: where the records lie.
+        layout: the keys of the records.
     """
 
     def __init__(self, pipeline: Pipeline, layout: Layout) -> None:
@@ -152,7 +153,7 @@ class SubscriptionDataManager:
 
     @property
     def is_partial_update_supported(self) -> bool:
-        """Whether preferences and state can be updated apart."""
+        """Whether preferences and state can be updated separately."""
         return self._pipeline.store.partial
 
     def create_subscription_data(
@@ -165,8 +166,8 @@ class SubscriptionDataManager:
     def update_subscription_data(
         self, topic: str, subscriber: str, data: SubscriptionData, version: Version
     ) -> Future[Version]:
-        """Update those parts that are given, if it is of this version. The other part stays, also
-        one that is written at the same time; but both are given where partial updates are not
+        """Update the given parts of a subscription, if it has this version. The other part stays,
+        even if it is written at the same time. Give both parts if partial updates are not
         supported.
         """
         _check(data)
@@ -182,7 +183,7 @@ class SubscriptionDataManager:
     def replace_subscription_data(
         self, topic: str, subscriber: str, data: SubscriptionData, version: Version
     ) -> Future[Version]:
-        """Replace both parts, if it is of this version."""
+        """Replace both parts of a subscription, if it has this version."""
         _check_whole(data)
         _check_exists(version)
         return self._kind.write(self._layout.subscription(topic, subscriber), data, version)
@@ -190,18 +191,18 @@ class SubscriptionDataManager:
     def delete_subscription_data(
         self, topic: str, subscriber: str, version: Version
     ) -> Future[None]:
-        """Delete a subscription, if it is of this version."""
+        """Delete a subscription, if it has this version."""
         return self._kind.delete(self._layout.subscription(topic, subscriber), version)
 
     def read_subscription_data(
         self, topic: str, subscriber: str
     ) -> Future[Versioned[SubscriptionData] | None]:
-        """A subscription, if there is one."""
+        """Read a subscription; None if it does not exist."""
         return self._kind.read(self._layout.subscription(topic, subscriber))
 
     def read_subscriptions(self, topic: str) -> Future[dict[str, Versioned[SubscriptionData]]]:
-        """All subscriptions to a topic, by subscriber. One that can't be read is left out, and
-        logged.
+        """Read all subscriptions to a topic, by subscriber. A record that can't be read is left out
+        and logged.
         """
         return self._pipeline.run(lambda: self._subscriptions(topic))
 

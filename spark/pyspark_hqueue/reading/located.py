@@ -39,16 +39,16 @@ def read(
     columns: Sequence[str] | None = None,
     **options: str | bool | float,
 ) -> DataFrame:
-    """What is in a queue now, read by tasks on the hosts of its regions.
+    """The messages that are in a queue now, read by tasks on the hosts of its regions.
 
-    The frame holds one snapshot: what it reads is fixed by this call, and the same each time that
-    it is used. Under Spark Connect it is the data source's, whose tasks run anywhere.
+    The frame is a snapshot: this call fixes the messages that it reads, each time that it is used.
+    Under Spark Connect it is the data source's frame, whose tasks run on any host.
 
     Args:
         spark: the session.
         queue: the queue's name.
-        columns: the columns wanted; all if None, ``headers`` with the option ``includeHeaders``.
-            Others are not made.
+        columns: the columns to read. If None all, and ``headers`` only with the option
+            ``includeHeaders``.
         options: the data source's batch options.
 
     Raises:
@@ -75,15 +75,15 @@ def foreach_batch(
 ) -> DataStreamWriter:
     """A stream of a queue whose batches are read by tasks on the hosts of its regions.
 
-    As ``readStream … .writeStream.foreachBatch(function)``, which it is under Spark Connect. Give
-    the result a checkpoint and a trigger, and start it. The ranges of a batch are
-    fixed by the checkpoint: a batch that is repeated holds the same messages in the same tasks.
+    Like ``readStream … .writeStream.foreachBatch(function)``, which it is under Spark Connect. Give
+    the result a checkpoint and a trigger, and start it. The checkpoint fixes the ranges of a batch:
+    a repeated batch has the same messages in the same tasks.
 
     Args:
         spark: the session.
         queue: the queue's name.
         function: called with the frame of each batch, and the batch's ID.
-        columns: the columns wanted, as of `read`.
+        columns: the columns to read, as for `read`.
         options: the data source's stream options.
     """
     given = {**_texts(options), "queue": queue}

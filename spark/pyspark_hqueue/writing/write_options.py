@@ -58,7 +58,9 @@ _OPTIONS = (
 
 @dataclasses.dataclass(frozen=True)
 class WriteOptions:
-    """Where messages go, and what they are known by. See docs/spark.md for each."""
+    """The options of a write: the queue, the topic, and what makes the write exactly once. See
+    docs/spark.md for each.
+    """
 
     queue: str
     settings: Settings

@@ -37,47 +37,51 @@ _BOUNDS = {
 
 @dataclasses.dataclass(frozen=True)
 class HubSettings(ApiSettings):
-    """All settings of a hub; frozen, and checked when they are made. Times in milliseconds.
+    """All settings of a hub. Frozen, and checked when made. Times are in milliseconds.
 
-    Each comes from the first of these that has it: an option of ``hqueue hub``, an environment
-    variable (``HQUEUE_HUB_`` and the name in capitals), the table ``[hub]`` of the settings file,
-    the default. Where the servers are is in `hqueue.Settings`.
+    Each comes from the first of these sources that has it: an option of ``hqueue hub``, an
+    environment variable (``HQUEUE_HUB_`` and the name in capitals), the table ``[hub]`` of the
+    settings file, the default. The servers' addresses are in `hqueue.Settings`.
 
     Raises:
         SettingsError: a setting has a wrong value.
     """
 
     host: str = ""
-    """The host where clients and other hubs' redirects reach it. The host's name if empty. Topics
-    go to partitions whose region is there, as HBase names it."""
+    """The host under which clients and other hubs reach this hub; the machine's host name if empty.
+    Topics are placed in partitions whose region is on this host, as HBase names it.
+    """
 
     listen_host: str = ""
-    """Where it listens, if not at `host`. If neither is given: everywhere."""
+    """The host to listen on, if it differs from `host`. If neither is given, all interfaces."""
 
     port: int = 9_190
-    """The port for clients; a free one if 0."""
+    """The port for clients; a free port if 0."""
 
     metrics_host: str = "127.0.0.1"
-    """Where health and metrics are served; ``0.0.0.0`` for everybody."""
+    """The address that serves health and metrics; ``0.0.0.0`` for all interfaces."""
 
     metrics_port: int = 9_191
-    """The port of health and metrics; a free one if 0."""
+    """The port of health and metrics; a free port if 0."""
 
     threads: int = 16
-    """How many calls are read at a time; four times as many topics may be taken over at a time. A
-    publish that waits for the log holds none."""
+    """How many calls to handle at a time; four times as many topics may be taken over at a time. A
+    publish that waits for the log uses no thread.
+    """
 
     connections_max: int = 10_000
-    """Clients' connections. Further ones wait to be accepted."""
+    """How many connections of clients to accept. Further ones wait."""
 
     topics_max: int = 1_000_000
-    """How many topics of each queue the hub may own at a time. Where they lie in ZooKeeper see
-    docs/hubs.md."""
+    """How many topics of each queue the hub may own at a time. For metadata in ZooKeeper see
+    docs/hubs.md.
+    """
 
     topic_creations_per_hour_max: int = 1_000_000
-    """Topics that each caller may create at once, and in each hour from then on, in each queue; and
-    as many subscriptions. An address may four times as many under whatever names, and all 16 times.
-    Further ones are refused as busy."""
+    """How many topics, and how many subscriptions, each caller may create in each queue: at once,
+    and in each hour from then on. One address may create four times as many under all its names,
+    and all callers together 16 times. Further creations are refused as busy.
+    """
 
     pending_bytes_max: int = 64 * 1024 * 1024
     """How many bytes may wait for an append. Beyond that, publishes are refused as busy."""
@@ -87,8 +91,9 @@ class HubSettings(ApiSettings):
     than its share."""
 
     placement_policy: str = BY_LOAD
-    """Which hub gets a topic without an owner: ``load``, a random one, likelier the less
-    load it has; or ``uniform``, each with the same chance."""
+    """Which hub gets a topic without an owner: ``load``, a random hub, preferring hubs with less
+    load; or ``uniform``, a random hub with equal chances.
+    """
 
     drain_ms: int = 10_000
     """How long the hub waits for calls under way when it stops."""
@@ -99,26 +104,32 @@ class HubSettings(ApiSettings):
 
     deliveries_max: int = 64
     """How many calls to subscribers of each queue may be under way at a time. Each holds 256 KiB of
-    messages, or one that is larger."""
+    messages, or one larger message.
+    """
 
     session_ms: int = 60_000
     """How long a subscriber's session may be silent before it expires."""
 
     authorizer: str = "all"
-    """Who may do what, by the names that callers give and nobody proves: ``all``, everybody
-    everything; or ``acl``, what each topic's ACL says, which ``hqueue topics acl`` sets."""
+    """Who may do what, by the names that callers give without proof: ``all``, everybody may do
+    everything; or ``acl``, each topic's ACL decides, which ``hqueue topics acl`` sets.
+    """
 
     creators: str = "*"
-    """With ``acl``: who may create topics: names with commas between; one that ends with ``*``
-    stands for all that begin so."""
+    """With ``acl``, the callers that may create topics: names with commas between. A name that ends
+    with ``*`` stands for all names that begin with the text before it.
+    """
 
     administrators: str = ""
-    """With ``acl``: who may do everything with every topic: names as for `creators`."""
+    """With ``acl``, the callers that may do everything with every topic: names as for
+    `creators`.
+    """
 
     callback_networks: str = "private"
-    """Where subscribers may have their messages delivered, whose addresses anybody can name:
+    """The networks in which subscribers may receive messages, since a caller may give any address:
     networks with commas between (``10.0.0.0/8,fd00::/8``), ``private`` for loopback and private
-    ones, or ``any``."""
+    networks, or ``any``.
+    """
 
     def __post_init__(self) -> None:
         check_fields(self, _BOUNDS)

@@ -21,31 +21,34 @@ API_BOUNDS = {
 
 @dataclasses.dataclass(frozen=True)
 class ApiSettings:
-    """The settings of the Thrift API, of whatever process serves it. Times in milliseconds."""
+    """The settings of the Thrift API, in a worker or a hub. Times are in milliseconds."""
 
     api_port: int | None = None
-    """The port of the Thrift API; a free one if 0. It is not served if this is not set."""
+    """The port of the Thrift API; a free port if 0. Left out, the API is not served."""
 
     api_host: str = "127.0.0.1"
-    """Where the Thrift API listens; ``0.0.0.0`` for everybody, who may then read and write all
-    queues."""
+    """The address that serves the Thrift API; ``0.0.0.0`` for all interfaces. Everybody who reaches
+    it may read and write all queues.
+    """
 
     api_threads: int = 16
-    """Calls of the Thrift API that are answered at a time."""
+    """How many calls of the Thrift API to answer at a time."""
 
     api_connections_max: int = 1_024
-    """Connections to the Thrift API; further ones wait."""
+    """How many connections to the Thrift API to accept. Further ones wait."""
 
     api_idle_ms: int = 300_000
-    """How long a scanner of the Thrift API is kept, and a connection to it, that nobody uses."""
+    """How long to keep an unused scanner of the Thrift API, and an idle connection to it."""
 
     scanners_max: int = 1_024
-    """Scanners of the Thrift API that are open at a time."""
+    """How many scanners of the Thrift API may be open at a time."""
 
     scanner_bytes_max: int = 1024 * 1024
-    """What a scanner asks HBase for at a time, about, at least one batch; and the bytes of an
-    answer, at least one message."""
+    """About how many bytes a scanner fetches from HBase at a time, at least one batch; and how many
+    bytes an answer may have, at least one message.
+    """
 
     scanners_bytes_max: int = 128 * 1024 * 1024
-    """What scanners hold together between calls, about. Where it is more, those that were unused
-    for longest read again."""
+    """About how many bytes all scanners may hold between calls. Beyond that, the scanners that were
+    unused for the longest drop their bytes, and read again later.
+    """

@@ -32,70 +32,79 @@ _BOUNDS = {
 
 @dataclasses.dataclass(frozen=True)
 class WorkerSettings(ApiSettings):
-    """All settings of a worker; frozen, and checked when they are made. Times in milliseconds.
+    """All settings of a worker. Frozen, and checked when made. Times are in milliseconds.
 
-    Each comes from the first of these that has it: an option of ``hqueue worker``, an environment
-    variable (``HQUEUE_WORKER_`` and the name in capitals), the table ``[worker]`` of the settings
-    file, the default. Where the servers are is in `hqueue.Settings`.
+    Each comes from the first of these sources that has it: an option of ``hqueue worker``, an
+    environment variable (``HQUEUE_WORKER_`` and the name in capitals), the table ``[worker]`` of
+    the settings file, the default. The servers' addresses are in `hqueue.Settings`.
 
     Raises:
         SettingsError: a setting has a wrong value.
     """
 
     name: str = ""
-    """The worker's name; each process needs its own. The host's name and the port if empty."""
+    """The worker's name. Each process needs its own. If empty, the host's name and the port."""
 
     host: str = ""
-    """The host where producers reach it with notifications. The host's name if empty."""
+    """The host under which producers reach the worker with notifications; the machine's host name
+    if empty.
+    """
 
     listen_host: str = ""
-    """Where it listens for them, if not at `host`. If neither is given: everywhere, for a host's
-    own name may mean itself alone there."""
+    """The host to listen on for notifications, if it differs from `host`. If neither is given, all
+    interfaces, since the host's own name may resolve to loopback there.
+    """
 
     port: int = 0
-    """The port for notifications; a free one if 0."""
+    """The port for notifications; a free port if 0."""
 
     region_host: str = ""
-    """The host as HBase names the region server on it; `host` if empty."""
+    """The host of the region server on this machine, as HBase names it; `host` if empty."""
 
     metrics_host: str = "127.0.0.1"
-    """Where health and metrics are served; ``0.0.0.0`` for everybody."""
+    """The address that serves health and metrics; ``0.0.0.0`` for all interfaces."""
 
     metrics_port: int = 9_109
-    """The port of health and metrics; a free one if 0."""
+    """The port of health and metrics; a free port if 0."""
 
     threads: int = 16
     """How many requests to HBase may be under way at a time."""
 
     memory_bytes_max: int = 256 * 1024 * 1024
     """About how many bytes of messages may wait for delivery. Each partition and each subscriber
-    has an even share of it, and one batch beyond that at most."""
+    has an even share, and may exceed it by one batch.
+    """
 
     connections_per_subscriber: int = 2
-    """How many connections to one subscriber, and so calls to it, may be open at a time."""
+    """How many connections to one subscriber, with one call on each, may be open at a time."""
 
     poll_ms_max: int = 1_000
     """How often an idle partition is polled when no producer sends notifications."""
 
     pushed_bytes_max: int = 8 * 1024 * 1024
-    """What may wait of the batches that came with notifications, of each queue; with 0 they
-    count for nothing, and every message is read from HBase before it is delivered."""
+    """How many bytes of batches that came with notifications may wait, for each queue. With 0 they
+    are ignored, and every message is read from HBase before it is delivered.
+    """
 
     checkpoint_ms: int = 1_000
-    """How often checkpoints are written: what a worker that is killed delivered since then comes
-    again."""
+    """How often to write checkpoints. When a worker is killed, messages that it delivered since the
+    last one come again.
+    """
 
     drain_ms: int = 10_000
-    """How long calls under way are waited for when a partition or a subscriber is given up, and at
-    the end of the Thrift API."""
+    """How long to wait for calls under way when the worker gives up a partition or a subscriber,
+    and when the Thrift API ends.
+    """
 
     push: bool = True
-    """Whether it delivers to subscribers, as it does by default. Without, it is no worker to
-    others, claims no partition and needs no ZooKeeper: it serves the Thrift API alone."""
+    """Whether to deliver to subscribers. If not, the process only serves the Thrift API: it claims
+    no partition, is no worker to others, and needs no ZooKeeper.
+    """
 
     hub_queues: str = ""
-    """The queues that this process is a hub of, too: names, with commas between; none if empty. The
-    hub's own settings are `HubSettings`."""
+    """The queues that this process also serves as a hub: names with commas between; none if empty.
+    The hub's own settings are `HubSettings`.
+    """
 
     def __post_init__(self) -> None:
         check_fields(self, _BOUNDS)
@@ -120,7 +129,7 @@ class WorkerSettings(ApiSettings):
 
     @property
     def hub_queue_names(self) -> list[str]:
-        """The names of `hub_queues`, one by one."""
+        """The names in `hub_queues`, as a list."""
         return [name.strip() for name in self.hub_queues.split(",") if name.strip()]
 
     @classmethod
