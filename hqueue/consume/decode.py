@@ -23,7 +23,7 @@ MessageT = TypeVar("MessageT", bound=ReceivedMessage)
 
 
 def messages_of(batch: Batch) -> list[ReceivedMessage]:
-    """The wanted messages of a batch, by ID.
+    """The messages of a batch that its reader selected, in the order of IDs.
 
     Raises:
         CorruptLogError: as `each_message_of`.
@@ -32,16 +32,19 @@ def messages_of(batch: Batch) -> list[ReceivedMessage]:
 
 
 def each_message_of(batch: Batch) -> Iterator[ReceivedMessage]:
-    """The wanted messages of a batch, by ID, each made when it is taken.
+    """Iterate over the messages of a batch that its reader selected, in the order of IDs. Each is
+    made when it is taken.
 
-    A message that was used up leaves its memory, which is in the processor's cache, to the next:
-    of thousands, each takes half the time that it would take in a list of all of them.
+    The next message reuses the memory of one that is not referenced any more, which is in the
+    processor's cache: with thousands of messages, each takes half the time that it takes in a list
+    of all.
 
     Raises:
         CorruptLogError: the offsets or positions in a cell are impossible, although its checksum
-            fits: a writer with a fault wrote it. This is found before the first is given. Where
-            an operator decided so, there is no error, and that cell's messages are passed by.
-        StoreUnavailableError: it is not known whether one did.
+            fits: a faulty writer wrote it. The error is raised before the first message. If an
+            operator chose to skip the batch, there is no error, and that cell's messages are
+            skipped.
+        StoreUnavailableError: the operator's decision can't be read now.
     """
     return _decoded(batch, ReceivedMessage)[0]
 

@@ -52,16 +52,16 @@ NO_PAUSE = Backoff(0.0, 0.0)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pace:
-    """How often a partition's tail is looked at: without a pause if nothing else is said.
+    """How often to poll a partition's tail; by default without a pause.
 
     Args:
         idle: the pauses after answers without a batch.
         failed: the pauses after errors.
         after_batch_ms: the pause after an answer with a batch.
-        check_every_ms: how often the end of the log itself is looked at while nothing comes, in
-            case the log goes on elsewhere.
-        gather_share: where one partition is asked for, those that are due within this share of
-            their own pause are asked for along with it: in fewer requests.
+        check_every_ms: how often to check the end of the log itself while no batch comes, in case
+            the log continues elsewhere.
+        gather_share: when one partition is polled, others that are due within this share of their
+            own pause are polled together with it, in fewer requests.
     """
 
     idle: Backoff = NO_PAUSE
@@ -88,11 +88,11 @@ ReaderT = TypeVar("ReaderT", bound=Placed)
 
 
 class Fetch(Generic[ReaderT]):
-    """What is known of one partition that is read.
+    """The state of polling one partition.
 
     Args:
-        reader: reads it; nobody else does while it is asked for.
-        pace: how often to ask. It may be replaced.
+        reader: the partition's reader, which has no other user during a poll.
+        pace: how often to poll. It may be replaced.
         now_ms: the time.
     """
 
@@ -124,21 +124,22 @@ class Fetch(Generic[ReaderT]):
 
     @property
     def advanced(self) -> bool:
-        """Whether the reader has moved since it was asked for last."""
+        """Whether the reader has moved since the last poll."""
         return self.reader.next_slot != self._slot
 
     def begin(self, now_ms: float) -> None:
-        """It is asked for now."""
+        """A poll of this partition begins now."""
         self._slot, self.came = self.reader.next_slot, 0
         self.check = now_ms - self._checked_ms >= self.pace.check_every_ms
         self.several = self._hits >= HITS_TO_SEVERAL
 
     def answered(self, now_ms: float, error: HQueueError | None = None) -> bool:
-        """Take in an answer; whether it brought anything, or showed that there is more to read.
+        """Note the answer of a poll. Returns whether it brought a batch, or showed that there is
+        more to read.
 
         Args:
             now_ms: the time.
-            error: what ended the asking, if anything did. What had come before it counts.
+            error: the error that ended the poll, if any. Batches that came before it count.
         """
         moved = self.advanced or not self.reader.at_tail
         self.pause_ms = self._pause_ms(moved, error)
@@ -167,12 +168,12 @@ FetchT = TypeVar("FetchT", bound=Fetch[Any])
 
 
 class Fetcher(Generic[FetchT]):
-    """Knows which partitions wait to be asked for. Used by one thread.
+    """Schedules the polls of partitions. Used by one thread.
 
-    One that is asked for waits no more, until its driver wants it again.
+    A partition that was taken is not scheduled until its driver calls `want` again.
 
     Args:
-        fetches: those that wait, in the order in which they are begun with.
+        fetches: the partitions to poll, in the order of their first polls.
     """
 
     def __init__(self, fetches: Iterable[FetchT] = ()) -> None:
@@ -187,30 +188,32 @@ class Fetcher(Generic[FetchT]):
         return fetch in self._waiting
 
     def want(self, fetch: FetchT) -> None:
-        """Ask for this one when it is due. One that is behind goes first: it was begun with."""
+        """Schedule a poll of this partition when it is due. A partition whose reader is behind goes
+        first.
+        """
         self._waiting[fetch] = None
         if not fetch.reader.at_tail:
             self._waiting.move_to_end(fetch, last=False)
         self.next_due_ms = min(self.next_due_ms, fetch.due_ms)
 
     def forget(self, fetch: FetchT) -> None:
-        """Ask for this one no more."""
+        """Do not poll this partition any more."""
         self._waiting.pop(fetch, None)
 
     def take(self, fetch: FetchT, now_ms: float) -> None:
-        """Ask for this one now, whether or not it is due."""
+        """Take this partition to poll now, whether or not it is due."""
         del self._waiting[fetch]
         fetch.begin(now_ms)
 
     def take_first(self, now_ms: float) -> FetchT | None:
-        """Ask for the first one that waits, whether or not it is due."""
+        """Take the first scheduled partition to poll now, whether or not it is due."""
         fetch = next(iter(self._waiting), None)
         if fetch is not None:
             self.take(fetch, now_ms)
         return fetch
 
     def take_due(self, now_ms: float) -> list[FetchT]:
-        """Ask for those that are due, and for those that gather with them."""
+        """Take the partitions that are due, and those that are polled together with them."""
         if now_ms < self.next_due_ms:
             return []
         due: list[FetchT] = []
@@ -229,12 +232,13 @@ class Fetcher(Generic[FetchT]):
 def fetch_once(
     fetches: Sequence[Fetch[PartitionReader]], poll: Poll, deadline: Callable[[], Deadline]
 ) -> Iterator[list[Batch]]:
-    """Ask once for what comes next at the tails of partitions, as each `Fetch` says.
+    """Poll the tails of these partitions once, as each `Fetch` says.
 
-    Readers that are behind are passed over, also those that turn out to be.
+    Readers that are behind are left out, also those that turn out to be.
 
     Raises:
-        HQueueError: as `poll`. What was given before stays given, and the readers have passed it.
+        HQueueError: as `poll`. Batches that were returned before the error stay valid, and the
+            readers are after them.
     """
     for reader in to_check(fetches):
         reader.check_tail(deadline())

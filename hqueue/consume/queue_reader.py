@@ -202,12 +202,11 @@ class QueueReader:
 
 
 class LoopReader:
-    """The part of a queue's log that reads, for coroutines of any event loop. Made by
-    `OpenLog.in_loop`.
+    """Reads a queue's log, for coroutines of any event loop. Made by `OpenLog.in_loop`.
 
-    It does what `QueueReader` does, by the same decisions. A caller that is cancelled loses
-    nothing: a cursor gives what it was asked for when it is asked again. One coroutine at a time
-    uses a cursor.
+    It works like `QueueReader`, with the same decisions. A caller that is cancelled loses nothing:
+    the cursor returns the same batches to the next call. Only one coroutine at a time may use a
+    cursor.
 
     Args:
         context: the queue.
@@ -225,13 +224,13 @@ class LoopReader:
     def cursor(
         self, partition: int, scan: Scan, bytes_max: int, ordinal: int | None = None
     ) -> PartitionCursor:
-        """A cursor in a partition. Asks nothing.
+        """Open a cursor in a partition. Sends no request.
 
         Args:
             partition: the partition.
-            scan: what is wanted of it.
-            bytes_max: the bodies asked of the store in one request, about; at least one batch.
-            ordinal: messages that the partition had before the scan's start, if that is known.
+            scan: the part of it to read.
+            bytes_max: about how many bytes of bodies one request fetches; at least one batch.
+            ordinal: how many messages the partition had before the scan's start, if known.
 
         Raises:
             InvalidInputError: there is no such partition.
@@ -248,8 +247,8 @@ class LoopReader:
         stop: Callable[[], int],
         bytes_max: int,
     ) -> TopicCursor:
-        """A cursor in a topic that has an owner; the arguments are `TopicReader`'s. `ranges_of` is
-        called by a thread.
+        """Open a cursor over a topic that has an owner. The arguments are those of `TopicReader`. A
+        thread calls `ranges_of`.
         """
         return TopicCursor(
             self._reading, topic, ranges_of, start=start, stop=stop, bytes_max=bytes_max
@@ -258,24 +257,24 @@ class LoopReader:
     async def read(
         self, cursor: PartitionCursor | TopicCursor, deadline: Deadline | None = None
     ) -> list[Batch]:
-        """The next batches, some megabytes at most; none at the end of the log or at the stop.
+        """Read the next batches, some megabytes at most; none at the end of the log or at the stop.
 
         Args:
             cursor: the cursor.
-            deadline: the bound; that of one operation if None.
+            deadline: the deadline; that of one operation if None.
 
         Raises:
-            StoreUnavailableError: the store stayed away until the deadline.
-            QueueStateError, RequestRefusedError: the store will not be read.
-            CorruptLogError: the log is broken here. Reading goes no further.
+            StoreUnavailableError: the store was unavailable until the deadline.
+            QueueStateError, RequestRefusedError: the store refuses the read.
+            CorruptLogError: the log is corrupt at this position. The cursor stays there.
         """
         return await self.do(cursor.read, deadline)
 
     async def read_once(
         self, cursor: PartitionCursor, deadline: Deadline | None = None
     ) -> list[Batch]:
-        """What one request gives: as `read`, but it may be nothing although the log goes on, where
-        none of the topics wanted lies; `cursor.at_tail` is false then.
+        """Read as `read`, with one request. The result may be empty although the log continues, if
+        none of the topics to read is there; `cursor.at_tail` is False then.
         """
         return await self.do(cursor.read_once, deadline)
 
@@ -284,7 +283,7 @@ class LoopReader:
         await self.do(cursor.check_tail, deadline)
 
     async def release(self, cursor: PartitionCursor | TopicCursor) -> None:
-        """Free what a cursor holds in the store. Reading can go on afterwards."""
+        """Free what a cursor holds in the store. Reading can continue afterwards."""
         await self.do(lambda _: cursor.release())
 
     def poll(
@@ -316,14 +315,14 @@ class LoopReader:
         idle_ms_max: int | None = None,
         closed: Callable[[], bool] = lambda: False,
     ) -> AsyncIterator[list[Batch]]:
-        """Batches as they come; the arguments are those of `QueueReading.follow`."""
+        """Iterate over batches as they come. The arguments are those of `QueueReading.follow`."""
         work = self._reading.follow(cursors, bytes_max, idle_ms_max=idle_ms_max, closed=closed)
         return self._each(work)
 
     async def decoded(self, batch: Batch, decode: Callable[[Batch], Result]) -> Result:
-        """What comes of decoding a batch that was read: beside the loop, in turn with others, where
-        it is large. Where it can't be decoded a thread asks whether an operator decided that it is
-        passed by.
+        """Decode a batch that was read, and return the result. A large batch is decoded beside the
+        loop, in turn with others. If it can't be decoded, a thread checks whether an operator chose
+        to skip it.
 
         Raises:
             As `decode`, which may be called twice.

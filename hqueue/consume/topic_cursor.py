@@ -56,17 +56,19 @@ class TopicWalk:
 
     @property
     def cursor(self) -> int:
-        """The ID from which another one would go on after what this one has given."""
+        """The ID at which another reader would continue after the batches that this one has
+        returned.
+        """
         return self._cursor
 
     @property
     def at_tail(self) -> bool:
-        """Whether the stop was reached, where it is now."""
+        """Whether the present stop was reached."""
         return self._cursor >= self._stop()
 
     @property
     def holds(self) -> bool:
-        """Whether something is held in the store."""
+        """Whether it holds resources in the store."""
         return self._current is not None and self._current.holds
 
     def _release(self) -> Work[None]:
@@ -118,17 +120,18 @@ class TopicWalk:
 
 
 class TopicCursor(TopicWalk):
-    """Gives what `TopicReader` does, in steps. Made by `LoopReader.topic_cursor`."""
+    """Reads a topic as `TopicReader` does, in steps. Made by `LoopReader.topic_cursor`."""
 
     def read(self, deadline: Deadline) -> Work[list[Batch]]:
-        """The next batches; none at the stop. Where this is cut off nothing is passed.
+        """Read the next batches; none at the stop. A read that is cancelled does not move the
+        cursor.
 
         Raises:
-            StoreUnavailableError: the store or the metadata stayed away.
-            CorruptLogError: the log is broken here. Reading goes no further.
+            StoreUnavailableError: the store or the metadata was unavailable.
+            CorruptLogError: the log is corrupt at this position. The cursor stays there.
         """
         return self._read(deadline)
 
     def release(self) -> Work[None]:
-        """Free what is held in the store. Reading can go on afterwards."""
+        """Free what the cursor holds in the store. Reading can continue afterwards."""
         return self._release()

@@ -30,16 +30,16 @@ class _PartitionPast:
 
 
 class TopicPast:
-    """Answers whether a scan of a topic would find anything. Thread-safe. Made by
+    """Says whether a scan of a topic would find messages. Thread-safe. Made by
     `OpenLog.topic_past`.
 
-    When a topic's hub has died, each of its subscriptions may have missed something. Hubs ask that
-    for thousands of topics at once, and most have nothing: so the headers of each partition are
-    read once for all that ask, and what they say is kept for a minute behind the last question.
+    When a topic's hub has died, each of its subscriptions may have missed messages. Hubs check
+    thousands of topics at once, and most of them missed none. So the headers of each partition are
+    read once for all topics, and the result is kept for a minute after the last call.
 
     Args:
-        reader: reads the queue.
-        clock: where time comes from.
+        reader: the reader of the queue.
+        clock: the source of time.
     """
 
     def __init__(self, reader: QueueReader, clock: Clock) -> None:
@@ -56,12 +56,12 @@ class TopicPast:
 
         Args:
             topic: the topic.
-            ranges: where it lies.
+            ranges: the topic's ranges.
             start: an ID.
-            stop: an ID; all that the topic has below it was appended before this call.
+            stop: an ID. All messages of the topic below it were appended before this call.
 
         Raises:
-            StoreUnavailableError: HBase stayed away for ``operation_timeout_ms``.
+            StoreUnavailableError: HBase was unavailable for ``operation_timeout_ms``.
         """
         deadline = self._reader.deadline()
         for partition, scan in scans_of(topic, ranges, start, stop):
@@ -82,7 +82,7 @@ class TopicPast:
         return False
 
     def drop_idle(self) -> bool:
-        """Drop what nobody has asked for lately; whether anything is left."""
+        """Drop results that were not used lately. Returns whether any are left."""
         oldest_ms = self._clock.monotonic_ms() - KEPT_MS
         with self._lock:
             used = filter(lambda item: item[1].used_ms > oldest_ms, self._known.items())

@@ -14,11 +14,11 @@ __all__ = ["TopicReader"]
 
 
 class TopicReader(TopicWalk):
-    """Gives the batches of a topic that has an owner, once and in the order of IDs, up to a stop
-    that moves on. Not thread-safe. Made by `OpenLog.topic_reader`.
+    """Reads the batches of a topic that has an owner, each once and in the order of IDs, up to a
+    stop that moves forward. Not thread-safe. Made by `OpenLog.topic_reader`.
 
     Args:
-        reader: reads the queue.
+        reader: the reader of the queue.
         topic, ranges_of, start, stop, bytes_max: as `TopicWalk` takes them.
     """
 
@@ -38,14 +38,14 @@ class TopicReader(TopicWalk):
         self._reader = reader
 
     def release(self) -> None:
-        """Free what is held in the store. Reading can go on afterwards."""
+        """Free what the reader holds in the store. Reading can continue afterwards."""
         self._reader.do(lambda _: self._release())
 
     def read(self, deadline: Deadline) -> list[Batch]:
-        """The next batches; none at the stop.
+        """Read the next batches; none at the stop.
 
         Raises:
-            StoreUnavailableError: the store or the metadata stayed away.
-            CorruptLogError: the log is broken here. Reading goes no further.
+            StoreUnavailableError: the store or the metadata was unavailable.
+            CorruptLogError: the log is corrupt at this position. The reader stays there.
         """
         return self._reader.do(self._read, deadline)

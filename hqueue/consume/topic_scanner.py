@@ -23,18 +23,19 @@ __all__ = ["TopicScanner"]
 class TopicScanner:
     """Reads a topic that has an owner, range after range. Made by `Queue.scan_topic`.
 
-    Iterate over it, or call `next` until it gives None; or take the messages batch-wise with
-    `arrow_batches`. Each message comes once and in the order of IDs, over all ranges. All that was
-    published before it was opened is read; of what is published meanwhile, a part without a gap of
-    the range that was open then, which may be nothing. What expired is counted in `expired`. It
-    bears faults as a `PartitionScanner` does. Not thread-safe, but for `close`.
+    Iterate over it, or call `next` until it returns None; or take record batches with
+    `arrow_batches`. Each message comes once and in the order of IDs, over all ranges. All messages
+    that were published before it was opened are read. Of messages that are published meanwhile, it
+    reads a part without a gap of the range that was open then, which may be empty. `expired` counts
+    the expired messages. It survives the same faults as a `PartitionScanner`. Not thread-safe,
+    except for `close`.
 
     A range that seems to end too early is read again, as `TopicRanges` says.
 
     Args:
-        reader: reads the queue.
-        scans: partition and `Scan` of each range, in the order of IDs.
-        bytes_max: the bodies held at a time and on their way, about.
+        reader: the reader of the queue.
+        scans: the partition and `Scan` of each range, in the order of IDs.
+        bytes_max: about how many bytes of bodies the scanner holds and fetches at a time.
         whole: whether the last range, too, must be there up to its scan's stop.
 
     Raises:
@@ -67,11 +68,11 @@ class TopicScanner:
             yield message
 
     def next(self) -> ReceivedMessage | None:
-        """The next message; None at the end.
+        """Return the next message; None at the end.
 
         Raises:
-            StoreUnavailableError: HBase stayed away for ``operation_timeout_ms``.
-            CorruptLogError: the log is broken where it is read.
+            StoreUnavailableError: HBase was unavailable for ``operation_timeout_ms``.
+            CorruptLogError: the log is corrupt at this position.
             ClosedError: the scanner was closed.
         """
         while (scanner := self._current()) is not None:
@@ -82,8 +83,8 @@ class TopicScanner:
         return None
 
     def arrow_batches(self) -> Iterator[pyarrow.RecordBatch]:
-        """The messages as Arrow record batches of `hqueue.consume.arrow.SCHEMA`, of up to
-        some megabytes. Needs the extra ``hqueue[arrow]``. Raises as `next`.
+        """Iterate over the messages as Arrow record batches of `hqueue.consume.arrow.SCHEMA`, each
+        of up to some megabytes. Needs the extra ``hqueue[arrow]``. Raises as `next`.
         """
         while (scanner := self._current()) is not None:
             yield from scanner.arrow_batches()
@@ -94,7 +95,7 @@ class TopicScanner:
 
     @property
     def expired(self) -> int:
-        """Messages that were in the log's count but had expired before they could be read."""
+        """How many messages of the log had expired before this scanner could read them."""
         return self._expired + (0 if self._scanner is None else self._scanner.expired)
 
     def close(self) -> None:

@@ -90,7 +90,7 @@ def framing_bytes(layout: int, count: int) -> int:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TopicEntry:
-    """What a header says of one topic's cell. Counts in messages, size in bytes.
+    """A header's entry for one topic's cell. Counts are in messages, sizes in bytes.
 
     Size and checksum are those of the cell before it was compressed.
     """
@@ -102,24 +102,26 @@ class TopicEntry:
     checksum: int
     layout: int
     key_bytes: int = 0
-    """The bytes of its column of keys."""
+    """The size of its column of keys in bytes."""
     header_bytes: int = 0
-    """The bytes of its column of headers."""
+    """The size of its column of headers in bytes."""
 
     @property
     def values_at(self) -> int:
-        """Where the columns end in the cell, and the values begin."""
+        """The offset in the cell at which the columns end and the values begin."""
         return self.key_bytes + self.header_bytes
 
     @property
     def value_bytes(self) -> int:
-        """How many bytes its values have, without what tells them apart in the cell."""
+        """The size of its values in bytes, without the framing that separates them in the cell."""
         return self.size - self.values_at - framing_bytes(self.layout, self.count)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Header:
-    """A batch's header. Times in milliseconds since the epoch, `base` as an integer ID."""
+    """A batch's header. Times are in milliseconds since the epoch; `base` is an ID as an
+    integer.
+    """
 
     base: int
     span: int
@@ -135,22 +137,22 @@ class Header:
 
     @property
     def end(self) -> int:
-        """The first ID beyond the batch, and the slot of the batch after it."""
+        """The first ID after the batch, and the slot of the next batch."""
         return self.base + self.span
 
     @property
     def next_ordinal(self) -> int:
-        """How many messages the partition had with this batch."""
+        """How many messages the partition had up to and with this batch."""
         return self.ordinal + self.count
 
     @property
     def owner_epochs(self) -> dict[str, int]:
-        """The topics of a batch of messages that hubs appended which own them, and by which epoch;
-        none of any other.
+        """The epoch of the owner that appended the messages of each topic; empty for a batch that
+        no owner appended.
 
         Raises:
-            UnsupportedFormatError: the version of what it says is not known here.
-            CorruptLogError: it isn't what an owner wrote.
+            UnsupportedFormatError: its version is not known to this release.
+            CorruptLogError: no owner wrote it.
         """
         said = self.control
         if self.kind != MESSAGES or not said:

@@ -26,8 +26,8 @@ ROW_OVERHEAD_BYTES = 200
 
 
 class PartitionCursor(Standing):
-    """A cursor in one partition, in steps: it gives what `PartitionReader` does, whose arguments it
-    has. Not thread-safe. Made by `LoopReader.cursor`.
+    """Reads one partition as `PartitionReader` does, with the same arguments, in steps. Not
+    thread-safe. Made by `LoopReader.cursor`.
     """
 
     _stream: RowStream | None = None
@@ -37,8 +37,8 @@ class PartitionCursor(Standing):
     """Of rows ahead whose headers were read, the next one last: from opening a stream on."""
 
     def read(self, deadline: Deadline) -> Work[list[Batch]]:
-        """As `PartitionReader.read`. Where this is cut off, as by cancelling, nothing is passed:
-        the batches come with the next read.
+        """Read the next batches, as `PartitionReader.read`. A read that is cancelled does not move
+        the cursor: its batches come with the next read.
         """
 
         def read() -> Work[list[Batch]]:
@@ -154,11 +154,13 @@ class PartitionCursor(Standing):
 
     @property
     def holds(self) -> bool:
-        """Whether something is held in the store."""
+        """Whether the cursor holds resources in the store."""
         return self._stream is not None
 
     def release(self) -> Work[None]:
-        """Free what is held in the store. Never raises. Reading can go on afterwards."""
+        """Free what the cursor holds in the store. Never raises. Reading can continue
+        afterwards.
+        """
         self._is_torn = False
         if self._stream is not None:
             stream, self._stream = self._stream, None

@@ -13,25 +13,25 @@ __all__ = ["PartitionReader", "reader_of"]
 
 
 class PartitionReader:
-    """A cursor in one partition. Not thread-safe. Made by `Queue.reader`.
+    """Reads one partition, batch by batch. Not thread-safe. Made by `Queue.reader`.
 
-    It gives every batch once and in order, and checks that each follows the one before: by its
-    slot and by its ordinal. Batches that expired, or were collected, before they could be read
-    are counted in `expired`. When a request fails it goes on from where it stood.
+    It returns every batch once and in order, and checks by slot and ordinal that each follows the
+    one before. `expired` counts the messages that expired or were collected before they could be
+    read. When a request fails, the reader keeps its position.
 
     Args:
         partition: the partition.
         port: the store.
-        start: the first ID that is wanted.
-        stop: the first ID that isn't any more.
-        topics: the topics wanted; None for all.
-        clock: where time comes from.
-        bytes_max: the bodies asked of the store in one request, about; at least one batch.
-        ordinal: messages that the partition had before the start, if that is known: then what was
-            collected from there on is counted in `expired`, too.
-        owner_epoch: only messages that the owner of their topic with this epoch appended; those
-            of any writer if None.
-        decisions: which batches are passed by where they can't be read.
+        start: the first ID to read.
+        stop: the first ID that is not read any more.
+        topics: the topics to read; None for all.
+        clock: the source of time.
+        bytes_max: about how many bytes of bodies one request fetches; at least one batch.
+        ordinal: how many messages the partition had before the start, if known. Then `expired` also
+            counts messages from there on that were collected.
+        owner_epoch: read only messages that the owner of their topic with this epoch appended;
+            those of any writer if None.
+        decisions: says which unreadable batches to skip.
     """
 
     def __init__(
@@ -70,101 +70,104 @@ class PartitionReader:
 
     @property
     def topics(self) -> frozenset[str] | None:
-        """The topics wanted; None for all."""
+        """The topics to read; None for all."""
         return self.steps.topics
 
     @property
     def expired(self) -> int:
-        """Wanted messages that were gone before they could be read."""
+        """How many messages were gone before they could be read."""
         return self.steps.expired
 
     @property
     def at_tail(self) -> bool:
-        """Whether the last read met the end of the log, or the stop."""
+        """Whether the last read reached the end of the log, or the stop."""
         return self.steps.at_tail
 
     @property
     def next_slot(self) -> tuple[int, int]:
-        """The partition and the slot that is read next: where a new batch will lie."""
+        """The partition and the slot to read next, where a new batch will lie."""
         return self.steps.next_slot
 
     @property
     def cursor(self) -> int:
-        """The ID from which another reader would go on after what this one has given."""
+        """The ID at which another reader would continue after the batches that this one has
+        returned.
+        """
         return self.steps.cursor
 
     @property
     def ordinal(self) -> int | None:
-        """Messages that the partition had up to here; None before the first header."""
+        """How many messages the partition had up to here; None before the first header."""
         return self.steps.ordinal
 
     @property
     def skipped(self) -> int:
-        """Messages that could not be read, and were passed by because an operator decided so. Of
-        batches that were given they count once these are decoded.
+        """How many messages could not be read and were skipped, because an operator chose to skip
+        their batches. Messages of returned batches count when these are decoded.
         """
         return self.steps.skipped
 
     @property
     def finished(self) -> bool:
-        """Whether the stop was reached: no further batch can hold a wanted message."""
+        """Whether the stop was reached, so that no later batch can have messages to read."""
         return self.steps.finished
 
     @property
     def short(self) -> bool:
-        """Whether the log ended before the first ID that is wanted, when that was looked at last.
+        """Whether the log ended before the first ID to read, when it was checked last.
 
-        A region server that lost the partition and does not know yet may say so, for a while; a log
-        that stays so short is another one: the partition was truncated.
+        A region server that lost the partition and has not noticed may cause this for a while. If
+        the log stays this short, the partition was truncated.
         """
         return self.steps.short
 
     @property
     def holds(self) -> bool:
-        """Whether something is held in the store."""
+        """Whether the reader holds resources in the store."""
         return self.steps.holds
 
     def read(self, deadline: Deadline) -> list[Batch]:
-        """The next batches, some megabytes at most; none at the end of the log or at the stop.
+        """Read the next batches, some megabytes at most; none at the end of the log or at the stop.
 
         Raises:
-            StoreUnavailableError: the store stayed away until the deadline.
-            QueueStateError, RequestRefusedError: the store will not be read.
-            CorruptLogError: the log is broken here. Reading goes no further.
+            StoreUnavailableError: the store was unavailable until the deadline.
+            QueueStateError, RequestRefusedError: the store refuses the read.
+            CorruptLogError: the log is corrupt at this position. The reader stays there.
         """
         return drive(self.steps.read(deadline), self._port, deadline)
 
     def read_once(self, deadline: Deadline) -> list[Batch]:
-        """What one request gives: as `read`, but it may be nothing although the log goes on, where
-        none of the topics wanted lies; `at_tail` is false then.
+        """Read as `read`, with one request. The result may be empty although the log continues, if
+        none of the topics to read is there; `at_tail` is False then.
         """
         return drive(self.steps.read_once(deadline), self._port, deadline)
 
     def accept(self, row: Row, deadline: Deadline) -> Batch | None:
-        """Take a row in if it is the next one, and give its batch if that is wanted.
+        """Accept a row if it is the next one, and return its batch if it has messages to read.
 
         Rows come from `read`, or from a caller that gets the `next_slot` of many readers at once. A
-        row that shows that the reader stands at the wrong slot moves it there instead.
+        row that shows that the reader is at the wrong slot moves it to the right one instead.
         """
         return drive(self.steps.accept(row, deadline), self._port, deadline)
 
     def take(self, row: Row) -> list[Batch] | None:
-        """Take in a row that somebody else has, without asking the store; None if it isn't next.
+        """Accept a row that the caller has, without a request to the store; None if it isn't the
+        next one.
 
         As `PartitionCursor.take`.
         """
         return self.steps.take(row)
 
     def check_tail(self, deadline: Deadline) -> None:
-        """Look whether the log goes on elsewhere than at `next_slot`.
+        """Check whether the log continues elsewhere than at `next_slot`.
 
-        A follower that only asks for its slot would wait for ever after a truncation, or when
-        it fell so far behind that its part of the log was collected.
+        A follower that only polls its slot would wait for ever after a truncation, or when it fell
+        so far behind that its part of the log was collected.
         """
         drive(self.steps.check_tail(deadline), self._port, deadline)
 
     def release(self) -> None:
-        """Free what is held in the store. Reading can go on afterwards."""
+        """Free what the reader holds in the store. Reading can continue afterwards."""
         if self.holds:
             drive(self.steps.release(), self._port, Deadline(self._clock, 0))
 

@@ -1,4 +1,4 @@
-"""Which HQueue clusters there are, with which queues: what brokers and topics were for Kafka."""
+"""The registered HQueue clusters and their queues, in the place of Kafka's brokers and topics."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ QUEUE_DEPTH = 2
 
 
 class Brokers(OnStore):
-    """Which HQueue clusters there are, by their logical IDs, with which queues. Thread-safe.
+    """The registered HQueue clusters by their logical IDs, and their queues. Thread-safe.
 
-    Both are registered by a worker's session, and gone with it. Any worker of a cluster may
-    register it, one at a time does; nothing is made again by itself after a session was lost.
+    A worker's session registers both, and they end with it. Any worker of a cluster may register
+    it, one at a time. A registration is not made again by itself after a session was lost.
 
-    Where Kafka had a bare ``host:port`` and a bare number, these are JSON with a version, as
-    every record of hqueue: so what must not be ignored can be added, and is refused by a release
-    that does not know it. That a record names its cluster is such an addition: of two clusters
-    with one ID each would read, and overwrite, how far the other's groups are.
+    Where Kafka had a bare ``host:port`` and a bare number, these are JSON with a version, as every
+    record of hqueue: so what must not be ignored can be added, and is refused by a release that
+    does not know it. That a record names its cluster is such an addition: of two clusters with one
+    ID each would read, and overwrite, how far the other's groups are.
     """
 
     def __init__(self, store: MetadataStore, paths: Paths) -> None:
@@ -48,13 +48,13 @@ class Brokers(OnStore):
 
     @stepwise
     def claim(self, broker: int, record: BrokerRecord) -> Work[bool]:
-        """Register a cluster, if nobody has; whether this session has it now."""
+        """Register a cluster, if no session has. Returns whether this session has it now."""
         path = self._paths.broker(broker)
         return path in (yield Claim({path: encode_broker(record)}))
 
     @stepwise
     def release(self, broker: int) -> Work[None]:
-        """Take back what this session registered, if it did."""
+        """Remove this session's registration of a cluster, if there is one."""
         yield Release([self._paths.broker(broker)])
 
     @stepwise
@@ -63,10 +63,11 @@ class Brokers(OnStore):
 
         Args:
             broker: the ID.
-            cluster: what names the own cluster; called if any has registered the ID.
+            cluster: returns the caller's own cluster ID. It is called if a cluster has registered
+                this ID.
 
         Raises:
-            SettingsError: another has.
+            SettingsError: another cluster has registered it.
             UnsupportedFormatError: there is a record that this release does not know.
         """
         path = self._paths.broker(broker)
@@ -107,7 +108,7 @@ class Brokers(OnStore):
     def guard(
         self, broker: int, record: BrokerRecord, on_change: Callable[[], None]
     ) -> BrokerGuard:
-        """Find out what of a cluster that this session registered is gone.
+        """Detect which of this session's registrations of a cluster are gone.
 
         Args:
             broker, record: as `claim` takes them.
@@ -117,20 +118,20 @@ class Brokers(OnStore):
 
     @stepwise
     def list(self) -> Work[Mapping[int, BrokerRecord]]:
-        """The clusters that are registered, by ID."""
+        """The registered clusters, by ID."""
         return (yield from self._brokers.list())
 
     @stepwise
     def list_queues(self) -> Work[Mapping[tuple[str, int], int]]:
-        """The partitions of every queue that is registered, by its name and its cluster's ID."""
+        """The number of partitions of every registered queue, by its name and its cluster's ID."""
         return (yield from self._queues.list())
 
     def watch(self, listener: Callable[[Mapping[int, BrokerRecord]], None]) -> Watch:
-        """Report which clusters are registered; as `MetadataStore.watch`."""
+        """Report the registered clusters to a listener, as `MetadataStore.watch`."""
         return self._brokers.watch(listener)
 
     def watch_queues(self, listener: Callable[[Mapping[tuple[str, int], int]], None]) -> Watch:
-        """Report which queues are registered; as `MetadataStore.watch`."""
+        """Report the registered queues to a listener, as `MetadataStore.watch`."""
         return self._queues.watch(listener)
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""How far each subscriber is."""
+"""The checkpoints of subscribers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LEVELS_ABOVE = 2
 
 
 class Checkpoints(OnStore):
-    """How far each subscriber is. Thread-safe."""
+    """The checkpoints of subscribers. Thread-safe."""
 
     def __init__(self, store: MetadataStore, paths: Paths) -> None:
         super().__init__(store)
@@ -35,7 +35,7 @@ class Checkpoints(OnStore):
 
     @stepwise
     def read(self, key: SubscriptionKey) -> Work[Checkpoint | None]:
-        """A checkpoint as it is now; None if there is none.
+        """Read a checkpoint; None if there is none.
 
         Raises:
             UnsupportedFormatError: its record can't be read.
@@ -64,8 +64,8 @@ class Checkpoints(OnStore):
             Mapping[SubscriptionKey, Checkpoint], Mapping[SubscriptionKey, UnsupportedFormatError]
         ]
     ]:
-        """Those of these checkpoints that exist, in a few round trips; and what is wrong with those
-        that can't be read. `seek` repairs them.
+        """Those of these checkpoints that exist, and the errors of those that can't be read. Takes
+        a few round trips. `seek` repairs unreadable ones.
         """
         wanted = {self._paths.subscriber(key): key for key in keys}
         return _decoded(wanted, (yield Read(wanted)))
@@ -74,8 +74,8 @@ class Checkpoints(OnStore):
     def create(
         self, starts: Mapping[SubscriptionKey, MessageID]
     ) -> Work[Mapping[SubscriptionKey, Checkpoint]]:
-        """Create checkpoints where there are none; returns what is there now for each key. What was
-        there, and can't be read, is left out.
+        """Create checkpoints for keys that have none. Returns the present checkpoint of each key. A
+        checkpoint that can't be read is left out.
         """
         wanted = {self._paths.subscriber(key): key for key in starts}
         created = yield Create(
@@ -87,15 +87,15 @@ class Checkpoints(OnStore):
     def compare_and_set(
         self, key: SubscriptionKey, known: Checkpoint, next_id: MessageID
     ) -> Work[Checkpoint]:
-        """Move a checkpoint ahead, if nobody changed it since it was `known`.
+        """Move a checkpoint ahead, if it has not changed since it was `known`.
 
         When the answer is lost it is looked up, so this either happened or it did not.
 
         Raises:
-            InvalidInputError: it would go back. Only `seek` may.
-            CheckpointMovedError: it was changed or deleted by somebody else; a caller that thinks
-                it is in charge of this checkpoint no longer is.
-            StoreUnavailableError: with an outcome.
+            InvalidInputError: the checkpoint would move backwards. Only `seek` may do that.
+            CheckpointMovedError: another process changed or deleted it; the caller may not move
+                this checkpoint any more.
+            StoreUnavailableError: the error has an outcome.
         """
         if next_id < known.next:
             raise InvalidInputError(
@@ -112,14 +112,14 @@ class Checkpoints(OnStore):
 
     @stepwise
     def seek(self, starts: Mapping[SubscriptionKey, MessageID]) -> Work[None]:
-        """Set checkpoints, also back, of a subscriber that is not present: each only if it isn't,
-        and all or none of as many as the store changes at once. That is at least 250, unless
-        the store's own root has a name of more than 200 bytes.
+        """Set checkpoints of a subscriber that is not connected, backwards or forwards: each only
+        if the subscriber is not connected, and all or none of as many as the store changes at once.
+        That is at least 250, unless the store's own root has a name of more than 200 bytes.
 
         Raises:
-            SubscriberConnectedError: it is present. Nothing was changed.
+            SubscriberConnectedError: the subscriber is connected. Nothing was changed.
             SubscriberNotFoundError: there is no such checkpoint. Nothing was changed.
-            StoreUnavailableError: with an outcome.
+            StoreUnavailableError: the error has an outcome.
         """
         obstacle = yield WriteWhereAbsent(
             [
@@ -139,10 +139,11 @@ class Checkpoints(OnStore):
 
     @stepwise
     def delete(self, keys: Iterable[SubscriptionKey]) -> Work[None]:
-        """Forget a subscriber that is not present. What isn't there counts as done.
+        """Delete the checkpoints of a subscriber that is not connected. Missing ones count as
+        deleted.
 
         Raises:
-            SubscriberConnectedError: it is present.
+            SubscriberConnectedError: the subscriber is connected.
         """
         paths = [self._paths.subscriber(key) for key in keys]
         left = yield Delete(dict.fromkeys(paths, ANY), LEVELS_ABOVE)

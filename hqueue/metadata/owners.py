@@ -1,4 +1,4 @@
-"""Who has a partition."""
+"""The owners of partitions."""
 
 from __future__ import annotations
 
@@ -34,14 +34,15 @@ class OwnerPaths(Protocol):
 
 
 class Owners(OnStore):
-    """Who has a partition: a worker that serves it, or a consumer of a group. Thread-safe.
+    """The claims of partitions, each by a worker that serves it or by a consumer of a group.
+    Thread-safe.
 
-    A claim is present by the claimer's session.
+    A claim lasts as long as its owner's session.
 
     Args:
-        store: where claims lie.
-        paths: where each lies.
-        role: what an owner is called in the record.
+        store: the store of the claims.
+        paths: the path of each claim.
+        role: the name of an owner's role in the record.
     """
 
     def __init__(self, store: MetadataStore, paths: OwnerPaths, role: str = "worker") -> None:
@@ -54,10 +55,10 @@ class Owners(OnStore):
 
     @stepwise
     def claim(self, owner: str, partitions: Collection[PartitionKey]) -> Work[set[PartitionKey]]:
-        """Claim partitions that nobody has; returns those that are this session's now, also those
-        that it claimed before.
+        """Claim partitions that have no owner. Returns those that this session has now, earlier
+        ones included.
 
-        Never made again after a lost session: an owner that wants it back claims it again.
+        A claim is never made again by itself after a lost session: the owner has to claim it again.
         """
         wanted = {self._paths.owner(key): key for key in partitions}
         value = encode_owner(owner, self._role)
@@ -66,14 +67,16 @@ class Owners(OnStore):
 
     @stepwise
     def release(self, partitions: Collection[PartitionKey]) -> Work[None]:
-        """Give up claims of this session; others stay. What isn't there counts as done."""
+        """Release claims of this session; claims of others stay. Missing claims count as
+        released.
+        """
         yield Release([*map(self._paths.owner, partitions)])
 
     def guard(self, owner: str, on_change: Callable[[], None]) -> ClaimGuard:
-        """Find out which claims of this session are gone.
+        """Detect which claims of this session are gone.
 
         Args:
-            owner: who made them.
+            owner: the owner that made them.
             on_change: as `OwnKeys` takes it.
         """
         value = encode_owner(owner, self._role)
@@ -86,20 +89,20 @@ class Owners(OnStore):
 
     @stepwise
     def list(self) -> Work[Mapping[PartitionKey, str]]:
-        """Every claim: who has which partition."""
+        """Every claim: the owner of each claimed partition."""
         return (yield from self._claims.list())
 
     @stepwise
     def inspect(
         self,
     ) -> Work[tuple[Mapping[PartitionKey, str], Mapping[PartitionKey, UnsupportedFormatError]]]:
-        """Every claim: who has which partition, and the claims that can't be read."""
+        """Every claim: the owner of each claimed partition, and the claims that can't be read."""
         owners, unreadable = yield from self._claims.inspect()
         keys = {self._paths.partition_key(path): error for path, error in unreadable.items()}
         return owners, {key: error for key, error in keys.items() if key is not None}
 
     def watch(self, listener: Callable[[Mapping[PartitionKey, str]], None]) -> Watch:
-        """Tell a listener of the claims; as `Subscriptions.watch`."""
+        """Report the claims to a listener, as `Subscriptions.watch`."""
         return self._claims.watch(listener)
 
     def _decode(self, path: str, found: Mapping[str, Record]) -> tuple[PartitionKey, str] | None:

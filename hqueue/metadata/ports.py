@@ -112,17 +112,19 @@ class Attempt(NamedTuple):
 
 
 class SessionState(enum.Enum):
-    """The state of the connection to the store."""
+    """The state of the connection to the metadata store."""
 
     CONNECTED = "connected"
 
     SUSPENDED = "suspended"
-    """The connection is cut. What was present still is, for a while: nobody knows better. What
-    acts by right of a claim pauses; nothing is dropped."""
+    """The connection is cut. Registrations still exist for a while, as far as is known. Owners of
+    claims pause, and drop nothing.
+    """
 
     LOST = "lost"
-    """The session is over: everything that was present by it is gone, and claims may be another's
-    already. Registrations are made again with the next session, claims are not."""
+    """The session is over: its registrations are gone, and others may have its claims already.
+    Registrations are made again with the next session; claims are not.
+    """
 
 
 class Request(Protocol):
@@ -133,10 +135,10 @@ class Request(Protocol):
 
 
 class Watch(Protocol):
-    """A listener that is called with changes, until it is closed."""
+    """A listener that is called with changes until it is closed."""
 
     def close(self) -> None:
-        """Call it no more. A call that is under way may still end. Never raises."""
+        """Stop calling the listener. A call under way may still end. Never raises."""
 
 
 class ChangeableRecords(Protocol):
@@ -219,8 +221,8 @@ class Ephemerals(Protocol):
         """
 
     def claim(self, values: Mapping[str, bytes]) -> Collection[str]:
-        """Register keys that nobody has; returns those that are this session's now, also from
-        before. What is missing above them is created.
+        """Register keys that no session has. Returns those that this session has now, earlier ones
+        included. Missing keys above them are created.
         """
 
     def create(
@@ -272,8 +274,8 @@ class Ephemerals(Protocol):
 class MetadataStore(Protocol):
     """A session with a store of records and registrations. Thread-safe.
 
-    In a forked child it begins again: what was registered stays the parent's, and the parent's
-    watches tell nothing in the child.
+    In a forked child it begins a new session: registrations stay the parent's, and the parent's
+    watches report nothing in the child.
     """
 
     @property
@@ -288,7 +290,9 @@ class MetadataStore(Protocol):
 
     @property
     def session_id(self) -> int | None:
-        """Another one each time that the session begins again. None while not connected."""
+        """The session's ID, which changes each time that a session begins. None while not
+        connected.
+        """
 
     @property
     def session_timeout_ms(self) -> int:
@@ -297,23 +301,23 @@ class MetadataStore(Protocol):
     def watch(
         self, prefix: str, depth: int, on_change: Callable[[Mapping[str, Record]], None]
     ) -> Watch:
-        """Report the records so many segments below a prefix: all of them, when they are first
-        known and after each change.
+        """Report the records that lie `depth` segments below a prefix: all of them, when they are
+        first known and after each change.
 
-        Changes that come together are reported once. The listener is called by one thread, never
-        twice at a time. While the session is suspended the last view stands; after that, and
-        after it was lost, the records are read again. Costs nothing while nothing changes; what
-        lies above the depth may change unnoticed.
+        Changes that come together are reported once. One thread calls the listener, never twice at
+        a time. While the session is suspended the last view stays valid; after that, and after it
+        was lost, the records are read again. A watch costs nothing while nothing changes. Changes
+        above the depth may go unnoticed.
         """
 
     def on_state(
         self, on_change: Callable[[SessionState], None], on_close: Callable[[], None] | None = None
     ) -> Watch:
-        """Report every change of state, in order, beginning with the state now.
+        """Report every change of the session's state, in order, beginning with the present state.
 
-        It is called by a thread that must not be held up: it takes notice and returns. A session
-        is LOST when the store says so, or when the connection stays cut for longer than the
-        store would keep the session: then nothing that was present can be relied on.
+        The thread that calls the callback must not be blocked: the callback notes the state and
+        returns. A session is LOST when the store says so, or when the connection stays cut for
+        longer than the store would keep the session: its registrations can't be relied on then.
 
         Args:
             on_change: called with the state.
@@ -326,16 +330,16 @@ class MetadataStore(Protocol):
         """
 
     def confirm(self) -> float:
-        """Ask the store whether the session still is; until when that is certain.
+        """Confirm with the store that the session is alive. Returns until when that is certain.
 
-        One round trip, and no wait for a connection. Until the time that it returns, on the
-        clock of `hqueue.runtime.clock.SYSTEM_CLOCK.monotonic_ms`, nobody else can have what is
-        present by this session: a worker that acts by right of a claim looks at that clock before
-        each act, for a process that stood still learns of a lost session only after it goes on.
+        Takes one round trip, and does not wait for a connection. Until the returned time, on the
+        clock `hqueue.runtime.clock.SYSTEM_CLOCK.monotonic_ms`, no other session can have the
+        registrations of this one. A worker with a claim checks that clock before each act, since a
+        process that stood still learns of a lost session only after it continues.
 
         Raises:
             StoreUnavailableError: there is no connection now, or no answer came.
         """
 
     def close(self) -> None:
-        """End the session: what is present by it disappears at once. Never raises."""
+        """End the session: its registrations disappear at once. Never raises."""

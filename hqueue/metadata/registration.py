@@ -33,14 +33,14 @@ MAKING_S = 600.0
 
 
 class Registration(OnStore):
-    """Something that is present, and is made again when it is gone, until closed: after its
-    session was lost, and after somebody else removed it.
+    """A registration that is made again when it is gone, until it is closed: after its session was
+    lost, and after another client removed it.
 
     Where a group of it is there already, by another session:
 
-    - if `is_own` says so of its last value, its session is that of a process that can't be alive,
-      and it is replaced;
-    - otherwise it may be dead: it is waited for until its session must be over.
+    - if `is_own` returns True for its last value, its session belongs to a process that can't be
+      alive, and it is replaced;
+    - otherwise its process may be dead: the call waits until its session must be over.
 
     When the session was lost, a task of the process's loop makes the groups again, likewise. What
     another session has put in their place while this one lived is never replaced: that one came
@@ -48,13 +48,13 @@ class Registration(OnStore):
     called, and that was it. While the store merely can't be reached it goes on trying.
 
     Args:
-        store: the session.
-        groups: what is registered.
-        is_own: whether this last value can only be that of an earlier one of ours.
-        on_obstacle: the error for what stays in the way.
+        store: the session with the store.
+        groups: the groups of keys to register.
+        is_own: whether a last value can only belong to an earlier registration of this owner.
+        on_obstacle: makes the error for a registration that stays in the way.
         on_failure: called if the groups can't be made again.
-        parents: whether what is missing above the groups is created.
-        clock: measures how long another is waited for.
+        parents: whether to create missing keys above the groups.
+        clock: measures the wait for another session.
 
     Raises:
         HQueueError: that of `on_obstacle`, or the store's. Nothing is left of the groups.
@@ -99,8 +99,8 @@ class Registration(OnStore):
 
     @stepwise
     def close(self) -> Work[None]:
-        """Remove what this registration made, and only that. Never raises: what can't be removed
-        now disappears with the session.
+        """Remove the registrations that this object made, and only those. Never raises: a
+        registration that can't be removed now disappears with the session.
         """
         if self._settled:
             return

@@ -1,4 +1,4 @@
-"""Who subscribes to what."""
+"""The registrations of subscribers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PRESENCE_DEPTH = 4
 
 
 class Subscriptions(OnStore):
-    """Who wants what. Thread-safe."""
+    """The subscribers of queues, and those that are connected. Thread-safe."""
 
     def __init__(self, store: MetadataStore, paths: Paths, clock: Clock) -> None:
         super().__init__(store, clock)
@@ -53,19 +53,19 @@ class Subscriptions(OnStore):
         partitions: Collection[int],
         on_failure: Callable[[HQueueError], None],
     ) -> Registration:
-        """Make a subscriber present in some partitions. Their checkpoints exist already.
+        """Register a subscriber in some partitions. Their checkpoints must exist.
 
-        One that seems to be present already, at another address, may have died a moment ago: it
-        is waited for until its session must be over. One at the very same address can't be alive,
-        because the caller listens there; it is replaced. What is registered of a partition becomes
-        visible together.
+        A subscriber of this name that is registered at another address may have died a moment ago:
+        the call waits until its session must be over. One at the same address can't be alive, since
+        the caller listens there; it is replaced. All registrations of a partition become visible
+        together.
 
         Args:
             on_failure: called if the registration can't be made again after a session was lost:
                 another subscriber of that name may have come.
 
         Raises:
-            SubscriberConnectedError: another subscriber of that name stays present.
+            SubscriberConnectedError: another subscriber of this name stays connected.
             SubscriberNotFoundError: a checkpoint is missing.
         """
         if not partitions:
@@ -83,12 +83,12 @@ class Subscriptions(OnStore):
     def appear(
         self, queue: str, subscriber: str, presence: Presence, partitions: Collection[int]
     ) -> Work[HQueueError | None]:
-        """Make a subscriber present in partitions that nobody else may be present in now. Not made
-        again after a lost session.
+        """Register a subscriber in partitions in which no other may be registered now. The
+        registration is not made again after a lost session.
 
         Returns:
-            What stands in the way of some of it, as `register` would raise it. None if nothing
-            does: then all of it is there.
+            The error that `register` would raise, if some of it can't be registered; None if all of
+            it was.
 
         Raises:
             InvalidInputError: the topics are too long; also without any partition.
@@ -104,10 +104,10 @@ class Subscriptions(OnStore):
     def guard(
         self, queue: str, subscriber: str, presence: Presence, on_change: Callable[[], None]
     ) -> PresenceGuard:
-        """Find out where a subscriber that has appeared is present no more.
+        """Detect partitions in which a subscriber that has appeared is not registered any more.
 
         Args:
-            presence: what it has appeared with.
+            presence: the registration with which it appeared.
             on_change: as `OwnKeys` takes it.
         """
         own = OwnKeys(self._store, on_change)
@@ -129,8 +129,8 @@ class Subscriptions(OnStore):
 
     @stepwise
     def list(self, queue: str | None = None) -> Work[Mapping[SubscriptionKey, Presence | None]]:
-        """Every subscriber in every partition of a queue, or of all; None for one that is not
-        present. A record that can't be read is left out, and logged.
+        """Every subscriber in every partition of a queue, or of all queues; None for one that is
+        not connected. A record that can't be read is left out and logged.
         """
         above, depth = (self._paths.queues, 3) if queue is None else (self._paths.queue(queue), 2)
         subscribers: Sequence[str] = yield Keys(above, depth)
@@ -140,13 +140,13 @@ class Subscriptions(OnStore):
         return {key: present.get(key) for key in sorted(keys)}
 
     def watch(self, listener: Callable[[Mapping[SubscriptionKey, Presence]], None]) -> Watch:
-        """Tell a listener who is present, in all queues: the whole view, when it is first known
-        and after each change.
+        """Report the connected subscribers of all queues to a listener: the whole view, when it is
+        first known and after each change.
 
-        Changes that come together are reported once. The listener is called by one thread, never
-        twice at a time. While the session is suspended the last view stands; after that, and
-        after it was lost, the view is read again. A record that can't be read is left out, and
-        logged. Costs nothing while nothing changes; checkpoints are not looked at.
+        Changes that come together are reported once. One thread calls the listener, never twice at
+        a time. While the session is suspended the last view stays valid; after that, and after it
+        was lost, the view is read again. A record that can't be read is left out and logged. A
+        watch costs nothing while nothing changes. Checkpoints are not read.
         """
         return self._present.watch(listener)
 

@@ -1,4 +1,4 @@
-"""Which workers are there."""
+"""The registrations of workers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WORKER_DEPTH = 1
 
 
 class Workers(OnStore):
-    """Which workers are there. Thread-safe."""
+    """The registered workers. Thread-safe."""
 
     def __init__(self, store: MetadataStore, paths: Paths, clock: Clock) -> None:
         super().__init__(store, clock)
@@ -37,13 +37,13 @@ class Workers(OnStore):
     def register(
         self, worker: WorkerRecord, on_failure: Callable[[HQueueError], None]
     ) -> Registration:
-        """Make a worker present. Names are chosen by the workers, different for each process.
+        """Register a worker. Each worker's process needs a name of its own.
 
         Args:
             on_failure: called if the registration can't be made again after a session was lost.
 
         Raises:
-            RequestRefusedError: there is a worker of that name.
+            RequestRefusedError: another worker of this name is registered.
         """
 
         def same_address(value: bytes) -> bool:
@@ -73,11 +73,11 @@ class Workers(OnStore):
 
     @stepwise
     def list(self) -> Work[Mapping[str, WorkerRecord]]:
-        """All workers that are present, by name."""
+        """All registered workers, by name."""
         return (yield from self._present.list())
 
     def watch(self, listener: Callable[[Mapping[str, WorkerRecord]], None]) -> Watch:
-        """Tell a listener which workers are present; as `Subscriptions.watch`."""
+        """Report the registered workers to a listener, as `Subscriptions.watch`."""
         return self._present.watch(listener)
 
 

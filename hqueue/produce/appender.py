@@ -123,11 +123,10 @@ class Appender:
 
 
 class LoopAppender:
-    """The part of a queue's log that writes, for coroutines of any event loop. Made by
-    `OpenLog.in_loop`.
+    """Appends to a queue's log, for coroutines of any event loop. Made by `OpenLog.in_loop`.
 
-    It does what `Appender` does, by the same decisions, and takes turns with it. The outcome of
-    what is cancelled is unknown, unless it has an idempotency key: then it can be put again.
+    It works like `Appender`, with the same decisions, and takes turns with it. The outcome of a put
+    that is cancelled is unknown; with an idempotency key it can be put again.
 
     Args:
         context: the queue.

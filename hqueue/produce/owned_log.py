@@ -1,4 +1,4 @@
-"""One partition, to be written by the owner of topics."""
+"""One partition to which the owner of topics writes."""
 
 from __future__ import annotations
 
@@ -118,46 +118,48 @@ class _Owned:
         self.partition = owned.partition
 
     def own(self, topic: str, epoch: int) -> None:
-        """Let messages of a topic be appended, until a control record has a higher epoch of it.
+        """Own a topic: allow appends of its messages, until a control record has a higher epoch of
+        the topic.
 
         Raises:
-            InvalidInputError: it is no epoch.
+            InvalidInputError: the epoch is out of range.
             OwnershipLostError: the partition is not open.
         """
         self._owned.writer.own(topic, epoch)
 
     def disown(self, topic: str) -> None:
-        """Append nothing more of a topic. One that is not owned stays so."""
+        """Refuse further appends of a topic. A topic that is not owned stays so."""
         self._owned.writer.disown(topic)
 
     @property
     def end(self) -> int:
-        """Where the log ends, as far as is known: no message appended later has an ID below it.
+        """The known end of the log: no message that is appended later has an ID below it.
 
         Raises:
-            OwnershipLostError: nothing is known.
+            OwnershipLostError: the end is not known.
         """
         return int(self._owned.writer.end)
 
 
 class OwnedLog(_Owned):
-    """One partition, to be written by the owner of topics. Made by `OpenLog.own`.
+    """One partition to which the owner of topics writes. Made by `OpenLog.own`.
 
     A topic's owner has an epoch, which grows with every owner. A hub that takes a topic over
-    appends a control record with its epoch, by `close_ranges`; an owner that is behind meets that
-    record before it appends anything after it, and appends nothing of the topic any more. No lease
-    and no clock is needed for that. What is needed:
+    appends a control record with its epoch, by `close_ranges`. An earlier owner reads that record
+    before it can append anything after it, and then appends no messages of the topic any more. That
+    needs no lease and no clock. It needs this order:
 
-    - `open` the partition, and `own` a topic, before it is made known that the topic lies here;
-    - after an `OwnershipLostError` it owns nothing: open it again, and take the topics over again.
+    - `open` the partition, and `own` a topic, before you publish that the topic lies here;
+    - after an `OwnershipLostError` this object owns no topics: open the partition again, and take
+      the topics over again.
 
     Messages are encoded and compressed, each call is bounded by ``operation_timeout_ms``, the clock
     is checked, workers are notified, and old headers are collected. One thread uses it; `own` and
     `disown` may be called by others meanwhile.
 
     Args:
-        owned: decides.
-        port: the queue's rows.
+        owned: decides what to write.
+        port: reads and writes the queue's rows.
     """
 
     def __init__(self, owned: OwnedPartition, port: WritePort) -> None:
@@ -165,29 +167,30 @@ class OwnedLog(_Owned):
         self._port = port
 
     def open(self) -> int:
-        """Learn where the log ends; the ID that no message appended later is below. It owns no
-        topic then.
+        """Find the end of the log, and return it: no message that is appended later has an ID below
+        it. Afterwards this object owns no topic.
 
         Raises:
-            StoreUnavailableError: the store stayed away for ``operation_timeout_ms``.
-            QueueStateError: the queue is gone, or disabled.
+            StoreUnavailableError: the store was unavailable for ``operation_timeout_ms``.
+            QueueStateError: the queue was deleted, or is disabled.
         """
         deadline = self._owned.deadline()
         return drive(self._owned.open(deadline), self._port, deadline)
 
     def close_ranges(self, topics: Mapping[str, int], floor: int = 0) -> int:
-        """End what other owners have of topics here; the ID of the control record.
+        """Close the ranges of these topics that other owners have in this partition, and return the
+        ID of the control record.
 
-        No owner with a lower epoch appends a message of these topics behind that ID, nor this one.
-        Done again it is harmless.
+        No owner with a lower epoch, and not this one, can append a message of these topics after
+        that ID. Repeating the call is harmless.
 
         Args:
-            topics: the topics, and the epoch of each one's owner from here on.
-            floor: the ID is not below this one.
+            topics: the topics, each with the epoch of its owner from here on.
+            floor: the control record's ID is not below this one.
 
         Raises:
-            InvalidInputError: there is no topic, or a name, an epoch or an ID can't be.
-            ClockSkewError: this machine's clock is off.
+            InvalidInputError: no topic is given, or a name, an epoch or an ID is out of range.
+            ClockSkewError: this machine's clock is off by more than the limit.
             and as `append`. Whatever the outcome, the ranges are closed only if it returns.
         """
         deadline = self._owned.deadline()
@@ -197,32 +200,34 @@ class OwnedLog(_Owned):
         """Append messages at the end of the log: exactly once, or with an error.
 
         Args:
-            make: gives the messages, the floor of their IDs, and the epoch by which those of each
-                topic were taken in; None if there is nothing to append any more. It is called when
-                all that is in the log is known, again when another writer was faster.
+            make: returns the messages, the floor of their IDs, and the epoch with which those of
+                each topic were accepted; None if there is nothing to append any more. It is called
+                when the whole log is known, and again each time that another writer was faster.
 
         Returns:
-            The ID of the first one; the others' follow. None if `make` gave nothing.
+            The ID of the first message; the others have the IDs that follow. None if `make`
+            returned None.
 
         Raises:
             InvalidInputError: there are no messages.
-            TopicFencedError: a topic is not owned here. Nothing was sent.
-            OwnershipLostError: the log can't be followed from where it was known. No topic is owned
-                any more.
-            ClockSkewError: this machine's clock is off.
-            StoreUnavailableError: the store stayed away for ``operation_timeout_ms``. If the
-                outcome is *unknown*, `on_settled` says later what became of the messages.
-            QueueStateError, RequestRefusedError: the store will not take them.
-            CorruptLogError: a header can't be read. No topic is owned any more.
+            TopicFencedError: this object does not own a topic. Nothing was sent.
+            OwnershipLostError: the log can't be followed from its known end. This object owns no
+                topic any more.
+            ClockSkewError: this machine's clock is off by more than the limit.
+            StoreUnavailableError: the store was unavailable for ``operation_timeout_ms``. If the
+                outcome is *unknown*, `on_settled` later reports whether the messages are in the
+                log.
+            QueueStateError, RequestRefusedError: the store refuses the write.
+            CorruptLogError: a header can't be read. This object owns no topic any more.
         """
         deadline = self._owned.deadline()
         return drive(self._owned.append(make, deadline), self._port, deadline)
 
 
 class LoopOwnedLog(_Owned):
-    """As `OwnedLog`, for an event loop. Made by `LoopLog.own`. One coroutine at a time uses it;
-    `own` and `disown` may be called by any thread meanwhile. One that is cancelled leaves the
-    outcome of its append unknown: `on_settled` says later what became of it.
+    """Like `OwnedLog`, for an event loop. Made by `LoopLog.own`. Only one coroutine at a time may
+    use it; any thread may call `own` and `disown` meanwhile. A coroutine that is cancelled leaves
+    the outcome of its append unknown: `on_settled` reports it later.
 
     Args:
         owned: decides.

@@ -73,8 +73,8 @@ class HubRegistration:
 
     @property
     def failure(self) -> HQueueError | None:
-        """The error because of which the hub could not be registered again, so that it is not
-        available any more; None if there is none.
+        """The error that prevented registering the hub again, so that it is not available any more;
+        None if there is none.
         """
         return self._registration.failure
 
