@@ -37,11 +37,7 @@ logger = Log(__name__)
 
 OnCommit = Callable[[Mapping[PartitionKey, Position], "HQueueError | None"], None]
 
-LATER_MAX = 1_000
-"""So many commits wait; who wants one more waits as well."""
-
-ROOM_S = 120.0
-"""How long one more waits: longer than a commit takes that is given up."""
+LATER_MAX, ROOM_S = 1_000, 120.0
 
 TURN_S = 600.0
 """How long a commit waits for those before it."""
@@ -68,11 +64,19 @@ class Committer(Stepwise):
 
     Args:
         commit: commits positions, and returns the partitions for which that was refused.
+        waiting_max: so many commits wait; the caller that wants one more waits as well.
+        room_s: how long it waits: longer than a commit takes that is given up.
     """
 
     def __init__(
-        self, commit: BoundWork[[Mapping[PartitionKey, Position]], Collection[PartitionKey]]
+        self,
+        commit: BoundWork[[Mapping[PartitionKey, Position]], Collection[PartitionKey]],
+        *,
+        waiting_max: int = LATER_MAX,
+        room_s: float = ROOM_S,
     ) -> None:
+        self._waiting_max = waiting_max
+        self._room_s = room_s
         self._commit = commit
         self._committing = Turn()
         """Taken by calls that commit, and by no callback."""
@@ -134,16 +138,16 @@ class Committer(Stepwise):
         self.call_back()
         with self._lock:
             if (self.calls_back or self._committing.is_own) and not self._has_room():
-                raise BufferFullError("too many commits wait", waiting=LATER_MAX)
-            if not self._less.wait_for(self._has_room, ROOM_S):
+                raise BufferFullError("too many commits wait", waiting=self._waiting_max)
+            if not self._less.wait_for(self._has_room, self._room_s):
                 raise BufferFullError(
                     "too many commits wait, and none has finished for a long time: a commit's "
                     "callback does not return, or ZooKeeper is unavailable",
-                    waiting=LATER_MAX,
+                    waiting=self._waiting_max,
                 )
 
     def _has_room(self) -> bool:
-        return len(self._later) + len(self._to_call) < LATER_MAX
+        return len(self._later) + len(self._to_call) < self._waiting_max
 
     def commit_later(
         self, positions: Mapping[PartitionKey, Position], on_commit: OnCommit | None = None

@@ -42,7 +42,8 @@ class History:
         partition: the partition.
     """
 
-    def __init__(self, partition: int) -> None:
+    def __init__(self, partition: int, remembered_max: int = REMEMBERED_MAX) -> None:
+        self._remembered_max = remembered_max
         self._partition = partition
         self._records = bytearray()
         self._first: int | None = None
@@ -158,6 +159,6 @@ class History:
         if self._lacks is not None and self._lacks[0] == nonce:
             self._lacks = None
         self._records += _RECORD.pack(nonce, batch.base, batch.count, batch.fingerprint)
-        if len(self._records) >= REMEMBERED_MAX * _RECORD.size:
+        if len(self._records) >= self._remembered_max * _RECORD.size:
             del self._records[: len(self._records) // (2 * _RECORD.size) * _RECORD.size]
             self._first, self._from_oldest = _RECORD.unpack_from(self._records)[1], False

@@ -17,7 +17,6 @@ __all__ = ["Job"]
 logger = Log(__name__)
 
 RETRY_MS = 1_000.0
-"""When work is tried again that no thread could be had for, or that failed unexpectedly."""
 
 
 class Job:
@@ -28,6 +27,8 @@ class Job:
         work: what is done, by a thread of the loop's (see `in_thread`), or in the loop if it is a
             coroutine function. Returns in how many milliseconds it is due again; infinity if only
             when it is asked for. It is over when this raises `ClosedError`.
+        retry_ms: when work is tried again that no thread could be had for, or that failed
+            unexpectedly.
 
     Raises:
         ClosedError: the interpreter is ending.
@@ -35,8 +36,11 @@ class Job:
     """
 
     def __init__(
-        self, work: Callable[[], float] | Callable[[], Coroutine[Any, Any, float]]
+        self,
+        work: Callable[[], float] | Callable[[], Coroutine[Any, Any, float]],
+        retry_ms: float = RETRY_MS,
     ) -> None:
+        self._retry_ms = retry_ms
         self._waits = inspect.iscoroutinefunction(work)
         self._work: Callable[[], Any] = work
         self._closed = False
@@ -66,4 +70,4 @@ class Job:
             except BaseException as exc:
                 level = logging.DEBUG if isinstance(exc, HQueueError) else logging.ERROR
                 logger.log(level, "work in the background failed", exc_info=True)
-                due_ms = RETRY_MS
+                due_ms = self._retry_ms

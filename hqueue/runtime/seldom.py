@@ -83,6 +83,11 @@ class FaultLog:
     def after_fork_in_child(self) -> None:
         self._lock = threading.RLock()
 
+    @property
+    def count(self) -> int:
+        """How many faults are there, as far as they are remembered."""
+        return len(self._faults)
+
     def met(self, fault: str, text: str, *given: object) -> None:
         """A fault is there: the line is written if it was not there before."""
         now_ms = self._clock.monotonic_ms()

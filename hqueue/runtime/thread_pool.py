@@ -66,6 +66,7 @@ class ThreadPool(Executor):
         unfinished_max: calls that wait or are under way; None for any number.
         wait_s: how long `submit` waits for room among them.
         kept: so many threads stay.
+        idle_s: how long another one waits for more work before it ends.
     """
 
     def __init__(
@@ -76,12 +77,14 @@ class ThreadPool(Executor):
         unfinished_max: int | None = None,
         wait_s: float = 0.0,
         kept: int = 0,
+        idle_s: float = IDLE_S,
     ) -> None:
         self._threads_max = threads_max
         self._name = name
         self._unfinished_max = unfinished_max
         self._wait_s = wait_s
         self._kept = kept
+        self._idle_s = idle_s
         self._closed = False
         self.after_fork_in_child()
         register(self)
@@ -97,6 +100,16 @@ class ThreadPool(Executor):
         """Threads that have not got so far."""
         if self._closed:
             self._work.put(None)
+
+    @property
+    def threads(self) -> int:
+        """How many threads there are."""
+        return len(self._threads)
+
+    @property
+    def unfinished(self) -> int:
+        """How many calls wait or are under way."""
+        return len(self._unfinished)
 
     def submit(
         self,
@@ -172,7 +185,7 @@ class ThreadPool(Executor):
 
     def _next(self) -> _Work | None:
         try:
-            return self._work.get(timeout=IDLE_S)
+            return self._work.get(timeout=self._idle_s)
         except queue.Empty:
             return None
 

@@ -60,22 +60,25 @@ class Pipeline:
 
     Args:
         store: the store.
-        wait_s: how long a call waits for room, when `WAITING_MAX` wait.
+        wait_s: how long a call waits for room.
+        waiting_max: there is room for so many.
     """
 
-    def __init__(self, store: FieldRecords, wait_s: float) -> None:
+    def __init__(self, store: FieldRecords, wait_s: float, waiting_max: int = WAITING_MAX) -> None:
         self.store = store
+        self._waiting_max = waiting_max
         self._wait_s = wait_s
         self._closed = False
         self._pool = ThreadPool(
-            SCANS_MAX, "hqueue-metadata-scan", unfinished_max=WAITING_MAX, wait_s=wait_s
+            SCANS_MAX, "hqueue-metadata-scan", unfinished_max=waiting_max, wait_s=wait_s
         )
         self._begin()
         register(self)
 
     def _begin(self) -> None:
-        self._reads: _Batcher[None] = _Batcher(self._read, self._wait_s)
-        self._changes: _Batcher[FieldChange | Version] = _Batcher(self._change, self._wait_s)
+        room = self._wait_s, self._waiting_max
+        self._reads: _Batcher[None] = _Batcher(self._read, *room)
+        self._changes: _Batcher[FieldChange | Version] = _Batcher(self._change, *room)
 
     def after_fork_in_child(self) -> None:
         self._begin()
@@ -164,8 +167,14 @@ class _Request(NamedTuple):
 class _Batcher(Generic[Input]):
     """Asks a store for many callers' requests of one kind, batch by batch."""
 
-    def __init__(self, ask: Callable[[dict[str, Input]], Mapping[str, Any]], wait_s: float) -> None:
+    def __init__(
+        self,
+        ask: Callable[[dict[str, Input]], Mapping[str, Any]],
+        wait_s: float,
+        waiting_max: int,
+    ) -> None:
         self._ask = ask
+        self._waiting_max = waiting_max
         self._wait_s = wait_s
         self._lock = threading.RLock()
         self._work = Condition(self._lock)
@@ -183,12 +192,12 @@ class _Batcher(Generic[Input]):
         future: Future[Any] = InterruptibleFuture()
         with self._lock:
             roomy = self._work.wait_for(
-                lambda: self._closed or len(self._waiting) < WAITING_MAX, self._wait_s
+                lambda: self._closed or len(self._waiting) < self._waiting_max, self._wait_s
             )
             if self._closed:
                 raise ClosedError("the access to topics' metadata was closed")
             if not roomy:
-                raise BufferFullError("too many requests wait", waiting=WAITING_MAX)
+                raise BufferFullError("too many requests wait", waiting=self._waiting_max)
             self._waiting.append(_Request(key, what, then, future))
             if key not in self._under_way:
                 self._start()

@@ -6,7 +6,6 @@ import pytest
 
 from hqueue.format.cells import encode_bodies
 from hqueue.format.header import Bodies
-from hqueue.log import history as history_module
 from hqueue.log.history import History
 from hqueue.message import Message
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline, drive
@@ -23,7 +22,7 @@ class Scene:
     def __init__(self) -> None:
         self.chain = Chain()
         self.grow()
-        self.history = History(0)
+        self.history = History(0, REMEMBERED)
 
     def grow(self, batches: int = 3 * REMEMBERED) -> None:
         """Let others append."""
@@ -45,8 +44,7 @@ class Scene:
 
 
 @pytest.fixture
-def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
-    monkeypatch.setattr(history_module, "REMEMBERED_MAX", REMEMBERED)
+def scene() -> Scene:
     return Scene()
 
 

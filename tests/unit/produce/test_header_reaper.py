@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterator, Sequence
 
@@ -10,7 +11,7 @@ import pytest
 from hqueue import Client, Message, Queue, StoreUnavailableError
 from hqueue.format.header import decode_header
 from hqueue.log import PartitionWriter
-from hqueue.produce.header_reaper import HeaderReaper
+from hqueue.produce.header_reaper import EVERY_MS, HeaderReaper
 from hqueue.runtime.loop import background, in_thread
 from hqueue.settings.attributes import QueueDescription
 from hqueue.settings.limits import HEADER_GRACE_MS
@@ -21,7 +22,6 @@ from tests.support.memory.store import MemoryLog
 
 START_MS = 1_700_000_000_000.0
 TTL_S = 3_600
-EVERY_MS = 60_000
 OLD_MS = TTL_S * 1_000 + HEADER_GRACE_MS
 
 
@@ -180,14 +180,12 @@ def test_collectors_that_wait_for_a_store_that_is_away_keep_nothing_else_waiting
     loop = background()
     assert loop is not None
     reapers = [HeaderReaper(scene.log, expired_ms, scene.clock) for _ in range(20)]
-    try:
+    with settled(), contextlib.ExitStack() as stack:
+        stack.callback(away.set)
         for reaper in reapers:
-            reaper._due_ms[0] = 0
+            reaper.collect_if_due(PartitionWriter(0, scene.clock))
+        scene.clock.now_ms += EVERY_MS
+        for reaper in reapers:
             reaper.collect_if_due(PartitionWriter(0, scene.clock))
         assert begun.wait(10)
         assert loop.start(in_thread, lambda: 7).result(10) == 7
-    finally:
-        away.set()
-        for reaper in reapers:
-            if reaper._collecting is not None:
-                reaper._collecting.exception(30)

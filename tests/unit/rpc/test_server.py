@@ -45,7 +45,9 @@ GONE = (OSError, EOFError, TTransportException)
 class Served:
     """A server with one listener."""
 
-    def __init__(self, listener: Consume, **options: int) -> None:
+    def __init__(
+        self, listener: Consume, kind: type[Consumption] = Consumption, **options: int
+    ) -> None:
         sock = socket.create_server(("127.0.0.1", 0))
         self.port: int = sock.getsockname()[1]
         chosen = {
@@ -57,7 +59,7 @@ class Served:
             "timeout_ms": 5_000,
             **options,
         }
-        consumption = Consumption(
+        consumption = kind(
             Listeners(listener, 5_000), chosen.pop("calls_max"), chosen.pop("timeout_ms")
         )
         self.server = ThriftServer(
@@ -86,7 +88,7 @@ def serve() -> Iterator[Serve]:
     started: list[Served] = []
     before = set(threading.enumerate())
 
-    def start(listener: Consume = lambda messages: None, **options: int) -> Served:
+    def start(listener: Consume = lambda messages: None, **options: Any) -> Served:
         started.append(Served(listener, **options))
         return started[-1]
 
@@ -610,18 +612,17 @@ def _suppressed(client: Any) -> None:
 
 
 def test_handlers_that_raise_what_is_no_exception_leave_the_server_its_threads(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
+    serve: Serve,
 ) -> None:
     raising = [SystemExit(1), KeyboardInterrupt(), asyncio.CancelledError()] * 2
-    consume = Consumption.consume
 
-    def handle(consumption: Consumption, messages: Sequence[ReceivedMessage]) -> object:
-        if raising:
-            raise raising.pop()
-        return consume(consumption, messages)
+    class Raising(Consumption):
+        def consume(self, messages: Sequence[ReceivedMessage]) -> Any:
+            if raising:
+                raise raising.pop()
+            return super().consume(messages)
 
-    monkeypatch.setattr(Consumption, "consume", handle)
-    served = serve(threads=2)
+    served = serve(kind=Raising, threads=2)
     while raising:
         with pytest.raises(GONE), contextlib.closing(served.client()) as client:
             client.consumeMessages([message(1)])

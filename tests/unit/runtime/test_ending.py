@@ -203,6 +203,10 @@ class Offsets(Stepwise):
         yield
 
 
+def threads_named(name: str) -> set[threading.Thread]:
+    return {each for each in threading.enumerate() if each.name == name}
+
+
 def _to(number: int) -> dict[PartitionKey, Position]:
     return {KEY: Position(MessageID.from_int(number), None)}
 
@@ -265,32 +269,26 @@ def test_a_callback_that_will_have_a_thread_is_not_called_by_who_commits(
     wait_for(lambda: called == ["hqueue-commit"], "it is called by its thread")
 
 
-def test_room_for_one_more_commit_is_waited_for_with_a_bound(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(committer_module, "LATER_MAX", 1)
-    monkeypatch.setattr(committer_module, "ROOM_S", 0.05)
+def test_room_for_one_more_commit_is_waited_for_with_a_bound() -> None:
+    before = threads_named("hqueue-commit")
     going_on, entered = threading.Event(), threading.Event()
 
     def on_commit(*_: object) -> None:
         entered.set()
         going_on.wait(30)
 
-    committer = Committer(Offsets().commit)
+    committer = Committer(Offsets().commit, waiting_max=1, room_s=0.05)
     committer.commit_later(_to(1), on_commit)
     assert entered.wait(30)
     committer.commit_later(_to(2), on_commit)
     with pytest.raises(BufferFullError, match="does not return"):
         committer.await_room()
     going_on.set()
-    wait_for(lambda: committer._thread is None, "all is committed, and called back")
+    wait_for(lambda: not threads_named("hqueue-commit") - before, "all is called back")
     committer.await_room()
 
 
-def test_what_interrupts_a_commit_does_not_wait_for_room_that_this_makes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(committer_module, "LATER_MAX", 1)
+def test_what_interrupts_a_commit_does_not_wait_for_room_that_this_makes() -> None:
     refused: list[str] = []
 
     class Interrupted(Offsets):
@@ -304,7 +302,7 @@ def test_what_interrupts_a_commit_does_not_wait_for_room_that_this_makes(
             return (yield from super().commit.steps(positions))
 
     offsets = Interrupted()
-    committer = Committer(offsets.commit)
+    committer = Committer(offsets.commit, waiting_max=1)
     committer._later.append((_to(1), lambda *_: None))
     began_s = time.monotonic()
     committer.commit({})

@@ -92,11 +92,10 @@ def test_a_coroutine_is_awaited_in_the_loop() -> None:
 
 
 @pytest.mark.parametrize("error", [HQueueError("away"), ValueError("a fault"), SystemExit(3)])
-def test_what_fails_is_tried_again(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_module, "RETRY_MS", 5.0)
+def test_what_fails_is_tried_again(error: BaseException) -> None:
     work = Work()
     work.error = error
-    job = Job(work)
+    job = Job(work, retry_ms=5.0)
     job.ask()
     wait_for(lambda: work.done >= 2, "it is tried again")
     work.error = None

@@ -80,4 +80,4 @@ def test_faults_without_number_are_not_kept() -> None:
     log = FaultLog(Log("faults"), Clock())
     for number in range(2 * FAULTS_MAX):
         log.met(str(number), "it is there")
-    assert len(log._faults) == FAULTS_MAX
+    assert log.count == FAULTS_MAX

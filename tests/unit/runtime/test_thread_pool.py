@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from hqueue import BufferFullError, ClosedError, HQueueError
-from hqueue.runtime import thread_pool
 from hqueue.runtime.thread_pool import ThreadPool
 from tests.support.interrupting import each_interruption, each_line
 from tests.support.waiting import wait_for
@@ -75,10 +74,8 @@ def test_work_waits_for_a_thread_that_runs_where_no_further_one_can_be_started(
     assert second.result(30) == 0
 
 
-def test_no_more_threads_work_than_there_may_be_and_all_end_when_there_is_nothing_to_do(
-    pool: ThreadPool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(thread_pool, "IDLE_S", 0.02)
+def test_no_more_threads_work_than_there_may_be_and_all_end_when_there_is_nothing_to_do() -> None:
+    pool = ThreadPool(2, NAME, idle_s=0.02)
     going_on = threading.Event()
     under_way = [pool.submit(going_on.wait, 30) for _ in range(20)]
     wait_for(lambda: sum(each.running() for each in under_way) == 2, "two are under way")
@@ -87,6 +84,7 @@ def test_no_more_threads_work_than_there_may_be_and_all_end_when_there_is_nothin
     assert all(each.result(30) for each in under_way)
     wait_for(lambda: running() == 0, "the threads have ended")
     assert pool.submit(int).result(30) == 0
+    pool.shutdown()
 
 
 def test_two_calls_of_which_one_waits_for_the_other_have_a_thread_each(pool: ThreadPool) -> None:
@@ -154,13 +152,12 @@ def test_no_more_wait_than_may_and_there_is_room_again_afterwards() -> None:
 def test_threads_that_are_kept_stay_when_there_is_nothing_to_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(thread_pool, "IDLE_S", 0.02)
-    pool = ThreadPool(3, "kept", kept=1)
+    pool = ThreadPool(3, "kept", kept=1, idle_s=0.02)
     going_on = threading.Event()
     blocked = [pool.submit(going_on.wait, 30) for _ in range(3)]
     going_on.set()
     assert all(each.result(30) for each in blocked)
-    wait_for(lambda: len(pool._threads) == 1, "the others end")
+    wait_for(lambda: pool.threads == 1, "the others end")
     threading.Event().wait(0.1)
 
     def refuse(_: threading.Thread) -> None:
@@ -169,7 +166,7 @@ def test_threads_that_are_kept_stay_when_there_is_nothing_to_do(
     monkeypatch.setattr(threading.Thread, "start", refuse)
     assert pool.submit(lambda: 7).result(30) == 7
     pool.shutdown()
-    wait_for(lambda: not pool._threads, "it ends")
+    wait_for(lambda: pool.threads == 0, "it ends")
 
 
 def test_a_forked_child_has_an_empty_pool_of_its_own(pool: ThreadPool) -> None:
@@ -195,5 +192,5 @@ def test_a_call_that_was_interrupted_anywhere_leaves_the_pool_as_it_was(each_pla
         assert pool.submit(done.append, "next").exception(30) is None, place
         assert done.count("interrupted") <= 1, place
         done.clear()
-    wait_for(lambda: not pool._unfinished, "nothing is counted as under way")
+    wait_for(lambda: pool.unfinished == 0, "nothing is counted as under way")
     pool.shutdown()

@@ -48,7 +48,7 @@ class FakeHub:
         self._lock = threading.Lock()
         listener = socket.create_server(("127.0.0.1", 0))
         self.address = Address(*listener.getsockname())
-        self._server = ThriftServer(
+        self.server = ThriftServer(
             IDL.HQueueHubService,
             self,
             listener,
@@ -57,7 +57,7 @@ class FakeHub:
             call_bytes_max=2**24,
             idle_ms_max=10_000,
         )
-        self._server.start()
+        self.server.start()
 
     def publish(self, queue: Any, publisher: Any, topic: Any, message: Any, again: Any) -> Any:
         return self.publishMessages(queue, publisher, topic, [message], again)
@@ -81,7 +81,7 @@ class FakeHub:
         self.answer = redirect
 
     def close(self) -> None:
-        self._server.close(1_000)
+        self.server.close(1_000)
 
 
 @pytest.fixture
@@ -264,7 +264,7 @@ def test_calls_that_wait_for_an_answer_are_answered_when_the_server_ends(hub: Fa
     with client_of(hub) as client, ThreadPoolExecutor(2) as pool:
         published = pool.submit(client.topic("t").publish, b"v")
         assert there.wait(WAIT_S)
-        ending = pool.submit(hub._server.close, WAIT_S * 1e3)
+        ending = pool.submit(hub.server.close, WAIT_S * 1e3)
         waiting.set_result(IDL.TPublished(STRUCTS.TMessageID(1, 1), 0, 1))
         assert published.result(WAIT_S)
         assert ending.result(WAIT_S) is True

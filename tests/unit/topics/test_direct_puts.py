@@ -20,6 +20,7 @@ from hqueue import (
     Status,
     SubscriptionPreferences,
 )
+from hqueue.client import cluster_of
 from hqueue.log import owned_writer as owned_module
 from hqueue.metadata.managers import LogRange
 from hqueue_workers.hub.owning import takeover
@@ -52,7 +53,7 @@ class Scene:
     def put(self, *values: bytes, headers: Sequence[tuple[str, bytes]] = ()) -> None:
         """Put messages past the hub, as a release did that refused no headers."""
         messages = [Message(TOPIC, value, headers=headers) for value in values]
-        self.queue._log.appender.put_system(messages, 0)
+        cluster_of(self.store).log(QUEUE).appender.put_system(messages, 0)
 
     def take_over(self) -> None:
         """Have the topic owned once more."""

@@ -14,11 +14,14 @@ from hqueue.metadata.ports import GuardedWrite, Obstacle
 from hqueue.runtime.steps import Work
 from hqueue.runtime.stepwise import BoundWork
 from hqueue.zookeeper import ZooKeeperStore, ephemerals
+from hqueue.zookeeper.session import TRANSACTION_BYTES_MAX
 from tests.support.memory.zookeeper import MemoryZooKeeper
 from tests.support.zookeeper_faults import expire
 
 After = Callable[[object, str, int, Callable[[], object]], None]
 PATHS = [f"/top/{number}" for number in range(6)]
+LARGE = bytes(TRANSACTION_BYTES_MAX // 2 + 1)
+"""Of which a transaction has one."""
 
 
 @pytest.fixture
@@ -101,12 +104,11 @@ def test_what_another_has_since_the_session_ended_is_not_released(
 
 
 def test_what_stands_in_the_way_behind_writes_that_were_done_is_an_error_with_a_doubt(
-    open_store: Callable[[], ZooKeeperStore], monkeypatch: pytest.MonkeyPatch
+    open_store: Callable[[], ZooKeeperStore],
 ) -> None:
-    monkeypatch.setattr(ephemerals, "TRANSACTION_BYTES_MAX", 1)
     one, other = open_store(), open_store()
     one.records.create(dict.fromkeys(PATHS, b"1"))
-    writes = [GuardedWrite(path, b"2", f"{path}/who") for path in PATHS]
+    writes = [GuardedWrite(path, LARGE, f"{path}/who") for path in PATHS]
     other.ephemerals.claim({f"{PATHS[0]}/who": b"me"})
     assert one.ephemerals.write_where_absent(writes) == Obstacle(f"{PATHS[0]}/who", b"me")
     other.ephemerals.claim({f"{PATHS[1]}/who": b"me"})
@@ -116,21 +118,18 @@ def test_what_stands_in_the_way_behind_writes_that_were_done_is_an_error_with_a_
     assert caught.value.outcome is Outcome.UNKNOWN
     assert caught.value.path == f"{PATHS[1]}/who"
     values = [record.value for record in one.records.read(PATHS).values()]
-    assert values == [b"2"] + [b"1"] * 5
+    assert values == [LARGE] + [b"1"] * 5
 
 
 def test_an_error_behind_writes_that_were_done_has_a_doubt(
-    open_store: Callable[[], ZooKeeperStore],
-    after_call: After,
-    monkeypatch: pytest.MonkeyPatch,
+    open_store: Callable[[], ZooKeeperStore], after_call: After
 ) -> None:
-    monkeypatch.setattr(ephemerals, "TRANSACTION_BYTES_MAX", 1)
     one = open_store()
     one.records.create(dict.fromkeys(PATHS, b"1"))
     after_call(one.session, "run", 1, one.close)
     with pytest.raises(ClosedError) as caught:
         one.ephemerals.write_where_absent(
-            [GuardedWrite(path, b"2", f"{path}/who") for path in PATHS]
+            [GuardedWrite(path, LARGE, f"{path}/who") for path in PATHS]
         )
     assert caught.value.outcome is Outcome.UNKNOWN
 

@@ -140,9 +140,8 @@ def test_a_key_that_is_under_way_starts_no_threads(store: GatedFields) -> None:
     assert [future.result(30) for future in asked] == [None] * 300
 
 
-def test_no_more_wait_than_the_bound(store: GatedFields, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline, "WAITING_MAX", 5)
-    line = Pipeline(store, 0.01)
+def test_no_more_wait_than_the_bound(store: GatedFields) -> None:
+    line = Pipeline(store, 0.01, waiting_max=5)
     asked: list[Future[Any]] = []
 
     def ask_more() -> None:
@@ -152,7 +151,7 @@ def test_no_more_wait_than_the_bound(store: GatedFields, monkeypatch: pytest.Mon
     with pytest.raises(BufferFullError) as caught:
         ask_more()
     assert caught.value.waiting == 5
-    line = Pipeline(store, 0.01)
+    line = Pipeline(store, 0.01, waiting_max=5)
     for _ in range(5):
         line.run(lambda: store.open.wait(30))
     with pytest.raises(BufferFullError):
@@ -168,8 +167,7 @@ def test_work_that_found_no_thread_takes_no_room_and_its_error_says_so(
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(pipeline, "WAITING_MAX", 1)
-    line = Pipeline(store, 0.01)
+    line = Pipeline(store, 0.01, waiting_max=1)
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", refuse)
         for _ in range(3):
