@@ -9,8 +9,8 @@ async def main():
                 print(message.id, message.topic, message.value)
 
 Messages, IDs, errors, options and guarantees are those of `hqueue`: the same code decides which
-requests go to HBase. An object of this package belongs to the event loop in which it is used; a
-program with several loops connects in each.
+requests go to HBase. Several event loops may use one client and its queues; a producer or a scanner
+belongs to one loop.
 """
 
 from hqueue.aio.client import Client, connect

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Generator, Sequence
 from typing import Any, Generic, TypeVar, cast
 
@@ -63,11 +64,19 @@ class Delivery(Generic[_IDs]):
         """Done when the outcome is known. Each caller has one of its own to be cancelled in."""
         settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        def settle(_: object) -> None:
+        def settle() -> None:
             if not settled.done():
                 settled.set_result(None)
 
-        self._future.add_done_callback(settle)  # The producer settles it in this loop.
+        def in_its_loop(_: object) -> None:
+            loop = settled.get_loop()
+            if asyncio.get_running_loop() is loop:  # Nearly always: it is the producer's.
+                settle()
+                return
+            with contextlib.suppress(RuntimeError):  # That loop has ended.
+                loop.call_soon_threadsafe(settle)
+
+        self._future.add_done_callback(in_its_loop)
         return settled
 
     def _check_done(self) -> None:

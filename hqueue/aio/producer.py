@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hqueue.aio.delivery import Delivery
+from hqueue.aio.loops import AT_ONCE, check_loop, collected
 from hqueue.errors import InvalidInputError
 from hqueue.format.header import FORMAT_1
 from hqueue.message import Message
@@ -55,6 +57,7 @@ class Producer:
             **options,
         )
         self._writer = self._gathering.writer
+        self._sends = 0
         self._block_s = self._gathering.block_ms_max / 1e3
         self._watched = Watched(
             self,
@@ -92,6 +95,7 @@ class Producer:
                 buffered.
             ClosedError: the producer was closed, or it belongs to the parent process.
         """
+        self._check_loop()
         if not isinstance(message, Message):
             raise InvalidInputError("send takes a Message", type=type(message).__name__)
         extra = None
@@ -102,6 +106,9 @@ class Producer:
         target = None
         if partition is not None or key is not None:
             target = self._appender.choose_partition(partition, key)
+        self._sends += 1
+        if not self._sends % AT_ONCE:
+            await asyncio.sleep(0)
         if not self._gathering.may_take():
             await self._writer.wait_for(self._gathering.may_take, self._block_s)
         return self._gathering.take(message.topic, message.value, extra, target, callback)
@@ -121,10 +128,11 @@ class Producer:
             BufferFullError: the buffer had no room within ``block_ms_max``. Nothing was buffered.
             ClosedError: the producer was closed, or it belongs to the parent process.
         """
+        self._check_loop()
         if isinstance(messages, Message):
             raise InvalidInputError("send_batch takes a sequence of messages; send takes one")
         target = self._appender.choose_partition(partition, key)
-        messages = taken(messages)
+        messages = taken(await collected(messages))
         bodies = await self._appender.encoded(messages)
         if target is None and bodies.version != FORMAT_1:
             target = self._appender.partition_of_keys(messages)
@@ -137,6 +145,7 @@ class Producer:
         each append ends within ``operation_timeout_ms``. Cancelling the caller does not cancel the
         appends.
         """
+        self._check_loop()
         flush = object()
         try:
             await self._writer.wait_for(self._gathering.begin_flush(flush))
@@ -147,7 +156,14 @@ class Producer:
         """Refuse further messages, write the buffered ones, and end. A caller that is cancelled may
         call it again.
         """
+        if self._writer.loop.is_closed():  # Nothing of it can be written any more.
+            self._watched.closed()
+            return
+        self._check_loop()
         self._gathering.seal()
         await self.flush()
         self._writer.close()
         self._watched.closed()
+
+    def _check_loop(self) -> None:
+        check_loop(self._writer.loop, "a producer")

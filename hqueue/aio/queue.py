@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, overload
 
+from hqueue.aio.loops import collected
 from hqueue.aio.producer import Producer
 from hqueue.aio.scanner import Scanner
 from hqueue.consume.scan import Scan
@@ -107,7 +108,11 @@ class Queue:
             As `hqueue.Queue.put`.
         """
         return await self._appender.put(
-            messages, partition=partition, key=key, idempotency_key=idempotency_key, since=since
+            await collected(messages),
+            partition=partition,
+            key=key,
+            idempotency_key=idempotency_key,
+            since=since,
         )
 
     async def claim_epoch(self, producer: str, epoch: int = 0) -> MessageID:

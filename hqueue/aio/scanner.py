@@ -11,7 +11,8 @@ import itertools
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from hqueue.aio.sources import Follower, Prefetcher, Source
+from hqueue.aio.loops import AT_ONCE, check_loop
+from hqueue.aio.sources import Follower, Prefetcher, Source, closed_error
 from hqueue.consume.decode import each_message_of
 from hqueue.consume.queue_reader import LoopReader
 from hqueue.consume.scan import Scan
@@ -21,7 +22,6 @@ from hqueue.consume.scanners import (
     CheckedOptions,
     ScannerOptions,
 )
-from hqueue.errors import ClosedError
 from hqueue.log import Batch
 from hqueue.message import ReceivedMessage
 from hqueue.message_id import MessageID
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["Scanner"]
 
 ARROW = "hqueue.consume.arrow"
-
-MESSAGES_AT_ONCE = 1_000
-"""So many messages are given before other tasks have turns: they take a millisecond or less."""
 
 
 class Scanner:
@@ -84,6 +81,8 @@ class Scanner:
         self._merged: collections.deque[ReceivedMessage] = collections.deque()
         """Sorted messages for the next record batch."""
         self._closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The one that uses it, from the first call on."""
         self._failure: BaseException | None = None
 
     async def __aenter__(self) -> Scanner:
@@ -212,12 +211,16 @@ class Scanner:
         self._closed = True
         for flow in self._flows:
             flow.messages = iter(())
+        if self._loop is not None and self._loop.is_closed():
+            return  # So are its connections.
+        self._loop = check_loop(self._loop, "a scanner")
         for source in self._sources:
             await source.close()
 
     def _check_usable(self) -> None:
+        self._loop = check_loop(self._loop, "a scanner")
         if self._closed:
-            raise ClosedError("the scanner was closed: open another one")
+            raise closed_error()
         if self._failure is not None:
             raise self._failure
 
@@ -258,7 +261,7 @@ class _Flow:
             if following is not None:
                 self._begun = batch, messages
                 self.messages = itertools.chain(
-                    (following,), itertools.islice(messages, MESSAGES_AT_ONCE - 1)
+                    (following,), itertools.islice(messages, AT_ONCE - 1)
                 )
 
     async def columns(

@@ -15,10 +15,10 @@ from typing import Any, Protocol
 from hqueue.consume.fetcher import Fetch, Fetcher, Pace
 from hqueue.consume.prefetch import PREFETCH_REQUESTS
 from hqueue.consume.queue_reader import LoopReader
-from hqueue.errors import HQueueError
+from hqueue.errors import ClosedError, HQueueError
 from hqueue.log import Batch, PartitionCursor
 
-__all__ = ["Follower", "Prefetcher", "Source"]
+__all__ = ["Follower", "Prefetcher", "Source", "closed_error"]
 
 FOLLOWED_MAX = 2
 """So many answers of a follower wait to be taken."""
@@ -55,6 +55,7 @@ class Prefetcher:
         self._fetcher = Fetcher(Fetch(cursor, Pace(), 0.0) for cursor in cursors)
         self._asked: collections.deque[tuple[PartitionFetch, asyncio.Task[list[Batch]]]]
         self._asked = collections.deque()
+        self._closed = False
 
     async def next(self) -> list[Batch]:
         while True:
@@ -63,6 +64,8 @@ class Prefetcher:
                 return []
             fetch, request = self._asked[0]
             await asyncio.wait([request])
+            if self._closed:  # By another task.
+                raise closed_error()
             self._asked.popleft()
             batches = request.result()
             if not fetch.reader.at_tail:
@@ -72,6 +75,7 @@ class Prefetcher:
                 return batches
 
     async def close(self) -> None:
+        self._closed = True
         requests = [request for _, request in self._asked]
         self._asked.clear()
         await _cancelled(requests)
@@ -121,6 +125,9 @@ class Follower:
     async def close(self) -> None:
         if self._following is not None:
             await _cancelled([self._following])
+        while not self._ready.empty():
+            self._ready.get_nowait()
+        self._ready.put_nowait(closed_error())  # For another task that waits.
         await _released(self._reader, self._cursors)
 
     async def _follow(self) -> None:
@@ -135,6 +142,10 @@ class Follower:
 
 
 PartitionFetch = Fetch[PartitionCursor]
+
+
+def closed_error() -> ClosedError:
+    return ClosedError("the scanner was closed: open another one")
 
 
 def _started(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:

@@ -12,10 +12,12 @@ from hqueue.errors import HQueueError, Outcome
 from hqueue.message_id import MessageIDs
 from hqueue.produce.batch_writer import FaultReport, Gathered, WriteInLoop, has_messages
 from hqueue.produce.delivery import PendingBatch, Target
-from hqueue.runtime.foreign import call_foreign
+from hqueue.runtime.logs import Log
 from hqueue.runtime.waiting import Condition
 
 __all__ = ["LoopWriter"]
+
+logger = Log(__name__)
 
 
 class LoopWriter(Generic[Target]):
@@ -30,7 +32,7 @@ class LoopWriter(Generic[Target]):
     def __init__(
         self, gathered: Gathered[Target], write: WriteInLoop[Target], at_a_time: int
     ) -> None:
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._gathered = gathered
         self._write = write
         self._at_a_time = at_a_time
@@ -50,19 +52,19 @@ class LoopWriter(Generic[Target]):
     def look(self) -> None:
         """There may be something to write."""
         if not self._is_asked:
-            self._loop.call_soon(self._look)
+            self.loop.call_soon(self._look)
             self._is_asked = True
 
     async def wait_for(self, is_done: Callable[[], bool], timeout_s: float | None = None) -> bool:
         """Wait until something holds that changes when a batch was written; whether it holds. The
         caller goes on at once then: no other task has turns between.
         """
-        ends_s = None if timeout_s is None else self._loop.time() + timeout_s
+        ends_s = None if timeout_s is None else self.loop.time() + timeout_s
         while not is_done():
-            woken: asyncio.Future[None] = self._loop.create_future()
-            if ends_s is not None and ends_s <= self._loop.time():
+            woken: asyncio.Future[None] = self.loop.create_future()
+            if ends_s is not None and ends_s <= self.loop.time():
                 return False
-            timer = None if ends_s is None else self._loop.call_at(ends_s, _wake, woken)
+            timer = None if ends_s is None else self.loop.call_at(ends_s, _wake, woken)
             self._waiting[woken] = is_done
             try:
                 await woken
@@ -75,7 +77,7 @@ class LoopWriter(Generic[Target]):
     def call_in_loop(self, function: Callable[[], object]) -> None:
         """Have something called in the loop, from any thread; nothing is where the loop ended."""
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(function)
+            self.loop.call_soon_threadsafe(function)
 
     def wake(self) -> None:
         """Have those that wait look again."""
@@ -91,7 +93,7 @@ class LoopWriter(Generic[Target]):
             self._gathered.take_due(due)
             if not due:
                 break
-            task = self._loop.create_task(self._write_out(due[0]))
+            task = self.loop.create_task(self._write_out(due[0]))
             self._under_way.add(task)
             task.add_done_callback(self._written)
         if self._timer is not None:
@@ -100,7 +102,7 @@ class LoopWriter(Generic[Target]):
         if len(self._under_way) < self._at_a_time:
             due_s = self._gathered.due_s()
             if due_s is not None:
-                self._timer = self._loop.call_later(due_s, self._look)
+                self._timer = self.loop.call_later(due_s, self._look)
 
     def _written(self, task: asyncio.Task[None]) -> None:
         self._under_way.discard(task)
@@ -127,11 +129,19 @@ class LoopWriter(Generic[Target]):
     ) -> None:
         batch.outcome = ids, error
         self._report.settle(batch, ids, error)
+        interruption: BaseException | None = None
         for index, (_, _, _, callback) in enumerate(batch.taken if batch.calls_back else ()):
             if callback is not None:
-                call_foreign("a delivery callback", callback, None if error else ids[index], error)
+                try:
+                    callback(None if error else ids[index], error)
+                except Exception:
+                    logger.exception("a delivery callback failed")
+                except BaseException as exc:  # This is the program's own loop, which it ends.
+                    interruption = exc
         self._gathered.written(batch)
         self.wake()
+        if interruption is not None:
+            raise interruption
 
     def is_working(self) -> bool:
         """Whether the caller is in the middle of it: no call of a sender ever is."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Callable
 
@@ -134,6 +135,33 @@ def test_a_follower_gives_what_comes_and_ends_when_nothing_does(
         return values
 
     assert asyncio.run(run()) == [b"%d" % number for number in range(6)]
+
+
+def test_a_task_that_waits_is_told_that_another_one_closed_its_scanner(
+    asynchronous: hqueue.aio.Client, make_queue: MakeQueue
+) -> None:
+    blocking = make_queue(2)
+
+    async def run() -> None:
+        queue = await asynchronous.queue(blocking.name)
+
+        async def arrow(scanner: hqueue.aio.Scanner) -> None:
+            async for _ in scanner.arrow_batches():
+                pass
+
+        for use in (hqueue.aio.Scanner.next, arrow):
+            for follow in (True, False):
+                scanner = queue.scan(follow=follow)
+                waiting = asyncio.ensure_future(use(scanner))
+                await asyncio.sleep(0.05 if follow else 0)
+                await scanner.close()
+                with contextlib.suppress(ClosedError):
+                    assert await asyncio.wait_for(waiting, 10) is None
+                    assert not follow
+                with pytest.raises(ClosedError):
+                    await scanner.next()
+
+    asyncio.run(run())
 
 
 def test_a_caller_that_is_cancelled_ever_again_loses_no_message(

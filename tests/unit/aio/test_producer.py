@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import threading
 from collections.abc import Iterator
@@ -11,8 +12,17 @@ import pytest
 
 import hqueue
 import hqueue.aio
-from hqueue import ClosedError, Message, Outcome, StoreUnavailableError
+from hqueue import (
+    ClosedError,
+    InvalidInputError,
+    Message,
+    MessageID,
+    Outcome,
+    StoreUnavailableError,
+)
+from hqueue.typing import DeliveryCallback
 from tests.support.backends import MemoryBackend
+from tests.support.looped import LoopThread
 from tests.support.proxy import Fate
 
 
@@ -139,3 +149,70 @@ def test_loops_follow_one_another_and_run_beside_one_another(client: hqueue.Clie
     for each in beside:
         each.join()
     assert len(values_of(client)) == 6 * 20
+
+
+def test_what_a_callback_raises_is_logged_and_an_interruption_ends_the_program(
+    client: hqueue.Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def failing(*_: object) -> None:
+        raise ValueError("of the program")
+
+    async def run(callback: DeliveryCallback) -> None:
+        async with (await opened(client)).producer(linger_ms=0) as producer:
+            await (await producer.send(Message("t", b"a"), callback=callback))
+            await asyncio.sleep(0.01)
+
+    asyncio.run(run(failing))
+    assert "a delivery callback failed" in caplog.text
+    loop = asyncio.new_event_loop()
+    running = loop.create_task(run(interrupted))
+    with pytest.raises(KeyboardInterrupt):
+        loop.run_until_complete(running)
+    loop.run_until_complete(running)
+    loop.close()
+    assert values_of(client) == [b"a", b"a"]
+
+
+def test_another_loop_is_refused_and_a_delivery_may_be_awaited_in_any(
+    client: hqueue.Client,
+) -> None:
+    async def send() -> tuple[hqueue.aio.Producer, hqueue.aio.Delivery[MessageID]]:
+        producer = (await opened(client)).producer(linger_ms=100)
+        return producer, await producer.send(Message("t", b"a"))
+
+    async def use(producer: hqueue.aio.Producer, sent: hqueue.aio.Delivery[MessageID]) -> None:
+        for call in (producer.send(Message("t", b"b")), producer.flush(), producer.close()):
+            with pytest.raises(InvalidInputError, match="belongs to the event loop"):
+                await call
+        await sent
+
+    with contextlib.closing(LoopThread()) as thread:
+        producer, sent = thread.run(send())
+        asyncio.run(use(producer, sent))
+        thread.run(producer.close())
+    assert values_of(client) == [b"a"]
+
+
+def test_senders_and_iterators_let_other_tasks_have_turns(client: hqueue.Client) -> None:
+    async def run() -> int:
+        queue, turns = await opened(client), 0
+
+        async def other() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        beside = asyncio.ensure_future(other())
+        async with queue.producer(linger_ms=60_000, buffer_bytes_max=2**30) as producer:
+            for _ in range(5_000):
+                await producer.send(Message("t", b"a"))
+            assert turns >= 5
+            await queue.put(Message("t", b"b") for _ in range(5_000))
+            beside.cancel()
+        return turns
+
+    assert asyncio.run(run()) >= 10
