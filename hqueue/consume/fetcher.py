@@ -97,7 +97,7 @@ class Fetch(Generic[ReaderT]):
     """
 
     __slots__ = (
-        "_checked_ms", "_hits", "_slot", "came", "check", "due_ms", "pace", "pause_ms", "reader",
+        "_slot", "came", "check", "checked_ms", "due_ms", "hits", "pace", "pause_ms", "reader",
         "several",
     )  # fmt: skip
 
@@ -108,11 +108,11 @@ class Fetch(Generic[ReaderT]):
         """When it is time to ask for it. A driver that knows better may change it."""
         self.pause_ms = 0.0
         """The pause after the last answer."""
-        self._hits = 0
+        self.hits = 0
         """Answers with a batch, one after another; less than none where asking for several brought
         one."""
         # The checks of many spread over the time between two of one.
-        self._checked_ms = now_ms - pace.check_every_ms * (reader.partition * GOLDEN_RATIO % 1)
+        self.checked_ms = now_ms - pace.check_every_ms * (reader.partition * GOLDEN_RATIO % 1)
         self._slot = reader.next_slot
         """Where the reader stood when it was asked for last."""
         self.check = False
@@ -130,8 +130,8 @@ class Fetch(Generic[ReaderT]):
     def begin(self, now_ms: float) -> None:
         """A poll of this partition begins now."""
         self._slot, self.came = self.reader.next_slot, 0
-        self.check = now_ms - self._checked_ms >= self.pace.check_every_ms
-        self.several = self._hits >= HITS_TO_SEVERAL
+        self.check = now_ms - self.checked_ms >= self.pace.check_every_ms
+        self.several = self.hits >= HITS_TO_SEVERAL
 
     def answered(self, now_ms: float, error: HQueueError | None = None) -> bool:
         """Note the answer of a poll. Returns whether it brought a batch, or showed that there is
@@ -145,15 +145,15 @@ class Fetch(Generic[ReaderT]):
         self.pause_ms = self._pause_ms(moved, error)
         self.due_ms = now_ms + self.pause_ms
         if not self.advanced:
-            self._hits = min(self._hits, 0)
+            self.hits = min(self.hits, 0)
         elif self.several and self.came <= 1:
-            self._hits = HITS_TO_SEVERAL - HITS_UNTIL_NEXT_TRY
+            self.hits = HITS_TO_SEVERAL - HITS_UNTIL_NEXT_TRY
         else:
-            self._hits = min(self._hits + 1, HITS_TO_SEVERAL)
+            self.hits = min(self.hits + 1, HITS_TO_SEVERAL)
         if isinstance(error, QueueStateError):
-            self._checked_ms = -math.inf  # It may be a truncation.
+            self.checked_ms = -math.inf  # It may be a truncation.
         elif error is None and (self.check or self.advanced):
-            self._checked_ms = now_ms
+            self.checked_ms = now_ms
         return moved
 
     def _pause_ms(self, moved: bool, error: HQueueError | None) -> float:

@@ -170,6 +170,11 @@ class Intake(Generic[KeyT]):
     def __contains__(self, key: KeyT) -> bool:
         return key in self._partitions
 
+    @property
+    def asks(self) -> bool:
+        """Whether a request for partitions that are behind is under way."""
+        return self._asked > 0
+
     def take(self, timeout_ms: float) -> FetchedBatches[KeyT] | None:
         """What came next in one of the partitions; None if nothing did in time, or it was woken.
 

@@ -100,6 +100,11 @@ class Prefetcher:
         raise StopIteration
 
     @property
+    def asks(self) -> bool:
+        """Whether a request is under way."""
+        return bool(self._busy)
+
+    @property
     def holds(self) -> bool:
         """Whether something is held in the store, or on its way. Takes no lock."""
         return bool(self._busy) or any(reader.holds for reader in self.readers)

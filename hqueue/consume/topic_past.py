@@ -40,11 +40,13 @@ class TopicPast:
     Args:
         reader: the reader of the queue.
         clock: the source of time.
+        topics_max: the topics kept in memory at a time, of all partitions.
     """
 
-    def __init__(self, reader: QueueReader, clock: Clock) -> None:
+    def __init__(self, reader: QueueReader, clock: Clock, topics_max: int = TOPICS_MAX) -> None:
         self._reader = reader
         self._clock = clock
+        self._topics_max = topics_max
         self._lock = threading.RLock()
         self._known: dict[int, _PartitionPast] = {}
         """By partition; the one that was used last is the last."""
@@ -101,5 +103,5 @@ class TopicPast:
 
     def _drop_oldest(self) -> None:
         """The lock is held."""
-        while sum(len(each.newest) for each in self._known.values()) > TOPICS_MAX:
+        while sum(len(each.newest) for each in self._known.values()) > self._topics_max:
             del self._known[next(iter(self._known))]

@@ -57,11 +57,18 @@ class AppendNotifier:
         coordinate: gives the session with the coordination service.
         zookeeper: its hosts. They are tried before a session is begun: a process that
             only writes may have none.
+        look_every_ms: how often they are tried.
     """
 
-    def __init__(self, coordinate: Callable[[], Coordination], zookeeper: str) -> None:
+    def __init__(
+        self,
+        coordinate: Callable[[], Coordination],
+        zookeeper: str,
+        look_every_ms: float = LOOK_FOR_ZOOKEEPER_EVERY_MS,
+    ) -> None:
         self._coordinate = coordinate
         self._zookeeper = zookeeper
+        self._look_every_ms = look_every_ms
         self._closed = False
         self.after_fork_in_child()
         register(self)
@@ -76,6 +83,15 @@ class AppendNotifier:
         self._starting = threading.Lock()
         self._tending: Job | None = None
         self._watches: list[Watch] = []
+
+    @property
+    def looks(self) -> bool:
+        """Whether it looks for workers: from the first append on."""
+        return self._tending is not None
+
+    def knows(self, key: PartitionKey) -> bool:
+        """Whether it is known who serves a partition."""
+        return key in self._owners
 
     def appended(
         self,
@@ -138,7 +154,7 @@ class AppendNotifier:
             if self._closed:
                 raise ClosedError("the notifications of appends were closed")
             if not self._watches and not self._begin_watching():
-                return LOOK_FOR_ZOOKEEPER_EVERY_MS
+                return self._look_every_ms
             self._connect()
         except ClosedError:
             for each in (*self._watches, *self._connections.values()):

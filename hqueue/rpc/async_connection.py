@@ -64,6 +64,11 @@ class AsyncConnection:
         """Whether the next call needs no other connection."""
         return self._socket is not None
 
+    @property
+    def received_bytes(self) -> int:
+        """Bytes of a reply that came and were not read yet."""
+        return len(self._received)
+
     async def call_method(
         self, service: Any, method: str, *arguments: object, timeout_s: float
     ) -> Any:

@@ -63,6 +63,8 @@ class _CuttingStream:
         self.close = port._passing(stream.close)
 
 
-def each_cut() -> list[tuple[int, str]]:
-    """Requests and moments to cut off at: more than the tests have."""
-    return [(number, moment) for number in range(12) for moment in (BEFORE, WHILE, AFTER)]
+def each_cut(first: int = 0) -> list[tuple[int, str]]:
+    """Requests and moments to cut off at, from one on: more than the tests have."""
+    return [
+        (number, moment) for number in range(first, first + 12) for moment in (BEFORE, WHILE, AFTER)
+    ]

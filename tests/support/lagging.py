@@ -22,7 +22,8 @@ class Lagging:
     """
 
     def __init__(self, queue: Queue) -> None:
-        reader = queue._log.reader
+        self.reader = reader = queue._log.reader
+        """What reads the queue."""
         self._port: ReadPort = reader._port
         self.ends: dict[int, int] = {}
         """For each partition of the server that stood still, where it ends there."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import importlib.metadata
 import json
 import subprocess
@@ -74,10 +75,9 @@ def test_each_public_name_is_that_of_its_module_for_type_checkers_and_for_progra
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("hqueue.")
         for alias in node.names
     }
-    assert checked == hqueue._WHERE  # type: ignore[attr-defined]
     assert set(hqueue.__all__) == {*checked, "__version__"}
-    for name in hqueue.__all__:
-        assert getattr(hqueue, name) is not None
+    for name, module in checked.items():
+        assert getattr(hqueue, name) is getattr(importlib.import_module(module), name)
     assert set(hqueue.__all__) <= set(dir(hqueue))
     with pytest.raises(AttributeError, match="no attribute 'Quue'"):
         hqueue.Quue  # type: ignore[attr-defined]  # noqa: B018

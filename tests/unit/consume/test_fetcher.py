@@ -51,8 +51,8 @@ class Driver:
         try:
             for each in asked:
                 while not each.reader.at_tail:
-                    self._keep(each.reader.read(self._one_try()))
-            for batches in fetch_once(asked, self._poll, self._one_try):
+                    self._keep(each.reader.read(self.one_try()))
+            for batches in fetch_once(asked, self.ask, self.one_try):
                 self._keep(batches)
         except HQueueError as exc:
             error = exc
@@ -77,12 +77,12 @@ class Driver:
         for batch in batches:
             self.values[batch.partition] += [m.value for m in messages_of(batch)]
 
-    def _poll(self, readers: Sequence[PartitionReader], rows_max: int) -> Iterator[list[Batch]]:
+    def ask(self, readers: Sequence[PartitionReader], rows_max: int) -> Iterator[list[Batch]]:
         self.polls.append((tuple(reader.partition for reader in readers), rows_max))
-        work = poll([reader.steps for reader in readers], self._one_try, 10_000, rows_max)
+        work = poll([reader.steps for reader in readers], self.one_try, 10_000, rows_max)
         return drive_each(work, self.rows, self.clock)
 
-    def _one_try(self) -> Deadline:
+    def one_try(self) -> Deadline:
         return Deadline(self.clock, 0)
 
 
@@ -159,7 +159,7 @@ def test_after_some_batches_in_a_row_several_are_asked_for_and_not_where_one_com
     # After the fourth, and again after sixteen more.
     tried = [at for at, (_, rows_max) in enumerate(driver.polls) if rows_max == SEVERAL_ROWS]
     assert tried == [4, 21]
-    driver.fetches[0]._hits = 4
+    driver.fetches[0].hits = 4
     for number in range(10):
         driver.rows.append(0, b"more %d" % number)
     driver.polls.clear()
@@ -167,7 +167,7 @@ def test_after_some_batches_in_a_row_several_are_asked_for_and_not_where_one_com
     driver.round()
     assert driver.polls == [((0,), SEVERAL_ROWS)]
     assert len(driver.values[0]) == 40
-    assert driver.fetches[0]._hits == 4
+    assert driver.fetches[0].hits == 4
 
 
 def test_four_batches_in_a_row_make_it_several_and_a_silence_begins_the_count_again() -> None:
@@ -223,7 +223,7 @@ def test_the_end_of_the_log_is_looked_at_now_and_then_where_nothing_comes() -> N
             looks.append(driver.clock.now_ms)
 
     driver.rows.failure = note  # type: ignore[assignment]
-    driver.fetches[0]._checked_ms = driver.fetches[1]._checked_ms = 0.0
+    driver.fetches[0].checked_ms = driver.fetches[1].checked_ms = 0.0
     for number in range(100):
         driver.rows.append(0, b"%d" % number)
         driver.rounds(100)
@@ -241,7 +241,7 @@ def test_the_end_is_looked_at_when_it_is_time_and_not_before(after_ms: float, lo
 
 def test_the_first_looks_at_many_ends_spread_over_the_time_between_two_of_one() -> None:
     driver = Driver(100)
-    checked = sorted(each._checked_ms for each in driver.fetches)
+    checked = sorted(each.checked_ms for each in driver.fetches)
     assert -1_000 < checked[0] <= checked[-1] == 0
     assert max(b - a for a, b in itertools.pairwise(checked)) < 30
 
@@ -274,10 +274,10 @@ def test_a_queue_that_could_not_be_read_is_looked_at_whole_before_it_is_read_on(
 def test_another_error_is_no_reason_to_look_at_the_ends() -> None:
     driver = Driver(1)
     driver.rounds(100)
-    checked_ms = driver.fetches[0]._checked_ms
+    checked_ms = driver.fetches[0].checked_ms
     driver.rows.failure = lambda method: StoreUnavailableError("away")
     driver.rounds(100)
-    assert driver.fetches[0]._checked_ms == checked_ms
+    assert driver.fetches[0].checked_ms == checked_ms
 
 
 def test_idle_partitions_are_asked_for_together() -> None:
@@ -332,6 +332,6 @@ def test_a_corrupt_row_stays_an_error() -> None:
         driver.clock.now_ms = driver.fetcher.next_due_ms
         (each,) = driver.fetcher.take_due(driver.clock.now_ms)
         with pytest.raises(CorruptLogError):
-            list(fetch_once([each], driver._poll, driver._one_try))
+            list(fetch_once([each], driver.ask, driver.one_try))
         each.answered(driver.clock.now_ms, CorruptLogError("corrupt"))
         driver.fetcher.want(each)

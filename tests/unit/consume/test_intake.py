@@ -167,7 +167,7 @@ def test_nobody_waits_for_what_is_being_freed(
     add(intake, reader_of(rows))
     assert intake.take(WAIT_MS) is not None
     # What is still asked for is freed by what asks.
-    wait_for(lambda: not intake._asked, "what was asked for has come")
+    wait_for(lambda: not intake.asks, "what was asked for has come")
     frees, goes_on = threading.Event(), threading.Event()
 
     def free(stream: GatedStream) -> None:

@@ -13,10 +13,13 @@ import pytest
 
 import hqueue
 from hqueue import CorruptLogError, Message, MessageID, Scan, StoreUnavailableError
+from hqueue.client import cluster_of
 from hqueue.consume.decode import messages_of
 from hqueue.consume.fetcher import Fetch, Pace
 from hqueue.consume.queue_reader import LoopReader
+from hqueue.handle import QueueLog
 from hqueue.log import Batch, PartitionCursor, PartitionReader, skipping
+from hqueue.log.context import QueueContext
 from hqueue.log.ports import Row
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline, drive_in_loop
 from hqueue.settings.limits import BATCH_BYTES_MAX, MESSAGE_ID_MAX
@@ -36,18 +39,34 @@ def memory() -> MemoryBackend:
 
 
 @pytest.fixture
-def queue(memory: MemoryBackend) -> Iterator[hqueue.Queue]:
-    with memory.connect() as client:
-        yield client.create_queue("q", partitions=3)
+def client(memory: MemoryBackend) -> Iterator[hqueue.Client]:
+    with memory.connect() as connected:
+        connected.create_queue("q", partitions=3)
+        yield connected
+
+
+@pytest.fixture
+def queue(client: hqueue.Client) -> hqueue.Queue:
+    return client.queue("q")
+
+
+@pytest.fixture
+def log(client: hqueue.Client) -> QueueLog:
+    return cluster_of(client).log("q")
+
+
+@pytest.fixture
+def cut(memory: MemoryBackend, log: QueueLog, number: int, moment: str) -> Cut:
+    return Cut(memory, log, number, moment)
 
 
 @pytest.fixture(params=["blocking", "loop"])
-def face(request: pytest.FixtureRequest, queue: hqueue.Queue) -> Iterator[Face]:
+def face(request: pytest.FixtureRequest, log: QueueLog) -> Iterator[Face]:
     if request.param == "blocking":
-        yield BlockingFace(queue._log)
+        yield BlockingFace(log)
         return
     loop = LoopThread()
-    yield LoopFace(queue._log, loop)
+    yield LoopFace(log, loop)
     loop.close()
 
 
@@ -132,11 +151,11 @@ LARGE = [Message("t", b"%d" % number * 1_000) for number in range(1_600)]
 
 @pytest.mark.parametrize("how", ["read", "poll", "several"])
 def test_a_loop_goes_on_while_a_large_answer_is_decompressed_and_decoded(
-    queue: hqueue.Queue, monkeypatch: pytest.MonkeyPatch, how: str
+    queue: hqueue.Queue, log: QueueLog, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     plain, decode = LoopWatch(skipping.plain_cell), LoopWatch(messages_of)
     monkeypatch.setattr(skipping, "plain_cell", plain)
-    reader = queue._log.loop_reader
+    reader = log.loop_reader
     cursor = reader.cursor(0, Scan(), BATCH_BYTES_MAX)
 
     async def run() -> list[Batch]:
@@ -158,12 +177,12 @@ def test_a_loop_goes_on_while_a_large_answer_is_decompressed_and_decoded(
 
 
 def test_a_cursor_that_is_cancelled_while_its_answer_is_decompressed_gives_it_again(
-    queue: hqueue.Queue, monkeypatch: pytest.MonkeyPatch
+    queue: hqueue.Queue, log: QueueLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain, may_end = skipping.plain_cell, threading.Event()
     for _ in range(3):
         queue.put(LARGE, partition=0)
-    reader = queue._log.loop_reader
+    reader = log.loop_reader
     cursor = reader.cursor(0, Scan(), BATCH_BYTES_MAX)
 
     async def run() -> int:
@@ -208,13 +227,13 @@ def test_offsets_and_lags_are_the_same(queue: hqueue.Queue, face: Face) -> None:
 class Cut:
     """A reader whose task is cancelled at a request."""
 
-    def __init__(self, queue: hqueue.Queue, number: int, moment: str) -> None:
-        log = queue._log
-        self.port = CuttingPort(log.loop_reader._port, number, moment)
-        self.reader = LoopReader(log._context, log.reader.reading, self.port)
+    def __init__(self, memory: MemoryBackend, log: QueueLog, number: int, moment: str) -> None:
+        self.port = CuttingPort(memory.store().async_log(log.name), number, moment)
+        context = QueueContext(log.describe(), log.describe, log.settings, SYSTEM_CLOCK)
+        self.reader = LoopReader(context, log.reader.reading, self.port)
         self.got: list[bytes] = []
 
-    async def _read(self, cursor: PartitionCursor) -> None:
+    async def read_once(self, cursor: PartitionCursor) -> None:
         while not cursor.at_tail:
             self.got += values(await self.reader.read(cursor))
 
@@ -222,9 +241,9 @@ class Cut:
         """Read to the end, again where it is cancelled."""
         cursor.at_tail = False
         try:
-            await asyncio.create_task(self._read(cursor))
+            await asyncio.create_task(self.read_once(cursor))
         except asyncio.CancelledError:
-            await asyncio.create_task(self._read(cursor))
+            await asyncio.create_task(self.read_once(cursor))
 
     async def _fetch(self, fetches: list[Fetch[PartitionCursor]]) -> None:
         async for batches in self.reader.fetch(fetches, 1_000):
@@ -240,10 +259,9 @@ class Cut:
 
 @pytest.mark.parametrize(("number", "moment"), each_cut())
 def test_one_that_is_cancelled_at_any_request_reads_each_message_once_nevertheless(
-    queue: hqueue.Queue, number: int, moment: str
+    queue: hqueue.Queue, cut: Cut, number: int
 ) -> None:
     put(queue, 0, *NUMBERS)
-    cut = Cut(queue, number, moment)
     cursor = cut.reader.cursor(0, Scan(start=queue.offsets([0])[0].beginning), 300)
 
     async def read() -> None:
@@ -259,11 +277,10 @@ def test_one_that_is_cancelled_at_any_request_reads_each_message_once_neverthele
 
 
 @pytest.mark.parametrize("several", [False, True])
-@pytest.mark.parametrize(("number", "moment"), each_cut())
+@pytest.mark.parametrize(("number", "moment"), each_cut(first=3))
 def test_one_that_is_cancelled_while_it_polls_has_each_message_once_nevertheless(
-    queue: hqueue.Queue, number: int, moment: str, several: bool
+    queue: hqueue.Queue, cut: Cut, several: bool
 ) -> None:
-    cut = Cut(queue, number + 3, moment)
     cursors = [cut.reader.cursor(partition, Scan(), 1_000) for partition in range(3)]
     fetches = [Fetch(cursor, Pace(check_every_ms=1e9), 0.0) for cursor in cursors]
 
@@ -283,10 +300,10 @@ def test_one_that_is_cancelled_while_it_polls_has_each_message_once_nevertheless
 
 
 def test_a_batch_that_can_not_be_decoded_is_decoded_by_a_thread_which_may_ask(
-    queue: hqueue.Queue,
+    queue: hqueue.Queue, log: QueueLog
 ) -> None:
     put(queue, 0, b"a")
-    reader = queue._log.loop_reader
+    reader = log.loop_reader
     decoded: list[bool] = []
 
     def decode(batch: Batch) -> list[bytes]:
@@ -306,9 +323,9 @@ def test_a_batch_that_can_not_be_decoded_is_decoded_by_a_thread_which_may_ask(
     assert decoded == [True]
 
 
-def test_one_who_stops_taking_leaves_nothing_open(queue: hqueue.Queue) -> None:
+def test_one_who_stops_taking_leaves_nothing_open(queue: hqueue.Queue, log: QueueLog) -> None:
     put(queue, 0, *NUMBERS)
-    reader = queue._log.loop_reader
+    reader = log.loop_reader
 
     async def read() -> list[Batch]:
         cursor = reader.cursor(0, Scan(), 1)
@@ -324,13 +341,15 @@ def test_one_who_stops_taking_leaves_nothing_open(queue: hqueue.Queue) -> None:
     assert values(asyncio.run(read())) == NUMBERS[1:]
 
 
-def test_a_request_that_was_cut_off_before_it_was_made_was_not_made(queue: hqueue.Queue) -> None:
-    cut = Cut(queue, 0, BEFORE)
+def test_a_request_that_was_cut_off_before_it_was_made_was_not_made(
+    memory: MemoryBackend, log: QueueLog
+) -> None:
+    cut = Cut(memory, log, 0, BEFORE)
     cursor = cut.reader.cursor(0, Scan(), 1)
 
     async def read() -> None:
         with pytest.raises(asyncio.CancelledError):
-            await asyncio.create_task(cut._read(cursor))
+            await asyncio.create_task(cut.read_once(cursor))
 
     asyncio.run(read())
     assert cut.port.was_cut

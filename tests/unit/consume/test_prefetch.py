@@ -120,7 +120,7 @@ def test_a_child_that_only_closes_waits_for_nothing_and_leaves_its_parent_what_t
     filled(rows, [9] * (PREFETCH_REQUESTS + 1))
     prefetcher = prefetcher_of(rows)
     next(prefetcher)
-    wait_for(lambda: not prefetcher._busy, "what was asked for has come")
+    wait_for(lambda: not prefetcher.asks, "what was asked for has come")
     assert prefetcher.holds
     child = os.fork()
     if not child:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from hqueue import HQueueError, Message, Scan, Scanner
+from hqueue import Client, HQueueError, Message, Scan, Scanner
+from hqueue.client import cluster_of
 from hqueue.consume.topic_ranges import scans_of
 from hqueue.consume.topic_scanner import TopicScanner
 from hqueue.message_id import MessageID
@@ -102,8 +103,9 @@ class Places:
     two messages, large and small in turns.
     """
 
-    def __init__(self, queue: Queue) -> None:
-        self.queue = queue
+    def __init__(self, client: Client) -> None:
+        self.queue = queue = client.create_queue("broken-off", partitions=2)
+        self.reader = cluster_of(client).log(queue.name).reader
         self.expected: dict[int, list[bytes]] = {0: [], 1: []}
         for number in range(20):
             partition, size = number % 2, LARGE if number // 2 % 2 else 1
@@ -124,7 +126,7 @@ class Places:
 @pytest.fixture
 def places() -> Iterator[Places]:
     with MemoryBackend().connect() as client:
-        yield Places(client.create_queue("broken-off", partitions=2))
+        yield Places(client)
 
 
 Take = Callable[[Any], list[tuple[int, bytes]]]
@@ -182,7 +184,7 @@ def test_what_an_iteration_over_a_topic_that_was_left_did_not_give_comes_with_th
 ) -> None:
     ranges = scans_of("t", [LogRange(0, MessageID(0, 0), None, 0)], None, None)
     places.expected[1] = []
-    with TopicScanner(places.queue._log.reader, ranges) as scanner:
+    with TopicScanner(places.reader, ranges) as scanner:
         places.check(all_by(scanner, ways))
 
 

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from hqueue import InvalidInputError, Message, MessageID, TopicLag
+from hqueue.client import cluster_of
 from hqueue.consume.topic_lags import topic_lags
 from hqueue.format.cells import encode_bodies
 from hqueue.format.control import with_owners
+from hqueue.handle import QueueLog
 from hqueue.log.topic_lag import PAGES_MAX
 from hqueue.log.walk import WALKED_HEADERS
 from hqueue.metadata.managers import LogRange
@@ -24,8 +26,9 @@ STEP_MS = 10
 class Scene:
     """A queue of two partitions, and what is asked of it."""
 
-    def __init__(self, queue: Queue, clock: SteppedClock) -> None:
+    def __init__(self, queue: Queue, log: QueueLog, clock: SteppedClock) -> None:
         self.queue = queue
+        self.log = log
         self.clock = clock
         self.ranges = [LogRange(0, MessageID(1), None, 0)]
 
@@ -39,7 +42,7 @@ class Scene:
 
     def lags(self, starts: dict[str, int]) -> dict[str, TopicLag]:
         positions = {name: MessageID.from_int(start) for name, start in starts.items()}
-        return topic_lags(self.queue._log.reader, "t", lambda _: self.ranges, positions)
+        return topic_lags(self.log.reader, "t", lambda _: self.ranges, positions)
 
 
 @pytest.fixture
@@ -47,7 +50,7 @@ def scene() -> Iterator[Scene]:
     clock = SteppedClock(START_MS)
     with MemoryBackend(clock).connect(clock, operation_timeout_ms=10_000) as client:
         client.create_queue("q", partitions=2)
-        yield Scene(client.queue("q"), clock)
+        yield Scene(client.queue("q"), cluster_of(client).log("q"), clock)
 
 
 def test_a_topic_s_own_messages_count_and_no_others(scene: Scene) -> None:
@@ -73,9 +76,7 @@ def test_all_ranges_count_and_of_a_marked_one_what_its_owner_appended(scene: Sce
     first = scene.put(0, "t", "t")
     begins = MessageID.from_int(first[-1] + 1)
     scene.clock.now_ms += STEP_MS
-    scene.queue._log.appender.append(
-        with_owners(encode_bodies([Message("t", b"owned")] * 3), {"t": 7}), 1
-    )
+    scene.log.appender.append(with_owners(encode_bodies([Message("t", b"owned")] * 3), {"t": 7}), 1)
     scene.put(1, "t")
     scene.ranges = [
         LogRange(0, MessageID(1), MessageID.from_int(first[-1]), 0),

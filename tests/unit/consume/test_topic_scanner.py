@@ -9,7 +9,8 @@ from functools import partial
 
 import pytest
 
-from hqueue import HQueueError, InvalidInputError, Message, MessageID
+from hqueue import Client, HQueueError, InvalidInputError, Message, MessageID
+from hqueue.client import cluster_of
 from hqueue.consume.queue_reader import LoopReader
 from hqueue.consume.topic_ranges import scans_of
 from hqueue.consume.topic_reader import TopicReader
@@ -17,15 +18,16 @@ from hqueue.consume.topic_scanner import TopicScanner
 from hqueue.engine import messages_of
 from hqueue.format.cells import encode_bodies
 from hqueue.format.control import with_owners
+from hqueue.log.context import QueueContext
 from hqueue.log.owned_writer import OwnedBatch, OwnedPartitionWriter, made
 from hqueue.metadata.managers import LogRange
-from hqueue.queue import Queue
 from hqueue.runtime.clock import Deadline, drive
 from tests.support.backends import MemoryBackend
 from tests.support.cut_off import CuttingPort, each_cut
 from tests.support.doubles import SteppedClock
 from tests.support.interrupting import each_interruption
 from tests.support.lagging import Lagging
+from tests.support.memory.store import MemoryStore
 
 BOUND_MS = 10_000
 START_MS = 1_000_000
@@ -35,15 +37,18 @@ TTL_MS = 3_600_000
 class Scene:
     """A topic in two ranges, of three messages each, and a server that stood still."""
 
-    def __init__(self, queue: Queue, clock: SteppedClock) -> None:
-        self.queue = queue
+    def __init__(self, client: Client, store: MemoryStore, clock: SteppedClock) -> None:
+        self.client = client
+        self.queue = queue = client.queue("q")
+        self.store = store
+        self.appender = cluster_of(client).log("q").appender
         self.clock = clock
         self.ids: list[MessageID] = []
         for number in range(6):
             clock.now_ms += 10
             self.ids.append(queue.put(Message("t", b"%d" % number), partition=number // 3))
-        self.reader = queue._log.reader
         self.lagging = Lagging(queue)
+        self.reader = self.lagging.reader
         self.ranges = [
             LogRange(0, self.ids[0], self.ids[2], 0),
             LogRange(1, MessageID.from_int(int(self.ids[2]) + 1), None, 1),
@@ -83,9 +88,10 @@ class Scene:
 @pytest.fixture
 def scene() -> Iterator[Scene]:
     clock = SteppedClock(START_MS)
-    with MemoryBackend(clock).connect(clock, operation_timeout_ms=BOUND_MS) as client:
+    backend = MemoryBackend(clock)
+    with backend.connect(clock, operation_timeout_ms=BOUND_MS) as client:
         client.create_queue("q", partitions=2, ttl=f"{TTL_MS // 1_000}s")
-        yield Scene(client.queue("q"), clock)
+        yield Scene(client, backend.store(clock), clock)
 
 
 ALL = [b"0", b"1", b"2", b"3", b"4", b"5"]
@@ -145,18 +151,18 @@ def test_of_what_is_to_be_whole_the_end_is_to_be_said(scene: Scene) -> None:
 
 def test_what_was_collected_is_not_waited_for(scene: Scene) -> None:
     queue = scene.queue
-    slots = [row.slot for row in scene.reader._port.headers(0, 0, 10)]
+    slots = [row.slot for row in scene.lagging.headers(0, 0, 10)]
     scene.clock.now_ms += 10
     queue.put(Message("other", b"later"), partition=0)
     for slot in slots:
-        queue._log.appender._port.delete_row(0, slot, [b"t"])
+        scene.store.log("q").delete_row(0, slot, [b"t"])
     before_ms = scene.clock.now_ms
     assert scene.values(whole=True, stop=scene.stop) == ALL[3:]
     assert scene.clock.now_ms == before_ms
 
 
 def test_of_a_marked_range_only_what_its_owner_appended_is_read(scene: Scene) -> None:
-    log, port = scene.queue._log, scene.queue._log.appender._port
+    queue, port = scene.queue, scene.store.log("q")
     writers = []
     for partition in range(2):
         writer = OwnedPartitionWriter(
@@ -165,7 +171,7 @@ def test_of_a_marked_range_only_what_its_owner_appended_is_read(scene: Scene) ->
             on_settled=lambda batch, appended: None,
             clock=scene.clock,
         )
-        deadline = log.deadline()
+        deadline = queue.deadline()
         drive(writer.open(deadline), port, deadline)
         writers.append(writer)
 
@@ -173,7 +179,7 @@ def test_of_a_marked_range_only_what_its_owner_appended_is_read(scene: Scene) ->
         scene.clock.now_ms += 10
         writers[partition].own("t", epoch)
         batch = OwnedBatch(encode_bodies([Message("t", value) for value in values]))
-        deadline = log.deadline()
+        deadline = queue.deadline()
         drive(writers[partition].append(partial(made, batch), deadline), port, deadline)
 
     publish(0, 5, b"a", b"b")
@@ -194,9 +200,7 @@ def test_of_a_marked_range_only_what_its_owner_appended_is_read(scene: Scene) ->
 def test_of_what_expired_a_marked_range_counts_what_its_owner_appended(scene: Scene) -> None:
     scene.clock.now_ms += 10
     scene.queue.put([Message("t", b"direct")] * 5, partition=0)
-    scene.queue._log.appender.append(
-        with_owners(encode_bodies([Message("t", b"owned")] * 2), {"t": 5}), 0
-    )
+    scene.appender.append(with_owners(encode_bodies([Message("t", b"owned")] * 2), {"t": 5}), 0)
     scene.queue.put(Message("t", b"direct"), partition=0)
     scene.clock.now_ms += TTL_MS + 1
     for marked, expired in ((True, 2), (False, 8)):
@@ -210,9 +214,10 @@ def test_of_what_expired_a_marked_range_counts_what_its_owner_appended(scene: Sc
 def test_a_cursor_in_a_loop_gives_each_once_wherever_it_is_cancelled(
     scene: Scene, number: int, moment: str
 ) -> None:
-    log = scene.queue._log
-    port = CuttingPort(log.loop_reader._port, number, moment)
-    reader = LoopReader(log._context, log.reader.reading, port)
+    port = CuttingPort(scene.store.async_log("q"), number, moment)
+    queue = scene.queue
+    context = QueueContext(queue.describe(), queue.describe, scene.client.settings, scene.clock)
+    reader = LoopReader(context, scene.reader.reading, port)
     cursor = reader.topic_cursor(
         "t", lambda _: scene.ranges, start=0, stop=lambda: int(scene.stop), bytes_max=1
     )

@@ -20,7 +20,6 @@ from hqueue.metadata.append_keys import sign
 from hqueue.push import append_notifier
 from hqueue.push.append_notifier import BATCH, BATCH_BYTES_MAX, AppendNotifier
 from hqueue.runtime.job import Job
-from hqueue_workers.delivery import notification_server
 from hqueue_workers.delivery.notification_server import (
     BUFFERED_BYTES_MAX,
     FRAME_BYTES_MAX,
@@ -39,6 +38,10 @@ class Watched:
     def __init__(self) -> None:
         self._now: Any = {}
         self._listeners: list[Callable[[Any], None]] = []
+
+    @property
+    def listeners(self) -> int:
+        return len(self._listeners)
 
     def watch(self, listener: Callable[[Any], None]) -> Watched:
         self._listeners.append(listener)
@@ -134,10 +137,10 @@ def workers() -> Iterator[list[Worker]]:
 
 
 @contextlib.contextmanager
-def waking(session: Session) -> Iterator[AppendNotifier]:
+def waking(session: Session, **options: float) -> Iterator[AppendNotifier]:
     with socket.create_server(("127.0.0.1", 0)) as zookeeper:  # It is tried whether one listens.
         address = f"127.0.0.1:{zookeeper.getsockname()[1]}"
-        notifier = AppendNotifier(lambda: cast(Coordination, session), address)
+        notifier = AppendNotifier(lambda: cast(Coordination, session), address, **options)
         try:
             yield notifier
         finally:
@@ -147,7 +150,7 @@ def waking(session: Session) -> Iterator[AppendNotifier]:
 def until_told(notifier: AppendNotifier, worker: Worker, key: PartitionKey = KEY) -> None:
     """Append until that is reported: before the watch has answered nobody is known."""
     ends = time.monotonic() + 10
-    while key not in notifier._owners:
+    while not notifier.knows(key):
         notifier.appended(key)
         assert time.monotonic() < ends
     notifier.appended(key)
@@ -319,12 +322,11 @@ def test_frames_that_never_end_hold_no_more_than_is_allowed_together() -> None:
     assert not ended[-1]
 
 
-def test_for_a_connection_beyond_the_bound_the_oldest_goes_that_has_said_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(notification_server, "CONNECTIONS_MAX", 20)
+def test_for_a_connection_beyond_the_bound_the_oldest_goes_that_has_said_nothing() -> None:
     listeners = [socket.create_server(("127.0.0.1", 0))]
-    port = NotificationServer(listeners, lambda *_: None, vouches, lambda *, vouched: None).port
+    port = NotificationServer(
+        listeners, lambda *_: None, vouches, lambda *, vouched: None, connections_max=20
+    ).port
     address = listeners[0].getsockname()
     made = []
     for _ in range(21):
@@ -346,7 +348,10 @@ def test_a_notification_without_batches_is_understood() -> None:
     assert told == [("q", [1, 2], [])]
 
 
-def test_a_worker_that_never_reads_holds_up_no_append(workers: list[Worker]) -> None:
+def test_a_worker_that_never_reads_holds_up_no_append(
+    workers: list[Worker], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG", "hqueue.push.append_notifier")
     deaf = workers[0]
     session = Session(deaf.port)
     with waking(session) as notifier:
@@ -355,8 +360,7 @@ def test_a_worker_that_never_reads_holds_up_no_append(workers: list[Worker]) -> 
         for _ in range(200_000):
             notifier.appended(KEY)
         assert time.monotonic() - began_s < 60
-        connection = notifier._connections[Address("127.0.0.1", deaf.port)]
-        assert connection._avoided_until_ms > 0, "what it does not read is bounded"
+        assert "it takes no more" in caplog.text, "what it does not read is bounded"
 
 
 def test_one_whose_worker_is_gone_finds_the_next_one(workers: list[Worker]) -> None:
@@ -374,7 +378,6 @@ def test_one_whose_worker_is_gone_finds_the_next_one(workers: list[Worker]) -> N
 def test_what_could_be_watched_in_part_is_watched_as_a_whole_a_little_later(
     workers: list[Worker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(append_notifier, "LOOK_FOR_ZOOKEEPER_EVERY_MS", 20.0)
     session = Session(workers[0].port)
     watch, refused = session.owners.watch, [True]
 
@@ -385,9 +388,11 @@ def test_what_could_be_watched_in_part_is_watched_as_a_whole_a_little_later(
         return watch(listener)
 
     monkeypatch.setattr(session.owners, "watch", refuse_once)
-    with waking(session) as notifier:
+    with waking(session, look_every_ms=20.0) as notifier:
         until_told(notifier, workers[0])
-        assert len(notifier._watches) == 3
+        assert all(
+            each.listeners == 1 for each in (session.workers, session.owners, session.append_keys)
+        )
 
 
 def test_one_that_is_closed_reports_nothing_and_looks_for_nobody() -> None:
@@ -397,7 +402,7 @@ def test_one_that_is_closed_reports_nothing_and_looks_for_nobody() -> None:
     notifier = AppendNotifier(never, "127.0.0.1:1")
     notifier.close()
     notifier.appended(KEY)
-    assert notifier._tending is None
+    assert not notifier.looks
 
 
 def test_appends_that_come_together_begin_to_look_for_workers_once(
@@ -421,4 +426,4 @@ def test_appends_that_come_together_begin_to_look_for_workers_once(
     monkeypatch.setattr(append_notifier, "if_free", late)
     notifier.appended(KEY)
     notifier.close()
-    assert [notifier._tending] == made
+    assert len(made) == 1

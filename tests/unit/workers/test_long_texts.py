@@ -23,10 +23,10 @@ LONG = "ä" * (4 << 20)
         lambda: answers.text_of(LONG.encode(), "topic"),
         lambda: structs.text_of(LONG.encode(), "topic"),
         lambda: answers.acl_lists_of(SimpleNamespace(publish=[LONG.encode()])),
-        lambda: subscription_service._delivery(
+        lambda: subscription_service.delivery_of(
             SimpleNamespace(host=LONG.encode(), port=1, session=b"s", explicitConsume=None)
         ),
-        lambda: subscription_service._preferences(SimpleNamespace(application={b"n": LONG})),
+        lambda: subscription_service.preferences_of(SimpleNamespace(application={b"n": LONG})),
     ],
 )
 def test_a_text_that_is_too_long_is_refused_at_once_and_its_error_is_short(read: object) -> None:

@@ -55,6 +55,7 @@ class NotificationServer:
             of these is as good as if it had been read from HBase.
         vouches_for: whether a batch (``TBatch``) of a queue may be believed.
         count: called for each batch.
+        connections_max: at a time.
     """
 
     def __init__(
@@ -63,13 +64,15 @@ class NotificationServer:
         on_append: Notify,
         vouches_for: Callable[[str, Any], bool],
         count: Counted,
+        *,
+        connections_max: int = CONNECTIONS_MAX,
     ) -> None:
         self._on_append = on_append
         self._handler = _Handler(vouches_for, count)
         self._processor = Processor(WORKER_SERVICE, self._handler, decodes_texts=True)
         self.port = Port(
             listeners,
-            Bounds(CONNECTIONS_MAX, BUFFERED_BYTES_MAX, STILL_MS_MAX, IDLE_MS_MAX),
+            Bounds(connections_max, BUFFERED_BYTES_MAX, STILL_MS_MAX, IDLE_MS_MAX),
             "the port for notifications",
             make_gatherer=lambda: FrameGatherer(FRAME_BYTES_MAX),
             serve=self._serve,

@@ -127,6 +127,11 @@ class _PushedRows:
         while self._bytes > self._bytes_max:
             self._bytes -= _size(self._rows.popitem(last=False)[1])
 
+    @property
+    def size(self) -> int:
+        """What they take of memory, about."""
+        return self._bytes
+
     def __contains__(self, slot: tuple[int, int]) -> bool:
         return slot in self._rows
 
@@ -188,6 +193,11 @@ class Poller:
         self._notified: dict[int, _Waiting] = {}
         self._pushed = _PushedRows(pushed_bytes_max)
         self._changed = asyncio.Event()
+
+    @property
+    def pushed_bytes(self) -> int:
+        """What the rows take of memory that were pushed and wait, about."""
+        return self._pushed.size
 
     def add(self, tail: TailWaiter) -> None:
         """Take in a partition."""

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import cast
 
 import pytest
 
@@ -38,13 +39,22 @@ async def read_call(reader: asyncio.StreamReader, size: int = 10) -> int:
     return int(struct.unpack(">i", head[-4:])[0])
 
 
+async def take_call(reader: asyncio.StreamReader, call: WorkerCall) -> None:
+    """Read a call, which is answered by `call`."""
+    head = await reader.readexactly(HEAD_BYTES + 8)
+    assert call.end(head) is None
+    await reader.readexactly(11)
+
+
 def reply(seqid: int, status: int = 0) -> bytes:
     head = struct.pack(">Ii", 0x80010002, len(METHOD)) + METHOD + struct.pack(">i", seqid)
     return head + struct.pack(">bhi", 8, 0, status) + b"\0"
 
 
 @contextlib.asynccontextmanager
-async def subscriber(converse: Converse) -> AsyncIterator[ConnectionPool]:
+async def subscriber(
+    converse: Converse, may_send: Callable[[], bool] = lambda: True
+) -> AsyncIterator[ConnectionPool]:
     """A channel to a subscriber that converses so; and its connections, counted."""
     talks: set[asyncio.Task[None]] = set()
 
@@ -57,7 +67,7 @@ async def subscriber(converse: Converse) -> AsyncIterator[ConnectionPool]:
         writer.close()
 
     server = await asyncio.start_server(accepted, "127.0.0.1", 0)
-    pool = ConnectionPool(Address(*server.sockets[0].getsockname()[:2]), lambda: True, 1)
+    pool = ConnectionPool(Address(*server.sockets[0].getsockname()[:2]), may_send, 1)
     try:
         yield pool
     finally:
@@ -99,7 +109,7 @@ def test_a_refusal_is_no_answer_and_says_why() -> None:
 
     async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         refused = WorkerCall(refuse, 100)
-        refused._seqid = await read_call(reader)
+        await take_call(reader, refused)
         writer.write(refused.answer())
         await writer.drain()
 
@@ -118,7 +128,7 @@ def test_what_a_listener_raised_comes_with_the_status() -> None:
 
     async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         answered = WorkerCall(consume, 100)
-        answered._seqid = await read_call(reader)
+        await take_call(reader, answered)
         for byte in answered.answer():
             writer.write(bytes([byte]))
             await writer.drain()
@@ -156,7 +166,7 @@ def test_a_subscriber_that_closed_the_connection_meanwhile_is_called_on_another(
                 async with pool.connection() as connection:
                     assert await connection.call(call(), 10) == Reply(0)
                 await closed.wait()
-                while connection._socket is not None:
+                while connection.is_open:
                     await asyncio.sleep(0)
 
     asyncio.run(scene())
@@ -185,7 +195,7 @@ def test_a_subscriber_that_goes_or_babbles_gives_no_answer_and_the_next_call_is_
 def test_one_who_speaks_without_end_while_it_reads_nothing_fills_no_memory() -> None:
     async def scene() -> None:
         async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            reader._transport.pause_reading()  # type: ignore[attr-defined]
+            cast(asyncio.ReadTransport, writer.transport).pause_reading()
             while True:
                 writer.write(bytes(64 * 1024))
                 await writer.drain()
@@ -193,7 +203,7 @@ def test_one_who_speaks_without_end_while_it_reads_nothing_fills_no_memory() -> 
         async with subscriber(converse) as pool, pool.connection() as connection:
             with pytest.raises(NoAnswerError, match="does not end"):
                 await connection.call(call(CALL_BYTES * 10), 10)
-            assert len(connection._received) <= RECEIVED_BYTES_MAX
+            assert connection.received_bytes <= RECEIVED_BYTES_MAX
 
     asyncio.run(scene())
 
@@ -207,7 +217,7 @@ def test_one_who_speaks_without_being_called_is_hung_up_on() -> None:
         async with subscriber(converse) as pool:
             async with pool.connection() as connection:
                 assert await connection.call(call(), 10) == Reply(0)
-            while connection._socket is not None:
+            while connection.is_open:
                 await asyncio.sleep(0)
 
     asyncio.run(scene())
@@ -237,10 +247,9 @@ def test_a_call_that_may_be_sent_no_more_is_cut_off() -> None:
             while piece := await reader.read(64 * 1024):
                 got += len(piece)
 
-        async with subscriber(converse) as pool:
-            asked = iter([True, True])
+        asked = iter([True, True])
+        async with subscriber(converse, lambda: next(asked, False)) as pool:
             async with pool.connection() as connection:
-                connection._may_send = lambda: next(asked, False)
                 with pytest.raises(NoAnswerError, match="not confirmed"):
                     await connection.call(call(CALL_BYTES), 10)
             assert got < CALL_BYTES

@@ -11,7 +11,7 @@ import pytest
 
 from hqueue import CorruptLogError, Queue
 from hqueue.consume.fetcher import to_check, together
-from hqueue.engine import Fetch, PartitionCursor
+from hqueue.engine import Clock, Fetch, PartitionCursor
 from hqueue_workers.delivery.poller import FRUITLESS_MAX, PAUSE_MS_NOTIFIED, Poller
 from hqueue_workers.delivery.segment import Segment, SubscriptionFilter
 from tests.support.worker_doubles import SteppedRuntime
@@ -57,7 +57,7 @@ class Reader:
 class Waiter:
     """One that waits for a partition, and goes on waiting when something came."""
 
-    def __init__(self, partition: int, poller: Poller) -> None:
+    def __init__(self, partition: int, poller: Poller, clock: Clock) -> None:
         self.partition = partition
         self.cursor = cast(PartitionCursor, Reader(partition))
         self.region_host: str | None = None
@@ -65,22 +65,21 @@ class Waiter:
         self.end = 0
         self.came_at_ms: list[float] = []
         self._poller = poller
+        self._clock = clock
         poller.add(self)
         poller.demand(self)
 
     def came(self, segments: list[Segment]) -> None:
         self.end = segments[-1].end
-        self.came_at_ms.append(self.poller_clock())
+        self.came_at_ms.append(self._clock.monotonic_ms())
         self._poller.demand(self)
-
-    def poller_clock(self) -> float:
-        return self._poller._clock.monotonic_ms()
 
 
 class Asked:
-    """A queue that notes what it is asked."""
+    """A queue that notes what it is asked, and what it is asked on."""
 
-    def __init__(self) -> None:
+    def __init__(self, runtime: TimedRuntime) -> None:
+        self.runtime = runtime
         self.name = "q"
         self.requests: list[tuple[int, ...]] = []
         self.ready: set[int] = set()
@@ -107,9 +106,10 @@ def play(
     partitions: int, until_ms: float, scene: Callable[[Poller, Asked, list[Waiter]], None]
 ) -> tuple[Asked, list[Waiter]]:
     async def run() -> tuple[Asked, list[Waiter]]:
-        runtime, queue = TimedRuntime(until_ms), Asked()
+        runtime = TimedRuntime(until_ms)
+        queue = Asked(runtime)
         poller = Poller(cast(Queue, queue), queue, runtime, POLL_MS_MAX, 0)
-        waiters = [Waiter(number, poller) for number in range(partitions)]
+        waiters = [Waiter(number, poller, runtime.clock) for number in range(partitions)]
         scene(poller, queue, waiters)
         runtime.start(poller.run())
         await asyncio.wait(
@@ -140,7 +140,7 @@ def test_one_that_was_woken_is_asked_for_at_once_and_alone() -> None:
             queue.ready.add(3)
             poller.notify(3)
 
-        poller._runtime.start(later())
+        queue.runtime.start(later())
 
     queue, waiters = play(10, 60_000, scene)
     assert (3,) in queue.requests
@@ -157,9 +157,9 @@ def test_a_notification_that_was_lost_costs_one_pause_at_most(partitions: int) -
             while len(queue.requests) < 20:
                 await asyncio.sleep(0)
             queue.ready.add(0)
-            appended_ms.append(poller._clock.monotonic_ms())
+            appended_ms.append(queue.runtime.clock.monotonic_ms())
 
-        poller._runtime.start(later())
+        queue.runtime.start(later())
 
     _, waiters = play(partitions, 60_000, scene)
     (came_ms,) = waiters[0].came_at_ms
@@ -181,18 +181,18 @@ def test_notifications_behind_which_there_is_nothing_cost_some_requests_a_second
 
     def scene(poller: Poller, queue: Asked, waiters: list[Waiter]) -> None:
         async def flood() -> None:
-            began_ms.append(poller._clock.monotonic_ms())
+            began_ms.append(queue.runtime.clock.monotonic_ms())
             while True:
                 poller.notify(0)
                 await asyncio.sleep(0)
 
         async def later() -> None:
-            while poller._clock.monotonic_ms() < began_ms[0] + 5_000:
+            while queue.runtime.clock.monotonic_ms() < began_ms[0] + 5_000:
                 await asyncio.sleep(0)
             queue.ready.add(0)
 
-        poller._runtime.start(flood())
-        poller._runtime.start(later())
+        queue.runtime.start(flood())
+        queue.runtime.start(later())
 
     queue, waiters = play(1, 10_000, scene)
     assert len(queue.requests) <= FRUITLESS_MAX + 10 * 12
@@ -218,7 +218,7 @@ def test_one_notification_costs_one_request_and_three_cost_three() -> None:
                         await asyncio.sleep(0)
                 asked.append(len(queue.requests) - before)
 
-        poller._runtime.start(later())
+        queue.runtime.start(later())
 
     play(1, 60_000, scene)
     assert asked == [1, 3]
@@ -226,10 +226,10 @@ def test_one_notification_costs_one_request_and_three_cost_three() -> None:
 
 def test_one_that_took_the_place_of_another_stays_when_that_is_forgotten() -> None:
     def scene(poller: Poller, queue: Asked, waiters: list[Waiter]) -> None:
-        poller.remove(cast("Any", Waiter(1, poller)))
+        poller.remove(cast("Any", Waiter(1, poller, queue.runtime.clock)))
         poller.remove(cast("Any", waiters[0]))
         poller.remove(cast("Any", waiters[0]))
-        newcomer = Waiter(0, poller)
+        newcomer = Waiter(0, poller, queue.runtime.clock)
         poller.remove(cast("Any", waiters[0]))
         waiters[:] = [newcomer]
         queue.ready.add(0)

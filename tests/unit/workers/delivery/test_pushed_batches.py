@@ -143,7 +143,7 @@ def test_what_is_pushed_and_never_taken_is_bounded() -> None:
         for number, value in enumerate(values):
             it.partition.rows.append(0, value)
             it.poller.push(it.partition.rows.rows[0][number])
-        assert it.poller._pushed._bytes <= PUSHED_BYTES_MAX
+        assert it.poller.pushed_bytes <= PUSHED_BYTES_MAX
         it.poller.notify(0)
         slow.let()
         await until(lambda: len(slow.got) == 1_000)

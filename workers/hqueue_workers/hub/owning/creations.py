@@ -29,7 +29,11 @@ class Creations:
     """
 
     def __init__(
-        self, per_hour_max: int, clock: Clock = SYSTEM_CLOCK, what: str = "topics"
+        self,
+        per_hour_max: int,
+        clock: Clock = SYSTEM_CLOCK,
+        what: str = "topics",
+        kept_min: int = CALLERS_KEPT,
     ) -> None:
         self._per_hour_max = per_hour_max
         self._what = what
@@ -37,7 +41,12 @@ class Creations:
         self._lock = threading.Lock()
         self._free_ms: dict[tuple[str, str], float] = {}
         """By caller, address, and for all: when it will be as if that had created nothing."""
-        self._kept_max = CALLERS_KEPT
+        self._kept_min = self._kept_max = kept_min
+
+    @property
+    def kept(self) -> int:
+        """How many callers and addresses it remembers."""
+        return len(self._free_ms)
 
     def count(self, caller: str, host: str = "", many: int = 1) -> None:
         """A caller at an address is about to create one, or so many at once.
@@ -66,4 +75,4 @@ class Creations:
             if len(self._free_ms) > self._kept_max:
                 kept = dict(filter(lambda item: item[1] > now_ms, self._free_ms.items()))
                 self._free_ms = kept
-                self._kept_max = max(CALLERS_KEPT, 2 * len(kept))
+                self._kept_max = max(self._kept_min, 2 * len(kept))

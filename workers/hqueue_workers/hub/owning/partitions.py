@@ -17,12 +17,12 @@ from hqueue.settings.limits import PARTITIONS_MAX
 from hqueue.settings.numbers import is_whole, whole_number
 from hqueue_workers.node.assignment import assigned_to, claimed_by
 
-__all__ = ["HubPartitions"]
+__all__ = ["ClaimPaths", "HubPartitions"]
 
 logger = Log(__name__)
 
 
-class _ClaimPaths:
+class ClaimPaths:
     """Where the hubs of a queue claim partitions."""
 
     def __init__(self, root: str, queue: str) -> None:
@@ -76,7 +76,7 @@ class HubPartitions:
         self._hosts = hosts
         self._held: tuple[int, ...] = ()
         self._faults = FaultLog(logger)
-        self._owners = Owners(store, _ClaimPaths(root, queue), "hub")
+        self._owners = Owners(store, ClaimPaths(root, queue), "hub")
         self._lock = threading.Lock()
         # What is gone is looked for whenever this is settled.
         self._claimant = Claimant(self._owners, str(me), self._lock, lambda: None)

@@ -102,7 +102,7 @@ class SubscriptionService:
         except ValueError as exc:
             raise InvalidInputError("mode must be a TSubscribeMode", mode=mode) from exc
         reserved.check_topic(topic_of(topic))
-        where, wanted = _delivery(given(delivery)), _preferences(given(preferences))
+        where, wanted = delivery_of(given(delivery)), preferences_of(given(preferences))
         if where is not None and not self._callbacks.may_have(where.address.host):
             raise InvalidInputError(
                 "the hub may not call this host: see its setting callback_networks",
@@ -220,7 +220,7 @@ def _who(subscriber: Any, topic: Any) -> tuple[str, str]:
     return name, topic_of(topic)
 
 
-def _delivery(struct: Any) -> Delivery | None:
+def delivery_of(struct: Any) -> Delivery | None:
     # Where each field of a struct is sent, zero values are what was not given.
     if struct is None or not (struct.host or struct.port or struct.session):
         return None
@@ -239,7 +239,7 @@ def _shared_delivery(address: Address, session: str, explicit: bool, host: str) 
     return Delivery(address, session, explicit, host)
 
 
-def _preferences(struct: Any) -> SubscriptionPreferences | None:
+def preferences_of(struct: Any) -> SubscriptionPreferences | None:
     if struct is None:
         return None
     if len(struct.application or ()) > APPLICATION_MAX:

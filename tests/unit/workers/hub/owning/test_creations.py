@@ -10,7 +10,6 @@ import pytest
 
 import hqueue
 from hqueue import BufferFullError, HubUnavailableError, Outcome
-from hqueue_workers.hub.owning import creations
 from hqueue_workers.hub.owning.creations import HOUR_MS, Creations
 from hqueue_workers.hub.settings import HubSettings
 from hqueue_workers.hub_command import hub as command
@@ -69,17 +68,14 @@ def test_what_is_many_at_once_counts_as_many() -> None:
         limit.count("me")
 
 
-def test_callers_that_are_as_if_they_had_created_nothing_are_forgotten(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(creations, "CALLERS_KEPT", 8)
+def test_callers_that_are_as_if_they_had_created_nothing_are_forgotten() -> None:
     clock = SteppedClock()
-    limit = Creations(100, clock)
+    limit = Creations(100, clock, kept_min=8)
     assert created(limit, "busy") == 100
     for number in range(1_000):
         clock.now_ms += HOUR_MS / 1_000
         limit.count(f"caller{number}")
-        assert len(limit._free_ms) <= 32
+        assert limit.kept <= 32
     assert created(limit, "busy") == 100
 
 

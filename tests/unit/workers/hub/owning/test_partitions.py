@@ -10,9 +10,10 @@ import pytest
 
 from hqueue import Address, StoreUnavailableError
 from hqueue.metadata.managers import Hubs
+from hqueue.metadata.owners import Owners
 from hqueue.metadata.ports import ANY, Change
 from hqueue_workers.hub.owning import partitions
-from hqueue_workers.hub.owning.partitions import HubPartitions
+from hqueue_workers.hub.owning.partitions import ClaimPaths, HubPartitions
 from tests.support.memory.metadata import MemoryServer, MemorySession
 
 CLAIMS = "/hqueue/regions/q/claims/partitions"
@@ -34,13 +35,14 @@ class Hub:
 
     def __init__(self, server: MemoryServer, hubs: Available, port: int) -> None:
         self.session: MemorySession = server.open()
+        self.address = Address("h", port)
         self.partitions = HubPartitions(
             self.session,
             "/hqueue",
             "q",
             COUNT,
             hubs=cast(Hubs, hubs),
-            me=Address("h", port),
+            me=self.address,
             hosts=dict,
         )
 
@@ -55,8 +57,8 @@ def server() -> MemoryServer:
 
 
 def claimed(hub: Hub) -> set[int]:
-    owners = hub.partitions._owners.list()
-    return {key.partition for key, name in owners.items() if name == str(hub.partitions._me)}
+    owners = Owners(hub.session, ClaimPaths("/hqueue", "q"), "hub").list()
+    return {key.partition for key, name in owners.items() if name == str(hub.address)}
 
 
 def test_a_hub_gives_half_to_another_and_takes_all_when_that_is_gone(server: MemoryServer) -> None:

@@ -97,6 +97,8 @@ class Scene:
         self.logs: list[Log] = []
         self.clock = SteppedClock(0.0)
         self.fenced: list[OwnedTopic] = []
+        self.on_fence: Callable[[OwnedTopic], object] = self.fenced.append
+        self.on_appended: Callable[..., object] = lambda *_: None
 
         def open_log(
             partition: int,
@@ -107,9 +109,20 @@ class Scene:
             return self.logs[-1]
 
         self.committer = Committer(
-            0, self.runtime, open_log, on_fence=self.fenced.append, clock=self.clock
+            0,
+            self.runtime,
+            open_log,
+            on_fence=self._fence,
+            on_appended=self._note,
+            clock=self.clock,
         )
         self.committer.open().result(WAIT_S)
+
+    def _fence(self, owned: OwnedTopic) -> None:
+        self.on_fence(owned)
+
+    def _note(self, *appended: object) -> None:
+        self.on_appended(*appended)
 
     @property
     def log(self) -> Log:
@@ -307,15 +320,15 @@ def fail(*_: object) -> None:
 
 
 def test_what_is_in_the_log_is_reported_whatever_a_listener_raises(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scene: Scene,
 ) -> None:
     owned = scene.own("t")
-    monkeypatch.setattr(scene.committer, "_on_appended", fail)
+    scene.on_appended = fail
     published = scene.put(owned, b"a")
     assert published.result(WAIT_S).id == 0
     wait_for(lambda: owned.fenced, "what nobody looks at rightly any more is given up")
     assert scene.fenced == [owned]
-    monkeypatch.undo()
+    scene.on_appended = lambda *_: None
     assert scene.committer.open().result(WAIT_S) == 0
     assert scene.put(scene.own("t", 1), b"b").result(WAIT_S)
 
@@ -344,10 +357,10 @@ def test_a_log_that_raises_what_is_no_exception_ends_those_that_wait_and_not_the
 
 
 def test_a_listener_of_fenced_topics_keeps_no_topic_from_being_given_up(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scene: Scene,
 ) -> None:
     topics = [scene.own("a"), scene.own("b")]
-    monkeypatch.setattr(scene.committer, "_on_fence", fail)
+    scene.on_fence = fail
     scene.log.failure = ValueError("the log can't be followed")
     assert isinstance(scene.put(topics[0], b"a").exception(WAIT_S), ValueError)
     wait_for(lambda: all(each.fenced for each in topics), "both are given up")
