@@ -157,6 +157,11 @@ class GroupMember(OnStore):
         self._streams = streams
         yield from self._group.change.steps(self._registration, self.consumer, streams)
 
+    @property
+    def pending(self) -> Changes:
+        """What `changes` would give now. It may grow at any time."""
+        return self._changes
+
     def changes(self, *, asked_ms: float | None = None) -> Changes:
         """What changed since this was called last.
 

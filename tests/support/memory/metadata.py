@@ -71,6 +71,12 @@ class MemoryServer:
         self._stores: list[MemorySession] = []
         self._sessions = 0
 
+    @property
+    def sessions(self) -> list[MemorySession]:
+        """Those that are open, in the order in which they were opened."""
+        with self.tree.changed:
+            return list(self._stores)
+
     def open(self) -> MemorySession:
         """A session of its own."""
         with self.tree.changed:

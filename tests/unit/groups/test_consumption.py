@@ -25,7 +25,7 @@ from hqueue.groups.offsets import Offset
 from hqueue.groups.paths import GroupPaths
 from hqueue.metadata.ports import ANY
 from tests.support.backends import MemoryBackend
-from tests.support.memory.metadata import MemorySession
+from tests.support.memory.metadata import MemoryServer
 from tests.support.stopping import stopped_at
 from tests.support.waiting import wait_for
 
@@ -33,8 +33,13 @@ PARTITIONS = 4
 
 
 @pytest.fixture
-def client() -> Iterator[hqueue.Client]:
-    with MemoryBackend().connect() as connected:
+def server() -> MemoryServer:
+    return MemoryServer()
+
+
+@pytest.fixture
+def client(server: MemoryServer) -> Iterator[hqueue.Client]:
+    with MemoryBackend(coordination=server).connect() as connected:
         connected.create_queue("q", partitions=PARTITIONS)
         yield connected
 
@@ -75,7 +80,7 @@ def test_what_it_got_and_was_to_give_up_before_it_looked_is_not_its_own(
     holder = first.membership.holder
     assert isinstance(holder, GroupMember)
     second = join()
-    wait_for(lambda: holder._changes.revoked, "it must give some up")
+    wait_for(lambda: holder.pending.revoked, "it must give some up")
 
     def shared() -> bool:
         for each in (first, second):
@@ -88,7 +93,7 @@ def test_what_it_got_and_was_to_give_up_before_it_looked_is_not_its_own(
 
 
 def test_a_callback_that_fails_loses_nothing_of_what_comes_with_it(
-    join: Callable[..., Consumption],
+    join: Callable[..., Consumption], server: MemoryServer
 ) -> None:
     failing, called = {"lost"}, []
 
@@ -112,12 +117,10 @@ def test_a_callback_that_fails_loses_nothing_of_what_comes_with_it(
     wait_for(lambda: has(PARTITIONS), "it has all")
     holder = first.membership.holder
     assert isinstance(holder, GroupMember)
-    session = holder._store
-    assert isinstance(session, MemorySession)
     del called[:]
-    session.expire()
+    server.sessions[-1].expire()
     # It is out of the group for a moment: a plan may be without it.
-    wait_for(lambda: holder._changes.assigned or holder._changes.revoked, "it claimed some again")
+    wait_for(lambda: holder.pending.assigned or holder.pending.revoked, "it claimed some again")
     with pytest.raises(ValueError, match="lost"):
         first.refill(stream, 0)
     assert called == [("lost", every)]
@@ -125,7 +128,7 @@ def test_a_callback_that_fails_loses_nothing_of_what_comes_with_it(
 
 
 def test_what_a_stream_decided_to_commit_is_done_before_a_later_claim_counts(
-    client: hqueue.Client, monkeypatch: pytest.MonkeyPatch
+    client: hqueue.Client, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for partition in range(PARTITIONS):
         client.queue("q").put([Message("t", b"v")], partition=partition)
@@ -136,8 +139,6 @@ def test_what_a_stream_decided_to_commit_is_done_before_a_later_claim_counts(
         wait_for(lambda: first.poll(100), "messages")
         committer, holder = consumer._consumption.committer, consumer._consumption.membership.holder
         assert isinstance(holder, GroupMember)
-        session = holder._store
-        assert isinstance(session, MemorySession)
         claimed, accepted = threading.Event(), threading.Event()
         flush, accept = committer.flush, holder.accept
 
@@ -161,7 +162,7 @@ def test_what_a_stream_decided_to_commit_is_done_before_a_later_claim_counts(
         ):
             committing = pool.submit(first.commit)
             assert decided.wait(60)
-            session.expire()
+            server.sessions[-1].expire()
             serving = pool.submit(wait_for, has_accepted, "it has accepted them")
             assert claimed.wait(60)
             assert not accepted.wait(0.2)
@@ -177,7 +178,9 @@ def test_a_queue_that_was_made_again_with_more_partitions_is_consumed(
     client: hqueue.Client, reset: str
 ) -> None:
     with (
-        hqueue.Consumer("q", group="g", client=client, auto_offset_reset=reset) as consumer,
+        hqueue.Consumer(
+            "q", group="g", client=client, auto_offset_reset=reset, metadata_age_ms_max=100
+        ) as consumer,
         hqueue.Consumer(client=client) as by_hand,
     ):
         by_hand.assign([("q", 0)])
@@ -190,9 +193,6 @@ def test_a_queue_that_was_made_again_with_more_partitions_is_consumed(
         client.disable_queue("q")
         client.delete_queue("q")
         client.create_queue("q", partitions=PARTITIONS + 1)
-        catalog = consumer._consumption.membership._catalog
-        assert catalog is not None
-        catalog.refresh()
         wait_for(lambda: has(PARTITIONS + 1), "it has the new one")
         client.queue("q").put(Message("t", b"v"), partition=PARTITIONS)
         by_hand.assign([("q", PARTITIONS)])
@@ -204,25 +204,18 @@ def test_a_queue_of_a_pattern_is_consumed_also_if_that_could_not_be_announced_at
     client: hqueue.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed = threading.Event()
-    with hqueue.Consumer(group="g", client=client) as consumer:
+    with hqueue.Consumer(group="g", client=client, metadata_age_ms_max=100) as consumer:
         consumer.subscribe(pattern="q.*")
-        holder, catalog = (
-            consumer._consumption.membership.holder,
-            consumer._consumption.membership._catalog,
-        )
-        assert isinstance(holder, GroupMember)
-        assert catalog is not None
-        subscribe = holder.subscribe
+        subscribe = GroupMember.subscribe
 
-        def fails_once(streams: Mapping[str, int]) -> None:
+        def fails_once(holder: GroupMember, streams: Mapping[str, int]) -> None:
             if not failed.is_set():
                 failed.set()
                 raise StoreUnavailableError("no answer")
-            subscribe(streams)
+            subscribe.__get__(holder, GroupMember)(streams)
 
-        monkeypatch.setattr(holder, "subscribe", fails_once)
+        monkeypatch.setattr(GroupMember, "subscribe", fails_once)
         client.create_queue("q2", partitions=1)
-        catalog.refresh()
         assert failed.wait(60)
         wait_for(lambda: consumer.poll() or ("q2", 0) in consumer.assignment(), "it has it")
 
@@ -230,7 +223,10 @@ def test_a_queue_of_a_pattern_is_consumed_also_if_that_could_not_be_announced_at
 def test_a_queue_of_a_pattern_that_is_found_while_it_joins_is_consumed(
     client: hqueue.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with hqueue.Consumer(group="g", client=client) as consumer, ThreadPoolExecutor(1) as pool:
+    with (
+        hqueue.Consumer(group="g", client=client, metadata_age_ms_max=100) as consumer,
+        ThreadPoolExecutor(1) as pool,
+    ):
         membership = consumer._consumption.membership
         with (
             stopped_at(membership, "_join") as (joins, go_on),
@@ -239,8 +235,6 @@ def test_a_queue_of_a_pattern_that_is_found_while_it_joins_is_consumed(
             subscribed = pool.submit(consumer.subscribe, pattern="q.*")
             assert joins.wait(60)
             client.create_queue("q2", partitions=1)
-            assert membership._catalog is not None
-            membership._catalog.refresh()
             assert found.wait(60)
             go_on_looking.set()
             go_on.set()

@@ -15,7 +15,7 @@ from hqueue.groups.handout import Handout
 from hqueue.groups.member import GroupMember
 from hqueue.groups.stream import Stream
 from tests.support.backends import MemoryBackend
-from tests.support.memory.metadata import MemorySession
+from tests.support.memory.metadata import MemoryServer, MemorySession
 from tests.support.stopping import stopped_at
 from tests.support.waiting import wait_for
 
@@ -44,9 +44,14 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
 
 
 @pytest.fixture
-def consumer() -> Iterator[hqueue.Consumer]:
+def server() -> MemoryServer:
+    return MemoryServer()
+
+
+@pytest.fixture
+def consumer(server: MemoryServer) -> Iterator[hqueue.Consumer]:
     """One that has a partition with one batch of many messages."""
-    with MemoryBackend().connect() as client:
+    with MemoryBackend(coordination=server).connect() as client:
         queue = client.create_queue("q", partitions=1)
         queue.put([Message("t", b"%d" % number) for number in range(COUNT)])
         with hqueue.Consumer("q", group="g", client=client) as opened:
@@ -107,22 +112,20 @@ def test_a_consumer_that_gets_nothing_does_not_ask_whether_its_session_lives(
 
 
 def test_what_was_read_before_its_session_ended_is_not_handed_out_by_its_next_claim(
-    consumer: hqueue.Consumer,
+    consumer: hqueue.Consumer, server: MemoryServer
 ) -> None:
     wait_for(lambda: consumer.poll(100, messages_max=7), "messages")
     consumption, stream = consumer._consumption, consumer._consumption.streams[0]
     before, holder = stream.handout, consumption.membership.holder
     assert before is not None
     assert isinstance(holder, GroupMember)
-    session = holder._store
-    assert isinstance(session, MemorySession)
     with (
         ThreadPoolExecutor(1) as pool,
         stopped_at(holder, "certain") as (reached, go_on),
     ):
         refilled = pool.submit(consumption.refill, stream, 60_000)
         assert reached.wait(60)
-        session.expire()
+        server.sessions[-1].expire()
         wait_for(holder.certain, "the next session is certain")
         go_on.set()
         after = refilled.result(60)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
 
 from hqueue import MessageID
 from hqueue.errors import ClosedError, RequestRefusedError, StoreUnavailableError
-from hqueue.groups.assignors import GroupView, assign_range, assign_sticky
+from hqueue.groups.assignors import Assignor, GroupView, assign_range, assign_sticky
 from hqueue.groups.member import GroupMember
 from hqueue.groups.offsets import UNSET, GroupOffsets, Offset, Position
 from hqueue.groups.paths import GroupPaths
@@ -32,7 +32,13 @@ class Consumer:
     """A member, and what its consumer knows of it: it gives up at once what it is asked for."""
 
     def __init__(
-        self, session: MemorySession, name: str, *, eager: bool = False, static: bool = False
+        self,
+        session: MemorySession,
+        name: str,
+        *,
+        assignor: Assignor = assign_sticky,
+        eager: bool = False,
+        static: bool = False,
     ) -> None:
         self.session = session
         self.positions: dict[PartitionKey, Position] = {}
@@ -42,7 +48,7 @@ class Consumer:
             PATHS,
             name,
             {"q": 1},
-            assignor=assign_range if eager else assign_sticky,
+            assignor=assign_range if eager else assignor,
             eager=eager,
             static=static,
         )
@@ -69,8 +75,8 @@ def join(metadata_server: MemoryServer) -> Iterator[Callable[..., Consumer]]:
     """Members, each with a session of its own."""
     joined: list[Consumer] = []
 
-    def join_one(name: str, *, eager: bool = False, static: bool = False) -> Consumer:
-        joined.append(Consumer(metadata_server.open(), name, eager=eager, static=static))
+    def join_one(name: str, **options: Any) -> Consumer:
+        joined.append(Consumer(metadata_server.open(), name, **options))
         return joined[-1]
 
     yield join_one
@@ -219,7 +225,7 @@ def test_a_claim_of_a_session_that_was_taken_for_over_and_lives_is_released(
     first = join("a")
     settle(first, shares=(4,))
     second = join("b")
-    wait_for(lambda: first.member._changes.revoked, "it must give some up")
+    wait_for(lambda: first.member.pending.revoked, "it must give some up")
     first.session.lose_sight()
     settle(first, second, shares=(2, 2))
 
@@ -238,7 +244,7 @@ def test_a_claim_under_way_while_its_session_was_taken_for_over_is_made_again(
 
 
 def test_a_release_that_outlasts_the_session_leaves_what_was_claimed_after_it(
-    join: Callable[..., Consumer], metadata_server: MemoryServer, monkeypatch: pytest.MonkeyPatch
+    join: Callable[..., Consumer], metadata_server: MemoryServer
 ) -> None:
     first = join("a")
     settle(first, shares=(4,))
@@ -252,19 +258,6 @@ def test_a_release_that_outlasts_the_session_leaves_what_was_claimed_after_it(
     wait_for(asked, "it must give up two")
     owners = Owners(metadata_server.open(), PATHS, "consumer")
     ephemerals = first.session.ephemerals
-    release, under_way, go_on = ephemerals.release, threading.Event(), threading.Event()
-
-    def slow(keys: Iterable[str], *, wait: bool = True) -> None:
-        under_way.set()
-        assert go_on.wait(30)
-        release(keys, wait=wait)
-
-    monkeypatch.setattr(ephemerals, "release", slow)
-    releasing = threading.Thread(target=first.member.release, args=(revoked,))
-    releasing.start()
-    assert under_way.wait(30)
-    second.member.close()
-    first.session.expire()
 
     def lost() -> bool:
         changes = first.member.changes()
@@ -272,9 +265,15 @@ def test_a_release_that_outlasts_the_session_leaves_what_was_claimed_after_it(
             first.positions = {key: offset.position for key, offset in changes.assigned.items()}
         return bool(changes.lost)
 
-    wait_for(lost, "it knows that its session was lost")
-    go_on.set()
-    releasing.join(30)
+    with stopped_at(ephemerals, "release") as (under_way, go_on):
+        releasing = threading.Thread(target=first.member.release, args=(revoked,))
+        releasing.start()
+        assert under_way.wait(30)
+        second.member.close()
+        first.session.expire()
+        wait_for(lost, "it knows that its session was lost")
+        go_on.set()
+        releasing.join(30)
     settle(first, shares=(4,))
     assert owners.list() == dict.fromkeys(KEYS, "a")
     assert all(map(first.member.owns, KEYS))
@@ -341,33 +340,36 @@ def test_one_whose_session_ends_while_it_claims_takes_no_offset_from_the_next_ow
     assert not first.member.commit(dict.fromkeys(KEYS, position))
 
 
-def test_one_that_fails_says_so(
-    join: Callable[..., Consumer], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = join("a")
+def test_one_that_fails_says_so(join: Callable[..., Consumer]) -> None:
+    def fails_without_partitions(view: GroupView) -> dict[PartitionKey, str]:
+        if not view.partitions:
+            raise TypeError("a fault")
+        return assign_sticky(view)
+
+    first = join("a", assignor=fails_without_partitions)
     settle(first, shares=(4,))
-    monkeypatch.setattr(first.member._planning, "_assignor", None)
     first.member.see_partitions({})
     wait_for(lambda: first.member.failure, "it has failed")
     assert "TypeError" in str(first.member.failure)
 
 
 def test_no_lock_is_held_while_a_leader_plans_and_what_is_seen_meanwhile_counts(
-    join: Callable[..., Consumer], monkeypatch: pytest.MonkeyPatch
+    join: Callable[..., Consumer],
 ) -> None:
-    first = join("a")
-    settle(first, shares=(4,))
     plans, go_on = threading.Event(), threading.Event()
 
     def slow(view: GroupView) -> dict[PartitionKey, str]:
-        plans.set()
-        assert go_on.wait(30)
+        if len(view.partitions) > 4:
+            plans.set()
+            assert go_on.wait(30)
         return assign_sticky(view)
+
+    first = join("a", assignor=slow)
+    settle(first, shares=(4,))
 
     def partitions(count: int) -> Mapping[PartitionKey, None]:
         return {PartitionKey("q", number): None for number in range(count)}
 
-    monkeypatch.setattr(first.member._planning, "_assignor", slow)
     try:
         first.member.see_partitions(partitions(5))
         assert plans.wait(30)

@@ -16,7 +16,7 @@ from hqueue.groups.paths import GroupPaths
 from hqueue.metadata.ports import ANY, Change
 from tests.support.backends import MemoryBackend
 from tests.support.garbage import GARBAGE, garbled
-from tests.support.memory.metadata import MemoryServer
+from tests.support.memory.metadata import MemoryServer, MemorySession
 
 PARTITIONS, MESSAGES = 4, 5
 PATHS = GroupPaths("/hqueue", "g")
@@ -128,8 +128,13 @@ def test_a_group_is_described_with_it_and_a_reset_of_that_partition_repairs_it(
 
 
 @pytest.fixture
-def offsets(metadata_server: MemoryServer) -> GroupOffsets:
-    return GroupOffsets(metadata_server.open(), PATHS)
+def session(metadata_server: MemoryServer) -> MemorySession:
+    return metadata_server.open()
+
+
+@pytest.fixture
+def offsets(session: MemorySession) -> GroupOffsets:
+    return GroupOffsets(session, PATHS)
 
 
 def test_a_commit_moves_the_others_and_says_what_became_of_each(
@@ -149,11 +154,11 @@ def test_a_commit_moves_the_others_and_says_what_became_of_each(
 
 
 def test_a_commit_that_gets_no_answer_says_what_became_of_each(
-    offsets: GroupOffsets, monkeypatch: pytest.MonkeyPatch
+    offsets: GroupOffsets, session: MemorySession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second, third, fourth = sorted(KEYS)
     taken = offsets.take_over("a", KEYS)
-    records = offsets._store.records
+    records = session.records
     write, read = records.write, records.read
     records.write({PATHS.offset(second): Change(b"garbage", ANY)})
 

@@ -46,6 +46,7 @@ class Scene:
         self.server = server
         self.queue = client.create_queue("events", partitions=PARTITIONS)
         self.started: list[Subscriber] = []
+        self.sessions: dict[Subscriber, MemorySession] = {}
 
     def make(
         self,
@@ -68,8 +69,9 @@ class Scene:
         return made
 
     def start(self, listen: Listen | None = None, **options: Any) -> Subscriber:
-        made = self.make(listen, **options)
+        made, before = self.make(listen, **options), self.server.sessions
         made.start()
+        (self.sessions[made],) = [each for each in self.server.sessions if each not in before]
         return made
 
     def present(self) -> dict[int, Address]:
@@ -115,11 +117,6 @@ def message(partition: int, number: int = 1) -> ReceivedMessage:
 def deliver(subscriber: Subscriber, partition: int, number: int = 1) -> int:
     with Delivering(subscriber.address) as worker:
         return worker.deliver([message(partition, number)])
-
-
-def session(subscriber: Subscriber) -> MemorySession:
-    assert subscriber._reception.coordination is not None
-    return cast(MemorySession, subscriber._reception.coordination.store)
 
 
 class Held:
@@ -243,7 +240,7 @@ def test_one_that_is_not_certain_of_its_session_handles_no_call(scene: Scene) ->
     first = scene.start(got.extend)
     scene.settle((first, 4))
     assert deliver(first, 0) == Status.DONE
-    session(first).suspend()
+    scene.sessions[first].suspend()
 
     def refused() -> bool:
         try:
@@ -258,7 +255,7 @@ def test_one_that_is_not_certain_of_its_session_handles_no_call(scene: Scene) ->
     second = scene.start(got.extend)
     scene.settle((second, 4))
     assert refused()
-    session(first).resume()
+    scene.sessions[first].resume()
     scene.settle((first, 2), (second, 2))
     assert len(got) == count
     with pytest.raises(TApplicationException):
@@ -270,12 +267,12 @@ def test_one_that_lost_its_session_shares_again(scene: Scene) -> None:
     first, second = scene.start(), scene.start()
     scene.settle((first, 2), (second, 2))
     for _ in range(3):
-        session(first).expire()
+        scene.sessions[first].expire()
         scene.settle((first, 2), (second, 2))
         for partition in first.partitions:
             assert deliver(first, partition) == Status.DONE
-    session(first).expire()
-    session(second).expire()
+    scene.sessions[first].expire()
+    scene.sessions[second].expire()
     scene.settle((first, 2), (second, 2))
 
 
@@ -318,10 +315,10 @@ def test_what_stays_in_the_way_is_a_failure_and_its_partitions_are_given_up(scen
     foreign = scene.server.open()
     first = scene.start()
     scene.settle((first, 4))
-    session(first).suspend()
+    scene.sessions[first].suspend()
     wait_for(lambda: 1 not in scene.present(), "its session is over")
     foreign.ephemerals.claim({address: b'{"version": 1, "address": "elsewhere:1"}'})
-    session(first).resume()
+    scene.sessions[first].resume()
     with pytest.raises(SubscriberConnectedError):
         first.wait(30)
     wait_for(lambda: not scene.claims(), "it has given up all claims")
@@ -333,10 +330,10 @@ def test_without_a_checkpoint_it_fails(scene: Scene) -> None:
     first = scene.start()
     scene.settle((first, 4))
     node = "/hqueue/queues/events/1/s"
-    session(first).suspend()
+    scene.sessions[first].suspend()
     wait_for(lambda: not scene.present(), "its session is over")
     scene.client.coordination.store.records.delete({node: ANY})
-    session(first).resume()
+    scene.sessions[first].resume()
     with pytest.raises(SubscriberNotFoundError):
         first.wait(30)
 
@@ -373,7 +370,7 @@ def test_nothing_is_left_of_one_that_was_deleted(scene: Scene) -> None:
 def test_one_that_stops_while_it_is_cut_off_waits_for_nothing(scene: Scene) -> None:
     first = scene.start()
     scene.settle((first, 4))
-    session(first).suspend()
+    scene.sessions[first].suspend()
     assert first.stop()
     second = scene.start()
     scene.settle((second, 4))
