@@ -26,7 +26,7 @@ from hqueue.metadata import PartitionKey
 from hqueue.position import Position, as_message_id, is_time
 from hqueue.runtime.forgotten import Watched
 from hqueue.settings.attributes import check_queue_name
-from hqueue.settings.kinds import check_kind, listed
+from hqueue.settings.kinds import check_callback, check_kind, listed
 from hqueue.settings.numbers import check_whole
 
 __all__ = ["GroupConsumer", "Partition", "ToCommit"]
@@ -275,8 +275,12 @@ class GroupConsumer:
             on_commit: called in that thread with the offsets of this commit, and with the error or
                 None. It may commit, and close the consumer. An error that it raises is logged.
                 Without a callback, the commit's error is logged.
+
+        Raises:
+            InvalidInputError: an argument is out of range; or the callback is not a plain function.
         """
         self._check_usable()
+        check_callback(on_commit, "on_commit")
         called = on_commit
         self._consumption.commit_later(
             lambda: self._to_commit(positions),

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterable
 
 from hqueue.metadata import PartitionKey
+from hqueue.settings.kinds import check_callback
 
 __all__ = ["Callbacks", "OnPartitions"]
 
@@ -16,6 +17,9 @@ OnPartitions = Callable[[list[PartitionKey]], None]
 class Callbacks:
     """Who is called when partitions come and go; see `hqueue.Consumer.subscribe`. Nobody is called
     for none of them.
+
+    Raises:
+        InvalidInputError: one of them is not a plain function.
     """
 
     def __init__(
@@ -24,6 +28,9 @@ class Callbacks:
         revoked: OnPartitions | None = None,
         lost: OnPartitions | None = None,
     ) -> None:
+        check_callback(assigned, "on_assigned")
+        check_callback(revoked, "on_revoked")
+        check_callback(lost, "on_lost")
         self._assigned = assigned
         self._revoked = revoked
         self._lost = lost or revoked

@@ -179,6 +179,7 @@ class Consumption:
         Raises:
             InvalidInputError: it has neither subscribed nor been assigned anything; or a callback
                 asks.
+            ClosedError: it was closed.
         """
         self.check_no_callback()
         waiting = Deadline(self.clock, float("inf") if timeout_ms is None else timeout_ms)
@@ -186,6 +187,8 @@ class Consumption:
             stream.settle()  # Also if it must stop: what is done with is committed at the end.
         while not self._stopping:
             with self.lock:
+                if self.closed:  # Its partitions are given up before its streams are closed.
+                    raise ClosedError("the consumer was closed")
                 if self.membership.holder is None:
                     raise InvalidInputError(
                         "the consumer consumes nothing: subscribe, or assign partitions"

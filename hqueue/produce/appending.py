@@ -25,6 +25,7 @@ from hqueue.produce.writer_pool import WriterPool
 from hqueue.runtime.clock import Clock, Deadline, drive
 from hqueue.runtime.fork import register
 from hqueue.runtime.loop import computing
+from hqueue.settings.kinds import check_callback
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -204,8 +205,11 @@ class QueueAppending:
         """A partition, to be written by the owner of topics. Asks nothing.
 
         Raises:
-            InvalidInputError: the queue has no such partition.
+            InvalidInputError: the queue has no such partition; or a callback is not a plain
+                function.
         """
+        check_callback(on_fence, "on_fence")
+        check_callback(on_settled, "on_settled")
         return OwnedPartition(
             self._context.check_partition(partition),
             self._context,

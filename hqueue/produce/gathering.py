@@ -16,6 +16,7 @@ from hqueue.produce.delivery import BatchFuture, DeliveryCallback, PendingBatch,
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.runtime.fork import register
 from hqueue.runtime.waiting import Condition, carries_others
+from hqueue.settings.kinds import check_callback
 from hqueue.settings.limits import (
     BATCH_BYTES_MAX,
     BATCH_MESSAGES_MAX,
@@ -136,10 +137,12 @@ class Gathering(Generic[Target, WriterT, DeliveryT]):
         room.
 
         Raises:
-            InvalidInputError, MessageTooLargeError: there can't be such a message.
+            InvalidInputError, MessageTooLargeError: there can't be such a message; or the callback
+                is not a plain function.
             BufferFullError: there was no room within ``block_ms_max``. It was not taken.
             ClosedError: the buffer was closed, or belongs to the parent process.
         """
+        check_callback(callback, "callback")
         size = len(value)
         if extra is not None:
             key, headers = extra

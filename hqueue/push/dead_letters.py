@@ -42,7 +42,7 @@ from hqueue.metadata import check_name
 from hqueue.metadata.encoding import decode_fields, text_of
 from hqueue.runtime.logs import Log
 from hqueue.runtime.seldom import SeldomLog
-from hqueue.settings.kinds import check_kind
+from hqueue.settings.kinds import check_callback, check_kind
 from hqueue.settings.limits import BATCH_BYTES_MAX, HEADER_ROOM_BYTES, REASON_LENGTH_MAX
 from hqueue.settings.numbers import check_whole
 
@@ -143,8 +143,13 @@ class DeadLetters:
             As `Queue.scan`.
         """
         check_name(subscriber)
+        check_callback(on_unreadable, "on_unreadable")
         report = _log_unreadable if on_unreadable is None else on_unreadable
+        return self._waiting(subscriber, partition, report)
 
+    def _waiting(
+        self, subscriber: str, partition: int | None, report: OnUnreadable
+    ) -> Iterator[DeadLetter]:
         def readable(topic: str) -> Iterator[tuple[ReceivedMessage, _Wrapping]]:
             with self._scanner(partition, Scan(topics=[topic])) as scanner:
                 for message in scanner:

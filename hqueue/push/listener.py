@@ -17,6 +17,7 @@ from hqueue.message import ReceivedMessage
 from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.loop import background, in_thread
 from hqueue.runtime.threads import start
+from hqueue.settings.kinds import is_async
 from hqueue.settings.limits import REASON_LENGTH_MAX
 
 __all__ = ["Answer", "Listener", "ListenerAnswer", "Listeners", "MessageListener", "Status"]
@@ -92,6 +93,10 @@ class Listeners:
         self._timeout_ms = timeout_ms
         self._consume: list[_Consume] = []
         for listener in listeners:
+            if _is_class(listener):
+                raise InvalidInputError(
+                    "a listener is a class: give an object of it", listener=repr(listener)
+                )
             consume = listener.consume if isinstance(listener, MessageListener) else listener
             if not callable(consume):
                 raise InvalidInputError(
@@ -110,7 +115,7 @@ class Listeners:
 
     def start(self) -> None:
         """Get ready to be called."""
-        if any(_is_async(consume) for consume in self._consume):
+        if any(is_async(consume) for consume in self._consume):
             self._loop = asyncio.new_event_loop()
             self._thread = start(self._run, self._loop, name="hqueue-listeners")
 
@@ -208,6 +213,10 @@ class Listeners:
         return Status(answer)
 
 
+def _is_class(listener: object) -> bool:
+    return isinstance(listener, type) and issubclass(listener, MessageListener)
+
+
 def _do(work: Callable[[], object]) -> None:
     """Have something done that blocks, or do it where the program ends."""
     loop = background()
@@ -236,12 +245,6 @@ def _reason(error: BaseException) -> str:
         text = ""
     reason = (f"{name}: {text}" if text else name)[:REASON_LENGTH_MAX]
     return reason.encode(errors="replace").decode()
-
-
-def _is_async(consume: object) -> bool:
-    return inspect.iscoroutinefunction(consume) or inspect.iscoroutinefunction(
-        getattr(consume, "__call__", None)  # noqa: B004  (whether it is async, not whether it is)
-    )
 
 
 async def _awaited(

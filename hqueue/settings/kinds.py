@@ -1,7 +1,10 @@
-"""Arguments of the types that they must have: flags, lists, and objects of the library's own."""
+"""Arguments of the types that they must have: flags, lists, callbacks, and objects of the library's
+own.
+"""
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
@@ -9,7 +12,15 @@ from typing import Any, TypeVar
 from hqueue.errors import InvalidInputError
 from hqueue.settings.numbers import check_number
 
-__all__ = ["check_flag", "check_kind", "check_mapping", "check_timeout_s", "listed"]
+__all__ = [
+    "check_callback",
+    "check_flag",
+    "check_kind",
+    "check_mapping",
+    "check_timeout_s",
+    "is_async",
+    "listed",
+]
 
 Kind = TypeVar("Kind")
 Item = TypeVar("Item")
@@ -39,6 +50,38 @@ def check_flag(value: object, option: str) -> bool:
         InvalidInputError: it is neither.
     """
     return bool(check_kind(value, bool, option))
+
+
+def check_callback(callback: object, option: str) -> None:
+    """Check an argument that the library calls later; None stands for no callback.
+
+    Raises:
+        InvalidInputError: it can't be called, or is a coroutine function, which nothing awaits.
+    """
+    if callback is None:
+        return
+    if not callable(callback):
+        raise InvalidInputError(
+            "a callback must be a function", option=option, found=type(callback).__name__
+        )
+    if is_async(callback):
+        raise InvalidInputError(
+            "a callback is called and not awaited: give a plain function instead of a coroutine "
+            "function",
+            option=option,
+        )
+
+
+def is_async(function: object) -> bool:
+    """Whether a call of a function, or of an object that can be called, must be awaited, or
+    iterated over with ``async for``.
+    """
+    call = getattr(function, "__call__", None)  # noqa: B004  (whether it is async, not whether it is)
+    return _is_async_function(function) or _is_async_function(call)
+
+
+def _is_async_function(function: object) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
 
 
 def check_timeout_s(timeout_s: object) -> float | None:

@@ -23,6 +23,7 @@ from hqueue.groups.consumption import Consumption
 from hqueue.groups.member import GroupMember
 from hqueue.groups.offsets import Offset
 from hqueue.groups.paths import GroupPaths
+from hqueue.groups.stream import Stream
 from hqueue.metadata.ports import ANY
 from tests.support.backends import MemoryBackend
 from tests.support.memory.metadata import MemoryServer
@@ -391,6 +392,36 @@ def test_a_callback_that_closes_its_consumer_is_refused_whatever_called_it(
     consumer.close()
     assert len(errors) == 1
     assert "can't close its consumer" in errors[0]
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda stream: stream.poll(0),
+        lambda stream: next(stream.messages(idle_ms_max=0)),
+        lambda stream: next(stream.arrow_batches(idle_ms_max=0)),
+    ],
+    ids=["poll", "messages", "arrow_batches"],
+)
+def test_a_stream_that_looks_while_its_consumer_closes_finds_it_closed(
+    client: hqueue.Client, take: Callable[[ConsumerStream], object]
+) -> None:
+    consumption = Consumption(cluster_of(client), "g", ConsumerSettings(), streams=1)
+    consumption.subscribe(Selection(frozenset({"q"})), (), Callbacks())
+    waiting = ConsumerStream(consumption, consumption.streams[0], lambda: None)
+    raised: list[BaseException] = []
+
+    class ClosedFirst(Stream):
+        def close(self) -> None:
+            try:
+                take(waiting)
+            except BaseException as exc:
+                raised.append(exc)
+            super().close()
+
+    consumption.streams.insert(0, ClosedFirst(consumption.positions, 1, consumption.clock))
+    consumption.close(commit=False)
+    assert [type(exc) for exc in raised] == [hqueue.ClosedError]
 
 
 Row = tuple[bytes, int]
