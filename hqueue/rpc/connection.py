@@ -9,13 +9,14 @@ from typing import Any
 
 from thriftpy2 import protocol as protocols
 from thriftpy2 import transport as transports
-from thriftpy2.thrift import TClient, TException
+from thriftpy2.protocol.exc import TProtocolException
+from thriftpy2.thrift import TApplicationException, TClient, TException
 
 from hqueue.rpc.protocols import BulkProtocol, CompactProtocol
 from hqueue.rpc.transports import BoundedSocket, BulkTransport, FramedBulkTransport
 from hqueue.runtime.sockets import open_connection
 
-__all__ = ["Connection", "ThriftError", "open_socket"]
+__all__ = ["Connection", "ThriftError", "is_another_service", "open_socket"]
 
 try:
     from thriftpy2.protocol.cybin.cybin import ProtocolError
@@ -25,6 +26,11 @@ except ImportError:  # It is not compiled here, and raises the others.
 ThriftError = (TException, ProtocolError, LookupError, struct.error)
 """What a call raises beside `OSError`: an error that the service declares, or a reply that breaks
 the protocol. The compiled protocol's own error is no `TException`."""
+
+_UNKNOWN_CALLS = (
+    TApplicationException.UNKNOWN_METHOD,
+    TApplicationException.INVALID_MESSAGE_TYPE,
+)
 
 _TRANSPORTS = {
     "buffered": (transports.TBufferedTransport, BulkTransport),
@@ -46,6 +52,15 @@ def open_socket(host: str, port: int, timeout_s: float) -> socket.socket:
     connected = open_connection((host, port), timeout_s)
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connected
+
+
+def is_another_service(error: BaseException | None) -> bool:
+    """Whether an error of a call means that another service listens there, which has done nothing:
+    the service does not know the method, or its answer is not Thrift's.
+    """
+    if isinstance(error, TApplicationException):
+        return error.type in _UNKNOWN_CALLS
+    return isinstance(error, TProtocolException) and error.type == TProtocolException.BAD_VERSION
 
 
 class Connection:

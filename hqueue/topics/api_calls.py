@@ -19,14 +19,14 @@ from hqueue.errors import (
     QueueNotFoundError,
     QueueStateError,
 )
-from hqueue.rpc.connection import Connection, ThriftError
+from hqueue.rpc.connection import Connection, ThriftError, is_another_service
 from hqueue.rpc.pool import NotConnectedError
 from hqueue.rpc.services import load
 from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.clock import Clock, Deadline, Tries
 from hqueue.runtime.interrupts import is_interruption
 from hqueue.settings.addresses import Address
-from hqueue.topics.connections import HubConnections
+from hqueue.topics.connections import NO_ANSWER, HubConnections
 from hqueue.topics.settings import HubClientSettings
 from hqueue.topics.silence import SilentHubs, share_ms
 from hqueue.topics.structs import text_of
@@ -34,6 +34,11 @@ from hqueue.topics.structs import text_of
 __all__ = ["ApiCalls"]
 
 RETRIES = Backoff(20.0, 2_000.0, spread=(0.5, 1.5))
+
+NOT_AN_API = (
+    "what listens where the hub says its Thrift API is does not know the call, and did nothing: "
+    "does another server have the hub's api_port?"
+)
 
 
 class ApiCalls:
@@ -152,9 +157,10 @@ class ApiCalls:
             if is_interruption(exc):
                 raise
             self._lost(at)
+            elsewhere = is_another_service(exc)
             raise HubUnavailableError(
-                "a hub did not answer: the call may be done already, or be done later",
-                outcome=Outcome.UNKNOWN,
+                NOT_AN_API if elsewhere else NO_ANSWER,
+                outcome=Outcome.NOT_APPLIED if elsewhere else Outcome.UNKNOWN,
                 api=str(at),
                 queue=queue,
             ) from exc
@@ -178,6 +184,7 @@ class ApiCalls:
                 if is_interruption(exc):
                     raise
                 refused = exc
+                without += is_another_service(exc.__cause__)
                 continue
             if found is not None:
                 self._known[hub] = found
@@ -185,8 +192,8 @@ class ApiCalls:
             without += 1
         if without == len(hubs):
             raise InvalidInputError(
-                "none of these hubs serves the Thrift API: set the hub's api_port "
-                "(HQUEUE_HUB_API_PORT), not a worker's",
+                "none of these hubs serves the Thrift API: give each hub's own port, and set the "
+                "hub's api_port (HQUEUE_HUB_API_PORT), not a worker's",
                 queue=queue,
                 hubs=",".join(map(str, hubs)),
             )

@@ -20,7 +20,7 @@ from hqueue.errors import (
     SubscriberExistsError,
     SubscriberNotFoundError,
 )
-from hqueue.rpc.connection import Connection, ThriftError
+from hqueue.rpc.connection import Connection, ThriftError, is_another_service
 from hqueue.rpc.pool import NotConnectedError
 from hqueue.rpc.services import load
 from hqueue.runtime.backoff import Backoff
@@ -28,7 +28,7 @@ from hqueue.runtime.clock import Clock, Deadline, Tries
 from hqueue.runtime.fork import register
 from hqueue.runtime.interrupts import is_interruption
 from hqueue.settings.addresses import Address
-from hqueue.topics.connections import HubConnections
+from hqueue.topics.connections import NO_ANSWER, HubConnections
 from hqueue.topics.settings import HubClientSettings
 from hqueue.topics.silence import SilentHubs, share_ms
 from hqueue.topics.structs import text_of
@@ -39,6 +39,11 @@ RETRIES = Backoff(20.0, 500.0, spread=(0.5, 1.5))
 """Between two tries. The topics of a hub that died are another's within the longest one."""
 
 REASON_LENGTH_MAX = 200
+
+NOT_A_HUB = (
+    "what listens at this address is not a hub: it does not know the call, and did nothing; give "
+    "the hub's own port, not that of its Thrift API, of its metrics or of another server"
+)
 
 Method = Callable[[Any, bool], Any]
 """Makes a call by a client of the IDL's service, given whether it was redirected."""
@@ -213,9 +218,10 @@ class HubCalls:
                 raise
             self._connections.drop(hub)
             self._drop((queue, topic))
+            elsewhere = is_another_service(exc)
             raise HubUnavailableError(
-                "a hub did not answer: the call may be done already, or be done later",
-                outcome=Outcome.UNKNOWN,
+                NOT_A_HUB if elsewhere else NO_ANSWER,
+                outcome=Outcome.NOT_APPLIED if elsewhere else Outcome.UNKNOWN,
                 hub=str(hub),
                 queue=queue,
                 topic=topic,

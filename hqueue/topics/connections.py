@@ -9,7 +9,9 @@ from hqueue.rpc.connection import Connection
 from hqueue.rpc.pool import ConnectionPool
 from hqueue.settings.addresses import Address
 
-__all__ = ["HubConnections"]
+__all__ = ["NO_ANSWER", "HubConnections"]
+
+NO_ANSWER = "a hub did not answer: the call may be done already, or be done later"
 
 
 class HubConnections:

@@ -221,6 +221,74 @@ def test_a_connection_that_the_hub_closed_meanwhile_is_not_used(hub: FakeHub) ->
         assert client.topic("t").publish(b"v")
 
 
+class OtherServer:
+    """Reads what it is sent, gives one answer to it, and hangs up."""
+
+    def __init__(self, answer: bytes) -> None:
+        self._answer = answer
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = Address(*self._listener.getsockname())
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connected, _ = self._listener.accept()
+                with connected:
+                    connected.recv(65_536)
+                    connected.sendall(self._answer)
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join(WAIT_S)
+
+
+HTTP = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+HBASE = b"\0\0\0\x46" + b"\x45\x1a\x43\x0a\x32org.apache.hadoop.hbase.ipc.FatalConnectionException"
+
+
+@contextlib.contextmanager
+def other_service(kind: str) -> Iterator[Address]:
+    """A server that answers and is not a hub: a hub's Thrift API, its metrics, HBase."""
+    if kind == "Thrift API":
+        listener = socket.create_server(("127.0.0.1", 0))
+        address = Address(*listener.getsockname())
+        service = load("hqueue").HQueueService
+        server = ThriftServer(
+            service,
+            object(),
+            listener,
+            threads=1,
+            connections_max=8,
+            call_bytes_max=2**20,
+            idle_ms_max=10_000,
+        )
+        server.start()
+        try:
+            yield address
+        finally:
+            server.close(0)
+        return
+    with contextlib.closing(OtherServer({"HTTP": HTTP, "HBase": HBASE}[kind])) as other:
+        yield other.address
+
+
+@pytest.mark.parametrize("kind", ["Thrift API", "HTTP", "HBase"])
+def test_what_answers_and_is_no_hub_has_done_nothing_and_is_named(kind: str) -> None:
+    with (
+        other_service(kind) as address,
+        hqueue.connect_hubs(address, queue="q", operation_timeout_ms=60_000) as client,
+    ):
+        with pytest.raises(HubUnavailableError, match="is not a hub") as caught:
+            client.topic("t").publish(b"v")
+        assert caught.value.outcome is Outcome.NOT_APPLIED
+        assert caught.value.hub == str(address)
+        with pytest.raises(InvalidInputError, match="own port"):
+            client.queue().put(Message("t", b"v"))
+
+
 def test_no_answer_in_time_is_an_unknown_outcome(hub: FakeHub) -> None:
     waiting: Future[Any] = Future()
     hub.answer = lambda messages: waiting
