@@ -111,6 +111,10 @@ def parse_position(
         return MessageID(0)
     if stripped == "now":
         return MessageID(now_ms)
+    if stripped == "latest":
+        raise InvalidInputError(
+            "only subscribers and groups begin at 'latest'; the present is 'now'", position=text
+        )
     if before is not None:
         return MessageID(max(0, now_ms - _span_ms(before[1] or before[2])))
     if _NUMBER.fullmatch(stripped):

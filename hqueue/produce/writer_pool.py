@@ -32,7 +32,9 @@ class PooledWriter:
         self.writer = writer
         self.late = partial(
             StoreUnavailableError,
-            "this process's other appends to the partition took too long",
+            "this process's other appends to the partition took too long: HBase answers slowly or "
+            "not at all, or the process puts more than HBase takes; the log names servers that do "
+            "not answer",
             outcome=Outcome.NOT_APPLIED,
             partition=writer.partition,
         )

@@ -128,7 +128,7 @@ class HubQueue:
     @overload
     def put(
         self,
-        messages: Sequence[Message],
+        messages: Sequence[Message] | Iterator[Message],
         *,
         partition: int | None = None,
         key: str | bytes | None = None,
@@ -137,7 +137,7 @@ class HubQueue:
     ) -> Sequence[MessageID]: ...
     def put(
         self,
-        messages: Message | Sequence[Message],
+        messages: Message | Sequence[Message] | Iterator[Message],
         *,
         partition: int | None = None,
         key: str | bytes | None = None,
@@ -154,7 +154,7 @@ class HubQueue:
 
         Args:
             messages: at most 65,536 messages, 8 MiB and 262,144 headers. Only `Queue.put` takes
-                Arrow batches and iterators.
+                Arrow batches.
             partition: the partition. If None, the messages' own keys choose it; without keys any
                 partition is taken.
             key: puts with the same key go to the same partition, as for `Queue.put`.

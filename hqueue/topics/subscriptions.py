@@ -7,7 +7,7 @@ import contextlib
 import functools
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from hqueue.errors import (
@@ -16,6 +16,7 @@ from hqueue.errors import (
     HubUnavailableError,
     InvalidInputError,
     SubscriberConnectedError,
+    SubscriberExistsError,
     SubscriberNotFoundError,
 )
 from hqueue.message import Message
@@ -181,9 +182,10 @@ class Subscriptions:
         """As `HubClient.unsubscribe`."""
 
         def call() -> None:
-            self._calls.call(
-                queue, topic, lambda hub, to: hub.unsubscribe(queue, subscriber, topic, to)
-            )
+            with _naming(subscriber):
+                self._calls.call(
+                    queue, topic, lambda hub, to: hub.unsubscribe(queue, subscriber, topic, to)
+                )
 
         subscription = self._all.get((queue, topic, subscriber))
         if subscription is None:
@@ -196,14 +198,15 @@ class Subscriptions:
     ) -> None:
         """Move a subscription's cursor."""
         at = self._structs.TMessageID(message_id.timestamp, message_id.sequence)
-        self._calls.call(
-            subscription.queue,
-            subscription.topic,
-            lambda hub, to: hub.consume(
-                subscription.queue, subscription.subscriber, subscription.topic, at, to
-            ),
-            repeatable=True,
-        )
+        with _naming(subscription.subscriber):
+            self._calls.call(
+                subscription.queue,
+                subscription.topic,
+                lambda hub, to: hub.consume(
+                    subscription.queue, subscription.subscriber, subscription.topic, at, to
+                ),
+                repeatable=True,
+            )
 
     def leave(self, subscription: TopicSubscription) -> None:
         """Detach a subscription, and drop it; or, where that was begun, see that it is done."""
@@ -361,21 +364,22 @@ class Subscriptions:
         with self._lock:
             self._meanwhile[subscription] = []
         try:
-            answer, hub = self._calls.call(
-                subscription.queue,
-                subscription.topic,
-                lambda client, to: client.subscribe(
+            with _naming(subscription.subscriber):
+                answer, hub = self._calls.call(
                     subscription.queue,
-                    subscription.subscriber,
                     subscription.topic,
-                    int(mode),
-                    delivery,
-                    wanted,
-                    to,
-                ),
-                timeout_ms=timeout_ms,
-                repeatable=mode is not SubscribeMode.CREATE,
-            )
+                    lambda client, to: client.subscribe(
+                        subscription.queue,
+                        subscription.subscriber,
+                        subscription.topic,
+                        int(mode),
+                        delivery,
+                        wanted,
+                        to,
+                    ),
+                    timeout_ms=timeout_ms,
+                    repeatable=mode is not SubscribeMode.CREATE,
+                )
             subscription.cursor = MessageID(answer.consumed.timestamp, answer.consumed.sequenceID)
             subscription.preferences = preferences_of(answer.preferences)
         except BaseException:
@@ -528,3 +532,13 @@ def _host_towards(hubs: tuple[Address, ...]) -> str:
     raise InvalidInputError(
         "no hub's host is known: give the host where hubs reach this process", host=None
     )
+
+
+@contextlib.contextmanager
+def _naming(subscriber: str) -> Iterator[None]:
+    """Has a hub's answer about a subscription name the subscriber, too."""
+    try:
+        yield
+    except (SubscriberExistsError, SubscriberNotFoundError) as exc:
+        exc.facts["subscriber"] = subscriber
+        raise

@@ -51,6 +51,11 @@ def test_a_time_without_a_zone_is_the_systems_local_time() -> None:
     assert parse_position("2024-05-01T12:00") == MessageID(int(local.timestamp() * 1_000))
 
 
+def test_latest_is_refused_with_what_takes_it_and_what_to_say_here() -> None:
+    with pytest.raises(InvalidInputError, match="the present is 'now'"):
+        parse_position("latest")
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -98,11 +98,15 @@ def unanswered(request: Request, table: str, reason: OSError, *, closed: bool) -
     return _silence(request, table, reason, sent=True)
 
 
-def no_turn() -> StoreUnavailableError:
-    """What it means that a turn did not come within the time of a request: nothing was sent."""
+def no_turn(table: str) -> StoreUnavailableError:
+    """What it means that another caller had no answer where a table's regions are, within the time
+    of a request: nothing was sent.
+    """
     return StoreUnavailableError(
-        "another caller has asked the servers for the same, and has no answer yet",
+        "another caller of this process waits for HBase's meta table to say where the table's "
+        "regions are; the log names servers that do not answer",
         outcome=Outcome.NOT_APPLIED,
+        table=table,
     )
 
 

@@ -7,6 +7,7 @@ import copy
 import enum
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from hqueue.errors import (
@@ -223,7 +224,8 @@ class RegionMap:
             return known
         # For as long as one request takes: the others need its answer.
         wait_s = bounded_ms(self._wait_ms) / 1e3
-        return (yield from self._turn.take(self._read(time.monotonic()), wait_s, no_turn))
+        late = partial(no_turn, self._table)
+        return (yield from self._turn.take(self._read(time.monotonic()), wait_s, late))
 
     def _read(self, asked_s: float) -> Asking[TableRegions]:
         """Read them, unless another did so since they were asked for."""

@@ -75,6 +75,8 @@ def test_the_page_names_what_puts_and_scans_by_way_of_hubs_do_not_take() -> None
     missing |= put - inspect.signature(HubQueue.put).parameters.keys() - {"since"}
     assert "follow" in missing
     assert not [name for name in sorted(missing) if f"`{name}`" not in page]
+    assert "Iterator[Message]" in inspect.signature(HubQueue.put).parameters["messages"].annotation
+    assert "iterators" not in page
 
 
 def test_what_is_put_is_what_is_read(scene: Scene) -> None:
@@ -125,6 +127,9 @@ def test_a_put_returns_the_ids(scene: Scene) -> None:
     several = scene.queue.put([Message("t", b"2"), Message("t", b"3")], partition=2)
     assert isinstance(one, MessageID)
     assert isinstance(several, MessageIDs)
+    iterated = scene.queue.put(iter([Message("t", b"i")]), partition=2)
+    assert isinstance(iterated, MessageIDs)
+    several = [*several, *iterated]
     assert [one, *several] == [message.id for message in scene.queue.scan()]
     keyed = scene.queue.put([Message("t", b"4")], key="k")
     partition = scene.store.queue(QUEUE).choose_partition(None, "k")

@@ -779,3 +779,21 @@ def test_iterators_that_wait_for_hubs_leave_others_the_threads_of_the_process(
 
     asyncio.run(ask_beside())
     wait_for(lambda: not client.subscriptions, "all are left")
+
+
+def test_errors_of_subscriptions_that_are_or_are_not_there_name_the_subscriber(
+    scene: Scene,
+) -> None:
+    topic = scene.client().topic("t")
+    for call in (
+        lambda: topic.unsubscribe("sub"),
+        lambda: topic.subscribe("sub", lambda messages: None, mode=SubscribeMode.ATTACH),
+    ):
+        with pytest.raises(SubscriberNotFoundError) as missing:
+            call()
+        assert missing.value.subscriber == "sub"
+        assert "subscriber='sub'" in str(missing.value)
+    topic.subscribe("sub", lambda messages: None).close()
+    with pytest.raises(SubscriberExistsError) as there:
+        topic.subscribe("sub", lambda messages: None, mode=SubscribeMode.CREATE)
+    assert there.value.subscriber == "sub"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -14,7 +15,9 @@ from hqueue.errors import HQueueError, QueueDisabledError
 from hqueue.format import rowkey
 from hqueue.hbase.native.native_store import NativeStore
 from hqueue.hbase.native.protocol import pb
-from hqueue.hbase.native.regions import _COLUMNS
+from hqueue.hbase.native.regions import _COLUMNS, Meta, RegionMap
+from hqueue.hbase.native.zookeeper_registry import ZooKeeperRegistry
+from hqueue.runtime.steps import carry_out
 from hqueue.settings.addresses import Address
 from hqueue.settings.limits import MESSAGE_ID_MAX
 from tests.support.region_server import RegionServer, meta_node, region_row
@@ -198,3 +201,15 @@ def test_rows_that_were_not_asked_for_are_no_answer(begin: Begin) -> None:
     with pytest.raises(StoreUnavailableError) as caught:
         log.headers(0, 5, 9)
     assert caught.value.outcome is Outcome.UNKNOWN
+
+
+def test_the_error_of_one_who_waits_in_vain_for_anothers_answer_names_table_and_server() -> None:
+    regions = RegionMap(Meta(ZooKeeperRegistry(lambda path: b"", "/hbase")), "q", 1)
+    first = regions.regions()
+    next(first)
+    with ThreadPoolExecutor(1) as threads:
+        error = threads.submit(carry_out, regions.regions(), lambda step: None).exception(60)
+    first.close()
+    assert isinstance(error, StoreUnavailableError)
+    assert "HBase's meta table" in error.text
+    assert error.table == "q"
