@@ -30,7 +30,7 @@ RESULT_BYTES_MAX = 4 * 1024 * 1024
 """Of the results that are put at a time, unless those of one message are more."""
 
 Process = Callable[[ReceivedMessage], Iterable[Message]]
-"""Makes the results of a message: none, one or several."""
+"""Returns the results of a message: none, one or several."""
 
 
 class ExactlyOnceProcessor:

@@ -37,8 +37,8 @@ Partition = PartitionKey | tuple[str, int]
 """A partition of a queue: the queue's name, and a number."""
 
 ToCommit = ReceivedMessage | Mapping[Partition, MessageID] | None
-"""What to commit: the place after a message; for each partition the first ID that is not consumed;
-or None: the place after all that was handed out."""
+"""The positions to commit: a message, for the position after it; for each partition the first ID
+that is not consumed; or None, for the position after all messages that were returned."""
 
 
 class GroupConsumer:

@@ -45,7 +45,8 @@ def partition_of_key(key: bytes, partitions: int) -> int:
 
 
 Headers = tuple[tuple[str, bytes], ...]
-"""A message's headers: pairs of a name and a value, in their order; a name may come again."""
+"""A message's headers: pairs of a name and a value, in their order. A name may occur more than
+once."""
 
 
 class _Fields(NamedTuple):

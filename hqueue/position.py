@@ -1,4 +1,4 @@
-"""Positions in a partition: by ID or by time, as programs and people say them."""
+"""Positions in a partition, by ID or by time, as objects and as text."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ __all__ = [
 EARLIEST = "earliest"
 
 Timestamp = datetime.datetime | datetime.timedelta | int | str
-"""A time: an aware datetime, milliseconds since the epoch; a timedelta for that long before now, by
-this machine's clock; or a text as ``"2024-05-01T12:00Z"`` or ``"1h30m ago"``.
+"""A time: an aware datetime; milliseconds since the epoch; a timedelta before now, by this
+machine's clock; or a text such as ``"2024-05-01T12:00Z"`` or ``"1h30m ago"``.
 """
 
 Position = MessageID | Timestamp
-"""A place in a partition: a MessageID, or what ``str`` gave of one; ``"earliest"`` for the oldest
-message there is; or a `Timestamp`, for the first message that was written then or later. An ID that
-is a plain number is refused, for a number is a time: `MessageID.from_int` reads it.
+"""A position in a partition: a `MessageID` or its text; ``"earliest"`` for the oldest message; or a
+`Timestamp`, for the first message that was written then or later. A plain number is a time and not
+an ID: `MessageID.from_int` converts an ID.
 """
 
 SECONDS_MIN = 10**9
 SECONDS_MAX = 10**10
-"""What would be a second of the years 2001 to 2286 is, as milliseconds, one of the first months of
-1970, in which no message was written."""
+"""Numbers in this range are seconds of the years 2001 to 2286. As milliseconds they would be in the
+first months of 1970, in which no message was written."""
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
@@ -57,15 +57,16 @@ _ID = re.compile(r"(0|[1-9]\d*)-(0|[1-9]\d*)", re.ASCII)
 _NUMBER = re.compile(r"\d{1,20}", re.ASCII)
 
 MILLISECONDS_DIGITS_MIN = 12
-"""Milliseconds since 1973 have at least as many digits, dates and seconds since the epoch fewer."""
+"""Milliseconds since 1973 have at least this many digits. Dates and seconds since the epoch have
+fewer."""
 
 
 def as_message_id(position: Position) -> MessageID:
     """The smallest ID that a message at this position, or written at this time, can have.
 
     Raises:
-        InvalidInputError: a naive datetime, out of range, a number that says seconds, or a text
-            that can't be read.
+        InvalidInputError: the position is a naive datetime, is out of range, is a number that looks
+            like seconds, or can't be read.
     """
     if isinstance(position, MessageID):
         return position
@@ -97,12 +98,12 @@ def parse_position(
     """The smallest ID that a message at this position, or written at this time, can have.
 
     Args:
-        text: as `POSITION_HELP` says.
-        now_ms: the present, milliseconds since the epoch; the clock's if None.
-        local: the zone of times without one; the system's if None.
+        text: the position, in a form that `POSITION_HELP` lists.
+        now_ms: the present time in milliseconds since the epoch; this machine's clock if None.
+        local: the time zone of times without one; the system's if None.
 
     Raises:
-        InvalidInputError: it can't be read, is out of range, or could mean two things.
+        InvalidInputError: the text can't be read, is out of range, or could mean two things.
     """
     stripped = text.strip()
     now_ms = _now_ms() if now_ms is None else now_ms
@@ -131,10 +132,10 @@ def parse_position(
 
 
 def parse_duration_ms(text: str) -> int:
-    """Milliseconds of a duration: a whole number of them, or as ``5s``, ``2m``, ``1m30s``, ``1d``.
+    """Read a duration in milliseconds: a whole number, or a text such as ``5s`` or ``1m30s``.
 
     Raises:
-        InvalidInputError: it can't be read.
+        InvalidInputError: the text can't be read.
     """
     stripped = text.strip()
     if _NUMBER.fullmatch(stripped):
@@ -145,13 +146,13 @@ def parse_duration_ms(text: str) -> int:
 
 
 def is_relative(text: str) -> bool:
-    """Whether a position is another one each time that it is read: 'now', or a time before now."""
+    """Whether a position depends on the present time: 'now', or a time before now."""
     stripped = text.strip()
     return stripped == "now" or _BEFORE.fullmatch(stripped) is not None
 
 
 def is_time(position: Position) -> bool:
-    """Whether a position is said as a time, and not as a place: an ID, or ``"earliest"``."""
+    """Whether a position is a time. If not, it is an ID or ``"earliest"``."""
     if isinstance(position, str):
         stripped = position.strip()
         return stripped != EARLIEST and not _is_id(stripped)
@@ -159,7 +160,7 @@ def is_time(position: Position) -> bool:
 
 
 def _is_id(stripped: str) -> bool:
-    """Whether a text is an ID, and not the month of a year."""
+    """Whether a text is an ID and not a month of a year, such as 2024-05."""
     return bool(_ID.fullmatch(stripped)) and not re.fullmatch(r"\d{4}-\d\d", stripped)
 
 

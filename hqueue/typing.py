@@ -1,4 +1,4 @@
-"""Types for annotations: options of calls, what arguments may be, and parts of what is returned.
+"""Types for annotations: options of calls, types of arguments, and parts of results.
 
 def consumer(*queues: str, **options: Unpack[hqueue.typing.ConsumerOptions]) -> hqueue.Consumer:
     return hqueue.Consumer(*queues, **{"client_id": "billing", **options})

@@ -1,7 +1,7 @@
 /*
- * What a subscriber of HQueue serves, as in Alibaba's HQueue. A worker calls it with the messages
- * of one partition, in their order, over Thrift's binary protocol, unframed. So a subscriber in
- * any language is a server of this service that says in ZooKeeper where it listens: docs/push.md.
+ * The service of a subscriber, as in Alibaba's HQueue. A worker calls it with the messages of one
+ * partition, in their order, over Thrift's binary protocol, unframed. A subscriber in any language
+ * is a server of this service that registers its address in ZooKeeper: docs/push.md.
  */
 namespace java com.etao.hadoop.hbase.queue.thrift.generated
 namespace py hqueue_thrift.subscriber
@@ -15,7 +15,7 @@ namespace js hqueue.subscriber
 namespace swift HQueueSubscriber
 
 /**
- * HQueue MessageID
+ * The ID of a message: milliseconds since the epoch, and a sequence number
  */
 struct TMessageID {
   1: i64 timestamp,
@@ -23,7 +23,7 @@ struct TMessageID {
 }
 
 /**
- * A header of a message: a name, which is UTF-8, and a value
+ * A header of a message: a name, which is UTF-8, and a value of any bytes
  */
 struct THeader {
   1: binary name,
@@ -31,8 +31,8 @@ struct THeader {
 }
 
 /**
- * HQueue Message. Without a key it has no field 5, and without headers no field 6. A key that is
- * there may be empty, and so may a value. One that is delivered has fields 1 and 2.
+ * A message. Without a key it has no field 5, and without headers no field 6. A key and a value may
+ * be empty. A message that is delivered has fields 1 and 2.
  */
 struct TMessage {
   1: optional TMessageID id,
@@ -44,9 +44,10 @@ struct TMessage {
 }
 
 /**
- * HQueue Subscriber Service. The status: 0 the messages are done; 1 retry, the same messages again
- * after a pause; 2 they become dead letters. Any other is a retry. Beside it a reply may have a
- * further field, which no IDL can say: 2, a string, why the messages were not done.
+ * The subscriber's service. The result is a status: 0, the messages are done; 1, retry: send the
+ * same messages again after a pause; 2, reject: make them dead letters. Any other status means
+ * retry. A reply may have one more field, which the IDL can't express: field 2, a string with the
+ * reason why the messages were not done.
  */
 service HQueueSubscriberService {
   i32 consumeMessages(1:list<TMessage> messages)

@@ -32,12 +32,11 @@ def messages_of(batch: Batch) -> list[ReceivedMessage]:
 
 
 def each_message_of(batch: Batch) -> Iterator[ReceivedMessage]:
-    """Iterate over the messages of a batch that its reader selected, in the order of IDs. Each is
-    made when it is taken.
+    """Iterate over the messages of a batch that its reader selected, in the order of IDs. Each
+    message is created when it is requested.
 
-    The next message reuses the memory of one that is not referenced any more, which is in the
-    processor's cache: with thousands of messages, each takes half the time that it takes in a list
-    of all.
+    A new message reuses the memory of one that is no longer referenced, which is in the processor's
+    cache. With thousands of messages this takes half the time of creating a list of them.
 
     Raises:
         CorruptLogError: the offsets or positions in a cell are impossible, although its checksum

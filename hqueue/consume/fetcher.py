@@ -91,9 +91,9 @@ class Fetch(Generic[ReaderT]):
     """The state of polling one partition.
 
     Args:
-        reader: the partition's reader, which has no other user during a poll.
+        reader: the partition's reader. Nothing else may use it during a poll.
         pace: how often to poll. It may be replaced.
-        now_ms: the time.
+        now_ms: the present time.
     """
 
     __slots__ = (
@@ -128,17 +128,17 @@ class Fetch(Generic[ReaderT]):
         return self.reader.next_slot != self._slot
 
     def begin(self, now_ms: float) -> None:
-        """A poll of this partition begins now."""
+        """Note that a poll of this partition begins now."""
         self._slot, self.came = self.reader.next_slot, 0
         self.check = now_ms - self.checked_ms >= self.pace.check_every_ms
         self.several = self.hits >= HITS_TO_SEVERAL
 
     def answered(self, now_ms: float, error: HQueueError | None = None) -> bool:
-        """Note the answer of a poll. Returns whether it brought a batch, or showed that there is
-        more to read.
+        """Note the answer of a poll. Returns whether the answer had a batch, or showed that there
+        is more to read.
 
         Args:
-            now_ms: the time.
+            now_ms: the present time.
             error: the error that ended the poll, if any. Batches that came before it count.
         """
         moved = self.advanced or not self.reader.at_tail
@@ -170,7 +170,7 @@ FetchT = TypeVar("FetchT", bound=Fetch[Any])
 class Fetcher(Generic[FetchT]):
     """Schedules the polls of partitions. Used by one thread.
 
-    A partition that was taken is not scheduled until its driver calls `want` again.
+    After a partition was taken, it is not scheduled until its driver calls `want` again.
 
     Args:
         fetches: the partitions to poll, in the order of their first polls.
@@ -197,7 +197,7 @@ class Fetcher(Generic[FetchT]):
         self.next_due_ms = min(self.next_due_ms, fetch.due_ms)
 
     def forget(self, fetch: FetchT) -> None:
-        """Do not poll this partition any more."""
+        """Stop polling this partition."""
         self._waiting.pop(fetch, None)
 
     def take(self, fetch: FetchT, now_ms: float) -> None:
@@ -213,7 +213,7 @@ class Fetcher(Generic[FetchT]):
         return fetch
 
     def take_due(self, now_ms: float) -> list[FetchT]:
-        """Take the partitions that are due, and those that are polled together with them."""
+        """Take the partitions that are due, and the partitions to poll together with them."""
         if now_ms < self.next_due_ms:
             return []
         due: list[FetchT] = []
@@ -234,11 +234,11 @@ def fetch_once(
 ) -> Iterator[list[Batch]]:
     """Poll the tails of these partitions once, as each `Fetch` says.
 
-    Readers that are behind are left out, also those that turn out to be.
+    Readers that are behind are left out, even if this shows only during the poll.
 
     Raises:
         HQueueError: as `poll`. Batches that were returned before the error stay valid, and the
-            readers are after them.
+            readers stand after them.
     """
     for reader in to_check(fetches):
         reader.check_tail(deadline())

@@ -210,8 +210,8 @@ class LoopReader:
 
     Args:
         context: the queue.
-        reading: decides what to ask for.
-        port: its rows, and what lies with them.
+        reading: decides which requests to make.
+        port: the queue's rows, and the records beside them.
     """
 
     def __init__(self, context: QueueContext, reading: QueueReading, port: AsyncLogPort) -> None:
@@ -274,7 +274,7 @@ class LoopReader:
         self, cursor: PartitionCursor, deadline: Deadline | None = None
     ) -> list[Batch]:
         """Read as `read`, with one request. The result may be empty although the log continues, if
-        none of the topics to read is there; `cursor.at_tail` is False then.
+        the request found none of the topics to read; `cursor.at_tail` is False then.
         """
         return await self.do(cursor.read_once, deadline)
 
@@ -315,14 +315,13 @@ class LoopReader:
         idle_ms_max: int | None = None,
         closed: Callable[[], bool] = lambda: False,
     ) -> AsyncIterator[list[Batch]]:
-        """Iterate over batches as they come. The arguments are those of `QueueReading.follow`."""
+        """Iterate over batches as they arrive. The arguments are those of `QueueReading.follow`."""
         work = self._reading.follow(cursors, bytes_max, idle_ms_max=idle_ms_max, closed=closed)
         return self._each(work)
 
     async def decoded(self, batch: Batch, decode: Callable[[Batch], Result]) -> Result:
-        """Decode a batch that was read, and return the result. A large batch is decoded beside the
-        loop, in turn with others. If it can't be decoded, a thread checks whether an operator chose
-        to skip it.
+        """Decode a batch that was read, and return the result. A thread decodes a large batch, one
+        at a time. If it can't be decoded, a thread checks whether an operator chose to skip it.
 
         Raises:
             As `decode`, which may be called twice.

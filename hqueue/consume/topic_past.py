@@ -33,9 +33,9 @@ class TopicPast:
     """Says whether a scan of a topic would find messages. Thread-safe. Made by
     `OpenLog.topic_past`.
 
-    When a topic's hub has died, each of its subscriptions may have missed messages. Hubs check
-    thousands of topics at once, and most of them missed none. So the headers of each partition are
-    read once for all topics, and the result is kept for a minute after the last call.
+    When a topic's hub has died, each of the topic's subscriptions may have missed messages. Hubs
+    check thousands of topics at once, and most subscriptions missed nothing. So the headers of each
+    partition are read once for all topics, and the result is kept for a minute after the last call.
 
     Args:
         reader: the reader of the queue.
@@ -84,7 +84,7 @@ class TopicPast:
         return False
 
     def drop_idle(self) -> bool:
-        """Drop results that were not used lately. Returns whether any are left."""
+        """Drop results that were not used recently. Returns whether any are left."""
         oldest_ms = self._clock.monotonic_ms() - KEPT_MS
         with self._lock:
             used = filter(lambda item: item[1].used_ms > oldest_ms, self._known.items())

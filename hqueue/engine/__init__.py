@@ -1,10 +1,11 @@
-"""The base of roles (workers and hubs): open logs, to append to, read, follow and own.
+"""What workers and hubs are built on: a queue's open log, to append to, read, follow and own.
 
 Workers and hubs use this package and the exports of `hqueue` and `hqueue.metadata`. A program that
 serves queues to others can do the same:
 
-log = hqueue.engine.Engine(client).open("events", ranges_of) log.put(hqueue.Message("clicks",
-b"hello")) owned = log.own(partition=0, on_fence=lambda topic, epoch: None)
+    log = hqueue.engine.Engine(client).open("events", ranges_of)
+    log.put(hqueue.Message("clicks", b"hello"))
+    owned = log.own(partition=0, on_fence=lambda topic, epoch: None)
 """
 
 from hqueue.consume.decode import each_message_of, messages_of

@@ -22,7 +22,7 @@ class OpenLog(Queue):
     It is a `Queue`, with its guarantees: a message that was put is durable, and no message ever
     appears before a position up to which a reader has read. `Queue.put` appends; `Queue.reader` and
     `Queue.scan` read; `Queue.poll` and `Fetcher` follow new messages. In addition, a writer can own
-    topics of it.
+    topics of the queue.
     """
 
     def __init__(
@@ -44,8 +44,8 @@ class OpenLog(Queue):
         """Open a partition for the owner of topics to write to. Sends no request.
 
         The log alone fences an owner: once another owner has taken a topic over with a higher
-        epoch, no message of this owner is appended to the topic, however long this process stood
-        still.
+        epoch, no message of this owner is appended to the topic, however long this process was
+        paused.
 
         Args:
             partition: the partition.
@@ -61,8 +61,8 @@ class OpenLog(Queue):
         return self._log.appender.open_owned(partition, on_fence, on_settled)
 
     def topic_past(self) -> TopicPast:
-        """Says whether topics with owners have messages in a part of the log: for many topics at
-        once, at the cost of reading the headers of a partition once.
+        """Create an object that says whether topics with owners have messages in a part of the log.
+        It reads the headers of each partition once for all topics.
         """
         return TopicPast(self._log.reader, self._cluster.clock)
 
@@ -77,8 +77,8 @@ class OpenLog(Queue):
         )
 
     def expired_ms(self) -> int | None:
-        """The time before which written messages have expired, by a clock that was checked; None if
-        they are kept for ever.
+        """The time before which all messages have expired, by a clock that was checked; None if
+        messages are kept for ever.
 
         Raises:
             ClockSkewError, StoreUnavailableError, QueueStateError: the time can't be determined
@@ -100,7 +100,7 @@ class OpenLog(Queue):
 class LoopLog:
     """A queue's log, for coroutines of any event loop. Made by `OpenLog.in_loop`.
 
-    The same code decides its requests as those of `OpenLog`, with the same guarantees. No call
+    The code that decides its requests is that of `OpenLog`, and so are its guarantees. No call
     blocks the loop.
     """
 

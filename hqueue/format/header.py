@@ -74,7 +74,7 @@ RAW, PACKED, SCATTERED = 0, 1, 2
 NONCE_BYTES = 8
 EPOCH_MAX = 2**63 - 1
 OWNERS_VERSION = 1
-"""Of what a batch of messages says of its owners."""
+"""The format version of the owners' epochs in a header."""
 
 _MAGIC = b"HQ"
 _FIXED = struct.Struct(">2sBBBBHQIIQ8sQI")
@@ -102,9 +102,9 @@ class TopicEntry:
     checksum: int
     layout: int
     key_bytes: int = 0
-    """The size of its column of keys in bytes."""
+    """The size of the topic's column of keys in bytes."""
     header_bytes: int = 0
-    """The size of its column of headers in bytes."""
+    """The size of the topic's column of headers in bytes."""
 
     @property
     def values_at(self) -> int:
@@ -142,7 +142,7 @@ class Header:
 
     @property
     def next_ordinal(self) -> int:
-        """How many messages the partition had up to and with this batch."""
+        """How many messages the partition had up to and including this batch."""
         return self.ordinal + self.count
 
     @property
@@ -151,8 +151,8 @@ class Header:
         no owner appended.
 
         Raises:
-            UnsupportedFormatError: its version is not known to this release.
-            CorruptLogError: no owner wrote it.
+            UnsupportedFormatError: this release does not know the version of the epochs.
+            CorruptLogError: the epochs are malformed; no owner writes such.
         """
         said = self.control
         if self.kind != MESSAGES or not said:
@@ -171,7 +171,9 @@ class Header:
 
     @property
     def fingerprint(self) -> int:
-        """A checksum of all that it says of the bodies, the same as `Bodies.fingerprint`."""
+        """A checksum of everything that the header says about the bodies, the same as
+        `Bodies.fingerprint`.
+        """
         directory = b"".join(
             encode_entry(
                 entry.topic.encode(),
@@ -196,7 +198,7 @@ class Bodies:
 
     count: int
     cells: dict[bytes, bytes]
-    """Qualifier to value, in family ``message``."""
+    """The cells of family ``message``: each qualifier's value."""
     directory: bytes
     kind: int = MESSAGES
     control: bytes = b""

@@ -38,7 +38,7 @@ class PartitionCursor(Standing):
 
     def read(self, deadline: Deadline) -> Work[list[Batch]]:
         """Read the next batches, as `PartitionReader.read`. A read that is cancelled does not move
-        the cursor: its batches come with the next read.
+        the cursor: the next read returns its batches.
         """
 
         def read() -> Work[list[Batch]]:

@@ -33,14 +33,14 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Row:
-    """A row as it lies in the store: nothing of it is decoded but the row key."""
+    """A row as the store returns it. Only the row key is decoded."""
 
     key: bytes
     partition: int
     slot: int
     header: bytes | None
     cells: Mapping[str, bytes]
-    """Topic to the cell of its bodies; those that were asked for, and are there."""
+    """Each topic's cell of bodies, for those topics that were requested and that the row has."""
 
 
 def header_of(row: Row) -> Header:

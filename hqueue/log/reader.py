@@ -23,15 +23,15 @@ class PartitionReader:
         partition: the partition.
         port: the store.
         start: the first ID to read.
-        stop: the first ID that is not read any more.
+        stop: the ID before which reading ends.
         topics: the topics to read; None for all.
         clock: the source of time.
         bytes_max: about how many bytes of bodies one request fetches; at least one batch.
-        ordinal: how many messages the partition had before the start, if known. Then `expired` also
-            counts messages from there on that were collected.
+        ordinal: how many messages the partition had before the start, if known. `expired` then also
+            counts messages that were collected after the start.
         owner_epoch: read only messages that the owner of their topic with this epoch appended;
             those of any writer if None.
-        decisions: says which unreadable batches to skip.
+        decisions: the operator's decisions about batches that can't be read.
     """
 
     def __init__(
@@ -114,10 +114,10 @@ class PartitionReader:
 
     @property
     def short(self) -> bool:
-        """Whether the log ended before the first ID to read, when it was checked last.
+        """Whether the log ended before the first ID to read when it was last checked.
 
         A region server that lost the partition and has not noticed may cause this for a while. If
-        the log stays this short, the partition was truncated.
+        it lasts, the partition was truncated.
         """
         return self.steps.short
 
@@ -138,7 +138,7 @@ class PartitionReader:
 
     def read_once(self, deadline: Deadline) -> list[Batch]:
         """Read as `read`, with one request. The result may be empty although the log continues, if
-        none of the topics to read is there; `at_tail` is False then.
+        the request found none of the topics to read; `at_tail` is False then.
         """
         return drive(self.steps.read_once(deadline), self._port, deadline)
 
@@ -159,10 +159,10 @@ class PartitionReader:
         return self.steps.take(row)
 
     def check_tail(self, deadline: Deadline) -> None:
-        """Check whether the log continues elsewhere than at `next_slot`.
+        """Check whether the log continues at another slot than `next_slot`.
 
-        A follower that only polls its slot would wait for ever after a truncation, or when it fell
-        so far behind that its part of the log was collected.
+        A follower that only polls its slot would wait for ever after a truncation, or after its
+        part of the log was collected because it fell too far behind.
         """
         drive(self.steps.check_tail(deadline), self._port, deadline)
 
@@ -172,7 +172,7 @@ class PartitionReader:
             drive(self.steps.release(), self._port, Deadline(self._clock, 0))
 
     def reopened(self, start: int, expired: int) -> PartitionReader:
-        """The same reader, reopened: it begins elsewhere, and shares nothing with this one."""
+        """A reader with the same arguments that begins elsewhere, sharing nothing with this one."""
         return reader_of(self.steps.reopened(start, expired), self._port, self._clock)
 
 

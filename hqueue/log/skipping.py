@@ -65,8 +65,8 @@ NO_DECISIONS: SkipDecisions = _NoDecisions()
 class Skips:
     """The batches that one reader skips. Made by a `PartitionReader`.
 
-    It reads the operator's decisions only at a batch that can't be read. So they cost nothing
-    elsewhere, and take effect as soon as they are made.
+    It reads the operator's decisions only at a batch that can't be read. So readable batches cost
+    nothing, and decisions take effect at once.
 
     It skips only cells that can't be read; a cell has a topic's messages in a batch. So a reader
     returns the same messages of a topic, whatever other topics it reads.
@@ -83,16 +83,16 @@ class Skips:
 
     @property
     def messages(self) -> int:
-        """How many messages were skipped: those of the cells that could not be read."""
+        """How many messages were skipped, in cells that could not be read."""
         return sum(self._messages.values())
 
     def pass_by(
         self, row: bytes, header: Header, entry: TopicEntry, error: CorruptLogError
     ) -> None:
-        """Return if a topic's messages in a batch, which can't be read, are skipped.
+        """Return if the operator chose to skip a topic's messages in a batch, which can't be read.
 
         Raises:
-            CorruptLogError: they are not skipped. It is the given error.
+            CorruptLogError: the given error, if the messages are not skipped.
             StoreUnavailableError: the decisions can't be read now.
         """
         self._judge(row, header, entry, error, self._decisions.decide(row, header))
@@ -100,7 +100,7 @@ class Skips:
     def passing_by(
         self, row: bytes, header: Header, entry: TopicEntry, error: CorruptLogError
     ) -> Work[None]:
-        """The same as work, in one try."""
+        """As `pass_by`, as work, in one try."""
         is_skipped = yield from self._decisions.is_skipped(row, header)
         self._judge(row, header, entry, error, is_skipped)
 

@@ -38,7 +38,7 @@ with it."""
 class Batch:
     """A batch that was read and checked: some or all of its topics' cells, decompressed.
 
-    The messages wanted of it are those with IDs in ``[start, stop)``.
+    The reader selected its messages with IDs in ``[start, stop)``.
     """
 
     partition: int
@@ -48,7 +48,7 @@ class Batch:
     start: int
     stop: int
     skips: Skips = dataclasses.field(default_factory=Skips, compare=False, repr=False)
-    """What the reader skips of cells with malformed content."""
+    """Decides whether to skip cells with malformed content."""
 
 
 CursorPosition = tuple[int | None, int | None, int, int]

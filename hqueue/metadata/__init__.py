@@ -1,24 +1,23 @@
-"""What is kept beside the log: small records, presence, and claims.
+"""Metadata beside the log: small records, registrations of live processes, and claims.
 
-Two primitives carry all of it (`hqueue.metadata.ports`): versioned records, and ephemeral
-registrations. A `MetadataStore` has both: `hqueue.zookeeper` is one, the tests have one in memory.
-What is made of them here knows no store. `Coordination` is what push delivery needs: who
-subscribes to what, how far each subscriber is, which workers there are, and which serves what; and
-which HQueue clusters there are, with which queues.
-Where each lies is in `hqueue.metadata.paths`, how it looks as bytes in `hqueue.metadata.encoding`.
-A client's session is `Client.coordination`.
+Two primitives carry all of it (`hqueue.metadata.ports`): versioned records and ephemeral
+registrations. A `MetadataStore` has both: `hqueue.zookeeper` is one, and the tests have one in
+memory. The code of this package works over any store. `Coordination` has what push delivery needs:
+the subscribers, the checkpoint of each, the workers, the partitions that each serves, the HQueue
+clusters, and their queues. `hqueue.metadata.paths` has the path of each record, and
+`hqueue.metadata.encoding` its bytes. A client's session is `Client.coordination`.
 
-Each method is bounded, call by call of the primitives, by the operation's bound of its settings
-and repeats what is safe to repeat. Each raises
+Each call of a primitive takes at most ``operation_timeout_ms``, and repeats requests that are safe
+to repeat. Each method raises
 
 - `StoreUnavailableError` when the store gave no usable answer within the bound;
-- `RequestRefusedError` when it will not do it (access rights, for example);
+- `RequestRefusedError` when the store refuses the request, for example for lack of access rights;
 - `UnsupportedFormatError` for a record of a version that this release doesn't know;
 - `ClosedError` after `Coordination.close`.
 
-What exists for as long as its maker lives is called *present*: it disappears by itself when the
-maker's session ends, orderly or not, and never because of a connection that was merely cut and
-came back in time.
+A registration that exists for as long as the process that made it lives is called *present*. It
+disappears by itself when that process's session ends, orderly or not. A connection that is cut and
+comes back in time does not end it.
 """
 
 from hqueue.metadata.append_key_record import AppendKeyRecord

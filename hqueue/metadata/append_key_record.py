@@ -1,4 +1,4 @@
-"""Where the keys lie that notifications of appends are signed with."""
+"""The record of the keys that sign notifications of appends."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ SECRET_DEPTH = 1
 
 
 class AppendKeyRecord(OnStore):
-    """The keys that notifications of appends are signed with. Readable by those that have the
-    right to read (``zookeeper_acl``), and nobody else: who may read them may vouch for batches.
-    Thread-safe.
+    """The record of the keys that sign notifications of appends. Thread-safe.
+
+    Only clients that ``zookeeper_acl`` allows to read can read it. A client that can read the keys
+    can sign batches.
     """
 
     def __init__(self, store: MetadataStore, paths: Paths) -> None:
@@ -32,23 +33,23 @@ class AppendKeyRecord(OnStore):
 
     @stepwise
     def read(self) -> Work[AppendKeys | None]:
-        """The keys as they are now; None if nobody made any yet."""
+        """Read the keys; None if there are none yet."""
         record = (yield Read([self._path])).get(self._path)
         return None if record is None else self._keys(record)
 
     @stepwise
     def replace(self, known: AppendKeys | None, keys: AppendKeys) -> Work[AppendKeys | None]:
-        """Put these keys in place of those that are known, None for none, if they still are what
-        is there; returns what is there then: these, or those of one who was faster, or None if
-        they were deleted.
+        """Replace the known keys (None for none) by these, if nobody changed them meanwhile.
+        Returns the keys that are in force then: these, those of a faster client, or None if the
+        keys were deleted.
         """
         version = NEW if known is None else known.revision
         yield Write({self._path: Change(encode_append_keys(keys), version)})
         return (yield from self.read.steps())
 
     def watch(self, listener: Callable[[AppendKeys | None], None]) -> Watch:
-        """Tell a listener of the keys; as `Subscriptions.watch`. None where there are none, or
-        none that this release knows how to read.
+        """Report the keys to a listener, as `Subscriptions.watch`; None if there are none, or none
+        that this release can read.
         """
         return self._kept.watch(lambda kept: listener(kept.get(self._path)))
 

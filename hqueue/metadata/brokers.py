@@ -30,12 +30,12 @@ class Brokers(OnStore):
     """The registered HQueue clusters by their logical IDs, and their queues. Thread-safe.
 
     A worker's session registers both, and they end with it. Any worker of a cluster may register
-    it, one at a time. A registration is not made again by itself after a session was lost.
+    it, one at a time. After a session was lost, a registration is not made again by itself.
 
-    Where Kafka had a bare ``host:port`` and a bare number, these are JSON with a version, as every
-    record of hqueue: so what must not be ignored can be added, and is refused by a release that
-    does not know it. That a record names its cluster is such an addition: of two clusters with one
-    ID each would read, and overwrite, how far the other's groups are.
+    Kafka's records were a bare ``host:port`` and a bare number. These records are JSON with a
+    version, as all records of hqueue, so a field that must not be ignored can be added: a release
+    that does not know it refuses the record. The cluster's ID is such a field. Without it, two
+    clusters with the same logical ID would overwrite the offsets of each other's groups.
     """
 
     def __init__(self, store: MetadataStore, paths: Paths) -> None:
@@ -88,8 +88,8 @@ class Brokers(OnStore):
 
     @stepwise
     def claim_queues(self, broker: int, partitions: Mapping[str, int]) -> Work[set[str]]:
-        """Register queues with their numbers of partitions; those that this session has now, also
-        from before, whatever number they had then.
+        """Register queues with their numbers of partitions. Returns the queues that this session
+        has registered now, including earlier ones with any number.
         """
         wanted = {self._paths.broker_queue(queue, broker): queue for queue in partitions}
         claimed = yield Claim(
@@ -99,10 +99,10 @@ class Brokers(OnStore):
 
     @stepwise
     def release_queues(self, broker: int, queues: Collection[str]) -> Work[None]:
-        """Take back queues that this session registered; what isn't there counts as done."""
+        """Remove this session's registrations of queues. Missing ones count as removed."""
         paths = [self._paths.broker_queue(queue, broker) for queue in queues]
         yield Release(paths)
-        # What leads to other brokers' of that queue has something below it, and stays.
+        # A queue's node that still has other brokers' registrations below it stays.
         yield Delete({path.rpartition("/")[0]: ANY for path in paths})
 
     def guard(
@@ -149,8 +149,8 @@ class Brokers(OnStore):
 
 
 class BrokerGuard(OnStore):
-    """Finds out what a session registered of a cluster, and is gone although the session lives: by
-    another's hand. Made by `Brokers.guard`. Thread-safe.
+    """Finds registrations of a cluster that another client removed although the session lives. Made
+    by `Brokers.guard`. Thread-safe.
     """
 
     def __init__(self, own: OwnKeys, paths: Paths, broker: int, record: BrokerRecord) -> None:
@@ -162,14 +162,14 @@ class BrokerGuard(OnStore):
 
     @stepwise
     def lost(self, partitions: Mapping[str, int]) -> Work[tuple[bool, set[str]]]:
-        """Whether the cluster is not registered by this session any more, and which of these queues
-        are not. What somebody wrote over their records is written over again.
+        """Whether this session's registration of the cluster is gone, and which of these queues'
+        registrations are. Records that another client overwrote are restored.
 
         Args:
             partitions: as `Brokers.claim_queues` took them.
 
         Raises:
-            HQueueError: the store can't be asked now.
+            HQueueError: the store can't be read now.
         """
         queues = {self._paths.broker_queue(queue, self._broker): queue for queue in partitions}
         cluster = self._paths.broker(self._broker)
@@ -178,5 +178,5 @@ class BrokerGuard(OnStore):
         return cluster in missing, {queues[path] for path in missing - {cluster}}
 
     def close(self) -> None:
-        """Report nothing any more. Never raises."""
+        """Stop reporting. Never raises."""
         self._own.close()

@@ -23,7 +23,7 @@ from hqueue.runtime.stepwise import stepwise
 __all__ = ["Checkpoints"]
 
 LEVELS_ABOVE = 2
-"""The queue's and the partition's: they only lead to subscribers."""
+"""The levels of queues and of partitions. They hold no records themselves."""
 
 
 class Checkpoints(OnStore):
@@ -89,7 +89,7 @@ class Checkpoints(OnStore):
     ) -> Work[Checkpoint]:
         """Move a checkpoint ahead, if it has not changed since it was `known`.
 
-        When the answer is lost it is looked up, so this either happened or it did not.
+        If the answer is lost, the result is looked up.
 
         Raises:
             InvalidInputError: the checkpoint would move backwards. Only `seek` may do that.

@@ -1,4 +1,4 @@
-"""All that is kept beside the log but groups, on a metadata store."""
+"""All metadata beside the log except that of groups, in a metadata store."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class Coordination(OnStore):
     """A session with a coordination service. Thread-safe.
 
     Args:
-        store: the session with the store; closed with this.
-        root: what all keys begin with.
-        clock: measures how long one who may be dead is waited for.
+        store: the session with the store, which `close` closes.
+        root: the prefix of all keys.
+        clock: measures the wait for a client that may be dead.
     """
 
     def __init__(self, store: MetadataStore, root: str, clock: Clock = SYSTEM_CLOCK) -> None:
         super().__init__(store, clock)
         paths = Paths(root)
         self.paths = paths
-        """Where all of it lies."""
+        """The paths of all records."""
         self.subscriptions = Subscriptions(store, paths, clock)
         self.checkpoints = Checkpoints(store, paths)
         self.workers = Workers(store, paths, clock)

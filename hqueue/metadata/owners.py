@@ -20,17 +20,17 @@ OWNER_DEPTH = 2
 
 
 class OwnerPaths(Protocol):
-    """Where claims lie."""
+    """The paths of claims."""
 
     @property
     def owners(self) -> str:
-        """What all lie below, two segments deep."""
+        """The prefix of all claims, which lie two segments below it."""
 
     def owner(self, key: PartitionKey) -> str:
-        """Where a partition's lies."""
+        """The path of a partition's claim."""
 
     def partition_key(self, path: str) -> PartitionKey | None:
-        """Which partition a claim is of; None for a path that hqueue did not make."""
+        """The partition of a claim; None for a path that hqueue did not make."""
 
 
 class Owners(OnStore):
@@ -58,7 +58,7 @@ class Owners(OnStore):
         """Claim partitions that have no owner. Returns those that this session has now, earlier
         ones included.
 
-        A claim is never made again by itself after a lost session: the owner has to claim it again.
+        After a lost session, claims are not made again by themselves: the owner must claim again.
         """
         wanted = {self._paths.owner(key): key for key in partitions}
         value = encode_owner(owner, self._role)
@@ -84,7 +84,7 @@ class Owners(OnStore):
 
     @stepwise
     def read(self, partitions: Collection[PartitionKey]) -> Work[Mapping[PartitionKey, str]]:
-        """The owners of those of these partitions that are claimed."""
+        """The owner of each of these partitions that is claimed."""
         return self._claims.view((yield Read([*map(self._paths.owner, partitions)])))
 
     @stepwise
@@ -111,7 +111,7 @@ class Owners(OnStore):
 
 
 class ClaimGuard(OnStore):
-    """Finds out which claims of a session are gone although it lives: by another's hand. Made by
+    """Finds claims that another client removed although their session lives. Made by
     `Owners.guard`. Thread-safe.
     """
 
@@ -123,16 +123,16 @@ class ClaimGuard(OnStore):
 
     @stepwise
     def lost(self, partitions: Collection[PartitionKey]) -> Work[set[PartitionKey]]:
-        """Those of these partitions that are claimed by this session no more. What somebody wrote
-        over a claim is written over again.
+        """Those of these partitions whose claim by this session is gone. Claims that another client
+        overwrote are restored.
 
         Raises:
-            HQueueError: the store can't be asked now.
+            HQueueError: the store can't be read now.
         """
         claims = {self._paths.owner(key): key for key in partitions}
         missing = yield from self._own.missing(dict.fromkeys(claims, self._value))
         return {claims[path] for path in missing}
 
     def close(self) -> None:
-        """Report nothing any more. Never raises."""
+        """Stop reporting. Never raises."""
         self._own.close()

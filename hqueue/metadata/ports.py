@@ -43,42 +43,42 @@ __all__ = [
 ]
 
 VALUE_BYTES_MAX = 512 * 1024
-"""The largest value, so that every store can take it with what surrounds it."""
+"""The size of the largest value, which every store can keep."""
 
 Version = NewType("Version", int)
-"""Which of a record's values is meant: another after each write. Opaque."""
+"""The version of a record, which each write changes. It has no other meaning."""
 
 ANY = Version(-1)
-"""Whichever there is."""
+"""Matches any version."""
 
 NEW = Version(-2)
-"""None: the record is created."""
+"""Stands for no version: the record is created."""
 
 Group: TypeAlias = Mapping[str, bytes]
-"""Registrations beside each other, in the order in which they become visible, if not at once. The
-last one says whether the group is there, and whose it is."""
+"""Registrations that belong together, in the order in which they become visible, if not at once.
+The last one shows whether the group is registered, and by whom."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Record:
-    """A record as it is."""
+    """A record as it was read."""
 
     value: bytes
     version: Version
     changed: int
-    """Greater with each change of anything, also when a key was deleted and created again."""
+    """Grows with each change in the store, even if a key was deleted and created again."""
 
 
 class Change(NamedTuple):
-    """What a record becomes, if it is of this version."""
+    """A new value for a record, if it still has this version."""
 
     value: bytes
     version: Version
 
 
 class Guard(NamedTuple):
-    """Another record, which must have this version at the moment of a change: else nothing is
-    changed. With the creation of a registration it is written, too, and has the next version then.
+    """Another record that must have this version at the moment of a change; otherwise nothing is
+    changed. Creating a registration also writes the guard, which then has the next version.
     """
 
     key: str
@@ -86,7 +86,7 @@ class Guard(NamedTuple):
 
 
 class GuardedWrite(NamedTuple):
-    """What a record becomes, if nothing is registered at another key."""
+    """A new value for a record, if nothing is registered at another key."""
 
     key: str
     value: bytes
@@ -94,21 +94,20 @@ class GuardedWrite(NamedTuple):
 
 
 class Obstacle(NamedTuple):
-    """What stands in the way of registrations, or of guarded writes."""
+    """A registration or a missing record that prevents registrations or guarded writes."""
 
     key: str
     value: bytes | None
-    """What is registered there; None where a record that is needed is missing: this one, or the
-    one above it."""
+    """The value registered at the key; None if a record is missing, at the key or above it."""
 
 
 class Attempt(NamedTuple):
-    """What came of an attempt to register."""
+    """The result of an attempt to register."""
 
     session_id: int | None
-    """By which session it was made; see `MetadataStore.session_id`."""
+    """The session that made the attempt; see `MetadataStore.session_id`."""
     obstacle: Obstacle | None
-    """What is not this session's yet."""
+    """What prevents the registration; None if it was made."""
 
 
 class SessionState(enum.Enum):
@@ -122,16 +121,17 @@ class SessionState(enum.Enum):
     """
 
     LOST = "lost"
-    """The session is over: its registrations are gone, and others may have its claims already.
-    Registrations are made again with the next session; claims are not.
+    """The session is over: its registrations are gone, and other clients may have its claims
+    already. `Registration` makes registrations again with the next session; claims are not made
+    again.
     """
 
 
 class Request(Protocol):
-    """A call of one of the methods of a store: see `hqueue.metadata.steps`."""
+    """A call of one method of a store: see `hqueue.metadata.steps`."""
 
     def do(self, store: Any) -> object:
-        """Make it, of this store."""
+        """Make the call."""
 
 
 class Watch(Protocol):
@@ -142,13 +142,13 @@ class Watch(Protocol):
 
 
 class ChangeableRecords(Protocol):
-    """Versioned records that are there, to be read and changed. Thread-safe."""
+    """Existing versioned records, to read and change. Thread-safe."""
 
     def keys(self, prefix: str, depth: int) -> Sequence[str]:
-        """The keys so many segments below a prefix that are records, or have records below."""
+        """The keys `depth` segments below a prefix that are records, or have records below them."""
 
     def list(self, prefix: str, depth: int) -> Mapping[str, Record]:
-        """The records so many segments below a prefix."""
+        """The records `depth` segments below a prefix."""
 
     def read(self, keys: Iterable[str]) -> Mapping[str, Record]:
         """Those of these records that exist."""
@@ -156,17 +156,17 @@ class ChangeableRecords(Protocol):
     def write(
         self, changes: Mapping[str, Change], guards: Mapping[str, Guard] | None = None
     ) -> Mapping[str, Version | None]:
-        """Change records, each on its own, if it is of the version that is known, and its guard,
-        if it has one, of its version.
+        """Change records. Each is changed on its own, if it has the given version and its guard, if
+        any, has its version.
 
-        When an answer is lost it is looked up: a record with the version after the one that was
-        known, and with the very value, was written by this call. Where several may write the same
-        value, and it matters who did, the value names its writer. Where others changed the record
-        since, so that nothing can be known, it is `Outcome.UNKNOWN`.
+        If an answer is lost, the result is looked up: a record with the next version and with the
+        same value was written by this call. If several clients may write the same value and it
+        matters which one did, the value names its writer. If other clients changed the record
+        since, the outcome is `Outcome.UNKNOWN`.
 
         Returns:
-            The version that each has now; None for one that was not of the known version, or
-            didn't exist, and was left as it is.
+            The version that each record has now; None for a record that had another version or did
+            not exist. It was not changed.
 
         Raises:
             StoreUnavailableError: with an outcome; some may have been written.
@@ -175,49 +175,50 @@ class ChangeableRecords(Protocol):
     def remove(
         self, versions: Mapping[str, Version], guards: Mapping[str, Guard] | None = None
     ) -> Mapping[str, bool | None]:
-        """Delete records, each if it is of the version that is known, and its guard, if it has one,
-        of its version.
+        """Delete records, each if it has the given version and its guard, if any, has its version.
 
         Returns:
-            Whether this call did; None for one that has something below it, and stays.
+            For each whether this call deleted it; None for a record that stays because it has
+            records below it.
 
         Raises:
-            StoreUnavailableError: with an outcome; some may have been deleted. Which deletion it
-                was can't be looked up where an answer was lost.
+            StoreUnavailableError: with an outcome; some may have been deleted. If an answer was
+                lost, it can't be looked up which call deleted a record.
         """
 
     def delete(self, versions: Mapping[str, Version], *, levels_above: int = 0) -> Collection[str]:
-        """Delete records, each if it is of this version and has nothing below it.
+        """Delete records, each if it has this version and nothing below it.
 
         Args:
-            levels_above: so many levels above them hold no records, but only lead there: a store
-                that has them as nodes deletes those that lead nowhere any more.
+            levels_above: how many levels above the records hold no records themselves. A store with
+                nodes also deletes nodes of these levels that are empty now.
 
         Returns:
-            Those that stay. What isn't there counts as deleted.
+            The keys of the records that stay. Missing records count as deleted.
         """
 
 
 class Records(ChangeableRecords, Protocol):
-    """Versioned records. What is registered is read as a record, too. Thread-safe."""
+    """Versioned records. Registrations can be read as records, too. Thread-safe."""
 
     def create(self, values: Mapping[str, bytes]) -> Mapping[str, Record]:
-        """Create records where there are none; returns what is there now for each key."""
+        """Create records at keys that have none. Returns the present record of each key."""
 
 
 class Ephemerals(Protocol):
-    """Ephemeral registrations: there until they are released, or the session ends. Thread-safe."""
+    """Ephemeral registrations, which last until they are released or the session ends. Thread-safe."""
 
     def put(
         self, groups: Sequence[Group], *, is_own: Callable[[bytes], bool], parents: bool = False
     ) -> Attempt:
-        """Register groups once, each as a whole: what is this session's already gets these values.
+        """Register groups once, each as a whole. This session's earlier registrations get these
+        values.
 
-        A group that is another session's is replaced if `is_own` says of its last value that its
-        holder can't be alive; else it stays.
+        A group of another session is replaced if `is_own` returns True for its last value, which
+        means that its holder can't be alive; otherwise it stays.
 
         Args:
-            parents: whether what is missing above a key is created; if not, it is an obstacle.
+            parents: whether to create missing records above a key; otherwise one is an obstacle.
         """
 
     def claim(self, values: Mapping[str, bytes]) -> Collection[str]:
@@ -228,46 +229,46 @@ class Ephemerals(Protocol):
     def create(
         self, values: Mapping[str, bytes], guards: Mapping[str, Guard] | None = None
     ) -> Mapping[str, Version | None]:
-        """Register keys that nobody has, not even this session. What is missing above them is
-        created. An answer that is lost is looked up: each value names its writer. A guard is
-        written together with its registration: of two registrations with one guard, one is made.
+        """Register keys that no session has registered, not even this one. Missing keys above them
+        are created. A lost answer is looked up: each value names its writer. A guard is written
+        together with its registration: of two registrations with one guard, only one is made.
 
         Returns:
-            The version of each; None for those that somebody had, and those whose guard has
-            another version.
+            The version of each registration; None if the key was registered already, or its guard
+            has another version.
         """
 
     def release(self, keys: Iterable[str], *, wait: bool = True) -> None:
-        """Remove those of these keys that are this session's, in this order.
+        """Remove this session's registrations of these keys, in this order.
 
         Args:
             wait: whether to wait for a connection, and to try again.
         """
 
     def own(self, keys: Iterable[str], on_change: Callable[[str], None]) -> Mapping[str, Record]:
-        """Those of these keys that this session has registered now, as they are.
+        """The records of those of these keys that this session has registered now.
 
-        Of each of them the next change is reported, once, by whatever hand it comes: another client
-        may remove a registration, replace it, or write over it. A change that comes while the
-        session is not connected is not reported; ask again when it is.
+        The next change of each is reported once, even if another client removes, replaces or
+        overwrites the registration. A change while the session is not connected is not reported;
+        call again when it is connected.
 
         Args:
-            keys: what this session registered.
-            on_change: called with the key, by a thread that must not be held up: it takes notice
+            keys: keys that this session registered.
+            on_change: called with the key, by a thread that must not be blocked: it notes the key
                 and returns.
         """
 
     def write_where_absent(self, writes: Sequence[GuardedWrite]) -> Obstacle | None:
-        """Change records whose guards are absent: each only then, and all or none of as many as
-        the store changes at once. That is at least 250 with values of up to 50 bytes and keys of
-        a root of up to 200 bytes and three of the longest names below it.
+        """Change records whose guards are absent. The store changes several records at once, all or
+        none: at least 250 with values of up to 50 bytes and with keys of a root of up to 200 bytes
+        and three of the longest names below it.
 
         Returns:
-            What stood in the way: then nothing was changed.
+            What prevented the changes, if anything; then nothing was changed.
 
         Raises:
-            StoreUnavailableError: with an outcome. Also where something stands in the way, and
-                some were changed before, or may have been.
+            StoreUnavailableError: with an outcome. It is also raised if an obstacle is found after
+                some records were, or may have been, changed.
         """
 
 
@@ -325,8 +326,8 @@ class MetadataStore(Protocol):
         """
 
     async def answer(self, request: Request) -> Any:
-        """Make a request for an event loop, which it does not hold up: its answer, or its error.
-        Where the caller is cancelled, it is not known what comes of the request.
+        """Make a request without blocking the event loop. Returns its answer, or raises its error.
+        If the caller is cancelled, the outcome of the request is unknown.
         """
 
     def confirm(self) -> float:

@@ -41,10 +41,10 @@ def is_name(name: object) -> TypeGuard[str]:
 
 
 def check_name(name: object) -> str:
-    """The name of a subscriber, a worker or a producer.
+    """Check the name of a subscriber, a worker or a producer, and return it.
 
     Raises:
-        InvalidInputError: it has other characters than a queue's name, or is too long.
+        InvalidInputError: the name is too long, or has characters that a queue's name can't have.
     """
     if not is_name(name):
         raise InvalidInputError(
@@ -76,7 +76,7 @@ class PartitionKey(NamedTuple):
 
 
 class SubscriptionKey(NamedTuple):
-    """One subscriber in one partition, which has a checkpoint and is delivered to."""
+    """One subscriber in one partition. It has a checkpoint, and messages are delivered to it."""
 
     queue: str
     partition: int
@@ -110,7 +110,7 @@ class DeliveryOptions:
     """The least age of a message when it is delivered."""
 
     timeout_ms: int = 30_000
-    """How long the listeners may take for one call. A later answer counts as none."""
+    """How long the listeners may take for one call. An answer that comes later is ignored."""
 
     batch_messages_max: int = 1_000
     """How many messages one call may have."""
@@ -167,7 +167,7 @@ class Checkpoint:
     """The position of a subscriber in a partition."""
 
     next: MessageID
-    """The first ID that is not yet delivered. It need not be that of a message."""
+    """The first ID that is not yet delivered. A message with this ID need not exist."""
     revision: Version
     """The version for compare-and-set. It has no other meaning."""
 
@@ -180,14 +180,14 @@ class WorkerRecord:
     address: Address
     """The address for notifications."""
     region_host: str
-    """The host of the region server beside it, as HBase names it."""
+    """The host of the region server on the worker's machine, as HBase names it."""
     load: int = 0
     """The worker's load, in a measure that all workers share."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BrokerRecord:
-    """A registered HQueue cluster, in the place of a broker of Kafka's first consumers."""
+    """A registered HQueue cluster. It corresponds to a broker of Kafka's first consumers."""
 
     address: Address
     """The address for notifications of the worker that registered it."""

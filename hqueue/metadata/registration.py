@@ -1,4 +1,4 @@
-"""Registrations that outlast sessions, and the hands of others: made again when they are gone."""
+"""Registrations that are made again after a lost session, or after another client removed them."""
 
 from __future__ import annotations
 
@@ -25,39 +25,41 @@ __all__ = ["Registration"]
 logger = Log(__name__)
 
 PAUSE_MS = 50.0
-"""Less than the members of a group wait before they plan without one that is gone: so a successor
-that waits for the session of its predecessor to end is there in time."""
+"""The pause between two tries. It is shorter than the time that a group waits before it plans
+without a missing member, so a successor that waits for its predecessor's session to end registers
+in time."""
 
 MAKING_S = 600.0
-"""How long a change of it waits until it is made: longer than that may take."""
+"""How long a change of a registration waits until the registration is made, at most."""
 
 
 class Registration(OnStore):
-    """A registration that is made again when it is gone, until it is closed: after its session was
-    lost, and after another client removed it.
+    """A registration that is made again until it is closed: after its session was lost, and after
+    another client removed it.
 
-    Where a group of it is there already, by another session:
+    If another session has registered one of its groups already:
 
-    - if `is_own` returns True for its last value, its session belongs to a process that can't be
-      alive, and it is replaced;
-    - otherwise its process may be dead: the call waits until its session must be over.
+    - if `is_own` returns True for the group's last value, that session's process can't be alive,
+      and the group is replaced;
+    - otherwise that process may be dead: the call waits until its session must be over.
 
-    When the session was lost, a task of the process's loop makes the groups again, likewise. What
-    another session has put in their place while this one lived is never replaced: that one came
-    later, and is alive, or its session ends. If the groups can't be made again, `on_failure` is
-    called, and that was it. While the store merely can't be reached it goes on trying.
+    After this session was lost, a task of the process's loop makes the groups again in the same
+    way. A group that another session registered while this one lived is never replaced: that
+    session came later, and its process is alive or the session ends. If the groups can't be made
+    again, `on_failure` is called, and nothing more is tried. While the store can't be reached, the
+    task keeps trying.
 
     Args:
         store: the session with the store.
         groups: the groups of keys to register.
-        is_own: whether a last value can only belong to an earlier registration of this owner.
+        is_own: whether a group's last value can only be an earlier registration of this owner.
         on_obstacle: makes the error for a registration that stays in the way.
         on_failure: called if the groups can't be made again.
         parents: whether to create missing keys above the groups.
         clock: measures the wait for another session.
 
     Raises:
-        HQueueError: that of `on_obstacle`, or the store's. Nothing is left of the groups.
+        HQueueError: the error of `on_obstacle` or of the store. No group stays registered.
     """
 
     def __init__(
@@ -73,7 +75,8 @@ class Registration(OnStore):
     ) -> None:
         super().__init__(store, clock)
         self.failure: HQueueError | None = None
-        """Why it could not be made again: it is gone for good. None while all is well."""
+        """The error that prevented making the registration again: it is gone for good. None if
+        there is none."""
         self._groups = list(groups)
         self._is_own = is_own
         self._on_obstacle = on_obstacle
@@ -82,7 +85,7 @@ class Registration(OnStore):
         self._made_by: int | None = None
         self._closed = False
         self._settled = False
-        """Whether nothing must be removed any more."""
+        """Whether nothing is left to remove."""
         self._own: OwnKeys | None = None
         self._faults = FaultLog(logger, clock)
         self._making = Turn()
@@ -110,9 +113,9 @@ class Registration(OnStore):
 
     @stepwise
     def leave_behind(self, values: Mapping[str, bytes]) -> Work[None]:
-        """Give some keys of it other values, and see to it no more: it stays until the session
-        ends, or until a successor replaces it. Never raises: what can't be changed now stays as it
-        is.
+        """Change the values of some keys, and stop maintaining the registration: it stays until the
+        session ends or a successor replaces it. Never raises: values that can't be changed now stay
+        as they are.
         """
         if self._settled:
             return
@@ -135,7 +138,7 @@ class Registration(OnStore):
 
     @stepwise
     def replace(self, values: Mapping[str, bytes]) -> Work[None]:
-        """Give some keys of it other values, now and when they are made again.
+        """Change the values of some keys, now and when the registration is made again.
 
         Raises:
             HQueueError: its `failure`, if it is gone for good; or as the constructor.

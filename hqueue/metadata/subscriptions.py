@@ -56,13 +56,13 @@ class Subscriptions(OnStore):
         """Register a subscriber in some partitions. Their checkpoints must exist.
 
         A subscriber of this name that is registered at another address may have died a moment ago:
-        the call waits until its session must be over. One at the same address can't be alive, since
-        the caller listens there; it is replaced. All registrations of a partition become visible
-        together.
+        the call waits until its session must be over. A subscriber registered at the same address
+        can't be alive, since the caller listens there; its registration is replaced. All
+        registrations of a partition become visible together.
 
         Args:
-            on_failure: called if the registration can't be made again after a session was lost:
-                another subscriber of that name may have come.
+            on_failure: called if the registration can't be made again after a session was lost, for
+                example because another subscriber of that name has registered.
 
         Raises:
             SubscriberConnectedError: another subscriber of this name stays connected.
@@ -91,7 +91,7 @@ class Subscriptions(OnStore):
             it was.
 
         Raises:
-            InvalidInputError: the topics are too long; also without any partition.
+            InvalidInputError: the topics are too long. It is raised even if no partition is given.
         """
         groups = self._groups(_keys(queue, subscriber, partitions), presence)
         if not groups:
@@ -151,10 +151,10 @@ class Subscriptions(OnStore):
         return self._present.watch(listener)
 
     def _groups(self, keys: Iterable[SubscriptionKey], presence: Presence) -> Sequence[Group]:
-        """What a subscriber is present by.
+        """The registrations of a subscriber.
 
         Raises:
-            InvalidInputError: there is too much of it.
+            InvalidInputError: the topics are too long.
         """
         address = encode_address(presence.address)
         topics = encode_topics(presence.topics, presence.delivery)
@@ -185,8 +185,8 @@ class Subscriptions(OnStore):
 
 
 class PresenceGuard(OnStore):
-    """Finds out where a subscriber is present no more although its session lives: by another's
-    hand. Made by `Subscriptions.guard`. Thread-safe.
+    """Finds registrations of a subscriber that another client removed although their session lives.
+    Made by `Subscriptions.guard`. Thread-safe.
     """
 
     def __init__(
@@ -198,11 +198,11 @@ class PresenceGuard(OnStore):
 
     @stepwise
     def lost(self, partitions: Collection[int]) -> Work[set[int]]:
-        """Those of these partitions in which a part of its presence is missing. What somebody wrote
-        over it is written over again.
+        """Those of these partitions in which a part of the registration is missing. Records that
+        another client overwrote are restored.
 
         Raises:
-            HQueueError: the store can't be asked now.
+            HQueueError: the store can't be read now.
         """
         groups = self._groups(partitions)
         values = {key: value for group in groups.values() for key, value in group.items()}
@@ -210,7 +210,7 @@ class PresenceGuard(OnStore):
         return {partition for partition, group in groups.items() if not missing.isdisjoint(group)}
 
     def close(self) -> None:
-        """Report nothing any more. Never raises."""
+        """Stop reporting. Never raises."""
         self._own.close()
 
 

@@ -153,7 +153,9 @@ class LoopAppender:
         idempotency_key: str | bytes | None = None,
         since: Position | None = None,
     ) -> MessageID | MessageIDs:
-        """As `Queue.put`. A thread encodes and compresses what would keep the loop."""
+        """As `Queue.put`. A thread encodes and compresses large batches, which would block the
+        loop.
+        """
         messages = taken(messages)  # An iterator is the program's own, and belongs to its thread.
         encode = partial(self._appending.given, messages, partition, key, idempotency_key, since)
         deadline = self._context.deadline()

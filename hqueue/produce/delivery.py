@@ -19,7 +19,7 @@ from hqueue.settings.kinds import check_timeout_s
 __all__ = ["BatchFuture", "Delivery", "DeliveryCallback", "PendingBatch", "Taken", "Target"]
 
 DeliveryCallback = Callable[[MessageID | None, BaseException | None], object]
-"""What a producer calls with (ID, None) or (None, error)."""
+"""A callback of a producer, called with (ID, None) or (None, error)."""
 
 Extra = tuple[bytes | None, Headers]
 """A message's key and headers."""

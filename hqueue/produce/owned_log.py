@@ -191,7 +191,7 @@ class OwnedLog(_Owned):
         Raises:
             InvalidInputError: no topic is given, or a name, an epoch or an ID is out of range.
             ClockSkewError: this machine's clock is off by more than the limit.
-            and as `append`. Whatever the outcome, the ranges are closed only if it returns.
+            Other errors are those of `append`. The ranges are closed only if the call returns.
         """
         deadline = self._owned.deadline()
         return drive(self._owned.close_ranges(topics, floor, deadline), self._port, deadline)
@@ -200,9 +200,9 @@ class OwnedLog(_Owned):
         """Append messages at the end of the log: exactly once, or with an error.
 
         Args:
-            make: returns the messages, the floor of their IDs, and the epoch with which those of
-                each topic were accepted; None if there is nothing to append any more. It is called
-                when the whole log is known, and again each time that another writer was faster.
+            make: returns the messages, the floor of their IDs, and the epoch with which each
+                topic's messages were accepted; None if nothing is left to append. It is called when
+                the whole log is known, and again each time that another writer was faster.
 
         Returns:
             The ID of the first message; the others have the IDs that follow. None if `make`
@@ -230,8 +230,8 @@ class LoopOwnedLog(_Owned):
     the outcome of its append unknown: `on_settled` reports it later.
 
     Args:
-        owned: decides.
-        port: the queue's rows.
+        owned: decides what to write.
+        port: reads and writes the queue's rows.
     """
 
     def __init__(self, owned: OwnedPartition, port: AsyncLogPort) -> None:

@@ -11,14 +11,14 @@ __all__ = ["Backoff"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Backoff:
-    """Pauses that grow from try to try, up to a bound.
+    """Pauses between retries, which grow up to a bound.
 
     Args:
         first_ms: the first pause.
-        most_ms: the longest one.
+        most_ms: the longest pause.
         growth: the factor between two pauses.
-        spread: `pauses` are random, between these shares of their length, so that many that were
-            refused together don't come back together.
+        spread: each pause is random, between these shares of its length, so that clients that were
+            refused together don't retry together.
     """
 
     first_ms: float
@@ -27,17 +27,17 @@ class Backoff:
     spread: tuple[float, float] = (1.0, 1.0)
 
     def pauses(self) -> Iterator[float]:
-        """One pause after another, in milliseconds; there is no last one."""
+        """Iterate over the pauses, in milliseconds, without an end."""
         pause_ms = min(self.first_ms, self.most_ms)
         while True:
             yield pause_ms * random.uniform(*self.spread)
             pause_ms = self.longer(pause_ms)
 
     def longer(self, pause_ms: float) -> float:
-        """The pause after a pause; the first one after none (0)."""
+        """The pause that follows the given one; the first pause after 0."""
         return min(max(self.first_ms, self.growth * pause_ms), self.most_ms)
 
     def after(self, failures: int) -> float:
-        """The pause after so many failures, at least one."""
+        """The pause after a number of failures, which is at least one."""
         grown_ms: float = self.first_ms * self.growth ** min(failures - 1, 40)
         return min(grown_ms, self.most_ms)

@@ -61,16 +61,18 @@ RETRIES = Backoff(50.0, 1_000.0, spread=(0.0, 1.0))
 
 
 class Clock(Protocol):
-    """Where the protocol gets its time from; tests pass another one. All in milliseconds."""
+    """The source of time for the protocol; tests pass their own. All times are in milliseconds."""
 
     def wall_ms(self) -> int:
-        """Time since the epoch. May jump."""
+        """The time since the epoch. It may jump."""
 
     def monotonic_ms(self) -> float:
-        """Time since some start. Never goes back, and runs on while the machine sleeps."""
+        """The time since an arbitrary start. It never goes back, and continues while the machine
+        sleeps.
+        """
 
     def sleep_ms(self, duration_ms: float) -> None:
-        """Wait."""
+        """Wait for this long."""
 
 
 class SystemClock:
@@ -91,8 +93,8 @@ SYSTEM_CLOCK = SystemClock()
 
 
 LAST_TRY_MS = 1_000.0
-"""What a request is given at least, even where its operation has less time left: one that is sent
-and not waited for leaves an outcome that nobody knows."""
+"""The least time limit of a request, even if its operation has less time left: if nobody waits for
+the answer to a request that was sent, its outcome stays unknown."""
 
 
 _ends_ms: contextvars.ContextVar[float | None] = contextvars.ContextVar("_ends_ms", default=None)
@@ -119,10 +121,10 @@ def monotonic_s_of(clock: Clock) -> Callable[[], float]:
 
 
 class Deadline:
-    """The bound on one operation with all its retries.
+    """The time limit of one operation with all its retries.
 
     Args:
-        clock: where time comes from.
+        clock: the source of time.
         bound_ms: how long the operation may go on trying, from now.
     """
 
@@ -132,7 +134,7 @@ class Deadline:
 
     @property
     def remaining_ms(self) -> float:
-        """What is left, at least 0."""
+        """The time that is left, at least 0."""
         return max(0.0, self._ends_ms - self._clock.monotonic_ms())
 
     @property
@@ -140,11 +142,12 @@ class Deadline:
         return self.remaining_ms == 0.0
 
     def run(self, operation: Callable[[], Result]) -> Result:
-        """Call until it returns; again, after a growing, random pause, while it raises
-        `StoreUnavailableError`. When the deadline has passed, the last error is raised. The outcome
-        of what ends without an answer is *unknown* if that of any try was.
+        """Call an operation, and retry it after growing, random pauses while it raises
+        `StoreUnavailableError`. After the deadline the last error is raised. Its outcome is
+        *unknown* if the outcome of any try was.
 
-        What is asked for meanwhile in this thread is bounded by what is left: see `bounded_ms`.
+        Requests that this thread makes meanwhile take no longer than the time that is left: see
+        `bounded_ms`.
         """
 
         def attempt() -> Work[Pause, Result]:
@@ -154,8 +157,9 @@ class Deadline:
         return drive(self.insist(attempt), None, self)
 
     def bound(self, work: Work[StepT, Result]) -> Work[StepT, Result]:
-        """The same work; what it asks for is bounded by what is left: see `bounded_ms`. An
-        operation that is over already is another's matter: it makes its one try.
+        """The same work, whose requests take no longer than the time that is left: see
+        `bounded_ms`. If no time is left, the requests are not bounded, and the work makes its one
+        try.
         """
         outer, ends_ms = _ends_ms.get(), self._ends_ms
         try:
@@ -171,8 +175,8 @@ class Deadline:
                 _ends_ms.set(outer)
 
     def insist(self, attempt: Callable[[], Work[StepT, Result]]) -> Work[StepT | Pause, Result]:
-        """`run` for an operation that is work: in as many attempts as it takes, with a pause
-        between two.
+        """As `run`, for an operation that is work: attempts it as often as needed, with pauses
+        between attempts.
         """
         tries: Tries | None = None
         while True:

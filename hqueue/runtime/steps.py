@@ -1,7 +1,7 @@
-"""Work without I/O: what it asks for, and who carries that out.
+"""Work without I/O: the steps that it yields, and the drivers that carry them out.
 
-Work is a generator. It yields a step, is sent what came of it, and goes on; an error of a step is
-raised in it. So what is decided is written down once, and who drives it chooses how to wait.
+Work is a generator. It yields a step, is sent the result, and continues; an error of a step is
+raised in it. So decisions are written once, and the driver chooses how to wait.
 """
 
 from __future__ import annotations
@@ -32,31 +32,35 @@ Result = TypeVar("Result")
 
 
 class Pause(NamedTuple):
-    """Asks to go on after so long; the answer is None."""
+    """A step that pauses the work for a while. Its result is None."""
 
     duration_ms: float
 
 
 class Give(NamedTuple):
-    """Gives an item to the taker of what work gives, one after the other; the answer is None."""
+    """A step that hands an item to the caller that iterates over the work. Its result is None."""
 
     item: Any
 
 
 class Wait(NamedTuple):
-    """Asks to wait, in the way of the driver; the answer is the result of the wait."""
+    """A step that waits, as its driver does: in a thread or in an event loop. Its result is that of
+    the wait.
+    """
 
     here: Callable[[], object]
-    """Called in a thread, which it keeps waiting."""
+    """Called in a thread, which it blocks."""
     in_loop: Callable[[], Awaitable[object]]
-    """What it gives is awaited in an event loop."""
+    """Its result is awaited in an event loop."""
 
 
 class Request(Protocol):
-    """Asks for one request to be made: one that only reads, if its class is `reading`."""
+    """A step that makes one request. The request only reads if its class is decorated with
+    `reading`.
+    """
 
     def do(self, port: Any, /) -> object:
-        """Make it; the answer, or what is awaited for it where the port's methods give that."""
+        """Make the request. Returns the answer, or an awaitable of it if the port's methods do."""
 
 
 RequestT = TypeVar("RequestT")

@@ -44,7 +44,7 @@ class Credential:
 
     @classmethod
     def parse(cls, text: str) -> Credential:
-        """Read ``scheme:credential``. The text is a secret, and in no error."""
+        """Read ``scheme:credential``. The text is a secret, and no error shows it."""
         scheme, colon, credential = check_kind(text, str, "text").strip().partition(":")
         if not (scheme and colon and credential):
             raise SettingsError("zookeeper_auth is written scheme:credential")

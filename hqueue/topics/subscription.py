@@ -161,7 +161,7 @@ class TopicSubscription:
         self._client.unsubscribe(self.queue, self.topic, self.subscriber)
 
     def end(self, failure: HQueueError | None) -> None:
-        """Nothing more comes. For the client."""
+        """Note that the delivery has ended. Only the client calls this."""
         if not self._ended.is_set():
             self.failure = failure
             self._ended.set()

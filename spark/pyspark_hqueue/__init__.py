@@ -1,8 +1,8 @@
 """HQueue in Spark: ``spark.read.format("hqueue").option("queue", "events").load()``.
 
 Spark imports every package whose name begins with ``pyspark_`` to look for a `DefaultSource`, and a
-package that fails disables all of them. So this module imports only PySpark, and everything else
-when it is needed.
+package that fails disables all of them. So this module imports only PySpark at first, and
+everything else when it is needed.
 """
 
 from __future__ import annotations

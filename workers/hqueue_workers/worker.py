@@ -46,7 +46,7 @@ class Worker:
     event loop in which it runs.
 
     Args:
-        client: the connection; its session is the worker's.
+        client: the connection, whose session the worker uses.
         settings: the worker's settings.
     """
 

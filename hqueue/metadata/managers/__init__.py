@@ -1,12 +1,12 @@
-"""Topics' metadata: who owns a topic, where its messages lie, who subscribed to it.
+"""Topics' metadata: the owner of each topic, the ranges of its messages, and its subscriptions.
 
-Each kind has a manager, as in Hedwig. A manager stands on `hqueue.metadata.fields` alone, which is
-what a store must do: compare-and-set of records of a few fields. Where records lie is a `Layout`.
+Each kind has a manager, as in Hedwig. A manager needs only `hqueue.metadata.fields` of a store:
+compare-and-set of records of a few fields. A `Layout` has the keys of records.
 
-The modules below a manager (blobs, generations, the stage, the fence) call their store and wait;
-they are not written in steps, for no loop calls them. The threads of a `Pipeline` do: they send
-what many callers ask for as one request, and give futures for a loop to await. Threads also do what
-is seldom: opening the metadata, registering a hub, moving to another store, and what commands ask.
+The modules below a manager (blobs, generations, the stage, the fence) call their store and wait.
+They are not written in steps, for no event loop calls them: the threads of a `Pipeline` do. These
+send the requests of many callers as one, and return futures for a loop to await. Threads also do
+rare work: opening the metadata, registering a hub, moving to another store, and commands.
 """
 
 from __future__ import annotations

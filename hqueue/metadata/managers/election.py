@@ -37,7 +37,7 @@ from hqueue.metadata.ports import NEW, Version
 __all__ = ["OwnerElection", "Verdict", "version_to_replace"]
 
 TRIES_MAX = 100
-"""How often others may be quicker, or go, before it is given up."""
+"""How often other hubs may be faster, or leave, before an election is given up."""
 
 
 class Verdict(NamedTuple):
@@ -66,8 +66,8 @@ class OwnerElection:
     Args:
         ownership: the owners' records.
         availability: which hubs are available.
-        ephemeral: whether an owner's record ends with the session of its hub, where owners'
-            records lie now.
+        ephemeral: returns whether an owner's record ends with the session of its hub, in the store
+            that is in force now.
     """
 
     def __init__(
@@ -84,29 +84,26 @@ class OwnerElection:
     def acquire(
         self, topic: str, hub: HubInfo, instead_of: Version | None = None
     ) -> Future[Verdict]:
-        """Make a hub the owner of a topic, if no other hub is.
+        """Make a hub the owner of a topic, unless another hub owns it.
 
         The future's errors are those of the store, and `StoreUnavailableError` if the hub is not
-        available, or other hubs overtook it again and again. With an unknown outcome the hub may
+        available, or other hubs were faster again and again. With an unknown outcome the hub may
         have become the owner: acquire the topic again to find out.
 
         Args:
             topic: the topic.
             hub: the hub.
             instead_of: the version of an owner's record that was read and then found to be invalid;
-                `NEW` if there was no record. If it is None, or not the present version any more,
-                the record is read.
+                `NEW` if there was no record. If it is None or outdated, the record is read.
         """
         return follow(lambda: self._acquire(topic, hub, instead_of))
 
     def release(self, topic: str, owned: Verdict) -> Future[bool]:
-        """Leave a topic without an owner, if it is still owned by this verdict. Returns whether it
-        was.
-        """
+        """Remove a topic's owner, if it is still the one of this verdict. Returns whether it was."""
         return follow(lambda: self._release(topic, owned))
 
     def is_available(self, hub: HubInfo) -> Future[bool]:
-        """Whether an incarnation of a hub is available, at a moment after the call began."""
+        """Whether an incarnation of a hub is available. The answer is no older than the call."""
         return self._availability.ask(hub)
 
     def _acquire(self, topic: str, hub: HubInfo, instead_of: Version | None) -> Steps[Verdict]:

@@ -68,10 +68,10 @@ class Imported(NamedTuple):
 
     subject: Subject
     result: str
-    """``created``; ``unchanged``, if it was there with the same content; ``overwritten``;
-    ``skipped``, if it is an owner; or ``refused``."""
+    """``created``; ``unchanged``, if the store had it with the same content; ``overwritten``;
+    ``skipped``, if it is an owner's record; or ``refused``."""
     reason: MetadataError | InvalidInputError | UnsupportedFormatError | None = None
-    """The error if it was refused; else None."""
+    """The error if the record was refused; else None."""
 
 
 class Difference(NamedTuple):
@@ -79,12 +79,12 @@ class Difference(NamedTuple):
 
     key: str
     subject: Subject | None
-    """What it is about; None where its key is not hqueue's."""
+    """The record's subject; None if hqueue did not make the key."""
     problem: str
 
 
 def write_document(queue: str, subject: Subject, info: Info, version: Version) -> dict[str, Any]:
-    """A record as a document."""
+    """Convert a record into a document, which is a JSON object."""
     if isinstance(info, HubInfo):
         fields = encode_owner_info(info)
     elif isinstance(info, SubscriptionData):
@@ -99,11 +99,12 @@ def write_document(queue: str, subject: Subject, info: Info, version: Version) -
 
 
 def read_document(line: bytes | str) -> tuple[str, Subject, Info]:
-    """The queue of a document, the subject of its record, and the record's content.
+    """Read a document that `write_document` made. Returns the queue, the record's subject, and the
+    record's content.
 
     Raises:
-        InvalidInputError: the line is no such document.
-        UnsupportedFormatError: a part of it is of a version that this release does not know.
+        InvalidInputError: the line is not such a document.
+        UnsupportedFormatError: a part of it has a version that this release does not know.
     """
     try:
         document = json.loads(line)
@@ -149,8 +150,8 @@ def import_infos(
 
 
 def compare_metadata(first: TopicMetadata, second: TopicMetadata) -> Iterator[Difference]:
-    """The records that differ between two stores, without owners, and records that can't be read in
-    one.
+    """Find the records that differ between two stores, and those that can't be read in one. Owners
+    are not compared.
 
     If records change meanwhile, a difference may be returned that does not exist any more.
     """

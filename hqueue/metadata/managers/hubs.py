@@ -61,7 +61,7 @@ class AvailableHub:
 
 
 class HubRegistration:
-    """The registration of a hub, which is available until this is closed. Made by
+    """The registration of a hub, which is available until the registration is closed. Made by
     `Hubs.register`.
     """
 
@@ -79,7 +79,7 @@ class HubRegistration:
         return self._registration.failure
 
     def update(self, load: int) -> None:
-        """Write the hub's present load."""
+        """Update the hub's load in its record."""
         value = encode_hub(AvailableHub(self.info, load))
         self._registration.replace({self._key: value})
 
@@ -116,7 +116,7 @@ class Hubs(OnStore):
         """Register a hub as available, and again after each loss of the session, until the
         registration is closed.
 
-        An earlier incarnation at its address can't be alive, and is replaced at once.
+        An earlier incarnation at the same address can't be alive; it is replaced at once.
 
         Args:
             hub: the hub.
@@ -124,9 +124,9 @@ class Hubs(OnStore):
             on_failure: called if the hub can't be registered again.
 
         Raises:
-            InvalidInputError: its address could not be read again.
-            RequestRefusedError: there is a record at its address that this release does not know,
-                and its session does not end.
+            InvalidInputError: the hub's address can't be written so that it can be read back.
+            RequestRefusedError: a record that this release does not know is registered at the
+                address, and its session does not end.
         """
         available = AvailableHub(hub, load)
         Address.parse(str(hub.address))

@@ -33,7 +33,7 @@ Value = TypeVar("Value")
 COUNT_MAX = 2**31 - 1
 EVERYBODY = "*"
 NAMES_MAX = 256
-"""Names in a list of an ACL, at most."""
+"""The largest number of names in a list of an ACL."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class HubInfo:
 
     Args:
         address: the address on which it listens.
-        incarnation: an ID that differs for each start of a hub: a hub that comes back is another
-            one.
+        incarnation: an ID that differs for each start of a hub. A hub that restarts counts as
+            another hub.
     """
 
     address: Address
@@ -113,8 +113,8 @@ class TopicACL:
         manage: the callers that may move and delete the topic, and see and change this ACL.
 
     Raises:
-        InvalidInputError: a list is no sequence of names of 1 to 200 characters, or has more than
-            256.
+        InvalidInputError: a list is not a sequence of names of 1 to 200 characters, or has more
+            than 256 names.
     """
 
     publish: Sequence[str] = (EVERYBODY,)
@@ -128,10 +128,10 @@ class TopicACL:
 
 
 def check_names(names: object, *, option: str) -> tuple[str, ...]:
-    """The names of a list of an ACL, each once, in their order.
+    """Check the names of a list of an ACL. Returns each name once, in their order.
 
     Raises:
-        InvalidInputError: these are none.
+        InvalidInputError: this is not a sequence of valid names, or has too many.
     """
     if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
         raise InvalidInputError("a list of an ACL is a sequence of names", option=option)
@@ -147,7 +147,7 @@ def check_names(names: object, *, option: str) -> tuple[str, ...]:
 
 
 def is_among(names: Sequence[str], caller: str) -> bool:
-    """Whether names of an ACL stand for a caller."""
+    """Whether a list of an ACL contains a caller, by name or by prefix."""
     return any(
         caller.startswith(name[:-1]) if name.endswith(EVERYBODY) else caller == name
         for name in names
@@ -183,7 +183,7 @@ class SubscriptionPreferences:
 
     Args:
         message_bound: at most this many messages wait for the subscriber; the oldest are dropped.
-            If None, all wait.
+            None for no limit.
         consume_interval: the cursor is stored at the latest after this many messages.
         delivery_window: at most this many messages are in flight to the subscriber.
         application: names and values that the subscriber's application keeps here.
@@ -221,7 +221,7 @@ class SubscriptionState:
     """The cursor of a subscription.
 
     Args:
-        consumed: the ID of the last consumed message; all before it are consumed, too.
+        consumed: the ID of the last consumed message. All earlier messages are consumed, too.
     """
 
     consumed: MessageID

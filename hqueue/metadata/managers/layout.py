@@ -1,20 +1,20 @@
-"""Where topics' metadata lies, in each kind of store.
+"""The keys of topics' metadata, in each kind of store.
 
-On ZooKeeper it is Hedwig's tree; a queue is a Hedwig region:
+In ZooKeeper the tree is Hedwig's; a queue is a Hedwig region:
 
-    <root>/regions/<queue>/topics/<topic>                           where its messages lie
-    <root>/regions/<queue>/topics/<topic>/hub                       ephemeral: who owns it
+    <root>/regions/<queue>/topics/<topic>                           the ranges of its messages
+    <root>/regions/<queue>/topics/<topic>/hub                       ephemeral: its owner
     <root>/regions/<queue>/topics/<topic>/subscribers/<subscriber>  a subscription
 
-Where records are found by their order, as rows are, each kind is by itself, so that one kind is
-listed without coming past the others; a topic's subscriptions lie together:
+In a store of sorted rows each kind has its own prefix, so that one kind can be listed without
+reading the others; a topic's subscriptions lie together:
 
     <root>/regions/<queue>/topics/<topic>
     <root>/regions/<queue>/owners/<topic>
     <root>/regions/<queue>/subscriptions/<topic>/<subscriber>
 
-What a topic's or a subscriber's name has that no segment may is escaped as in URLs. Once all of it
-was moved it lies in a place with a number: below ``<root>/regions/<queue>/places/<number>``.
+Characters of names that no segment may have are escaped as in URLs. After a move to another store
+all records lie in a place with a number: below ``<root>/regions/<queue>/places/<number>``.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ OWNERSHIP, PERSISTENCE, SUBSCRIPTION = "ownership", "persistence", "subscription
 
 
 class Subtree(NamedTuple):
-    """The keys below a prefix, so many segments deep: of all records of a kind."""
+    """The keys of all records of a kind: a prefix, and the number of segments below it."""
 
     prefix: str
     depth: int
 
 
 class Subject(NamedTuple):
-    """What a record is about."""
+    """The subject of a record: its kind, its topic, and its subscriber."""
 
     kind: str
     topic: str
@@ -68,16 +68,16 @@ class Subject(NamedTuple):
 
 
 class Layout:
-    """The keys of one queue's records. A name that can't be one is an `InvalidInputError`."""
+    """The keys of one queue's records. Invalid names raise an `InvalidInputError`."""
 
     _patterns: ClassVar[Mapping[str, str]]
-    """The keys of each kind, below the queue; names stand at each ``*``."""
+    """The pattern of each kind's keys below the queue, with ``*`` for names."""
 
     def __init__(self, root: str, queue: str, place: int = 0) -> None:
         self.prefix = _prefix(root, queue, place)
-        """What all of them lie below."""
+        """The prefix of all keys."""
         self.topics = f"{self.prefix}/topics"
-        """What `ranges` lie below, one segment deep."""
+        """The prefix of the keys of `ranges`, which lie one segment below it."""
 
     def ranges(self, topic: str) -> str:
         return self.key(Subject(PERSISTENCE, topic))
@@ -89,7 +89,7 @@ class Layout:
         return self.key(Subject(SUBSCRIPTION, topic, subscriber))
 
     def subscriptions(self, topic: str) -> str:
-        """What a topic's subscriptions lie below, one segment deep."""
+        """The prefix of a topic's subscriptions, which lie one segment below it."""
         return self.subscription(topic, "-").removesuffix("/-")
 
     def key(self, subject: Subject) -> str:
@@ -99,12 +99,12 @@ class Layout:
         return f"{self.prefix}/{key}"
 
     def subtree(self, kind: str) -> Subtree:
-        """Where all records of a kind lie, and perhaps others."""
+        """The subtree of all records of a kind. It may have other records, too."""
         above, _, below = self._patterns[kind].partition("/")
         return Subtree(f"{self.prefix}/{above}", below.count("/") + 1)
 
     def subject(self, key: str) -> Subject | None:
-        """What the record at a key is about; None for one that hqueue did not make."""
+        """The subject of the record at a key; None if hqueue did not make the key."""
         parts = key.removeprefix(f"{self.prefix}/").split("/")
         for kind, pattern in self._patterns.items():
             wanted = pattern.split("/")
@@ -124,15 +124,13 @@ class Tree(Layout):
     }
 
     def leading(self, key: str) -> Sequence[str]:
-        """The empty nodes that are created with a record, for others lie below them: a topic's
-        subscriptions.
-        """
+        """The empty nodes to create with a record: for a topic, the parent of its subscriptions."""
         is_topic = key.count("/") == self.topics.count("/") + 1
         return (f"{key}/subscribers",) if is_topic else ()
 
 
 class Rows(Layout):
-    """The `Layout` of rows in their order."""
+    """The `Layout` of sorted rows."""
 
     _patterns: ClassVar = {
         PERSISTENCE: "topics/*",
@@ -142,26 +140,25 @@ class Rows(Layout):
 
 
 def owners_generation(key: str) -> str:
-    """The node of a tree that is written with each owner's record that is created at a key: that
-    which a topic's subscriptions lie below. It has no value, and is deleted with the queue alone.
+    """The node of a tree that is written whenever an owner's record is created at a key: the parent
+    of the topic's subscriptions. It has no value, and is deleted only with the queue.
     """
     return f"{key.rpartition('/')[0]}/subscribers"
 
 
 def key_in(layout: Layout, key: str, *, of: Layout) -> str:
-    """The key by which a layout has the record that another one has by this key. One that hqueue
-    did not make stays as it is.
+    """Translate a key of another layout into a key of this one. A key that hqueue did not make
+    stays as it is.
     """
     subject = None if layout is of else of.subject(key)
     return key if subject is None else layout.key(subject)
 
 
 def subtree_in(layout: Layout, prefix: str, depth: int, *, of: Layout) -> Subtree:
-    """Where a layout has what lies so many segments below a prefix of another one: all of a kind,
-    or a topic's subscriptions.
+    """Translate a subtree of another layout: all records of a kind, or a topic's subscriptions.
 
     Raises:
-        InvalidInputError: that is neither.
+        InvalidInputError: the subtree is neither.
     """
     if layout is of:
         return Subtree(prefix, depth)
@@ -185,13 +182,13 @@ def segment(name: str) -> str:
 
 
 def segment_name(part: str) -> str | None:
-    """Whose segment this is; None for one that hqueue did not make."""
+    """The name that a segment stands for; None if hqueue did not make the segment."""
     name = urllib.parse.unquote(part)
     return name if name and segment(name) == part else None
 
 
 def places(root: str, queue: str) -> str:
-    """What all records lie below that were moved to another store."""
+    """The prefix of all records that were moved to another store."""
     return f"{root}/regions/{check_queue_name(queue)}/places"
 
 

@@ -31,17 +31,18 @@ __all__ = ["KINDS", "Entry", "Info", "decode_info", "list_entries"]
 KINDS = (PERSISTENCE, SUBSCRIPTION, OWNERSHIP)
 
 Info = HubInfo | TopicPersistenceInfo | SubscriptionData
-"""What a record says."""
+"""The content of a record."""
 
 
 class Entry(NamedTuple):
-    """A record, and where it lies."""
+    """A record and its key."""
 
     key: str
     subject: Subject | None
-    """What it is about; None where its key is not hqueue's: then it can't be read either."""
+    """The record's subject; None if hqueue did not make the key. The record can't be read then,
+    either."""
     found: Versioned[Info] | UnsupportedFormatError
-    """What it says, or why it can't be read."""
+    """The record's content, or the error if it can't be read."""
 
 
 def list_entries(

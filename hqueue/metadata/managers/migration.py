@@ -75,7 +75,7 @@ class MetadataMigration:
         self._clock = clock
 
     def stage(self) -> Stage:
-        """The store in force now, and the progress of a move."""
+        """The location that is in force now, and the progress of a move."""
         return self._record.read()[0]
 
     def move(
@@ -88,17 +88,17 @@ class MetadataMigration:
         """Move the metadata to another store. Returns how many records were moved, 0 if it is there
         already.
 
-        A move that was interrupted begins its copy again, in another place. A move that another
-        process is making is taken over, and fails there. If the call raises an error, the metadata
-        stays in force where it was, and writers continue there. If the process dies, writers
-        continue when the move is repeated or abandoned.
+        A move that was interrupted begins its copy again, in another place. If another process is
+        moving the metadata, this call takes the move over, and that process's call fails. If the
+        call raises an error, the metadata stays in force where it was, and writers continue there.
+        If the process dies, writers continue when the move is repeated or abandoned.
 
         Args:
             to: ``zookeeper`` or ``hbase``.
             drain_ms: how long to wait for writers until each has finished its changes under way, or
                 its session has ended.
             on_progress: called with the present phase (``copying``, ``draining``, ``comparing``)
-                and a number of records: 0 when the phase begins, then that of each batch.
+                and a number of records: 0 when the phase begins, then the size of each batch.
 
         Raises:
             SettingsError: there is no such store, or metadata can't be moved to it.

@@ -49,10 +49,10 @@ class TopicMetadata:
 
     Args:
         fence: holds changes back while metadata is moved.
-        locate: gives the records of a stage's location.
-        layout: whose keys are used.
+        locate: returns the records of a stage's location.
+        layout: the keys that callers use.
         hubs: the available hubs.
-        wait_s: how long a call waits for room when many wait.
+        wait_s: how long a call waits for room when many calls wait.
     """
 
     def __init__(
@@ -71,19 +71,19 @@ class TopicMetadata:
         self._pipeline = Pipeline(self._records, wait_s)
         self._owners = Pipeline(MovableRecords(fence, locate, lambda of: of.owners, layout), wait_s)
         self.ownership = TopicOwnershipManager(self._owners, layout)
-        """Who owns each topic."""
+        """The owner of each topic."""
         self.persistence = TopicPersistenceManager(self._pipeline, layout)
-        """Where each topic's messages lie."""
+        """The ranges and the ACL of each topic."""
         self.subscriptions = SubscriptionDataManager(self._pipeline, layout)
-        """Who subscribed to each topic."""
+        """The subscriptions to each topic."""
         self.hubs = hubs
-        """Which hubs are available; always in ZooKeeper."""
+        """The available hubs, whose records are always in ZooKeeper."""
         self.election = OwnerElection(
             self.ownership,
             Availability(hubs, self._owners.run),
             ephemeral=lambda: self._now().ephemeral,
         )
-        """Elects the topics' owners among them."""
+        """Elects the topics' owners among the available hubs."""
 
     @property
     def store(self) -> str:
@@ -108,9 +108,9 @@ class TopicMetadata:
         self._fence.settle()
 
     def entries(self, kinds: Collection[str] = KINDS) -> Iterator[Entry]:
-        """All records, each in the state in which the scan finds it: ``persistence``,
-        ``subscription`` and ``ownership``, or those of these kinds. One that can't be read is
-        reported as such, and stops nothing.
+        """Iterate over the records of these kinds, by default ``persistence``, ``subscription`` and
+        ``ownership``, each in the state in which the scan finds it. A record that can't be read is
+        returned with its error.
         """
         return list_entries(self._records, self._layout, kinds)
 
@@ -121,7 +121,7 @@ class TopicMetadata:
         self._fence.close()
 
     def _now(self) -> LocationRecords:
-        """Where the records lie."""
+        """The records in the location that is in force."""
         return self._locate(self._fence.stage())
 
 
@@ -137,21 +137,21 @@ def open_topic_metadata(
     wait_s: float,
     clock: Clock = SYSTEM_CLOCK,
 ) -> TopicMetadata:
-    """The managers of a queue's topics. Nothing is sent before the first operation.
+    """Open the metadata of a queue's topics. Sends no request before the first operation.
 
-    Each operation is a `SettingsError` if hubs with other settings keep the metadata elsewhere.
+    Each operation raises a `SettingsError` if hubs with other settings keep the metadata elsewhere.
 
     Args:
         queue: the queue.
-        session: with ZooKeeper, which what is ephemeral is present by.
-        root: what all keys begin with.
-        first: ``zookeeper`` or ``hbase``: where metadata is until it is moved; or ``memory``: this
-            process's, and for as long as it lives.
-        only: one of them: there, even when metadata is in force elsewhere.
+        session: the session with ZooKeeper, which ends ephemeral records when it ends.
+        root: the prefix of all keys.
+        first: the store before the first move: ``zookeeper``, ``hbase``, or ``memory``, which is
+            this process's and lives as long as it.
+        only: use this store, even if another one is in force.
         rows: opens HBase's records.
-        table: the table that they lie in; None if it plays no part.
-        wait_s: how long a call waits for room, when many wait, and a change for a move.
-        clock: measures how long a hub that may be dead is waited for.
+        table: the table of HBase's records; None if HBase is not used.
+        wait_s: how long a call waits for room when many calls wait, and a change for a move.
+        clock: measures the wait for a hub that may be dead.
 
     Raises:
         SettingsError: there is no such store.
@@ -181,8 +181,8 @@ def open_migration(
     check: Callable[[], object],
     clock: Clock = SYSTEM_CLOCK,
 ) -> MetadataMigration:
-    """The migration of a queue's topics' metadata. Arguments are as for `open_topic_metadata`, and
-    `check` raises if there is no such queue.
+    """Open the migration of a queue's topics' metadata. The arguments are those of
+    `open_topic_metadata`; `check` must raise an error if there is no such queue.
 
     Raises:
         SettingsError: metadata can't be moved from the store `first`.
@@ -204,8 +204,8 @@ def delete_topic_metadata(
 
     Args:
         queue: the queue.
-        session: with ZooKeeper.
-        root: what all keys begin with.
+        session: the session with ZooKeeper.
+        root: the prefix of all keys.
         rows: opens HBase's records.
     """
     tree, layout = Tree(root, queue), Rows(root, queue)

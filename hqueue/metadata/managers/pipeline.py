@@ -25,43 +25,43 @@ WAITING_MAX = 10_000
 SCANS_MAX = 4
 
 ASKING_MAX = 2
-"""One batch is on its way while the next one is put together."""
+"""The requests under way at a time: one batch is on its way while the next one is put together."""
 
 THREADS_MAX = 16
-"""Of each kind of requests. Those that don't ask call callbacks."""
+"""The threads for each kind of request. Threads without a request call callbacks."""
 
 IDLE_S = 0.25
-"""How long a thread waits for more to ask before it ends: to start one takes longer than to ask."""
+"""How long an idle thread waits for requests before it ends: starting one takes longer than a
+request."""
 
 Input = TypeVar("Input")
 Answer = TypeVar("Answer")
 Result = TypeVar("Result")
 
 Then = Callable[[Answer], Result | Future[Result]]
-"""What is made of an answer, in the pipeline's thread: the result, an error that it raises, or what
-comes of something else that was asked for."""
+"""Turns an answer into the caller's result, in a thread of the pipeline: returns the result or the
+future of another request, or raises an error."""
 
 
 class Pipeline:
-    """Reads and changes records of a store, each by a future of what is made of the answer.
-    Thread-safe.
+    """Reads and changes records of a store, and returns a future for each. Thread-safe.
 
-    What is asked for while requests are under way goes with the next ones, as many together as
-    `TOGETHER_MAX`; so each store does many at once in its own way. Threads end soon after the
-    requests, but for `SCANS_MAX`. Changes of the same record are made in the order of the calls.
-    Reads are in no order with changes: a read that must follow a change is asked for when that is
-    done.
+    Calls that are made while requests are under way go together with the next request, up to
+    `TOGETHER_MAX` in one; so each store does many at once in its own way. Threads end soon after
+    the requests, except for `SCANS_MAX`. Changes of the same record are made in the order of the
+    calls. Reads and changes have no order between them: a read that must follow a change is called
+    when the change is done.
 
     A future can be cancelled until its request is sent. Its callbacks run in the threads of the
-    pipeline, and should return soon. They may ask for more, and wait for that; for what was asked
-    for before they must not wait, for it may come with the same answers, which they hold up.
+    pipeline, and should return soon. They may make more calls and wait for these. They must not
+    wait for earlier calls, whose answers they may be holding up.
 
-    In a forked child it starts empty, and the parent's futures never end there.
+    In a forked child the pipeline starts empty, and the parent's futures never end there.
 
     Args:
         store: the store.
         wait_s: how long a call waits for room.
-        waiting_max: there is room for so many.
+        waiting_max: how many calls may wait at a time.
     """
 
     def __init__(self, store: FieldRecords, wait_s: float, waiting_max: int = WAITING_MAX) -> None:
@@ -100,9 +100,7 @@ class Pipeline:
         return self._changes.submit(key, version, then)
 
     def run(self, work: Callable[[], Result]) -> Future[Result]:
-        """Do something that takes several requests; so many at a time as there are threads for
-        it, the others wait.
-        """
+        """Do work that takes several requests, in one of `SCANS_MAX` threads. Further work waits."""
         return self._pool.submit(work)
 
     def scan(self, prefix: str, depth: int) -> Iterator[tuple[str, Found]]:
@@ -110,7 +108,7 @@ class Pipeline:
         return self.store.scan(prefix, depth)
 
     def close(self) -> None:
-        """Take no more; what was asked for is done."""
+        """Refuse further calls, and finish those that were made."""
         self._closed = True
         self._reads.close()
         self._changes.close()

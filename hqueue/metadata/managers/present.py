@@ -22,9 +22,9 @@ logger = Log(__name__)
 class PresentRecords(BlobRecords):
     """`FieldRecords`, each of which disappears with the session that created it.
 
-    A change of one leaves it the session's that created it: to take a record over is to delete
-    and to create it. No version comes a second time, also of a record that went and was created
-    again: see `hqueue.metadata.managers.generations`. All that change a session's records do so by
+    A record that is changed stays with the session that created it: to take a record over, delete
+    and create it. No version comes a second time, even if a record was deleted and created again:
+    see `hqueue.metadata.managers.generations`. All changes of a session's records must go through
     one object of this class.
 
     Args:

@@ -46,66 +46,66 @@ ZOOKEEPER, HBASE, MEMORY = "zookeeper", "hbase", "memory"
 NUMBER_MAX = 2**53 - 1
 BY_BYTES = 6
 LEFT_MAX = 1_000
-"""How many places that are not cleared a record names."""
+"""The largest number of uncleared places that the record names."""
 
 
 class Phase(enum.Enum):
-    """What writers may do, and what becomes of the records."""
+    """The phase of a move: what writers may do, and how far the copy is."""
 
     STABLE = "stable"
-    """They are read and written where they are in force."""
+    """No move is under way. Records are read and written where they are in force."""
 
     COPYING = "copying"
-    """The same, and they are copied meanwhile."""
+    """Records are read and written as in `STABLE`, and are copied meanwhile."""
 
     DRAINING = "draining"
-    """Writers end what they have under way, acknowledge that, and wait."""
+    """Writers finish the changes under way, acknowledge this, and wait."""
 
     COMPARING = "comparing"
-    """Nothing is written but to the copy: what was changed since it was made."""
+    """Only the copy is written: records that changed since they were copied are copied again."""
 
     @property
     def is_open(self) -> bool:
-        """Whether changes are made."""
+        """Whether writers may make changes."""
         return self in (Phase.STABLE, Phase.COPYING)
 
 
 class MetadataLocation(NamedTuple):
-    """Where all records of a queue's topics lie."""
+    """The location of all records of a queue's topics: a store, and a place in it."""
 
     store: str
     place: int
-    """0 is where they lie before the first move."""
+    """The number of the place. Before the first move it is 0."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stage:
-    """Where metadata is in force, and how far a move is. Each change of it but that of `left` has
-    the next number.
+    """The location that is in force, and the progress of a move. Each change except one of `left`
+    increases the number.
     """
 
     number: int
     phase: Phase
     location: MetadataLocation
-    """What is in force."""
+    """The location that is in force."""
     copy: MetadataLocation | None = None
-    """Where it is copied to."""
+    """The location that a move copies to; None if no move is under way."""
     left: tuple[MetadataLocation, ...] = ()
-    """Where records may lie that are not in force, and never will be, oldest first."""
+    """Locations that may have records that are not in force, and never will be, oldest first."""
     table: str | None = None
     """The table of locations in HBase. None if there are none, or an earlier release wrote
     the record."""
 
     def location_in(self, store: str) -> MetadataLocation:
-        """Where records lie in a store: what is in force, if that is there, else what was last."""
+        """The location in a store: the one in force, if it is there, else the last one there."""
         there = [location for location in (*self.left, self.location) if location.store == store]
         return there[-1] if there else MetadataLocation(store, 0)
 
     def begun(self, to: str) -> Stage:
-        """A move begins, or begins again.
+        """The next stage when a move begins, or begins again.
 
         Raises:
-            InvalidInputError: it is being moved to another store.
+            InvalidInputError: the metadata is being moved to another store.
         """
         if self.copy is not None and self.copy.store != to:
             raise InvalidInputError(
@@ -116,26 +116,26 @@ class Stage:
         return self._next(Phase.COPYING, copy=copy, left=self._with(self.copy))
 
     def draining(self) -> Stage:
-        """Writers are to wait."""
+        """The next stage when the copy is complete: writers must wait."""
         return self._next(Phase.DRAINING)
 
     def drained(self) -> Stage:
-        """Nothing is under way any more."""
+        """The next stage when no change is under way any more."""
         return self._next(Phase.COMPARING)
 
     def switched(self) -> Stage:
-        """The copy is in force."""
+        """The next stage when the copy is put in force."""
         assert self.copy is not None
         return self._next(
             Phase.STABLE, location=self.copy, copy=None, left=self._with(self.location)
         )
 
     def abandoned(self) -> Stage:
-        """It stays where it is."""
+        """The next stage when the move is abandoned: the location in force stays."""
         return self._next(Phase.STABLE, copy=None, left=self._with(self.copy))
 
     def cleared(self, location: MetadataLocation) -> Stage:
-        """What lay there is deleted."""
+        """The stage after the records of a location were deleted."""
         return dataclasses.replace(self, left=tuple(each for each in self.left if each != location))
 
     def _next(self, phase: Phase, **changes: Any) -> Stage:
@@ -146,14 +146,14 @@ class Stage:
 
 
 class StageRecord:
-    """The record of the stage, and its writers. Thread-safe.
+    """The record of the stage, and of its writers. Thread-safe.
 
     Args:
         session: a session with ZooKeeper.
-        root: what all keys begin with.
+        root: the prefix of all keys.
         queue: the queue.
-        store: where metadata is before its first move, by the setting.
-        table: the table of HBase's records, by the setting; None if it plays no part.
+        store: the store before the first move, by the setting.
+        table: the table of HBase's records, by the setting; None if HBase is not used.
         bound: whether the setting must name the store that is in force before the first move; and
             whether it decides that, if nothing does yet.
     """
@@ -171,7 +171,7 @@ class StageRecord:
         self.first = Stage(
             0, Phase.STABLE, MetadataLocation(store, 0), table=table if store == HBASE else None
         )
-        """That which is in force if there is no record."""
+        """The stage that is in force if there is no record."""
         self._queue = queue
         self._table = table
         self._bound = bound

@@ -42,15 +42,15 @@ class TopicOwnershipManager:
     """The owners of a queue's topics. Thread-safe. Each method returns a future, which
     `asyncio.wrap_future` awaits. `Pipeline` says what its callbacks may do.
 
-    An impossible name or version raises at once. All other errors come by the future:
+    An impossible name or version raises an error at once. All other errors are those of the future:
 
     - `BadVersionError`: the record has another version. With `NEW`: the topic has an owner.
     - `NoTopicOwnerInfoError`: the topic has no owner.
     - `UnsupportedFormatError`: the record can't be read.
-    - `StoreUnavailableError`: with an outcome, for changes.
+    - `StoreUnavailableError`: the store was unavailable. For changes the error has an outcome.
 
     Args:
-        pipeline: to the store.
+        pipeline: the pipeline to the store.
         layout: the keys of the records.
     """
 
@@ -87,7 +87,7 @@ class TopicPersistenceManager:
     Like `TopicOwnershipManager`, with `NoTopicPersistenceInfoError` for a topic without a record.
 
     Args:
-        pipeline: to the store.
+        pipeline: the pipeline to the store.
         layout: the keys of the records.
     """
 
@@ -134,7 +134,7 @@ class SubscriptionDataManager:
     and `SubscriptionStateExistsError` if one to create exists already.
 
     Args:
-        pipeline: to the store.
+        pipeline: the pipeline to the store.
         layout: the keys of the records.
     """
 

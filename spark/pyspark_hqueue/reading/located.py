@@ -39,20 +39,20 @@ def read(
     columns: Sequence[str] | None = None,
     **options: str | bool | float,
 ) -> DataFrame:
-    """The messages that are in a queue now, read by tasks on the hosts of its regions.
+    """Read the messages that are in a queue now, by tasks on the hosts of the queue's regions.
 
-    The frame is a snapshot: this call fixes the messages that it reads, each time that it is used.
-    Under Spark Connect it is the data source's frame, whose tasks run on any host.
+    The frame is a snapshot: this call fixes the messages, and each use of the frame reads the same
+    ones. Under Spark Connect it is the data source's frame, whose tasks run on any host.
 
     Args:
         spark: the session.
         queue: the queue's name.
-        columns: the columns to read. If None all, and ``headers`` only with the option
+        columns: the columns to read. None for all; ``headers`` only with the option
             ``includeHeaders``.
         options: the data source's batch options.
 
     Raises:
-        InvalidInputError: an option is unknown or has a wrong value, or there is no such column.
+        InvalidInputError: an option is unknown or has a wrong value, or a column does not exist.
     """
     given = {**_texts(options), "queue": queue}
     if not _has_jvm(spark):
@@ -73,11 +73,11 @@ def foreach_batch(
     columns: Sequence[str] | None = None,
     **options: str | bool | float,
 ) -> DataStreamWriter:
-    """A stream of a queue whose batches are read by tasks on the hosts of its regions.
+    """Stream a queue into a function. Tasks on the hosts of the queue's regions read the batches.
 
-    Like ``readStream … .writeStream.foreachBatch(function)``, which it is under Spark Connect. Give
-    the result a checkpoint and a trigger, and start it. The checkpoint fixes the ranges of a batch:
-    a repeated batch has the same messages in the same tasks.
+    It is like ``readStream … .writeStream.foreachBatch(function)``; under Spark Connect it is
+    exactly that. Give the result a checkpoint and a trigger, and start it. The checkpoint fixes the
+    ranges of a batch: a repeated batch has the same messages in the same tasks.
 
     Args:
         spark: the session.

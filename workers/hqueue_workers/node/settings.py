@@ -34,8 +34,8 @@ _BOUNDS = {
 class WorkerSettings(ApiSettings):
     """All settings of a worker. Frozen, and checked when made. Times are in milliseconds.
 
-    Each comes from the first of these sources that has it: an option of ``hqueue worker``, an
-    environment variable (``HQUEUE_WORKER_`` and the name in capitals), the table ``[worker]`` of
+    Each setting comes from the first of these sources that has it: an option of ``hqueue worker``,
+    an environment variable (``HQUEUE_WORKER_`` and the name in capitals), the table ``[worker]`` of
     the settings file, the default. The servers' addresses are in `hqueue.Settings`.
 
     Raises:
