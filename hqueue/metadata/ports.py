@@ -206,7 +206,7 @@ class Records(ChangeableRecords, Protocol):
 
 
 class Ephemerals(Protocol):
-    """Ephemeral registrations, which last until they are released or the session ends. Thread-safe."""
+    """Ephemeral registrations, which last until release or the session's end. Thread-safe."""
 
     def put(
         self, groups: Sequence[Group], *, is_own: Callable[[bytes], bool], parents: bool = False

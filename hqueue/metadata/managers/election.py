@@ -99,7 +99,7 @@ class OwnerElection:
         return follow(lambda: self._acquire(topic, hub, instead_of))
 
     def release(self, topic: str, owned: Verdict) -> Future[bool]:
-        """Remove a topic's owner, if it is still the one of this verdict. Returns whether it was."""
+        """Remove a topic's owner, if it is still that of this verdict. Returns whether it was."""
         return follow(lambda: self._release(topic, owned))
 
     def is_available(self, hub: HubInfo) -> Future[bool]:

@@ -100,7 +100,7 @@ class Pipeline:
         return self._changes.submit(key, version, then)
 
     def run(self, work: Callable[[], Result]) -> Future[Result]:
-        """Do work that takes several requests, in one of `SCANS_MAX` threads. Further work waits."""
+        """Do work that takes several requests, in one of `SCANS_MAX` threads, or wait for one."""
         return self._pool.submit(work)
 
     def scan(self, prefix: str, depth: int) -> Iterator[tuple[str, Found]]:
