@@ -372,7 +372,9 @@ class IdempotencyKeyError(HQueueError):
 
 
 class IdempotencyKeyReusedError(IdempotencyKeyError):
-    """The log has a batch with this idempotency key and other messages."""
+    """The log has a batch with this idempotency key and other messages. From an
+    `ExactlyOnceProcessor` also: the group's offset was set back, and the target has the results.
+    """
 
     count: int
     """How many messages the call has."""

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import inspect
 import itertools
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from hqueue.client import Client
 from hqueue.connecting import connect
 from hqueue.consumer import Consumer
-from hqueue.errors import CommitFailedError, IdempotencyKeyReusedError, InvalidInputError
+from hqueue.errors import (
+    ClosedError,
+    CommitFailedError,
+    IdempotencyKeyReusedError,
+    InvalidInputError,
+    MessageTooLargeError,
+)
 from hqueue.groups.consumer_options import ConsumerOptions, ConsumerSettings
 from hqueue.groups.paths import GroupPaths
 from hqueue.message import Message, ReceivedMessage
 from hqueue.message_id import MessageID
 from hqueue.metadata import PartitionKey
 from hqueue.queue import Queue
+from hqueue.runtime.held import Held
 from hqueue.runtime.interrupts import is_interruption
 from hqueue.settings.kinds import check_kind
 from hqueue.settings.numbers import check_number, check_whole
@@ -28,6 +37,14 @@ __all__ = ["ExactlyOnceProcessor", "Process"]
 RESULTS_MAX = 10_000
 RESULT_BYTES_MAX = 4 * 1024 * 1024
 """Of the results that are put at a time, unless those of one message are more."""
+
+SHARE_MS = 1_000.0
+"""How often a processor without partitions looks whether others have all of them."""
+
+AGAIN = (
+    "to process messages again, use another group or another target; to go on with later ones, "
+    "reset the group's offsets to a place after all messages that were processed"
+)
 
 Process = Callable[[ReceivedMessage], Iterable[Message]]
 """Returns the results of a message: none, one or several."""
@@ -53,15 +70,18 @@ class ExactlyOnceProcessor:
       messages whose results were not committed, perhaps by another processor.
     * The target keeps its messages for as long as a message of the source may wait to be processed.
       Otherwise a put that could be a second one is refused.
-    * Only processors with the same source and target commit for the group. The group's offsets may
-      be reset while no processor runs; results of messages that are read again are then put again.
+    * Only processors with the same source and target commit for the group, and its offsets are not
+      set back. A batch of results is known by the offset at which it begins. So after a reset to an
+      earlier place, results that are in the target already may be put twice or be left out. To
+      process messages again, use another group or another target. A reset to a place after all
+      messages that were processed, while no processor runs, leaves out the messages in between.
 
     Results are put in batches of up to 10,000 messages and 4 MiB; the results of one message may
     exceed this. The group's offset moves when a batch is put. After a partition was taken over, the
     offset does not move past messages without results until the first batch is put.
 
-    Call `run` in one thread; other threads may call `request_stop`. Use the processor as a context
-    manager, or `close` it.
+    Call `run` in one thread at a time; other threads may call `request_stop`. Use the processor as
+    a context manager, or `close` it.
 
     Args:
         source: the name of the queue that is read.
@@ -101,7 +121,9 @@ class ExactlyOnceProcessor:
         self._process = process
         self._options: ConsumerOptions = {**options, "auto_commit": False}
         ConsumerSettings.of(self._options)
-        self._stopping = False
+        self._stopping = self._closed = False
+        self._running = threading.Lock()
+        """Held while it runs, or is closed."""
         self._consumer: Consumer | None = None
         self._own_client = connect() if client is None else None
         self._client: Client = self._own_client or check_kind(client, Client, "client")
@@ -127,26 +149,41 @@ class ExactlyOnceProcessor:
         offsets.
 
         Args:
-            idle_ms_max: end after this long without a message; None for never.
+            idle_ms_max: end after this long without a message; None for never. The time counts from
+                when it has partitions, or other processors have all of them.
 
         Returns:
-            How many messages were processed, with their results put and committed.
+            How many messages were processed, with their results put and committed. 0 at once if a
+            stop was requested before.
 
         Raises:
-            IdempotencyKeyReusedError: `process` returned other results for a message than before;
-                or messages expired or were truncated after their results were put and before the
-                offset was committed. Nothing was put twice. To continue after them, reset the
-                group's offsets.
+            InvalidInputError: it runs already, in another thread or around this call; or `process`
+                returned something other than messages.
+            IdempotencyKeyReusedError: the target has other results for these messages, or has them
+                from before a reset of the group's offsets. Or messages expired or were truncated
+                after their results were put and before the offset was committed. This batch was
+                not put. To process messages again, use another group or another target; to
+                continue with later ones, reset the group's offsets to a place after all messages
+                that were processed.
             IdempotencyKeyTooOldError: the target did not keep its messages for long enough. Nothing
                 was put.
             MessageTooLargeError: the results of one message exceed the limits of a batch.
             StoreUnavailableError: HBase or ZooKeeper was unavailable.
             QueueStateError: a queue is disabled, or was deleted.
-            ClosedError: the client was closed.
+            ClosedError: the processor or the client was closed.
         """
         idle_ms = float("inf")
         if idle_ms_max is not None:
             idle_ms = check_number(idle_ms_max, 0, float("inf"), option="idle_ms_max")
+        with self._alone("wait until its run has returned, or make another processor"):
+            if self._closed:
+                raise ClosedError("the processor was closed; make another one")
+            return self._run(idle_ms)
+
+    def _run(self, idle_ms: float) -> int:
+        """As `run`, which holds the lock."""
+        if self._stopping:
+            return 0
         # The group has put nothing before that: the target is searched from there on.
         since = self._target.claim_epoch(_producer(self._group, self._source.name))
         processed = 0
@@ -155,17 +192,24 @@ class ExactlyOnceProcessor:
                 loop = _Loop(consumer, self._source, self._target, self._process, since)
                 self._consumer = consumer
                 try:
-                    if not self._stopping:
-                        loop.run(idle_ms, self._messages_max)
+                    while not self._stopping and loop.run(idle_ms, self._messages_max):
+                        if self._is_without_share():
+                            break
                     return processed + loop.processed
                 except CommitFailedError:
                     processed += loop.processed  # Others have what it had: it begins again.
                 finally:
                     self._consumer = None
 
+    def _is_without_share(self) -> bool:
+        """Whether others have all partitions."""
+        partitions = self._client.describe_group(self._group, queue=self._source.name).partitions
+        return sum(1 for each in partitions if each.owner) >= self._source.partitions
+
     def request_stop(self) -> None:
         """Make `run` return when the messages that it has taken are processed, put and committed.
-        Other threads and signal handlers may call it.
+        Every later `run` of this processor returns at once. Other threads and signal handlers may
+        call it.
         """
         self._stopping = True
         consumer = self._consumer
@@ -173,10 +217,22 @@ class ExactlyOnceProcessor:
             consumer.request_stop()
 
     def close(self) -> None:
-        """Free all resources. Call it in the thread that called `run`, after `run` has returned."""
-        self.request_stop()
-        if self._own_client is not None:
-            self._own_client.close()
+        """Free all resources. Every later `run` raises `ClosedError`.
+
+        Raises:
+            InvalidInputError: `run` has not returned. Nothing was closed; call `request_stop`, and
+                close the processor afterwards.
+        """
+        with self._alone("call request_stop, and close it when its run has returned"):
+            self._closed = True
+            if self._own_client is not None:
+                self._own_client.close()
+
+    def _alone(self, advice: str) -> Held:
+        """Holds the processor for one call."""
+        return Held(
+            self._running, 0, lambda: InvalidInputError(f"the processor is running: {advice}")
+        )
 
 
 class Cut(NamedTuple):
@@ -198,7 +254,7 @@ def cut(
     size = 0
     for message in messages:
         try:
-            more = list(process(message))
+            more = _results(process, message)
         except Exception as exc:
             if not taken or is_interruption(exc):
                 raise
@@ -211,6 +267,28 @@ def cut(
     return Cut(taken[0].id, taken[-1].id.next(), len(taken), results)
 
 
+def _results(process: Process, message: ReceivedMessage) -> list[Message]:
+    """What comes of a message.
+
+    Raises:
+        InvalidInputError: it is something else than messages.
+    """
+    returned: object = process(message)
+    if isinstance(returned, Iterable):
+        results = list(returned)
+        if all(isinstance(each, Message) for each in results):
+            return results
+    if inspect.iscoroutine(returned):
+        returned.close()
+    raise InvalidInputError(
+        "process must return an iterable of Message objects, also for one result or none",
+        process=getattr(process, "__qualname__", process),
+        returned=type(returned).__name__,
+        message_id=str(message.id),
+        partition=message.partition,
+    )
+
+
 @dataclasses.dataclass
 class Progress:
     """How far a processor is in a partition of the source."""
@@ -218,6 +296,8 @@ class Progress:
     begin: MessageID
     """The group's offset. The batch of results that begins there is known by it: so the
     processor that has the partition next puts under the same key, and finds what was put."""
+    target_end: MessageID
+    """The end of the target's partition, read after this one was taken over."""
     taken_over: bool = True
     """Whether another processor may have begun there: then the batch that it has put, or puts yet,
     may begin with messages without results, and go on behind them. So these alone are not
@@ -234,6 +314,14 @@ class Progress:
             self.held += taken.messages
             return True
         return False
+
+    def was_reset(self, put_at: MessageID) -> bool:
+        """Whether the group's offset was set back, as the place says of the batch that has the key.
+
+        It was put before this processor took the partition over, by one that had the group's
+        offset here. This processor brought the offset here from an earlier place.
+        """
+        return not self.taken_over and put_at < self.target_end
 
     def committed(self, end: MessageID) -> None:
         """The group is here now, and nobody else has begun here."""
@@ -253,9 +341,16 @@ class _Loop:
         """Messages whose results are put, and that are committed."""
         consumer.subscribe(source.name, on_assigned=self._begin)
 
-    def run(self, idle_ms: float, messages_max: int) -> None:
-        """Bring over what comes, until nothing comes for so long, or a stop is requested."""
-        while messages := self._consumer.poll(idle_ms, messages_max):
+    def run(self, idle_ms: float, messages_max: int) -> bool:
+        """Bring over what comes, until nothing comes for so long, or a stop is requested; whether
+        it had no partition yet when it began to wait.
+        """
+        while True:
+            joining = not self._progress
+            wait_ms = max(idle_ms, SHARE_MS) if joining else idle_ms
+            messages = self._consumer.poll(wait_ms, messages_max)
+            if not messages:
+                return joining
             left: Sequence[ReceivedMessage] = messages
             key = PartitionKey(self._source.name, messages[0].partition)
             while left:
@@ -265,8 +360,16 @@ class _Loop:
                 left = [message for message in left if message.id >= end]
 
     def _begin(self, partitions: list[PartitionKey]) -> None:
-        for each in partitions:
-            self._progress[each.partition] = Progress(self._consumer.position(each))
+        """Begin in these where the group is."""
+        begins = {each.partition: self._consumer.position(each) for each in partitions}
+        found = self._target.offsets(sorted({self._partition_for(number) for number in begins}))
+        ends = {each.partition: each.end for each in found}
+        for number, begin in begins.items():
+            self._progress[number] = Progress(begin, ends[self._partition_for(number)])
+
+    def _partition_for(self, partition: int) -> int:
+        """The target's partition for the results of one of the source."""
+        return partition % self._target.partitions
 
     def _bring(self, key: PartitionKey, messages: Sequence[ReceivedMessage]) -> MessageID:
         """Bring over the first of these messages, and what goes with it; where that ends."""
@@ -276,33 +379,88 @@ class _Loop:
             return taken.end
         held = progress.held
         try:
-            self._put(key.partition, progress, taken.results)
+            put_at = self._put(key.partition, progress, taken)
         except IdempotencyKeyReusedError as other:
             # The one that has put it took more messages, or less. What comes of them is the same.
-            with self._source.scan(partition=key.partition, start=progress.begin) as again:
-                first = again.next()
-                if first is None:
-                    raise
-                there = itertools.chain((first,), again)
-                taken = cut(there, self._process, other.count_before, float("inf"))
             held = 0
-            self._put(key.partition, progress, taken.results)
+            taken, put_at = self._put_again(key.partition, progress, other)
+        if put_at is not None and progress.was_reset(put_at):
+            raise self._reused(
+                "the group's offset was set back: an earlier run has put the results from here on",
+                key.partition,
+                progress,
+                len(taken.results),
+                len(taken.results),
+            )
         self._consumer.commit({key: taken.end})
         progress.committed(taken.end)
         self.processed += held + taken.messages
         return taken.end
 
-    def _put(self, partition: int, progress: Progress, results: Sequence[Message]) -> None:
-        """Put what comes of the messages from the group's offset on, unless that was done."""
-        if results:
-            assert progress.first is not None
-            self._target.put(
-                results,
-                partition=partition % self._target.partitions,
+    def _put(self, partition: int, progress: Progress, taken: Cut) -> MessageID | None:
+        """Put what comes of the messages from the group's offset on, unless that was done. Returns
+        where it lies; None if nothing comes of them.
+        """
+        if not taken.results:
+            return None
+        assert progress.first is not None
+        try:
+            ids = self._target.put(
+                taken.results,
+                partition=self._partition_for(partition),
                 idempotency_key=f"{self._consumer.group} {self._source.name} {partition} "
                 f"{progress.begin}",
                 since=max(self._since, progress.first),
             )
+        except MessageTooLargeError as exc:
+            raise MessageTooLargeError(
+                "the results that process returned are too large for one batch: let it return "
+                "fewer or smaller ones for a message",
+                outcome=exc.outcome,
+                **exc.facts
+                | {
+                    "queue": self._source.name,
+                    "partition": partition,
+                    "first": str(taken.first),
+                    "messages": taken.messages,
+                },
+            ) from exc
+        return ids[0]
+
+    def _put_again(
+        self, partition: int, progress: Progress, other: IdempotencyKeyReusedError
+    ) -> tuple[Cut, MessageID | None]:
+        """Put as many results as the batch has that has the key."""
+        with self._source.scan(partition=partition, start=progress.begin) as again:
+            first = again.next()
+            if first is not None:
+                there = itertools.chain((first,), again)
+                taken = cut(there, self._process, other.count_before, float("inf"))
+                try:
+                    return taken, self._put(partition, progress, taken)
+                except IdempotencyKeyReusedError as exc:
+                    other = exc
+        raise self._reused(
+            "the target has other results from this offset on: process returned others before, "
+            "messages are gone, or the group's offset was set back",
+            partition,
+            progress,
+            other.count,
+            other.count_before,
+        ) from other
+
+    def _reused(
+        self, what: str, partition: int, progress: Progress, count: int, count_before: int
+    ) -> IdempotencyKeyReusedError:
+        return IdempotencyKeyReusedError(
+            f"{what}; {AGAIN}",
+            group=self._consumer.group,
+            queue=self._source.name,
+            partition=partition,
+            offset=str(progress.begin),
+            count=count,
+            count_before=count_before,
+        )
 
 
 def _producer(group: str, source: str) -> str:

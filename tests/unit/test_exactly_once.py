@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -255,6 +256,152 @@ def test_a_batch_whose_messages_are_gone_before_it_was_committed_is_an_error_and
     with pytest.raises(IdempotencyKeyReusedError):
         queues.run()
     assert [message.value for message in queues.target.scan()] == before
+
+
+def values(queues: Queues) -> list[bytes]:
+    return [message.value for message in queues.target.scan()]
+
+
+def test_after_a_reset_what_an_earlier_run_put_is_refused_and_not_left_out_silently(
+    queues: Queues,
+) -> None:
+    queues.source.put([Message("t", b"1 of %d" % number) for number in range(10)], partition=0)
+    queues.run(5)
+    before = values(queues)
+    ids = [message.id for message in queues.source.scan()]
+    queues.client.reset_group("g", "source", ids[4])
+    with pytest.raises(IdempotencyKeyReusedError, match=r"set back.*use another group") as error:
+        queues.run(1)
+    assert error.value.facts["offset"] == str(ids[5])
+    assert values(queues) == [*before, before[4]]
+    assert queues.run(1) == 5, "what begins where the group is may be put, and not committed"
+
+
+def test_after_a_reset_each_batch_of_an_earlier_run_but_the_first_is_refused(
+    queues: Queues,
+) -> None:
+    queues.source.put([Message("t", b"1 of %d" % number) for number in range(6)], partition=0)
+    queues.run(2)
+    before = values(queues)
+    queues.client.reset_group("g", "source", "earliest")
+    for _ in range(2):
+        with pytest.raises(IdempotencyKeyReusedError, match="set back"):
+            queues.run(2)
+        assert values(queues) == before
+    queues.fill(1, 1)
+    queues.run(2)
+    queues.check()
+    assert values(queues)[:6] == before
+
+
+def test_after_a_reset_with_another_process_the_error_says_what_to_do(queues: Queues) -> None:
+    queues.fill(1, 1, 1)
+    queues.run()
+    queues.client.reset_group("g", "source", "earliest")
+    for _ in range(2):
+        with pytest.raises(IdempotencyKeyReusedError, match=r"other results.*use another group"):
+            queues.run(process=lambda message: [Message("r", b"another")])
+    queues.client.reset_group("g", "source", "latest")
+    queues.fill(1)
+    assert queues.run() == 1
+    queues.check()
+
+
+async def _async(message: ReceivedMessage) -> list[Message]:
+    return []
+
+
+@pytest.mark.parametrize(
+    "process",
+    [
+        lambda message: None,
+        lambda message: Message("r", b""),
+        lambda message: b"abc",
+        lambda message: "abc",
+        lambda message: [b"abc"],
+        lambda message: [Message("r", b""), None],
+        lambda message: 5,
+        _async,
+    ],
+    ids=["None", "message", "bytes", "str", "list of bytes", "and None", "int", "async"],
+)
+def test_what_process_returns_must_be_messages(
+    queues: Queues, process: hqueue.typing.Process
+) -> None:
+    queues.fill(1)
+    (message,) = queues.source.scan()
+    with pytest.raises(InvalidInputError, match="process must return") as error:
+        queues.run(process=process)
+    assert error.value.facts["message_id"] == str(message.id)
+    assert values(queues) == []
+
+
+def test_results_that_are_too_large_are_an_error_that_names_their_message(queues: Queues) -> None:
+    queues.fill(1, 1)
+    second = [message.id for message in queues.source.scan()][1]
+    large = [Message("r", b"x" * 2**20)] * 9
+
+    def process(message: ReceivedMessage) -> list[Message]:
+        return large if message.id == second else results_of(message)
+
+    with pytest.raises(hqueue.MessageTooLargeError, match="let it return fewer") as error:
+        queues.run(process=process)
+    assert "Producer" not in str(error.value)
+    assert error.value.facts["first"] == str(second)
+    assert len(values(queues)) == 1
+
+
+def test_after_close_it_does_not_run(queues: Queues) -> None:
+    processor = queues.processor()
+    processor.close()
+    processor.close()
+    with pytest.raises(hqueue.ClosedError, match="processor was closed"):
+        processor.run(idle_ms_max=0)
+
+
+def test_a_stop_that_is_requested_before_it_runs_holds_for_every_run(queues: Queues) -> None:
+    queues.fill(1)
+    with queues.processor() as processor:
+        processor.request_stop()
+        assert [processor.run(), processor.run()] == [0, 0]
+    assert queues.run() == 1
+
+
+def test_it_is_not_run_or_closed_while_it_runs(queues: Queues) -> None:
+    queues.fill(1)
+    refused: list[BaseException | None] = []
+
+    def process(message: ReceivedMessage) -> list[Message]:
+        for call in (lambda: processor.run(idle_ms_max=0), processor.close):
+            with pytest.raises(InvalidInputError, match="is running"):
+                call()
+            with concurrent.futures.ThreadPoolExecutor(1) as threads:
+                refused.append(threads.submit(call).exception())
+        return results_of(message)
+
+    with queues.processor(process=process) as processor:
+        assert processor.run(idle_ms_max=0) == 1
+        assert [type(each) for each in refused] == [InvalidInputError] * 2
+        assert processor.run(idle_ms_max=100) == 0
+    queues.check()
+
+
+def test_the_time_without_messages_counts_from_when_it_has_partitions(queues: Queues) -> None:
+    queues.fill(*[1] * 10)
+    with queues.processor() as processor:
+        assert processor.run(idle_ms_max=100) == 10
+        assert processor.run(idle_ms_max=100) == 0
+
+
+def test_one_for_which_no_partition_is_left_ends_as_well(queues: Queues) -> None:
+    queues.fill(1)
+    with queues.processor() as first, queues.processor() as second:
+        running = threading.Thread(target=first.run)
+        running.start()
+        wait_for(lambda: values(queues) != [], "the first one has the partition")
+        assert second.run(idle_ms_max=0) == 0
+        first.request_stop()
+        running.join(60)
 
 
 def test_it_ends_when_that_is_asked_for_and_commits_what_it_took(queues: Queues) -> None:

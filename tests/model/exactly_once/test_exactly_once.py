@@ -19,11 +19,14 @@ RESULTS = {
 HAPPENS = {
     "one crashes": {"crashes": 1},
     "one stands still": {"take_overs": 1},
+    "the group is reset": {"resets": 1},
 }
 MORE_HAPPENS = {
     "one crashes, and another one": {"crashes": 2},
     "both stand still in turn": {"take_overs": 2},
     "one stands still, and one crashes": {"take_overs": 1, "crashes": 1},
+    "the group is reset, and one crashes": {"resets": 1, "crashes": 1},
+    "the group is reset, and one stands still": {"resets": 1, "take_overs": 1},
 }
 STATES_MAX = 200_000
 
@@ -51,6 +54,7 @@ CAUGHT_WHEN = {
     "takes_the_cut_that_was_put": ("one each", "one crashes"),
     "begins_again_where_the_group_is": ("none, one or several", "one stands still"),
     "holds_what_has_no_results": ("none at first", "one crashes"),
+    "refuses_what_was_put_before_a_reset": ("one each", "the group is reset"),
 }
 
 

@@ -26,6 +26,7 @@ class Rules:
     takes_the_cut_that_was_put: bool = True
     begins_again_where_the_group_is: bool = True
     holds_what_has_no_results: bool = True
+    refuses_what_was_put_before_a_reset: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +40,8 @@ class Bounds:
     crashes: int = 0
     take_overs: int = 0
     """How often a processor is taken for dead that lives."""
+    resets: int = 0
+    """How often all processors are ended at any point, and the group's offset is set back."""
 
 
 @dataclasses.dataclass
@@ -47,12 +50,16 @@ class _Processor:
 
     does_next: str = "claim"
     claim: int = 0
-    progress: Progress = dataclasses.field(default_factory=lambda: Progress(MessageID(0)))
+    progress: Progress = dataclasses.field(
+        default_factory=lambda: Progress(MessageID(0), MessageID(0))
+    )
     cursor: int = 0
     """The message that it is handed out next."""
     taken: Cut | None = None
     refused: int = 0
     """How many messages the batch has that lies under the key of what it took."""
+    has_committed: bool = False
+    """Since its claim."""
 
     def copied(self) -> _Processor:
         return dataclasses.replace(self, progress=dataclasses.replace(self.progress))
@@ -73,7 +80,13 @@ class World:
             for number, count in enumerate(bounds.results)
         ]
         self._expected = [result.value for each in self._messages for result in _process(each)]
-        self._left = {"crash": bounds.crashes, "take over": bounds.take_overs}
+        self._left = {
+            "crash": bounds.crashes,
+            "take over": bounds.take_overs,
+            "reset": bounds.resets,
+        }
+        self._since_reset = 0
+        """How many batches the target had when the group was reset last."""
         self._offset, self._claims = 0, 0
         self._target: list[tuple[str, list[bytes]]] = []
         """The batches, each with its key."""
@@ -88,12 +101,14 @@ class World:
 
     def key(self) -> str:
         """Differs for different states."""
-        group = self._offset, self._claims, self._target, self._left
+        group = self._offset, self._claims, self._target, self._left, self._since_reset
         return repr((group, sorted(self.processors.items())))
 
     def actions(self, *, faults: bool = True) -> Iterator[Action]:
         """What can happen next; without faults, what processors do by themselves."""
         owned = any(self._owns(each) for each in self.processors.values())
+        if faults and self._left["reset"]:
+            yield from (("reset", "", place) for place in range(self._offset))
         for name, each in self.processors.items():
             if each.does_next == "claim":
                 if not owned or (faults and self._left["take over"]):
@@ -114,10 +129,17 @@ class World:
             ViolationError: a promise is broken by it.
         """
         kind, name, count = action
+        if kind == "reset":
+            self._left["reset"] -= 1
+            self._offset, self._since_reset = count, len(self._target)
+            self.processors = {each: _Processor() for each in self.processors}
+            return
         getattr(self, f"_{kind}")(self.processors[name], *[count] * (kind == "take"))
-        put = self._put_so_far()
-        if put != self._expected[: len(put)]:
-            raise ViolationError(f"results are not there once and in order: {put}")
+        put, lately = self._put_so_far(), self._put_since_reset()
+        if put != self._expected[: len(put)] or lately != [
+            r for r in self._expected if r in lately
+        ]:
+            raise ViolationError(f"results are not there once and in order: {self._target}")
         done = [r.value for each in self._messages[: self._offset] for r in _process(each)]
         if len(done) > len(put):
             raise ViolationError(f"the group has passed results that are not put: {done}")
@@ -128,7 +150,11 @@ class World:
             raise ViolationError(f"results are missing: {self._put_so_far()}")
 
     def _put_so_far(self) -> list[bytes]:
-        return [value for _, values in self._target for value in values]
+        """Each result for the first time: some are put again after a reset."""
+        return [*dict.fromkeys(value for _, values in self._target for value in values)]
+
+    def _put_since_reset(self) -> list[bytes]:
+        return [value for _, values in self._target[self._since_reset :] for value in values]
 
     def _owns(self, processor: _Processor) -> bool:
         return processor.does_next != "claim" and processor.claim == self._claims
@@ -140,8 +166,9 @@ class World:
             self._left["take over"] -= 1
         self._claims += 1
         held = self.rules.holds_what_has_no_results
-        progress = Progress(MessageID.from_int(self._offset), taken_over=held)
-        processor.claim, processor.progress = self._claims, progress
+        places = MessageID.from_int(self._offset), MessageID.from_int(len(self._target))
+        processor.claim, processor.progress = self._claims, Progress(*places, taken_over=held)
+        processor.has_committed = False
         processor.cursor, processor.taken = self._offset, None
         processor.does_next = "take"
 
@@ -159,15 +186,24 @@ class World:
         results = [each.value for each in processor.taken.results]
         by = processor.progress.begin if self.rules.names_a_batch_by_the_offset else processor.claim
         key = f"{by}"
-        found = next((values for other, values in self._target if other == key), None)
+        keys = [other for other, _ in self._target]
+        place = keys.index(key) if key in keys else len(keys)
+        found = self._target[place][1] if key in keys else results
         processor.does_next = "commit" if self.rules.puts_before_it_commits else "take"
-        if found is None and results:
+        if results and key not in keys:
             self._target.append((key, results))
         elif results and found != results:
-            assert found is not None
             processor.refused = len(found)
             if self.rules.takes_the_cut_that_was_put:
                 processor.does_next = "retake"
+        elif results and self.rules.refuses_what_was_put_before_a_reset:
+            self._refuse_reset(processor, MessageID.from_int(place))
+
+    def _refuse_reset(self, processor: _Processor, put_at: MessageID) -> None:
+        if processor.progress.was_reset(put_at):
+            if self._left["reset"] == self.bounds.resets:
+                raise ViolationError("a processor is refused though nothing was reset")
+            processor.does_next, processor.taken = "claim", None
 
     def _retake(self, processor: _Processor) -> None:
         there = self._messages[int(processor.progress.begin) :]
@@ -180,7 +216,11 @@ class World:
         assert processor.taken is not None
         processor.does_next = "take" if self.rules.puts_before_it_commits else "put"
         if processor.claim == self._claims:
-            self._offset = int(processor.taken.end)
+            passed = self._messages[self._offset : int(processor.taken.end)]
+            results = {result.value for each in passed for result in _process(each)}
+            if processor.has_committed and results.difference(self._put_since_reset()):
+                raise ViolationError(f"results are left out silently after a reset: {results}")
+            self._offset, processor.has_committed = int(processor.taken.end), True
         elif self.rules.begins_again_where_the_group_is:
             processor.does_next = "claim"
             return

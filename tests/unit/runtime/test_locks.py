@@ -35,6 +35,7 @@ PLAIN = {
     "hqueue/consume/topic_past.py": "waited for within the bound of an operation",
     "hqueue/zookeeper/courier.py": "its thread holds it for as long as it lives",
     "hqueue/hbase/native/connection.py": "waited for within the bound of a request, or not at all",
+    "hqueue/exactly_once.py": "nobody waits for it",
     "hqueue/produce/header_reaper.py": "nobody waits for it",
     "hqueue/push/append_notifier.py": "nobody waits for it",
     "hqueue/topics/subscription.py": "a program's threads wait for it within a bound",
