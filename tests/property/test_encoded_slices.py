@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hqueue import CorruptLogError, Message, MessageID, Queue, ReceivedMessage
@@ -49,6 +49,7 @@ def wanting(
 
 @given(few_topics, st.none() | st.frozensets(st.sampled_from("abcd"), min_size=1),
        st.integers(1, 50), st.integers(1, 200))  # fmt: skip
+@example([Message("a", b"")] * 6, None, 2, 10**6)
 def test_slices_cover_a_segment_with_all_that_is_wanted_in_order(
     messages: list[Message], topics: frozenset[str] | None, messages_max: int, bytes_max: int
 ) -> None:
@@ -58,6 +59,8 @@ def test_slices_cover_a_segment_with_all_that_is_wanted_in_order(
     for one, after in itertools.pairwise(slices):
         assert one.end == after.start
         assert after.first(after.start) == (after.ids[0] if after.ids else after.end)
+        fits = len(one.data) + after.ends[0] <= bytes_max and len(one.ids) < messages_max
+        assert not fits, "a slice is as full as it may be"
     batch = read(messages)
     expected = [
         ReceivedMessage(

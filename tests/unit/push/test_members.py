@@ -30,6 +30,7 @@ from tests.support.waiting import wait_for
 
 PARTITIONS = 4
 SESSION_MS = 500
+NOT_ENDED = "calls have not ended"
 
 Listen = Callable[[Sequence[ReceivedMessage]], None]
 
@@ -169,7 +170,9 @@ def test_what_stays_is_present_all_the_time(scene: Scene) -> None:
     assert [after[key] for key in kept] == [before[key] for key in kept]
 
 
-def test_a_partition_is_handed_over_when_its_call_has_ended(scene: Scene) -> None:
+def test_a_partition_is_handed_over_when_its_call_has_ended(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
     listener, got = Held(), list[ReceivedMessage]()
     first = scene.start(listener, calls_max=4)
     scene.settle((first, 4))
@@ -191,6 +194,7 @@ def test_a_partition_is_handed_over_when_its_call_has_ended(scene: Scene) -> Non
     assert listener.answers == [Status.DONE] * 4
     assert set(second.partitions) == handed
     assert not got
+    assert NOT_ENDED not in caplog.text, "the calls took no longer than they may"
 
 
 def test_one_that_stops_is_first_absent_and_keeps_what_a_call_is_under_way_for(
@@ -376,12 +380,15 @@ def test_one_that_stops_while_it_is_cut_off_waits_for_nothing(scene: Scene) -> N
     scene.settle((second, 4))
 
 
-def test_a_listener_that_never_ends_bounds_the_stop(scene: Scene) -> None:
+def test_a_listener_that_never_ends_is_logged_and_bounds_the_stop(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
     listener = Held()
     first = scene.start(listener, delivery=DeliveryOptions(timeout_ms=300))
     scene.settle((first, 4))
     calling = listener.called(first, 0)
     second = scene.start()
+    wait_for(lambda: NOT_ENDED in caplog.text, "what is waited for is logged")
     assert not first.stop()
     scene.settle((second, 4))
     listener.go_on.set()

@@ -166,6 +166,11 @@ def test_what_can_t_be_is_refused(make: Any) -> None:
         make()
 
 
+def test_an_application_keeps_as_many_preferences_as_it_may() -> None:
+    most = {str(number): "" for number in range(100)}
+    assert SubscriptionPreferences(application=most).application == most
+
+
 def test_preferences_stay_as_they_were_given() -> None:
     given = {"a": "b"}
     preferences = SubscriptionPreferences(application=given)

@@ -39,6 +39,8 @@ class GatedFields(MemoryFields):
         super().__init__()
         self.open = threading.Event()
         self.asked: list[list[str]] = []
+        self.free: set[str] = set()
+        """Keys that it answers for at any time."""
         self.error: BaseException | None = None
 
     def read(self, keys: Iterable[str]) -> dict[str, FieldRecord]:
@@ -55,7 +57,7 @@ class GatedFields(MemoryFields):
 
     def _pass(self, keys: Iterable[str]) -> None:
         self.asked.append([*keys])
-        assert self.open.wait(30)
+        assert self.free.issuperset(keys) or self.open.wait(30)
         if self.error is not None:
             raise self.error
 
@@ -138,6 +140,19 @@ def test_a_key_that_is_under_way_starts_no_threads(store: GatedFields) -> None:
     wait_for(lambda: threading.active_count() <= before + 1, "one thread is left")
     store.open.set()
     assert [future.result(30) for future in asked] == [None] * 300
+
+
+def test_threads_end_though_a_change_waits_for_its_elder(store: GatedFields) -> None:
+    before = set(threading.enumerate())
+    store.free = {"b"}
+    line = Pipeline(store, 20)
+    elder = line.write("a", change(0, NEW), same)
+    wait_for(lambda: store.asked, "the elder is under way")
+    younger = line.write("a", change(1), same)
+    assert line.write("b", change(0, NEW), same).result(30) is not None
+    wait_for(lambda: len({*threading.enumerate()} - before) == 1, "one thread is left")
+    store.open.set()
+    assert None not in (elder.result(30), younger.result(30))
 
 
 def test_no_more_wait_than_the_bound(store: GatedFields) -> None:

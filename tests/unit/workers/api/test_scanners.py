@@ -247,8 +247,19 @@ def test_scanners_are_found_by_ids_that_differ_until_they_are_closed(
         with pytest.raises(ScannerNotFoundError):
             call(first)
     assert (len(table), table.held_bytes) == (4, 0)
+
+
+def test_when_all_are_closed_none_holds_anything(
+    queue: hqueue.Queue, scanner_of: Make, table_of: Make
+) -> None:
+    queue.put([Message("t", b"0"), Message("t", b"1")], partition=0)
+    table, scanners = table_of(), [scanner_of(), scanner_of()]
+    for scanner in scanners:
+        assert take(table, table.add(scanner)) == [b"0"]
+    assert table.held_bytes > 0
     table.close_all()
-    assert len(table) == 0
+    assert (len(table), table.held_bytes) == (0, 0)
+    assert [scanner.held_bytes for scanner in scanners] == [0, 0]
 
 
 def test_there_are_no_more_than_there_may_be(

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hqueue_workers.delivery.poller import FRUITLESS_MAX
 from tests.support.cursor_doubles import PUSHED_BYTES_MAX, Scene, Subscriber, play, until
 from tests.support.doubles import Rows
 from tests.support.worker_doubles import settle
@@ -29,6 +30,21 @@ def test_what_comes_with_a_notification_is_not_read() -> None:
         await until(lambda: len(one.got) == 50)
         assert one.got[1:] == [b"%d" % number for number in range(1, 50)]
         assert len(it.partition.rows.asked) == asked
+
+    play(scene)
+
+
+def test_it_is_delivered_at_once_also_where_notifications_were_in_vain() -> None:
+    async def scene(it: Scene) -> None:
+        one = Subscriber(it, "one")
+        it.append(b"first")
+        await until(lambda: one.got == [b"first"])
+        for _ in range(FRUITLESS_MAX):
+            it.poller.notify(0)
+            await settle()
+        it.partition.rows.append(0, b"second")
+        it.push(1)
+        await until(lambda: one.got == [b"first", b"second"])  # Time stands still.
 
     play(scene)
 

@@ -245,6 +245,16 @@ def test_explicit_consume_moves_the_cursor_and_the_window_bounds_what_is_out(sce
     assert sub.detached() == [("t", IDL.TDetachedReason.REPLACED)]
 
 
+def test_consume_moves_the_cursor_of_what_is_not_attached_and_never_back(scene: Scene) -> None:
+    scene.hub()
+    sub = scene.subscriber()
+    sub.subscribe("t", attach=False)
+    first, last = scene.publish(b"a"), scene.publish(b"b")
+    for consumed in (last, first):
+        sub.consume("t", consumed)
+        assert scene.cursor() == last, "it is stored on return"
+
+
 def test_a_message_bound_drops_the_oldest_and_counts_them(scene: Scene) -> None:
     scene.hub()
     sub = scene.subscriber()
