@@ -19,23 +19,23 @@ __all__ = ["KINDS", "Violation", "check"]
 KINDS = {
     "lost": "an ok message that the last reader did not find",
     "doubled": "a message that lies in the log more than once",
-    "resurrected": "a message of a failed put that is in the log all the same",
+    "resurrected": "a message of a failed put that is in the log nevertheless",
     "invented": "a message that nobody put",
     "altered": "a message that is in the log with another topic, value, key or headers",
-    "moved": "an ok message that lies elsewhere than its put returned",
+    "moved": "an ok message at another position than its put returned",
     "unordered": (
-        "IDs of a partition that do not grow; a put that began after another had ended and lies "
-        "before it; puts of one producer out of its order; messages of one put that are torn "
-        "apart or out of order"
+        "IDs of a partition that do not grow; a put that began after another had ended but lies "
+        "before it; puts of one producer out of order; messages of one put that are separated or "
+        "out of order"
     ),
-    "skipped": "a message that a reader passed by: it would appear behind its cursor",
+    "skipped": "a message that a reader skipped: it would appear behind its cursor",
     "stale": (
-        "a message that a scan met the end of the log before, though its put had been "
-        "acknowledged when the scan began"
+        "a message that a scan did not return although its put had been acknowledged when the scan "
+        "began"
     ),
-    "disagreeing": "a reader that got something else at an ID than the last reader",
-    "miscounted": "a partition whose newest header counts other than what is there",
-    "broken": "links, ordinals or checksums in the log that are wrong",
+    "disagreeing": "a reader that got another message at an ID than the last reader",
+    "miscounted": "a partition whose newest header has a wrong count of messages",
+    "broken": "a wrong link, ordinal or checksum in the log",
 }
 """What is looked for."""
 

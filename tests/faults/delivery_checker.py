@@ -12,12 +12,13 @@ from .history import Checkpoint, Delivery, History
 __all__ = ["DELIVERY_KINDS", "check_deliveries"]
 
 DELIVERY_KINDS = {
-    "undelivered": "an ok message that a subscriber was not given, or was never done with",
-    "misdelivered": "a message that a subscriber was given, but that is not in the log there",
+    "undelivered": "an ok message that a subscriber was not given, or never finished",
+    "misdelivered": "a message that a subscriber was given but that is not in the log at that "
+    "position",
     "disordered": "a message given to a subscriber for the first time after a later one",
-    "premature": "a checkpoint beyond a message that its subscriber was not done with yet",
-    "repeated": "a message given to a subscriber again whose checkpoint had been beyond it",
-    "retreated": "a checkpoint that went back",
+    "premature": "a checkpoint beyond a message that its subscriber had not finished",
+    "repeated": "a message given to a subscriber again after its checkpoint had passed it",
+    "retreated": "a checkpoint that moved back",
 }
 """What is looked for."""
 

@@ -19,17 +19,18 @@ from .history import History
 __all__ = ["GROUP_KINDS", "check_group", "takeovers"]
 
 GROUP_KINDS = {
-    "unconsumed": "an ok message that no consumer of the group was handed",
-    "misconsumed": "a message that a consumer was handed, but that is not in the log there",
-    "jumped": "messages that a consumer was handed in another order than the log's, or with a gap, "
-    "or not from where it began",
-    "overcommitted": "a commit beyond a message that its consumer was not handed",
-    "recommenced": "a consumer that began before what was committed: messages come again that the "
-    "group was done with",
-    "unfounded": "a consumer that began where nobody had committed",
-    "unfenced": "a commit that counted, though another consumer had taken the partition over",
-    "trespassed": "messages that a consumer was handed, and had asked for when another had the "
-    "partition already",
+    "unconsumed": "an ok message that no consumer of the group was given",
+    "misconsumed": "a message that a consumer was given but that is not in the log at that "
+    "position",
+    "jumped": "messages that a consumer was given with a gap, in another order than the log's, or "
+    "not from its beginning",
+    "overcommitted": "a commit beyond a message that its consumer was not given",
+    "recommenced": "a consumer that began before the committed position, so that messages come "
+    "again that the group had finished",
+    "unfounded": "a consumer that began at a position that no consumer had committed",
+    "unfenced": "a commit that took effect although another consumer had taken the partition over",
+    "trespassed": "messages that a consumer was given, and had requested when another consumer had "
+    "the partition already",
 }
 """What is looked for."""
 

@@ -24,14 +24,14 @@ Figures = dict[str, Any]
 _HEAD = """\
 # Reliability
 
-What the queue promises while servers die ([guarantees.md](guarantees.md)), and how often that was
-tried. This page is written by `python -m tests.faults.page` from the figures of the runs.
+This page shows how the queue's promises ([guarantees.md](guarantees.md)) are tested while servers
+die, and the results. `python -m tests.faults.page` writes it from the figures of the runs.
 
 **Promised:** a message whose put was acknowledged is read exactly once, in the order of the IDs
-that the puts returned; one whose put failed is never read; one whose outcome is unknown at most
-once; every reader sees the same order, and none a message appear behind it. The same holds for each
-topic that hubs own, whichever owns it: what has a sequence number is there once, and its
-subscribers get all of it, in order, from their cursors on.
+that the puts returned. A message whose put failed is never read, and a message whose outcome is
+unknown at most once. Every reader sees the same order, and no message appears behind a reader. The
+same holds for each topic that hubs own, whichever hub owns it: a message with a sequence number is
+in the topic once, and subscribers get all messages of the topic, in order, from their cursors on.
 
 {verdict}
 
@@ -45,28 +45,27 @@ _HOW = """
 ## How it is tried
 
 A real cluster on one machine (`hqueue local start --profile cluster`): ZooKeeper, a name node,
-three data nodes, a master, three region servers, each a process of its own; where HBase is spoken
-to over gateways three pairs of them, too. Six producers (processes: single puts, batches, keyed, to
-any partition, one that writes on when its clock is wrong, one with `Producer`) and three readers
-(scans that go on from one another, scans from the middle, a follower) use a queue of six partitions
-through TCP proxies, which stand before the region servers, or before the gateways; two workers
-deliver it to two subscribers; one of them asks for some messages again. Three consumers of a group
-share it (one polls and commits now and then; one iterates, and leaves commits to its consumer; one
-commits beside what it does, leaves and comes back). Half of the puts are messages with keys and
-headers of all kinds; in the others there are none, so that batches of both formats lie beside one
-another. All the time a stranger tells the workers of batches that nobody put.
+three data nodes, a master and three region servers, each a process of its own; in runs over
+gateways also three pairs of gateways. Six producers (processes: single puts, batches, keyed, to any
+partition, one that keeps writing when its clock is wrong, one with `Producer`) and three readers
+(consecutive scans, scans from the middle, a follower) use a queue of six partitions through TCP
+proxies, in front of the region servers or of the gateways. Two workers deliver the queue to two
+subscribers, one of which requests some messages again. Three consumers of a group share the queue
+(one polls, and commits now and then; one iterates, and lets its consumer commit; one commits in the
+background, leaves and comes back). Half of the puts are messages with keys and headers of all
+kinds, and half are messages without, so that batches of both formats are mixed. All the time a
+stranger notifies the workers of batches that nobody put.
 
-Beside it three hubs own six topics of a second queue. Four publishers (two publish what comes,
-once; two give sequence numbers, and call again until it is there, also when they were killed and
-restarted) and two subscribers (one consumes by what it answers, one says itself what is
-consumed) know nothing but the hubs' addresses. A put gives up after
-20 s and a request after 5 s, which is less than a recovery may take: so all three outcomes are met.
+At the same time three hubs own six topics of a second queue. Four publishers (two publish each
+message once; two give sequence numbers, and retry until the message is in the topic, even after
+they were killed and restarted) and two subscribers (one consumes by its answers, one acknowledges
+explicitly) know only the hubs' addresses. A put gives up after 20 s and a request after 5 s, which
+is less than a recovery may take, so all three outcomes occur.
 
-Each process writes down what it tries before it tries it, and what came of it: **ok**, **fail**
-(not applied) or **unknown**. With a message's name it writes a digest of topic, value, key and
-headers: one that came back with others is none that was put. Then the producers end, the readers
-read on to the end, and one last reader reads everything, while the log's links, ordinals and
-checksums are checked. From these
+Each process records each operation before it tries it, and then the outcome: **ok**, **fail** (not
+applied) or **unknown**. With a message's name it records a digest of topic, value, key and headers,
+so that a changed message is found. Then the producers end, the readers read to the end, and one
+last reader reads everything, while the log's links, ordinals and checksums are verified. From these
 histories alone the checkers ([checker.py](../tests/faults/checker.py) for the log,
 [delivery_checker.py](../tests/faults/delivery_checker.py) for push,
 [group_checker.py](../tests/faults/group_checker.py) for the group,
@@ -75,60 +74,61 @@ histories alone the checkers ([checker.py](../tests/faults/checker.py) for the l
 """
 
 _FAULTS = """
-Each of these is planted into a right history in
+Tests plant each of these violations in a correct history, and the checkers must find it:
 [test_checker.py](../tests/faults/test_checker.py),
 [test_delivery_checker.py](../tests/faults/test_delivery_checker.py),
 [test_group_checker.py](../tests/faults/test_group_checker.py) and
-[test_topic_checker.py](../tests/faults/test_topic_checker.py), and must be found.
+[test_topic_checker.py](../tests/faults/test_topic_checker.py).
 
-A consumer writes down what it is handed, and each take-over and commit before it is tried and with
-the version that it gave the group's offset. These versions say in which order all of them counted,
-whatever a process that stood still believes. So every message that was acknowledged was handed to
-somebody; nobody passed one by, or committed one that he was not handed; what came again lay after
-the last commit; and no commit, and no message, came from one whose partition others had.
-[test_consumer_processes.py](../tests/integration/test_consumer_processes.py) holds 50 consumers in
-ten processes to the same.
+A consumer records the messages that it is given. It also records each take-over and commit, before
+it tries it and with the resulting version of the group's offset. These versions give the order of
+all take-overs and commits, whatever a paused process believes. So the checker can show that every
+acknowledged message was given to a consumer; that no consumer skipped a message, or committed one
+that it was not given; that repeated messages lay after the last commit; and that no consumer
+committed or got messages of a partition that another consumer had taken over.
+[test_consumer_processes.py](../tests/integration/test_consumer_processes.py) checks the same for 50
+consumers in ten processes.
 
-A subscriber of hubs writes down where each hub said that its subscription is, and all the time the
-stored cursors are looked at. So no subscription began below a cursor that had been stored, each
-got all messages of its topic from its first cursor on, in their order, and none again that lay at
-or below a cursor stored long before. The messages of publishers that give sequence numbers lie in
-their topics as these count up, without a gap and none twice, however often they were killed. What
-was first tried when another message was known to be there lies behind that, whichever publisher it
-was.
+A subscriber of hubs records the cursor that each hub reports for its subscription, and the stored
+cursors are read all the time. So the checker can show that no subscription began below a stored
+cursor, that each got all messages of its topic from its first cursor on, in order, and that no
+message at or below a cursor that was stored long before came again. The messages of publishers that
+give sequence numbers are in their topics in the order of these numbers, without a gap or a
+duplicate, however often the publishers were killed. A message that was first tried after another
+message was known to be in the topic lies behind it, whichever publisher sent it.
 [test_hub_restart.py](../tests/integration/test_hub_restart.py) kills a hub that owns 30,000 topics,
-and starts ZooKeeper again after it.
+and then restarts ZooKeeper.
 
 ## What each fault does
 
 """
 
 _RUN = """
-`kill-gateway` and `pause-gateway` come only over gateways (`--hbase gateways`); without it the
-suite speaks HBase's own RPC, as a library without `gateways` does, and its proxies know each
-request by its number: what one request meets does not depend on the others of its connection,
-unless the connection is cut. Requests to the master go past the proxies. What the suite itself asks
-of region servers (where `hbase:meta` is, compactions) it asks natively, past the proxies.
+`kill-gateway` and `pause-gateway` occur only in runs over gateways (`--hbase gateways`). Other runs
+use HBase's own RPC, as the library does without `gateways`. Their proxies tell requests apart by
+their numbers: a fault of one request does not affect the others on its connection, unless the
+connection is cut. Requests to the master bypass the proxies, and so do the suite's own requests to
+region servers (for the location of `hbase:meta`, and for compactions).
 
 At most one fault of the servers, one of the producers, one of the workers and subscribers, one of
-the consumers and one of the hubs and whom they serve is under way at a time. The schedule is drawn
-from the seed alone; all kinds come once before any comes twice. A fault that did not work as meant
-is not counted, and a run in which some kind never worked counts as failed.
+the consumers, and one of the hubs and their clients is under way at a time. The seed alone
+determines the schedule; all kinds occur once before any occurs twice. A fault that had no effect is
+not counted, and a run in which some kind never had an effect counts as failed.
 
-The longest stall is the longest time in which some partition took no put from any producer, while
-or just after the fault was under way. The machine has two cores, and beside each of these runs
-another of them went on, or other tests did: a cluster alone is back sooner.
+The longest stall is the longest time in which some partition accepted no put from any producer,
+during a fault or just after it. The machine has two cores, and other runs or tests ran at the same
+time: a cluster that has its machine to itself recovers sooner.
 
-While a region server that stood still goes on, and has not learned that its regions were given to
-others, HBase lets it answer reads from what it knew. Scans in these moments are not counted as
-`stale`; what it means is in [guarantees.md](guarantees.md).
+A region server that was paused may not know yet that its regions were assigned to other servers.
+HBase then lets it answer reads from its old state. Scans at these moments are not counted as
+`stale`; [guarantees.md](guarantees.md) explains the consequences.
 
 ## Bad input
 
-`make fuzz` ([tests/fuzz](../tests/fuzz)) gives damaged and made-up input to all that takes some:
-cells, headers and row keys, whole logs of forged rows, answers off the wire, strangers' calls,
-settings, texts and command lines. A finding is what ends in anything but an `HQueueError`, takes
-10 s or takes 256 MiB. In
+`make fuzz` ([tests/fuzz](../tests/fuzz)) gives damaged and made-up input to everything that reads
+input: cells, headers and row keys, whole logs of forged rows, answers from the network, calls of
+strangers, settings, texts and command lines. An input is a finding if it causes any error but an
+`HQueueError`, takes 10 s or takes 256 MiB. In
 {minutes:.0f} minutes (seed {seed}):
 
 """
@@ -137,20 +137,20 @@ _STRANGERS = """
 ## Strangers at the ports
 
 `python -m tests.strangers` ([tests/strangers](../tests/strangers)), part of `make test-all`,
-attacks every port of every role from another process: half calls, drips, thousands of idle
-connections, senseless frames, huge promises, deep nesting, texts of 4 MiB, calls of 300,000
-structs, connection storms, and answers that nobody reads, all at once. Beside them an honest caller
-calls every 20 ms. Each role runs over stores in memory. The same attack goes on at a port of
-another process first, which reads and does nothing: what the honest caller waits for then is the
-machine, which has two cores for caller, role and strangers. A port gives way if the 99th of 100
-calls takes more than 5 times as long as alone, and as beside that attack elsewhere (and as 5 ms),
-if the process takes 512 MiB or a core, or logs more than a line a second; in `make test-all`, which
-judges no machine, if that call takes a second.
+attacks every port of every role from another process: incomplete calls, calls sent byte by byte,
+thousands of idle connections, random frames, huge announced lengths, deep nesting, texts of 4 MiB,
+calls of 300,000 structs, connection storms, and unread answers, all at once. At the same time an
+honest caller calls every 20 ms. Each role runs over stores in memory. The same attack first runs
+against a port of another process, which reads and does nothing: this shows how long the honest
+caller waits for the machine, which has two cores for caller, role and strangers. A port gives way
+if the 99th of 100 calls takes more than 5 times as long as alone, as beside the attack elsewhere,
+and as 5 ms; if the process takes 512 MiB or a core; or if it logs more than a line a second. In
+`make test-all`, which does not measure the machine, it gives way if that call takes a second.
 
-What is left is single steps of C code, which keep Python's lock from all other threads: to read a
-text of 4 MiB takes 1 to 3 ms, and to free what 300,000 structs were made of takes 13. Between such
-steps a thread gives the lock up five times a millisecond while a large call is read. So a call that
-takes 0.8 to 1.5 ms alone takes 6 to 12 ms beside this attack: 4 to 9 times as long. In
+The remaining delay is due to single steps of C code, which hold Python's lock: reading a text of
+4 MiB takes 1 to 3 ms, and freeing the objects of 300,000 structs takes 13 ms. Between such steps a
+thread releases the lock five times a millisecond while it reads a large call. So a call that takes
+0.8 to 1.5 ms alone takes 6 to 12 ms beside this attack: 4 to 9 times as long. In
 {seconds:.0f} s:
 
 """
@@ -158,18 +158,18 @@ takes 0.8 to 1.5 ms alone takes 6 to 12 ms beside this attack: 4 to 9 times as l
 _FOUND = """
 ## What it found
 
-- Such an answer could make an append believe that its slot was another's, and append again; or that
-  its batch was no link of the chain, and take it back. An append now decides by what one server
-  says in one answer, and only if that server knows the batch itself. Without a cluster: the fault
-  `stale` in [tests/model](../tests/model/scenarios.py).
-- A worker's reader was in two hands when several heavy batches came at once: the poller asked for
-  them, and meanwhile the scanner read on. A batch was passed by, and the checkpoint went on: its
-  message was not delivered. A reader has one user at a time now.
-- What a subscriber that had fallen behind still needed was pushed out of its window by a heavy
-  batch that came after it. The worker then asked for it without an end, and did nothing else.
-  Without a cluster, both: [test_cursor.py](../tests/unit/workers/delivery/test_cursor.py).
-- A local server's process counted as ended when its first thread had, with its port still open:
-  [tests/unit/local/test_process.py](../tests/unit/local/test_process.py).
+- A stale answer of a paused region server could make an append believe that another writer had its
+  slot, and append again; or that its batch was no link of the chain, and take it back. An append
+  now decides by one answer of one server, and only if that server knows the batch. The fault
+  `stale` in [tests/model](../tests/model/scenarios.py) shows it without a cluster.
+- Two tasks of a worker used one reader when several large batches came at once: the poller
+  requested them while the scanner continued to read. A batch was skipped, and the checkpoint moved
+  past it: its message was not delivered. A reader has one user at a time now.
+- A large batch displaced messages from the window of a subscriber that was behind and still needed
+  them. The worker then requested them again and again, and did nothing else.
+  [test_cursor.py](../tests/unit/workers/delivery/test_cursor.py) shows both without a cluster.
+- A local server's process counted as ended when its first thread had ended, while its port was
+  still open: [tests/unit/local/test_process.py](../tests/unit/local/test_process.py).
 
 ## Run it
 
@@ -185,9 +185,9 @@ python -m tests.faults.page reports/faults-* --fuzz reports/fuzz-1.json \\
     --strangers reports/strangers.json                # write this page
 ```
 
-It prints the seed, each fault as it happens, and the verdict; `reports/faults-SEED/` has the
-histories, the figures and the picture, and the servers' logs if something was wrong. It ends with 0
-if all promises were kept, with 1 if one was broken, with 3 if the run itself failed.
+The command prints the seed, each fault as it happens, and the verdict. `reports/faults-SEED/` has
+the histories, the figures and the picture, and the servers' logs if something was wrong. The exit
+status is 0 if all promises were kept, 1 if one was broken, and 3 if the run itself failed.
 """
 
 

@@ -55,23 +55,23 @@ class Fault:
 FAULTS: dict[str, Fault] = {
     fault.name: fault
     for fault in (
-        Fault("kill-regionserver", "kill -9 a region server; start it again later", (4, 8)),
+        Fault("kill-regionserver", "kill -9 a region server; restart it later", (4, 8)),
         Fault("kill-meta", "kill -9 the region server that holds `hbase:meta`", (4, 8)),
         Fault("kill-gateway", "kill -9 both gateways of a host", (2, 6), over=(GATEWAYS,)),
         Fault("kill-datanode", "kill -9 a DataNode", (3, 6)),
         Fault(
             "pause-regionserver",
-            "SIGSTOP a region server for longer than every time-out, and let it go on",
+            "SIGSTOP a region server for longer than every time-out, then resume it",
             (21, 24),
         ),
         Fault(
             "pause-gateway",
-            "SIGSTOP both gateways of a host for longer than every time-out, and let them go on",
+            "SIGSTOP both gateways of a host for longer than every time-out, then resume them",
             (21, 24),
             over=(GATEWAYS,),
         ),
-        Fault("restart-master", "kill -9 the master, and start it again", (1, 3)),
-        Fault("restart-zookeeper", "kill -9 ZooKeeper, and start it again", (0, 1)),
+        Fault("restart-master", "kill -9 the master, and restart it", (1, 3)),
+        Fault("restart-zookeeper", "kill -9 ZooKeeper, and restart it", (0, 1)),
         Fault(
             "move-regions",
             "move all regions of a region server to the others, and back",
@@ -79,9 +79,9 @@ FAULTS: dict[str, Fault] = {
         ),
         Fault(
             "cut-connections",
-            "cut the connection of some requests before they come in, of some before their "
-            "answer, and let some wait for ever; hold some conditional puts back and deliver them "
-            "seconds later",
+            "cut the connection of some requests before they arrive, of others before their "
+            "answer,"
+            "and never answer others; delay some conditional puts by seconds",
             (5, 8),
         ),
         Fault("delay-connections", "delay every request by up to 300 ms", (4, 7)),
@@ -100,63 +100,64 @@ FAULTS: dict[str, Fault] = {
         ),
         Fault(
             "pause-producer",
-            "SIGSTOP a producer for longer than every time-out, and let it go on",
+            "SIGSTOP a producer for longer than every time-out, then resume it",
             (22, 26),
             PRODUCERS,
         ),
         Fault(
             "set-clock",
-            "put the clock that a producer sees 1 to 5 minutes ahead or back",
+            "set a producer's clock 1 to 5 minutes ahead or back",
             (4, 8),
             PRODUCERS,
         ),
         Fault("kill-worker", "kill -9 a worker, and start another", (0, 4), PUSH),
         Fault(
             "pause-worker",
-            "SIGSTOP a worker for longer than its session lasts, and let it go on",
+            "SIGSTOP a worker for longer than its session lasts, then resume it",
             (7, 10),
             PUSH,
         ),
         Fault(
             "kill-subscriber",
-            "kill -9 a subscriber, and start it again: it goes on at its checkpoints",
+            "kill -9 a subscriber, and restart it: it continues at its checkpoints",
             (0, 4),
             PUSH,
         ),
         Fault(
             "pause-subscriber",
-            "SIGSTOP a subscriber for longer than its session lasts, and let it go on",
+            "SIGSTOP a subscriber for longer than its session lasts, then resume it",
             (7, 10),
             PUSH,
         ),
         Fault(
             "kill-consumer",
-            "kill -9 a consumer of a group, and start another: others have its partitions when its "
-            "session is over",
+            "kill -9 a consumer of a group, and start another: other consumers take over its "
+            "partitions when its session is over",
             (0, 8),
             GROUPS,
         ),
         Fault(
             "pause-consumer",
-            "SIGSTOP a consumer for longer than its session lasts, and let it go on",
+            "SIGSTOP a consumer for longer than its session lasts, then resume it",
             (7, 10),
             GROUPS,
         ),
         Fault(
             "kill-hub",
-            "kill -9 a hub, and start it again: others have its topics when its session is over",
+            "kill -9 a hub, and restart it: other hubs take over its topics when its session is "
+            "over",
             (0, 8),
             HUBS,
         ),
         Fault(
             "pause-hub",
-            "SIGSTOP a hub for longer than its session lasts, and let it go on",
+            "SIGSTOP a hub for longer than its session lasts, then resume it",
             (7, 12),
             HUBS,
         ),
         Fault(
             "expire-hub",
-            "let ZooKeeper end a hub's session while the hub goes on",
+            "let ZooKeeper end a hub's session while the hub keeps running",
             (0, 2),
             HUBS,
         ),
@@ -175,13 +176,13 @@ FAULTS: dict[str, Fault] = {
         ),
         Fault(
             "kill-listener",
-            "kill -9 a subscriber of hubs, and start it again: it goes on at its cursors",
+            "kill -9 a subscriber of hubs, and restart it: it continues at its cursors",
             (0, 4),
             HUBS,
         ),
         Fault(
             "pause-listener",
-            "SIGSTOP a subscriber of hubs for longer than its session lasts, and let it go on",
+            "SIGSTOP a subscriber of hubs for longer than its session lasts, then resume it",
             (7, 10),
             HUBS,
         ),

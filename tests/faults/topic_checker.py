@@ -15,19 +15,21 @@ __all__ = ["TOPIC_KINDS", "check_topics"]
 TOPIC_KINDS = {
     "unpublished": "a published message that is not in its topic, or has another ID than its "
     "publish returned",
-    "unasked": "a message in a topic that nobody published to it, or whose publish was refused",
+    "unasked": "a message in a topic to which nobody published it, or whose publish was refused",
     "republished": "a message that a topic has more than once",
-    "uncounted": "numbers of a publisher that a topic has with a gap, or out of their order",
-    "misordered": "messages of a topic whose IDs do not grow; a publisher's that lie in another "
-    "order than it published them; one that was first tried after another was known to be there, "
-    "and lies before it",
-    "unranged": "what `hqueue verify` finds in the log and the topics' ranges",
-    "misgiven": "a message that a subscriber was given, and that its topic does not have there",
+    "uncounted": "sequence numbers of a publisher that a topic has with a gap or out of order",
+    "misordered": "messages of a topic whose IDs do not grow; messages of a publisher in another "
+    "order than it published them; a message that was first tried after another was known to be in "
+    "the topic, but lies before it",
+    "unranged": "a fault that `hqueue verify` finds in the log or in the topics' ranges",
+    "misgiven": "a message that a subscriber was given but that its topic does not have at that "
+    "position",
     "skipped": "messages of a topic that a subscriber was given with a gap, or in another order",
     "ungiven": "a message of a topic that its subscriber was never given",
     "forgotten": "a subscription that began below a cursor that had been stored",
-    "regiven": "a message at or below a cursor that had been stored, or with which its "
-    "subscription began, long after that",
+    "regiven": "a message at or below the first cursor of its subscription, or at or below a "
+    "cursor"
+    "that had been stored long before",
 }
 """What is looked for."""
 
