@@ -142,7 +142,7 @@ class Client:
         with self.topic_metadata(queue) as metadata:
             known = metadata.persistence.read_topic_persistence_info(topic).result()
         if known is None:
-            raise NoTopicPersistenceInfoError("no hub owned this topic yet", topic=topic)
+            raise NoTopicPersistenceInfoError("no hub has owned this topic yet", topic=topic)
         return known.value.ranges
 
     def create_queue(
@@ -173,8 +173,8 @@ class Client:
         name, partitions = check_queue_name(name), check_partitions(partitions)
         if name == self.settings.metadata_table:
             raise InvalidInputError(
-                "this name is reserved for the table of topics' metadata, by the setting "
-                "metadata_table: choose another name",
+                "the setting metadata_table reserves this name for the table of topics' "
+                "metadata: choose another name",
                 queue=name,
             )
         checked = check_attributes(attributes)
@@ -216,7 +216,9 @@ class Client:
         name = check_queue_name(name)
         checked = check_attributes(attributes)
         if "partitions_per_region" in checked:
-            raise InvalidInputError("partitions_per_region is fixed when a queue is created")
+            raise InvalidInputError(
+                "partitions_per_region can't be changed: it is fixed when a queue is created"
+            )
         seconds: int | Literal["keep"] | None = "keep" if ttl == "keep" else ttl_seconds(ttl)
         self._cluster.tables.alter(name, ttl_seconds=seconds, attributes=checked)
         return self.describe_queue(name)

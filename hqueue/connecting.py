@@ -37,7 +37,7 @@ def connect(settings: Settings | None = None, **given: Unpack[ConnectOptions]) -
     """
     if settings is not None and not isinstance(settings, Settings):
         raise SettingsError(
-            "settings must be an hqueue.Settings; give single ones by name, as "
+            "settings must be an hqueue.Settings: give single settings by name, such as "
             "zookeeper='host:2181'",
             settings=settings,
         )

@@ -302,7 +302,7 @@ class GroupConsumer:
         self._check_usable()
         offsets = self._consumption.membership.offsets()
         if offsets is None:
-            raise InvalidInputError("without a group nothing is committed")
+            raise InvalidInputError("a consumer without a group can't commit: give it a group")
         keys = self.assignment() if partitions is None else _as_keys(partitions)
         found = offsets.read(keys)
         committed = {
@@ -382,7 +382,7 @@ class GroupConsumer:
 
     def _to_commit(self, positions: ToCommit) -> dict[PartitionKey, GroupPosition]:
         if self.group is None:
-            raise InvalidInputError("without a group nothing is committed")
+            raise InvalidInputError("a consumer without a group can't commit: give it a group")
         known = self._consumption.positions
         self._consumption.settle()
         if positions is None:
@@ -392,7 +392,8 @@ class GroupConsumer:
             positions = {key: positions.id.next()}
         if not isinstance(positions, Mapping):
             raise InvalidInputError(
-                "commit takes a consumer's message, or IDs by partition",
+                "commit takes one of this consumer's messages, or a mapping from partitions to "
+                "MessageIDs",
                 type=type(positions).__name__,
             )
         moves: dict[PartitionKey, GroupPosition] = {}
@@ -438,6 +439,7 @@ def _as_key(partition: Partition) -> PartitionKey:
         queue, number = partition
     except (TypeError, ValueError) as exc:
         raise InvalidInputError(
-            "a partition must be a queue's name and a number", partition=partition
+            "a partition must be a pair of a queue's name and a partition number",
+            partition=partition,
         ) from exc
     return PartitionKey(check_queue_name(queue), check_whole(number, 0, 32_766, option="partition"))

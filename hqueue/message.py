@@ -107,10 +107,10 @@ class Message(tuple[str | bytes | int | Headers | None, ...]):
         headers: Iterable[tuple[str, bytes | bytearray | memoryview]] = (),
     ) -> Message:
         if type(topic) is not str:
-            topic = plain_text(topic, "a topic is a str")
+            topic = plain_text(topic, "a topic must be a str")
         topic_bytes(topic)
         if type(value) is not bytes:
-            value = _plain_bytes(value, "a value is bytes; encode text first")
+            value = _plain_bytes(value, "a value must be bytes: encode text first")
         size = len(value)
         if key is not None:
             key = checked_key(key)
@@ -122,7 +122,9 @@ class Message(tuple[str | bytes | int | Headers | None, ...]):
             size += headers_size(headers)
         if size > BATCH_BYTES_MAX:
             raise MessageTooLargeError(
-                "the message is larger than a batch may be", bytes=size, bytes_max=BATCH_BYTES_MAX
+                "the message is larger than the maximum size of a batch",
+                bytes=size,
+                bytes_max=BATCH_BYTES_MAX,
             )
         return tuple.__new__(cls, (topic, value, key, headers))
 
@@ -264,7 +266,7 @@ class Messages(Sequence[Message]):
         keys: Iterable[bytes | bytearray | memoryview | None] | None = None,
         headers: Iterable[Iterable[tuple[str, bytes | bytearray | memoryview]]] | None = None,
     ) -> None:
-        topic = plain_text(topic, "a topic is a str")
+        topic = plain_text(topic, "a topic must be a str")
         topic_bytes(topic)
         if isinstance(values, (bytes, bytearray, memoryview, str)):
             raise InvalidInputError(
@@ -281,7 +283,9 @@ class Messages(Sequence[Message]):
         for name, more in (("keys", self._keys), ("headers", self._headers)):
             if more is not None and len(more) != len(self._values):
                 raise InvalidInputError(
-                    f"there are as many {name} as values", values=len(self._values), found=len(more)
+                    f"there must be as many {name} as values",
+                    values=len(self._values),
+                    found=len(more),
                 )
 
     @property
@@ -343,7 +347,7 @@ def checked_key(key: bytes | bytearray | memoryview | None) -> bytes | None:
     """
     if key is None or type(key) is bytes:
         return key
-    return _plain_bytes(key, "a key is bytes; encode text first")
+    return _plain_bytes(key, "a key must be bytes: encode text first")
 
 
 def checked_headers(headers: Iterable[tuple[str, bytes | bytearray | memoryview]]) -> Headers:
@@ -354,7 +358,7 @@ def checked_headers(headers: Iterable[tuple[str, bytes | bytearray | memoryview]
     """
     if isinstance(headers, (str, bytes, Mapping)) or not isinstance(headers, Iterable):
         raise InvalidInputError(
-            "headers are pairs of a name and a value; those of a dict are its items()",
+            "headers must be pairs of a name and a value: for a dict, give its items()",
             type=type(headers).__name__,
         )
     return tuple([_header(pair) for pair in headers])
@@ -365,7 +369,7 @@ def _checked_values(values: Iterable[bytes | bytearray | memoryview]) -> tuple[b
     given = tuple(listed(values, "values"))
     if set(map(type, given)) <= {bytes}:
         return cast("tuple[bytes, ...]", given)
-    return tuple([_plain_bytes(each, "a value is bytes; encode text first") for each in given])
+    return tuple([_plain_bytes(each, "a value must be bytes: encode text first") for each in given])
 
 
 def _checked_keys(
@@ -396,15 +400,17 @@ def _checked_headers_of(
 
 def _header(pair: tuple[str, bytes | bytearray | memoryview]) -> tuple[str, bytes]:
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-        raise InvalidInputError("a header is a pair of a name and a value", header=repr(pair)[:80])
+        raise InvalidInputError(
+            "a header must be a pair of a name and a value", header=repr(pair)[:80]
+        )
     name, value = pair
-    name = plain_text(name, "a header's name is a str")
+    name = plain_text(name, "a header's name must be a str")
     try:
         name.encode()
     except UnicodeEncodeError as exc:
-        raise InvalidInputError("a header's name must have a UTF-8 encoding", name=name) from exc
+        raise InvalidInputError("a header's name can't be encoded as UTF-8", name=name) from exc
     if type(value) is not bytes:
-        value = _plain_bytes(value, "a header's value is bytes; encode text first", name=name)
+        value = _plain_bytes(value, "a header's value must be bytes: encode text first", name=name)
     return name, value
 
 
@@ -449,9 +455,9 @@ def encoded_key(key: str | bytes) -> bytes:
         try:
             return key.encode()
         except UnicodeEncodeError as exc:
-            raise InvalidInputError("a key that is a text must have a UTF-8 encoding") from exc
+            raise InvalidInputError("the key can't be encoded as UTF-8: give it as bytes") from exc
     if not isinstance(key, bytes):
-        raise InvalidInputError("a key is str or bytes", type=type(key).__name__)
+        raise InvalidInputError("a key must be str or bytes", type=type(key).__name__)
     return key
 
 
@@ -464,8 +470,8 @@ def check_header_count(count: int, count_own: Callable[[], int]) -> None:
     """
     if count > BATCH_HEADERS_MAX and (count := count - count_own()) > BATCH_HEADERS_MAX:
         raise MessageTooLargeError(
-            "the messages have more headers than a batch may; send them with a Producer, which "
-            "cuts batches by itself, or move one message's headers into its value",
+            "the messages have more headers than a batch can hold: send them with a Producer, "
+            "which cuts batches by itself, or move one message's headers into its value",
             headers=count,
             headers_max=BATCH_HEADERS_MAX,
         )
@@ -493,17 +499,17 @@ def topic_bytes(topic: str) -> bytes:
     try:
         return _topic_bytes(topic)
     except TypeError:  # What can't be hashed.
-        raise InvalidInputError("a topic is a str", topic=topic) from None
+        raise InvalidInputError("a topic must be a str", topic=topic) from None
 
 
 @functools.lru_cache(maxsize=4_096)
 def _topic_bytes(topic: str) -> bytes:
     if not isinstance(topic, str):
-        raise InvalidInputError("a topic is a str", topic=topic)
+        raise InvalidInputError("a topic must be a str", topic=topic)
     try:
         encoded = topic.encode()
     except UnicodeEncodeError as exc:
-        raise InvalidInputError("a topic must have a UTF-8 encoding", topic=topic) from exc
+        raise InvalidInputError("the topic can't be encoded as UTF-8", topic=topic) from exc
     if not 1 <= len(encoded) <= TOPIC_BYTES_MAX:
-        raise InvalidInputError("a topic has 1 to 255 bytes of UTF-8", topic=topic[:80])
+        raise InvalidInputError("a topic must have 1 to 255 bytes in UTF-8", topic=topic[:80])
     return encoded

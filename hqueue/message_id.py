@@ -66,13 +66,13 @@ class MessageID(int):
         since_epoch = as_whole(timestamp, 0, TIMESTAMP_MS_MAX)
         if since_epoch is None:
             raise InvalidInputError(
-                "a timestamp is milliseconds since the epoch, 0 to 2**48 - 1; an ID that is one "
-                "integer is read by MessageID.from_int",
+                "a timestamp must be milliseconds since the epoch, 0 to 2**48 - 1: use "
+                "MessageID.from_int for an ID that is one integer",
                 timestamp=timestamp,
             )
         place = as_whole(sequence, 0, SEQUENCE_MAX)
         if place is None:
-            raise InvalidInputError("a sequence is 0 to 32767", sequence=sequence)
+            raise InvalidInputError("a sequence must be 0 to 32767", sequence=sequence)
         return int.__new__(cls, id_of(since_epoch, place))
 
     @classmethod
@@ -80,7 +80,7 @@ class MessageID(int):
         """The ID from its integer, ``int(message_id)``."""
         whole = as_whole(value, 0, MESSAGE_ID_MAX)
         if whole is None:
-            raise InvalidInputError("a MessageID as an integer is 0 to 2**63 - 1", value=value)
+            raise InvalidInputError("a MessageID as an integer must be 0 to 2**63 - 1", value=value)
         return int.__new__(cls, whole)
 
     @classmethod
@@ -89,7 +89,10 @@ class MessageID(int):
         first, _, second = check_kind(text, str, "text").strip().partition("-")
         timestamp, sequence = whole_number(first), whole_number(second)
         if timestamp is None or sequence is None:
-            raise InvalidInputError("a MessageID is written timestamp-sequence", text=text)
+            raise InvalidInputError(
+                "a MessageID must be written as timestamp-sequence, such as 1700000000000-0",
+                text=text,
+            )
         return cls(timestamp, sequence)
 
     @property
@@ -113,7 +116,8 @@ class MessageID(int):
             return _EPOCH + datetime.timedelta(milliseconds=self.timestamp)
         except OverflowError as exc:
             raise InvalidInputError(
-                "a datetime ends with the year 9999", timestamp=self.timestamp
+                "the timestamp can't be a datetime, which ends with the year 9999",
+                timestamp=self.timestamp,
             ) from exc
 
     def __add__(self, places: int, /) -> MessageID:
@@ -124,7 +128,7 @@ class MessageID(int):
             TypeError: what is added is an ID, too.
         """
         if isinstance(places, MessageID):
-            raise TypeError("two MessageIDs can't be added: add a number of places to one of them")
+            raise TypeError("two MessageIDs can't be added: add an integer to one of them")
         moved = int.__add__(self, places)
         return moved if moved is NotImplemented else MessageID.from_int(moved)
 

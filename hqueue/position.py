@@ -79,7 +79,7 @@ def as_message_id(position: Position) -> MessageID:
     if isinstance(position, datetime.timedelta):
         if position < datetime.timedelta(0):
             raise InvalidInputError(
-                "a timedelta is a time before now, at least 0", position=position
+                "a timedelta means a time before now, and can't be negative", position=position
             )
         return MessageID(max(0, _now_ms() - position // datetime.timedelta(milliseconds=1)))
     number = as_whole(position, 0)
@@ -141,7 +141,9 @@ def parse_duration_ms(text: str) -> int:
     if _NUMBER.fullmatch(stripped):
         return int(stripped)
     if _SPANS.fullmatch(stripped) is None:
-        raise InvalidInputError("a duration is milliseconds, or as 5s, 2m, 1m30s", duration=text)
+        raise InvalidInputError(
+            "a duration must be milliseconds, or be written as 5s, 2m or 1m30s", duration=text
+        )
     return _span_ms(stripped)
 
 
@@ -181,4 +183,4 @@ def _parse_iso(stripped: str, text: str, local: datetime.tzinfo | None) -> datet
             position = position.replace(tzinfo=local) if local else position.astimezone()
         return position.astimezone(datetime.timezone.utc)
     except (ValueError, OverflowError) as exc:
-        raise InvalidInputError(f"a position is {POSITION_HELP}", position=text) from exc
+        raise InvalidInputError(f"a position must be {POSITION_HELP}", position=text) from exc

@@ -71,7 +71,10 @@ def _load() -> Callable[[Sequence[str] | None], int] | None:
             raise
         from hqueue.runtime.extras import installing
 
-        print(f"hqueue: error: commands need more: {installing('cli')}", file=sys.stderr)
+        print(
+            f"hqueue: error: a package that commands need is not installed: {installing('cli')}",
+            file=sys.stderr,
+        )
         return None
     return run
 

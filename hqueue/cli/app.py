@@ -111,7 +111,9 @@ def options(
     named = {name: value for name, value in given.items() if value is not None}
     if session.in_shell:
         if named or verbose:
-            raise InvalidInputError("options of the connection are given when the shell is started")
+            raise InvalidInputError(
+                "connection options can't be given inside the shell: give them when you start it"
+            )
         return
     session.given = named
     session.verbose = verbose
@@ -158,7 +160,7 @@ def run(arguments: Sequence[str], session: Session) -> int:
     except OSError as exc:
         if exc.errno not in STDOUT_ERRORS:
             raise
-        show_error(OutputError("stdout can't be written to", reason=str(exc)))
+        show_error(OutputError("can't write to stdout", reason=str(exc)))
         _discard_stdout()
         return ExitCode.FAILED
     return code

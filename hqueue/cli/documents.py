@@ -70,7 +70,7 @@ def message_of(line: bytes, topic: str = "") -> Message | None:
     if chosen is None:
         chosen = topic
         if not topic:
-            raise InvalidInputError("a document has no topic: give --topic for those")
+            raise InvalidInputError("a document has no topic: add one to it, or give --topic")
     message = Message(chosen, value, _data(fields, "key"), _headers(fields.get("headers")))
     if fields.get("id") is None:
         return message
@@ -106,7 +106,7 @@ def _data(fields: Mapping[str, Any], name: str) -> bytes | None:
     """The bytes of a field in either form; None if it is missing, or null."""
     text, encoded = fields.get(name), fields.get(name + _BASE64)
     if text is not None and encoded is not None:
-        raise InvalidInputError("a field is given as text or in base64, not both", field=name)
+        raise InvalidInputError("a field can be given as text or in base64, not both", field=name)
     if encoded is not None:
         return _decoded(name + _BASE64, encoded)
     return None if text is None else _encoded(name, text)
@@ -114,11 +114,11 @@ def _data(fields: Mapping[str, Any], name: str) -> bytes | None:
 
 def _encoded(name: str, text: object) -> bytes:
     if not isinstance(text, str):
-        raise InvalidInputError("this field must be a text", field=name, type=type(text).__name__)
+        raise InvalidInputError("this field must be a string", field=name, type=type(text).__name__)
     try:
         return text.encode()
     except UnicodeEncodeError as exc:
-        raise InvalidInputError("a text must have a UTF-8 encoding", field=name) from exc
+        raise InvalidInputError("this string can't be encoded as UTF-8", field=name) from exc
 
 
 def _decoded(name: str, text: object) -> bytes:

@@ -82,7 +82,7 @@ def encoder(
     """
     if (print_key or print_headers) and chosen in (Format.RAW, Format.LENGTH_PREFIXED):
         raise InvalidInputError(
-            "this format has only values: text and json show keys and headers",
+            "this format shows only values: use text or json to see keys and headers",
             format=chosen.value,
         )
     if chosen is Format.RAW:

@@ -71,7 +71,7 @@ def read_lines(stream: BinaryIO, name: str, bytes_max: int = BATCH_BYTES_MAX) ->
         value = line[:-1] if line.endswith(b"\n") else line
         if len(value) > bytes_max:
             raise MessageTooLargeError(
-                "a line is longer than a message may be",
+                "a line is larger than the maximum size of a message",
                 input=name,
                 offset=offset,
                 bytes_max=bytes_max,
@@ -86,7 +86,7 @@ def read_length_prefixed(stream: BinaryIO, name: str) -> Iterator[bytes]:
     while prefix := stream.read(_LENGTH.size):
         if len(prefix) < _LENGTH.size:
             raise InvalidInputError(
-                "the input ends within a length",
+                "the input ends in the middle of a length prefix",
                 input=name,
                 offset=offset,
                 bytes_expected=_LENGTH.size,
@@ -104,7 +104,7 @@ def read_length_prefixed(stream: BinaryIO, name: str) -> Iterator[bytes]:
         value = stream.read(length)
         if len(value) < length:
             raise InvalidInputError(
-                "the input ends within a message",
+                "the input ends in the middle of a message",
                 input=name,
                 offset=offset,
                 bytes_expected=length,

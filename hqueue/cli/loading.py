@@ -101,7 +101,7 @@ def _points() -> tuple[EntryPoint, ...]:
 
     points = entry_points(group=GROUP)
     if not points:
-        raise SettingsError("hqueue's commands are not registered: install it with pip")
+        raise SettingsError("hqueue's commands are not registered: install hqueue with pip")
     return tuple(sorted(points, key=lambda point: _place(point.name)))
 
 
@@ -115,7 +115,9 @@ def _add_missing(app: typer.Typer, point: EntryPoint, error: ImportError) -> Non
 
     wanted = ",".join(point.extras)
     text = (
-        f"the command needs more: {installing(wanted)}" if wanted else "the command can't be loaded"
+        f"a package that the command needs is not installed: {installing(wanted)}"
+        if wanted
+        else "the command can't be loaded"
     )
 
     def missing(_context: typer.Context) -> None:

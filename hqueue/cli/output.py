@@ -84,7 +84,7 @@ class Output:
         if isinstance(self._error, BrokenPipeError):
             raise self._error
         if self._error is not None:
-            raise OutputError("stdout can't be written to", reason=str(self._error))
+            raise OutputError("can't write to stdout", reason=str(self._error))
 
     def _flush(self) -> None:
         with self._lock:
@@ -198,4 +198,4 @@ def _write(text: str) -> None:
     except BrokenPipeError:
         raise
     except OSError as exc:
-        raise OutputError("stdout can't be written to", reason=str(exc)) from exc
+        raise OutputError("can't write to stdout", reason=str(exc)) from exc

@@ -91,7 +91,9 @@ class Session:
         if yes or self.scripted:
             return
         if not sys.stdin.isatty():
-            raise InvalidInputError("there is no terminal to confirm this on: give --yes to do it")
+            raise InvalidInputError(
+                "there is no terminal to ask for confirmation: give --yes to confirm"
+            )
         if not typer.confirm(question, err=True):
             say("Nothing was done.")
             raise typer.Exit(ExitCode.FAILED)

@@ -164,7 +164,7 @@ def _values(entry: TopicEntry, cell: pa.Buffer) -> pa.Array:
     data_at = at + 4 * (entry.count + 1)
     buffers = [None, cell.slice(at, data_at - at), cell.slice(data_at)]
     values = pa.Array.from_buffers(pa.binary(), entry.count, buffers)
-    _validate(values, "the bodies have impossible offsets", entry)
+    _validate(values, "a topic's messages in a batch have impossible offsets", entry)
     return values
 
 

@@ -151,7 +151,9 @@ class Intake(Generic[KeyT]):
         cursor = reader.reading.cursor(partition, scan, self._request_bytes_max, ordinal)
         with self._lock:
             if self._closed:
-                raise ClosedError("the consumer was closed: nothing more is read")
+                raise ClosedError(
+                    "the consumer was closed, and reads nothing more: make another one"
+                )
             source = self._sources.setdefault(reader, _Source(reader))
             source.partitions += 1
             fetch = _Partition(key, source, cursor, self._clock.monotonic_ms())
@@ -231,7 +233,9 @@ class Intake(Generic[KeyT]):
         """
         while not self._own:
             if self._closed:
-                raise ClosedError("the consumer was closed: nothing more is read")
+                raise ClosedError(
+                    "the consumer was closed, and reads nothing more: make another one"
+                )
             now_ms = self._clock.monotonic_ms()
             self._ask(now_ms)
             if self._ready:
@@ -358,7 +362,9 @@ class Intake(Generic[KeyT]):
             came.setdefault(batch.partition, []).append(batch)
         with self._lock:
             if self._closed:
-                raise ClosedError("the consumer was closed: nothing more is read")
+                raise ClosedError(
+                    "the consumer was closed, and reads nothing more: make another one"
+                )
             for number, each in came.items():
                 self._put(by_number[number], each)
 

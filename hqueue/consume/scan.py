@@ -49,5 +49,5 @@ class Scan:
     def add_topic(self, topic: str) -> Scan:
         """Read this topic, and no topics that are not added. Returns the scan itself."""
         topic_bytes(topic)
-        self.topics.add(plain_text(topic, "a topic is a str"))
+        self.topics.add(plain_text(topic, "a topic must be a str"))
         return self

@@ -212,8 +212,8 @@ class ScanReading:
 def interrupted_scan(error: BaseException | None) -> HQueueError:
     """What a scanner raises after a handler of a signal interrupted it."""
     interruption = HQueueError(
-        "the scan was interrupted and may have lost messages: open another one, behind the last "
-        "message that it gave",
+        "the scan was interrupted and may have lost messages: open another scanner after the "
+        "last message that it returned",
         outcome=Outcome.NOT_APPLIED,
     )
     interruption.__cause__ = error

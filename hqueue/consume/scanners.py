@@ -107,7 +107,8 @@ class CheckedOptions:
         if idle_ms_max is not None:
             if not follow:
                 raise InvalidInputError(
-                    "idle_ms_max is for a scanner that follows: any other ends at the end",
+                    "idle_ms_max works only with follow=True: other scanners stop at the end of "
+                    "the log",
                     idle_ms_max=idle_ms_max,
                 )
             check_number(idle_ms_max, 0, float("inf"), option="idle_ms_max")

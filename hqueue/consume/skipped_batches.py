@@ -65,8 +65,8 @@ class SkipCounts:
             self._noted.add(noted)
             self._messages[PartitionKey(queue, partition)] += entry.count
         logger.warning(
-            "partition %d of %s: %d messages of a topic are passed by in row %s, as an operator "
-            "decided; they can't be read: %s",
+            "partition %d of %s: skipping %d messages of a topic in row %s, which can't be read "
+            "and which an operator decided to skip: %s",
             partition, queue, entry.count, row.hex(), error.text,
         )  # fmt: skip
 
@@ -200,8 +200,8 @@ class SkippedBatches:
             header = header_of(row)
         except CorruptLogError as exc:
             raise InvalidInputError(
-                "the batch's header can't be read, and says where the next one begins: it can't be "
-                "passed by",
+                "the batch can't be skipped: its header, which says where the next batch begins, "
+                "can't be read",
                 row=key.hex(),
                 problem=exc.text,
             ) from exc
@@ -222,8 +222,8 @@ class SkippedBatches:
             after = (after - before) | (yield from self._there(after & before))
         if len(after) > SKIPPED_MAX:
             raise InvalidInputError(
-                "the queue has as many skipped batches as it may: copy what can be read into "
-                "another queue",
+                "the queue has the maximum number of skipped batches: copy the messages that can "
+                "be read to another queue",
                 batches_max=SKIPPED_MAX,
             )
         yield from self._record.replace(found, after)

@@ -68,7 +68,10 @@ def encode_arrow(messages: pa.RecordBatch | pa.Table) -> Bodies:
         messages.validate()
         batches = messages.combine_chunks().to_batches()
     if len(batches) > 1:  # A column has more than 2 GiB.
-        raise InvalidInputError("a column is larger than a batch may be", rows=messages.num_rows)
+        raise InvalidInputError(
+            "a column is larger than the maximum size of a batch: put fewer rows at a time",
+            rows=messages.num_rows,
+        )
     return encode_record_batch(batches[0])
 
 
@@ -198,12 +201,12 @@ def _given(
     """A column as this type, without nulls."""
     if batch.schema.names.count(name) != 1:
         raise InvalidInputError(
-            "a record batch to put has one column topic and one column value",
+            "a record batch to put needs one column named topic and one column named value",
             columns=batch.schema.names,
         )
     column = _as_type(name, batch.column(name), kind, accepted)
     if column.null_count:
-        raise InvalidInputError("a message has a topic and a value, never null", column=name)
+        raise InvalidInputError("a message's topic and value can't be null", column=name)
     return column
 
 
@@ -219,7 +222,7 @@ def _as_type(
         column = decoded(name, column)
     if not any(is_kind(column.type) for is_kind in accepted):
         raise InvalidInputError(
-            "topics are strings, and values and keys are binary or strings",
+            "topics must be strings, and values and keys must be binary or strings",
             column=name,
             type=str(column.type),
         )
@@ -234,7 +237,7 @@ def _optional(batch: pa.RecordBatch, name: str) -> pa.Array | None:
     count = batch.schema.names.count(name)
     if count > 1:
         raise InvalidInputError(
-            "a record batch to put has at most one column of each name",
+            "a record batch to put can't have two columns of the same name",
             columns=batch.schema.names,
         )
     column = batch.column(name) if count else None
@@ -255,13 +258,13 @@ def _headers(batch: pa.RecordBatch) -> pa.Array | None:
     element = kind.value_type if any(is_kind(kind) for is_kind in _LISTS) else None
     if element is None or not pa.types.is_struct(element) or element.num_fields != 2:
         raise InvalidInputError(
-            "headers are lists of structs of a name and a value", type=str(kind)
+            "headers must be lists of structs with a name and a value", type=str(kind)
         )
     check_lists("headers", headers)
     pairs = headers.flatten()
     given = pairs.flatten()
     if pairs.null_count or any(each.null_count for each in given):
-        raise InvalidInputError("a header has a name and a value, never null", column="headers")
+        raise InvalidInputError("a header's name and value can't be null", column="headers")
     names = _as_type("headers", given[0], pa.string(), _TEXT)
     values = _as_type("headers", given[1], pa.binary(), (*_TEXT, *_BINARY))
     if len(names):

@@ -28,7 +28,7 @@ __all__ = [
     "refusing",
 ]
 
-IMPOSSIBLE = "a column has offsets or nulls that can't be: it was made from wrong buffers"
+IMPOSSIBLE = "a column has impossible offsets or nulls: it was built from wrong buffers"
 
 
 @contextlib.contextmanager
@@ -65,7 +65,7 @@ def check_text(name: str, texts: pa.Array) -> None:
     # bytes one after another: a character may not begin in one and end in the next.
     if data is None or data.slice(first, last - first).to_pybytes().isascii():
         return
-    with refusing("a text is not UTF-8", column=name):
+    with refusing("a string is not UTF-8", column=name):
         texts.validate(full=True)
 
 
@@ -120,7 +120,7 @@ def only_text(name: str, texts: pa.Array) -> str | None:
     try:
         text: str = data.slice(first, length).to_pybytes().decode()
     except UnicodeDecodeError as exc:
-        raise InvalidInputError("a text is not UTF-8", column=name) from exc
+        raise InvalidInputError("a string is not UTF-8", column=name) from exc
     return text
 
 

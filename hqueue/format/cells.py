@@ -77,7 +77,7 @@ def encode_bodies(messages: Sequence[Message]) -> Bodies:
     check_count(len(messages))
     for kind in set(map(type, messages)):
         if not issubclass(kind, Message):
-            raise InvalidInputError("a batch consists of Message objects", type=kind.__name__)
+            raise InvalidInputError("a batch must consist of Message objects", type=kind.__name__)
     keys = list(map(_key_of, messages))
     headers = list(map(_headers_of, messages))
     return encode_values(
@@ -119,7 +119,7 @@ def encode_values(
     for name, column in (("topics", topics), ("keys", keys), ("headers", headers)):
         if column is not None and not isinstance(column, str) and len(column) != len(values):
             raise InvalidInputError(
-                "the columns of a batch are of different lengths: nothing was written",
+                "the columns of a batch have different lengths: nothing was written",
                 column=name,
                 values=len(values),
                 found=len(column),
@@ -297,7 +297,9 @@ def check_cell(row: bytes, entry: TopicEntry, cell: bytes) -> None:
             and int.from_bytes(cell[data_at - 4 : data_at], "little") == len(cell) - data_at
         )
     if not intact:
-        raise CorruptLogError("the bodies fail their checksum", row=row.hex(), topic=entry.topic)
+        raise CorruptLogError(
+            "a topic's messages in a batch fail their checksum", row=row.hex(), topic=entry.topic
+        )
 
 
 def positions(header: Header, entry: TopicEntry, cell: bytes) -> Sequence[int]:
@@ -311,7 +313,9 @@ def positions(header: Header, entry: TopicEntry, cell: bytes) -> Sequence[int]:
     found = from_little_endian("I", cell[entry.values_at : offsets_at(entry)])
     bounded = [entry.first - 1, *found, header.count]
     if found[0] != entry.first or not all(starmap(lt, pairwise(bounded))):
-        raise CorruptLogError("the bodies have impossible positions", topic=entry.topic)
+        raise CorruptLogError(
+            "a topic's messages in a batch have impossible positions", topic=entry.topic
+        )
     return found
 
 
@@ -327,7 +331,9 @@ def decode_bodies(entry: TopicEntry, cell: bytes) -> Iterator[bytes]:
     data_at = at + 4 * (entry.count + 1)
     offsets = from_little_endian("i", cell[at:data_at])
     if offsets != sorted(offsets):  # Of what is sorted already that costs next to nothing.
-        raise CorruptLogError("the bodies have impossible offsets", topic=entry.topic)
+        raise CorruptLogError(
+            "a topic's messages in a batch have impossible offsets", topic=entry.topic
+        )
     data = cell[data_at:]
     return (data[start:stop] for start, stop in pairwise(offsets))
 

@@ -82,7 +82,9 @@ def _decompress(row: bytes, entry: TopicEntry, cell: bytes) -> bytes:
                 return _CONTEXTS.decompressor.decompress(cell, allow_extra_data=False)
         except zstandard.ZstdError:
             pass
-    raise CorruptLogError("the bodies can't be decompressed", row=row.hex(), topic=entry.topic)
+    raise CorruptLogError(
+        "a topic's messages in a batch can't be decompressed", row=row.hex(), topic=entry.topic
+    )
 
 
 class _Contexts(threading.local):

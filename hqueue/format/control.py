@@ -61,7 +61,7 @@ def encode_fences(epochs: Mapping[str, int]) -> Iterator[Bodies]:
             record is given.
     """
     if not epochs:
-        raise InvalidInputError("a control record names a topic")
+        raise InvalidInputError("a control record needs at least one topic")
     entries = sorted((topic_bytes(topic), epoch) for topic, epoch in epochs.items())
     for _, epoch in entries:
         check_whole(epoch, 0, EPOCH_MAX, option="epoch")
@@ -111,7 +111,9 @@ def with_owners(bodies: Bodies, epochs: Mapping[str, int]) -> Bodies:
         InvalidInputError: it has no messages, or an epoch can't be.
     """
     if bodies.kind != MESSAGES:
-        raise InvalidInputError("a batch of owned topics has messages", kind=bodies.kind)
+        raise InvalidInputError(
+            "only a batch of messages can carry the epochs of topics' owners", kind=bodies.kind
+        )
     of_entries = [
         check_whole(epochs[topic.decode()], 0, EPOCH_MAX, option="epoch") for topic in bodies.cells
     ]

@@ -159,14 +159,14 @@ class Header:
             return {}
         if said[0] != OWNERS_VERSION:
             raise UnsupportedFormatError(
-                "unknown version of what a batch says of its owners; a newer release may read it",
+                "unknown version of a batch's owner epochs; a newer release may read it",
                 version=said[0],
             )
         if len(said) != 1 + 8 * len(self.topics):
-            raise CorruptLogError("what a batch says of its owners is cut off")
+            raise CorruptLogError("a batch's owner epochs are cut off")
         epochs = struct.unpack_from(f">{len(self.topics)}Q", said, 1)
         if max(epochs) > EPOCH_MAX:
-            raise CorruptLogError("what a batch says of its owners contradicts itself")
+            raise CorruptLogError("a batch has an owner epoch out of range")
         return {entry.topic: epoch for entry, epoch in zip(self.topics, epochs, strict=True)}
 
     @property

@@ -49,7 +49,7 @@ def decode(row: bytes) -> tuple[int, int]:
             and sequence <= SEQUENCE_MAX
         ):
             return partition, id_of(timestamp, sequence)
-    raise CorruptLogError("the row's key is not a queue's", row=row.hex())
+    raise CorruptLogError("the row key does not belong to a queue", row=row.hex())
 
 
 def first_of(partition: int) -> bytes:

@@ -313,7 +313,8 @@ def _positions(log: QueueLog, start: Start, partitions: Sequence[int]) -> dict[i
     beyond = all(at > end.next for end in ends.values())
     if beyond and (not is_time(start) or is_to_come(at, log)):
         raise InvalidInputError(
-            "this start lies beyond the end; 'latest' begins with the next message",
+            "this start lies beyond the end of the log: give 'latest' to start with the next "
+            "message",
             queue=log.name,
             start=str(start),
         )

@@ -41,7 +41,7 @@ class Selection:
             InvalidInputError: it is neither or both, no queue, or no pattern.
         """
         if (queues is None) == (pattern is None):
-            raise InvalidInputError("subscribe to queues by name, or by a pattern")
+            raise InvalidInputError("subscribe takes either queues' names or a pattern")
         if pattern is not None:
             try:
                 return cls(pattern=re.compile(pattern))
@@ -158,10 +158,12 @@ class QueueCatalog:
         except ClosedError:
             raise
         except HQueueError as exc:
-            self._faults.met("queues", "the queues of a group can't be looked for now: %s", exc)
+            self._faults.met(
+                "queues", ("the queues that match a group's pattern can't be listed now: %s"), exc
+            )
             self._look_again()
             return self._left_ms()
-        self._faults.over("queues", "the queues of a group can be looked for again")
+        self._faults.over("queues", "the queues that match a group's pattern can be listed again")
         with self._lock:
             if self._closed or self._selection is not selection or found == self._last:
                 return self._left_ms()

@@ -135,5 +135,8 @@ class ClaimedOffsets:
             for key in gone:
                 self._refused_at[key] = self._known.pop(key).position
         if gone:
-            text = "commits are refused: claimed again if still wanted: %s"
+            text = (
+                "commits of these partitions were refused; those that are still wanted will be "
+                "claimed again: %s"
+            )
             logger.warning(text, sorted(gone)[:10])

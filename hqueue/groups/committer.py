@@ -138,11 +138,14 @@ class Committer(Stepwise):
         self.call_back()
         with self._lock:
             if (self.calls_back or self._committing.is_own) and not self._has_room():
-                raise BufferFullError("too many commits wait", waiting=self._waiting_max)
+                raise BufferFullError(
+                    "too many commits are waiting: wait for some before you commit more",
+                    waiting=self._waiting_max,
+                )
             if not self._less.wait_for(self._has_room, self._room_s):
                 raise BufferFullError(
-                    "too many commits wait, and none has finished for a long time: a commit's "
-                    "callback does not return, or ZooKeeper is unavailable",
+                    "too many commits are waiting, and none has finished for a long time: a "
+                    "commit's callback does not return, or ZooKeeper is unavailable",
                     waiting=self._waiting_max,
                 )
 

@@ -93,7 +93,9 @@ class ConsumerSettings:
         for name, known in _CHOICES.items():
             value = getattr(self, name)
             if value not in known:
-                wrong = InvalidInputError(f"{name} is one of {', '.join(known)}", **{name: value})
+                wrong = InvalidInputError(
+                    f"{name} must be one of {', '.join(known)}", **{name: value}
+                )
                 raise with_closest(wrong, str(value), known)
         for name, (low, high) in _BOUNDS.items():
             number = check_whole(getattr(self, name), low, high, option=name)

@@ -258,7 +258,9 @@ class GroupMember(OnStore):
         ended = self._serving.wait(self._store.session_timeout_ms / 1e3)
         self._left = True
         if not ended and not carries_others():
-            logger.warning("a member without an answer was closed anyway: %s", self.consumer)
+            logger.warning(
+                "a consumer was closed before its member of the group had ended: %s", self.consumer
+            )
         self._offsets.give_up()
         self._leave()
 
@@ -280,7 +282,11 @@ class GroupMember(OnStore):
             except ClosedError:
                 pass  # They went with the session.
             except HQueueError as exc:
-                logger.warning("claims stay until the session ends: %s", exc)
+                logger.warning(
+                    "a consumer's claims were not released, and stay until its session with "
+                    "ZooKeeper ends: %s",
+                    exc,
+                )
 
     # What is heard of the group. The lock is held in what begins without `on`.
 
@@ -377,20 +383,23 @@ class GroupMember(OnStore):
                 done = await self._carry_out(steps, session_id)
                 done &= session_id is None or await self._look_after_claims()
                 if done and session_id is not None:
-                    self._faults.over("claims", "a group can be asked again")
+                    self._faults.over("claims", "the claims of a group can be read again")
                 if plan is not None:
                     await self._lead(plan)
             except ClosedError:
                 return
             with self._lock:
                 self._pacing.settle(done=done)
-        logger.warning("a consumer does not poll, and leaves its group: %s", self.consumer)
+        logger.warning(
+            "a consumer has not polled for poll_interval_ms_max, and leaves its group: %s",
+            self.consumer,
+        )
         self.idle = self._closed = True
         try:
             await in_thread(self._on_idle)
         except HQueueError as exc:  # What it holds is others' nevertheless.
             logger.warning(
-                "an idle consumer leaves its group, and its callback was not called: %s", exc
+                "an idle consumer left its group, and its callback was not called: %s", exc
             )
         await self._leave.in_loop()
         self._on_change()
@@ -456,7 +465,7 @@ class GroupMember(OnStore):
         except ClosedError:
             raise
         except HQueueError as exc:
-            self._faults.met("claims", "a group can't be asked now: %s", exc)
+            self._faults.met("claims", "the claims of a group can't be read now: %s", exc)
             return False
         with self._lock:  # What was lost meanwhile is not claimed again but by this task.
             for key in filter(self._claiming.owns, owned):
@@ -472,7 +481,7 @@ class GroupMember(OnStore):
         except ClosedError:
             raise
         except HQueueError as exc:
-            text = "it is not known now whether claims are there: %s"
+            text = "the claims of this consumer can't be confirmed now: %s"
             self._faults.met("claims", text, exc)
             return False
         if gone:

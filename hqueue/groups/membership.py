@@ -96,7 +96,10 @@ class GroupMembership:
         """
         self._finish_leaving()
         if self._paths is None:
-            raise InvalidInputError("only a consumer with a group subscribes; others are assigned")
+            raise InvalidInputError(
+                "a consumer without a group can't subscribe: give it a group, or assign "
+                "partitions to it"
+            )
         if isinstance(self.holder, HandAssigned):
             raise InvalidInputError("partitions were assigned by hand; unsubscribe first")
         if self._catalog is None:
@@ -226,7 +229,9 @@ class GroupMembership:
         except ClosedError:
             return False
         except HQueueError as exc:
-            logger.warning("a group can't see new queues yet: %s", exc)
+            logger.warning(
+                "a consumer can't subscribe to new queues that match its pattern yet: %s", exc
+            )
             return False
         self.found = found
         self._see(found)

@@ -98,10 +98,10 @@ def _segment(name: object) -> str:
     """
     if not isinstance(name, str) or not 1 <= len(name) <= NAME_LENGTH_MAX:
         raise InvalidInputError(
-            "the name of a group or a consumer is a text of 1 to 200 characters", name=name
+            "the name of a group or a consumer must be a string of 1 to 200 characters", name=name
         )
     try:
         escaped = urllib.parse.quote(name, safe=":")
     except UnicodeEncodeError as exc:
-        raise InvalidInputError("the name must have a UTF-8 encoding", name=name) from exc
+        raise InvalidInputError("the name can't be encoded as UTF-8", name=name) from exc
     return escaped.replace(".", "%2E") if name in (".", "..") else escaped

@@ -45,13 +45,14 @@ class GroupPlan(OnStore):
         path, value = self._paths.plan, encode_plan(plan)
         if len(value) > VALUE_BYTES_MAX:
             raise InvalidInputError(
-                "a group has more partitions than its plan holds", partitions=len(plan)
+                "a group has more partitions than its plan can hold: subscribe to fewer queues",
+                partitions=len(plan),
             )
         for version in (ANY, NEW):
             if (yield Write({path: Change(value, version)}))[path] is not None:
                 return
         raise StoreUnavailableError(
-            "the group's plan is created and deleted at the moment: try again",
+            "other programs keep creating and deleting the group's plan: try again",
             outcome=Outcome.NOT_APPLIED,
             path=path,
         )
@@ -68,7 +69,7 @@ class GroupPlan(OnStore):
                 try:
                     plan = decode_plan(record.value, self._paths.plan)
                 except UnsupportedFormatError as exc:
-                    logger.warning("a group's plan can't be read, and is replaced: %s", exc)
+                    logger.warning("a group's plan can't be read, and will be replaced: %s", exc)
                     plan = None
             listener(plan)
 

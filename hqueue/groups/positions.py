@@ -48,7 +48,7 @@ def unreadable_offset(
 ) -> UnsupportedFormatError:
     """The error that names a partition whose group offset can't be read."""
     error = UnsupportedFormatError(
-        "the record of a group's offset can't be read; seek to where the partition goes on, or "
+        "the record of a group's offset can't be read: seek the partition to a position, or "
         "reset the group"
     )
     error.facts = {**key._asdict(), "problem": reason.text, **reason.facts, **facts}
@@ -177,10 +177,7 @@ class Positions:
         Raises:
             OffsetOutOfRangeError: ``auto_offset_reset`` is ``error``.
         """
-        text = (
-            "the log began again, for the queue was truncated or made again: what was not consumed "
-            "is gone"
-        )
+        text = "the queue was truncated or created again: messages that were not consumed are gone"
         logger.warning("%s", self._refuse(text, key, lost=None))
         self._positions[key] = BEGINNING
 
@@ -195,7 +192,7 @@ class Positions:
         Raises:
             OffsetOutOfRangeError: ``auto_offset_reset`` is ``error``.
         """
-        text = "messages are gone that were not consumed yet"
+        text = "messages expired before they were consumed"
         logger.warning("%s", self._refuse(text, key, lost=lost))
         if self._reset == LATEST:
             self._positions[key] = self.end(key)
@@ -252,7 +249,7 @@ class Positions:
         for key in keys:
             if key not in self._positions:
                 raise InvalidInputError(
-                    "the consumer does not have this partition",
+                    "this partition is not assigned to the consumer",
                     queue=key.queue,
                     partition=key.partition,
                 )

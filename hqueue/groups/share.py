@@ -205,7 +205,7 @@ class Share(Stepwise):
 
     def _rejoin(self) -> None:
         """Nothing was asked for so long that it left the group."""
-        logger.warning("a consumer comes back to its group: %s", self.membership.consumer_id)
+        logger.warning("a consumer joins its group again: %s", self.membership.consumer_id)
         self._to_accept.clear()
         self._to_release.clear()
         self._lose(self.positions.keys())
@@ -247,7 +247,7 @@ class Share(Stepwise):
                 except HQueueError as exc:
                     if is_interruption(exc):
                         raise
-                    logger.warning("partitions are not given up yet: %s", exc)
+                    logger.warning("partitions were not released yet: %s", exc)
 
     def _remove(self, keys: Collection[PartitionKey]) -> None:
         for stream in self.streams:

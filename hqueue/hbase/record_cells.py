@@ -109,7 +109,11 @@ def check_version(version: Version) -> None:
         InvalidInputError: none has.
     """
     if not 1 << (8 * NONCE_BYTES) <= version < 1 << (8 * VERSION_BYTES):
-        raise InvalidInputError("no record of this store has such a version", version=version)
+        raise InvalidInputError(
+            "this store never gives a record such a version: give the version of a record that "
+            "was read or written",
+            version=version,
+        )
 
 
 def version_of(version: Version) -> Mark:
@@ -128,9 +132,11 @@ def row_key(key: str) -> bytes:
     try:
         row = key.encode()
     except UnicodeEncodeError as exc:
-        raise InvalidInputError("a record's key must have a UTF-8 encoding", path=key) from exc
+        raise InvalidInputError("a record's key can't be encoded as UTF-8", path=key) from exc
     if not 1 <= len(row) <= ROW_KEY_BYTES_MAX:
-        raise InvalidInputError("a record's key has 1 to 32767 bytes", path=key, bytes=len(row))
+        raise InvalidInputError(
+            "a record's key must have 1 to 32767 bytes", path=key, bytes=len(row)
+        )
     return row
 
 
@@ -143,7 +149,9 @@ def check_fields(fields: Fields) -> None:
     size = sum(map(len, fields.values()))
     if size > VALUE_BYTES_MAX:
         raise InvalidInputError(
-            "the fields are larger than a record may be", bytes=size, bytes_max=VALUE_BYTES_MAX
+            "the fields are larger than the maximum size of a record",
+            bytes=size,
+            bytes_max=VALUE_BYTES_MAX,
         )
 
 

@@ -59,7 +59,7 @@ class RowChange:
             raise
         if fate is _Fate.UNKNOWABLE:
             raise StoreUnavailableError(
-                "an answer was lost, and others have changed the record too often since",
+                "an answer was lost, and other programs have changed the record too often since",
                 outcome=Outcome.UNKNOWN,
                 path=self._key.decode(errors="backslashreplace"),
             )
@@ -81,7 +81,7 @@ class RowChange:
         fate = yield from self._look_up()
         if fate is _Fate.STILL_TO_COME:
             raise StoreUnavailableError(
-                "a server answers from an older log", outcome=Outcome.NOT_APPLIED
+                "a server answered with an older state of the record", outcome=Outcome.NOT_APPLIED
             )
         if fate is _Fate.UNKNOWABLE and not self._in_doubt:
             return _Fate.REFUSED

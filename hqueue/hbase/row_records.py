@@ -216,7 +216,7 @@ class RowRecords:
                     return version
             if deadline.expired:
                 raise StoreUnavailableError(
-                    "an earlier deletion still hides the new record",
+                    "an earlier deletion still hides the new record: try again",
                     outcome=Outcome.NOT_APPLIED,
                     path=row.decode(),
                 )

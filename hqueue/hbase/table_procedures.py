@@ -113,7 +113,11 @@ class TableProcedures(abc.ABC, Generic[Table]):
                 self._create(name, make, [])
             said = self._records_format(name)
         if said is None:
-            raise SettingsError("metadata_table names a table of another kind", metadata_table=name)
+            raise SettingsError(
+                "metadata_table names a table that was not created for topics' metadata: choose "
+                "another name",
+                metadata_table=name,
+            )
         if said != RECORDS_FORMAT:
             raise UnsupportedFormatError(
                 "the table of topics' metadata has a format that this release does not know",

@@ -30,7 +30,8 @@ try:
     import tomli_w as _tomli_w  # noqa: F401
 except ModuleNotFoundError as _missing:
     raise ModuleNotFoundError(
-        f"hqueue.local needs more: {_installing('local')}", name=_missing.name
+        f"a package that hqueue.local needs is not installed: {_installing('local')}",
+        name=_missing.name,
     ) from _missing
 
 from hqueue.local.lifecycle import PROFILES, attach, logs, start, status

@@ -42,7 +42,9 @@ def choose_ports(
     preferred = preferred or {}
     unknown = sorted(set(given) - set(names))
     if unknown:
-        raise LocalServerError("no process has a port of this name", unknown=unknown, known=names)
+        raise LocalServerError(
+            "no process of the local server has a port of this name", unknown=unknown, known=names
+        )
     for name, port in given.items():
         check_whole(port, 1, PORT_MAX, error=LocalServerError, name=name)
         if not _becomes_free(port):
@@ -53,7 +55,7 @@ def choose_ports(
             )
     taken = set(given.values())
     if len(taken) < len(given):
-        raise LocalServerError("two names have the same port", ports=given)
+        raise LocalServerError("two ports have the same number: give each its own", ports=given)
     ports: dict[str, int] = {}
     for name in names:
         if name in given:

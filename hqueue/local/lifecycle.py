@@ -102,7 +102,10 @@ def start(
             except PortTakenError as exc:
                 if not tries_left or deadline.expired:
                     raise
-                logger.info("a port was taken meanwhile, choosing again: %s", exc.facts["process"])
+                logger.info(
+                    "another program took a port meanwhile; choosing ports again: %s",
+                    exc.facts["process"],
+                )
                 place.write_state(State(profile, {}))
     return LocalServer(place)
 

@@ -35,7 +35,7 @@ def hbase_jars(environ: Mapping[str, str] = os.environ) -> JarSet:
         return HBASE
     version = KNOWN.get(wanted, wanted)
     if not _VERSION.fullmatch(version):
-        raise LocalServerError(f"{ENVIRONMENT_NAME} names no version of HBase", version=wanted)
+        raise LocalServerError(f"{ENVIRONMENT_NAME} must be a version of HBase", version=wanted)
     keys = tuple(key for key in HBASE.keys if key != "hbase-thrift")
     return JarSet(f"HBase {version}", _pom_of(version), keys, HBASE.megabytes)
 

@@ -86,7 +86,7 @@ class _StreamInThreads:
     async def read(self, rows: int) -> list[Row]:
         if self._gone:
             raise StoreUnavailableError(
-                "the scan was closed, or is broken off", outcome=Outcome.NOT_APPLIED
+                "the scan was closed or interrupted", outcome=Outcome.NOT_APPLIED
             )
         try:
             return await self._call(partial(self._read, rows))

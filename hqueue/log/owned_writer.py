@@ -337,7 +337,7 @@ class OwnedPartitionWriter:
             epoch = batch.epochs.get(topic, owned)
             if owned is None or epoch is None or owned < epoch:
                 raise TopicFencedError(
-                    "this topic is not owned here", topic=topic, partition=self.partition
+                    "this writer does not own the topic", topic=topic, partition=self.partition
                 )
             epochs[topic] = epoch
         return dataclasses.replace(batch, bodies=with_owners(batch.bodies, epochs))
@@ -354,8 +354,8 @@ class OwnedPartitionWriter:
     def _known(self) -> HeaderWalk:
         if self._walk is None:
             raise OwnershipLostError(
-                "the writer does not know this partition's log: open the writer, and take its "
-                "topics over again",
+                "the writer has lost track of this partition's log: open the writer again, and "
+                "take its topics over again",
                 outcome=Outcome.NOT_APPLIED,
                 partition=self.partition,
             )
@@ -367,8 +367,8 @@ class OwnedPartitionWriter:
         )
         self._invalidate()
         return OwnershipLostError(
-            "batches that were appended since the writer knew the partition's end can't be seen: "
-            "open the writer, and take its topics over again",
+            "batches that were appended after the end that the writer knew can't be seen: open "
+            "the writer again, and take its topics over again",
             outcome=Outcome.NOT_APPLIED,
             partition=self.partition,
         )

@@ -155,8 +155,8 @@ class PartitionWriter:
     def _warn_of_future(self, ahead_ms: int) -> None:
         self._warned = True
         logger.warning(
-            "partition %d ends %d ms in the future: a writer's clock was ahead. New messages "
-            "get IDs from there on until the time has come.",
+            "partition %d ends %d ms in the future: a writer's clock was ahead. New messages get "
+            "IDs from there on until the clocks have caught up.",
             self.partition,
             ahead_ms,
         )

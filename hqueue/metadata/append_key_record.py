@@ -28,7 +28,7 @@ class AppendKeyRecord(OnStore):
         super().__init__(store)
         self._path = paths.append_keys
         self._kept = Directory(
-            store, paths.secrets, SECRET_DEPTH, self._decode, "what notifications are signed with"
+            store, paths.secrets, SECRET_DEPTH, self._decode, "the key of notifications"
         )
 
     @stepwise

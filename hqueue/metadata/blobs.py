@@ -86,7 +86,11 @@ class BlobRecords:
     def check_version(self, version: Version) -> None:
         """As `FieldRecords.check_version`."""
         if not is_whole(version, NEW, self._version_max):
-            raise InvalidInputError("no record of this store has such a version", version=version)
+            raise InvalidInputError(
+                "this store never gives a record such a version: give the version of a record "
+                "that was read or written",
+                version=version,
+            )
 
     def read(self, keys: Iterable[str]) -> dict[str, Found]:
         """As `FieldRecords.read`."""
@@ -276,7 +280,9 @@ def encode_blob(fields: Fields) -> bytes:
     blob = f"{{{', '.join(members)}}}".encode()
     if len(blob) > VALUE_BYTES_MAX:
         raise InvalidInputError(
-            "the fields are larger than a record may be", bytes=len(blob), bytes_max=VALUE_BYTES_MAX
+            "the fields are larger than the maximum size of a record",
+            bytes=len(blob),
+            bytes_max=VALUE_BYTES_MAX,
         )
     return blob
 

@@ -99,7 +99,7 @@ class Checkpoints(OnStore):
         """
         if next_id < known.next:
             raise InvalidInputError(
-                "a checkpoint never goes back", subscriber=key.subscriber, next=str(next_id)
+                "a checkpoint can't move back", subscriber=key.subscriber, next=str(next_id)
             )
         path = self._paths.subscriber(key)
         change = Change(encode_checkpoint(next_id), known.revision)

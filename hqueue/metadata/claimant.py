@@ -168,5 +168,6 @@ class Claimant(OnStore):
 
 def _late() -> StoreUnavailableError:
     return StoreUnavailableError(
-        "another request for the same claims is still under way", outcome=Outcome.NOT_APPLIED
+        "another request for the same claims is still under way: try again",
+        outcome=Outcome.NOT_APPLIED,
     )

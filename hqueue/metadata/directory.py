@@ -92,7 +92,9 @@ class Directory(Generic[Name, Value]):
             try:
                 read[key] = record, self._decode(key, found)
             except UnsupportedFormatError as exc:
-                logger.warning("%s is left out: %s", self._what, exc)
+                logger.warning(
+                    "the record of %s can't be read, and is left out: %s", self._what, exc
+                )
                 read[key] = record, exc
         return read
 

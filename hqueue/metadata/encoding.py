@@ -346,7 +346,7 @@ def decode_fields(data: bytes, path: str, read: Callable[[dict[str, Any]], _Deco
 def text_of(value: object) -> str:
     """A text that has a UTF-8 encoding; a `TypeError` or a `ValueError` if it is none."""
     if not isinstance(value, str):
-        raise TypeError("a text is needed")
+        raise TypeError("a string is needed")
     value.encode()
     return value
 

@@ -85,7 +85,7 @@ class OwnKeys:
         }
         if changes:
             # Another hand's, or a change of ours whose request was lost.
-            text = "registrations had other values, and are written again: %s"
+            text = "registrations in ZooKeeper had other values, and are written again: %s"
             logger.warning(text, sorted(changes)[:10])
             yield Write(changes)
 

@@ -48,8 +48,8 @@ def check_name(name: object) -> str:
     """
     if not is_name(name):
         raise InvalidInputError(
-            "the name of a subscriber, a worker or a producer has letters, digits, '_', '-' and "
-            "'.', begins with none of the last two, and has at most 200 characters",
+            "the name of a subscriber, a worker or a producer may have letters, digits, '_', '-' "
+            "and '.', can't begin with '-' or '.', and has 1 to 200 characters",
             name=name,
         )
     return name
@@ -62,7 +62,7 @@ def check_topics(topics: frozenset[str]) -> frozenset[str]:
         InvalidInputError: there is none, or one that no message can have.
     """
     if not topics:
-        raise InvalidInputError("topics has at least one; None means all")
+        raise InvalidInputError("topics is empty: give at least one topic, or None for all")
     for topic in topics:
         topic_bytes(topic)
     return topics
@@ -127,7 +127,7 @@ class DeliveryOptions:
             object.__setattr__(self, field.name, number)
         if self.backoff_ms_min > self.backoff_ms_max:
             raise InvalidInputError(
-                "backoff_ms_min is above backoff_ms_max",
+                "backoff_ms_min is greater than backoff_ms_max",
                 backoff_ms_min=self.backoff_ms_min,
                 backoff_ms_max=self.backoff_ms_max,
             )

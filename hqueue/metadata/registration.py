@@ -128,7 +128,11 @@ class Registration(OnStore):
         try:
             yield PutEphemerals(self._groups_with(values), _nobody)
         except HQueueError as exc:
-            logger.warning("a registration stays as it is until its session ends: %s", exc)
+            logger.warning(
+                "a registration was not updated, and stays as it is until its session with "
+                "ZooKeeper ends: %s",
+                exc,
+            )
 
     def _while_not_making(self, work: Work[None]) -> Work[None]:
         try:
@@ -178,26 +182,28 @@ class Registration(OnStore):
             try:
                 await self._make_again_in_turn.in_loop()
             except StoreUnavailableError as exc:
-                text = "a registration could not be made again yet: %s"
+                text = "a registration in ZooKeeper could not be restored yet: %s"
                 self._faults.met("registration", text, exc)
                 await asyncio.sleep(PAUSE_MS / 1e3)
                 self._alarm.ring()
             except ClosedError:
                 return
             except HQueueError as exc:
-                logger.error("a registration could not be made again: %s", exc)
+                logger.error("a registration in ZooKeeper could not be restored: %s", exc)
                 await self._fail(exc)
                 return
             except BaseException as exc:  # Else it would be gone, and nobody the wiser.
-                logger.exception("a registration could not be made again")
+                logger.exception("a registration in ZooKeeper could not be restored")
                 await self._fail(
                     HQueueError(
-                        "the registration failed", outcome=Outcome.UNKNOWN, reason=repr(exc)
+                        "a registration in ZooKeeper failed",
+                        outcome=Outcome.UNKNOWN,
+                        reason=repr(exc),
                     )
                 )
                 return
             else:
-                self._faults.over("registration", "a registration was made again")
+                self._faults.over("registration", "a registration in ZooKeeper was restored")
 
     async def _fail(self, error: HQueueError) -> None:
         self.failure = error
@@ -227,7 +233,9 @@ class Registration(OnStore):
                 return
             if self._store.session_id == self._made_by:
                 logger.warning(
-                    "another program removed a registration, which is made again: %s", min(gone)
+                    "another program removed a registration in ZooKeeper, which will be "
+                    "restored: %s",
+                    min(gone),
                 )
             yield from self._make.steps()
 
@@ -256,7 +264,11 @@ class Registration(OnStore):
         try:
             yield Release(keys[::-1], wait=False)
         except HQueueError as exc:
-            logger.warning("a registration stays until its session ends: %s", exc)
+            logger.warning(
+                "a registration was not removed, and stays until its session with ZooKeeper "
+                "ends: %s",
+                exc,
+            )
 
 
 def _nobody(value: bytes) -> bool:
@@ -266,5 +278,6 @@ def _nobody(value: bytes) -> bool:
 
 def _late() -> StoreUnavailableError:
     return StoreUnavailableError(
-        "a registration is still being made again", outcome=Outcome.NOT_APPLIED
+        "a registration in ZooKeeper is still being restored: try again",
+        outcome=Outcome.NOT_APPLIED,
     )

@@ -69,7 +69,7 @@ class Subscriptions(OnStore):
             SubscriberNotFoundError: a checkpoint is missing.
         """
         if not partitions:
-            raise InvalidInputError("a subscriber has at least one partition")
+            raise InvalidInputError("a subscriber needs at least one partition")
         return Registration(
             self._store,
             self._groups(_keys(queue, subscriber, partitions), presence),
@@ -159,7 +159,10 @@ class Subscriptions(OnStore):
         address = encode_address(presence.address)
         topics = encode_topics(presence.topics, presence.delivery)
         if len(topics) > VALUE_BYTES_MAX:
-            raise InvalidInputError("the topics are too long", topics_bytes=len(topics))
+            raise InvalidInputError(
+                "the topics' names are too long together: subscribe to fewer topics",
+                topics_bytes=len(topics),
+            )
         return [
             {self._paths.topics(key): topics, self._paths.address(key): address} for key in keys
         ]
@@ -224,7 +227,7 @@ def _in_the_way(queue: str, subscriber: str, obstacle: Obstacle) -> HQueueError:
             "this subscriber has no checkpoint", subscriber=subscriber, path=obstacle.key
         )
     return SubscriberConnectedError(
-        "another subscriber of this name is connected",
+        "another subscriber of this name is connected: stop it, or choose another name",
         queue=queue,
         subscriber=subscriber,
         path=obstacle.key,

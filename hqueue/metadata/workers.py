@@ -68,7 +68,9 @@ class Workers(OnStore):
         """Change the record of a worker that this session registered."""
         registration = self._registered.get(worker.name)
         if registration is None:
-            raise InvalidInputError("this worker was not registered here", worker=worker.name)
+            raise InvalidInputError(
+                "this worker was not registered by this process", worker=worker.name
+            )
         registration.replace({self._paths.worker(worker.name): encode_worker(worker)})
 
     @stepwise
@@ -88,7 +90,7 @@ def _decode(path: str, found: Mapping[str, Record]) -> tuple[str, WorkerRecord]:
 
 def _taken(obstacle: Obstacle) -> RequestRefusedError:
     return RequestRefusedError(
-        "another worker of this name is registered",
+        "another worker of this name is registered: stop it, or give this one another name",
         path=obstacle.key,
         record=(obstacle.value or b"").decode(errors="replace"),
     )

@@ -140,8 +140,8 @@ class QueueAppending:
         partitions = {partition_of_key(key, self.partitions) for key in keys_of(messages)}
         if len(partitions) > 1:
             raise InvalidInputError(
-                "the keys of these messages belong to several partitions, and a batch lies in one: "
-                "choose one, or send them one by one with a Producer",
+                "the keys of these messages belong to several partitions, and a batch goes to "
+                "one: choose a partition, or send the messages one by one with a Producer",
                 partitions=sorted(partitions)[:10],
             )
         return partitions.pop() if partitions else None

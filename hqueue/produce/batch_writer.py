@@ -348,7 +348,7 @@ class FaultReport:
     ) -> None:
         """Let the senders of a batch know."""
         if error is None:
-            text = "batches are written again; %d messages were not"
+            text = "batches can be written again; %d messages were not written"
             if self._faults.over("writing", text, self._unwritten):
                 self._unwritten = 0
             batch.future.set_result(ids)

@@ -38,7 +38,8 @@ def key_bytes(idempotency_key: str | bytes) -> bytes:
         idempotency_key = idempotency_key.encode(errors="surrogatepass")
     if not isinstance(idempotency_key, bytes) or not idempotency_key:
         raise InvalidInputError(
-            "an idempotency key is str or bytes, and not empty", idempotency_key=idempotency_key
+            "an idempotency key must be str or bytes, and not empty",
+            idempotency_key=idempotency_key,
         )
     return idempotency_key
 
@@ -56,7 +57,7 @@ def search_for(
     """
     if idempotency_key is None:
         raise InvalidInputError(
-            "since is the start of the search for an idempotency key: give the key, too"
+            "since works only with an idempotency key, whose search it bounds: give the key, too"
         )
     given = key_bytes(idempotency_key)
     if anywhere:
@@ -85,7 +86,7 @@ class ProducerEpochs:
         check_name(name)
         number = as_whole(epoch, 0, EPOCH_MAX)
         if number is None:
-            raise InvalidInputError("an epoch is 0 to 2**63 - 1", epoch=epoch)
+            raise InvalidInputError("an epoch must be 0 to 2**63 - 1", epoch=epoch)
         return deadline.insist(lambda: self._claim(name, number))
 
     def current(self, name: str, deadline: Deadline) -> Work[tuple[int, MessageID] | None]:

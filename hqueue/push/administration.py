@@ -164,7 +164,7 @@ def create_checkpoints(
         if not reset:
             logger.error(
                 "a partition is not delivered, for its checkpoint can't be read; seek the "
-                "subscriber to where it goes on: %s",
+                "subscriber to a position: %s",
                 unreadable[key],
             )
     ids = _ids(log, {k: start for k, start in starts.items() if reset or k not in existing})

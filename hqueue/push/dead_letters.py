@@ -411,13 +411,13 @@ def _place_of(message: ReceivedMessage) -> str:
 
 def _unreadable(message: ReceivedMessage, reason: str) -> UnsupportedFormatError:
     return UnsupportedFormatError(
-        "this message is not a dead letter", path=_place_of(message), reason=reason
+        "this message is not a valid dead letter", path=_place_of(message), reason=reason
     )
 
 
 def _log_unreadable(message: ReceivedMessage, error: CorruptLogError) -> None:
     _log.warning(
-        "passed over a message that is no dead letter: partition %d, %s: %s",
+        "skipped a message that is not a valid dead letter: partition %d, %s: %s",
         message.partition,
         message.id,
         error,

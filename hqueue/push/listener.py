@@ -100,7 +100,8 @@ class Listeners:
             consume = listener.consume if isinstance(listener, MessageListener) else listener
             if not callable(consume):
                 raise InvalidInputError(
-                    "a listener is a MessageListener or a function", type=type(listener).__name__
+                    "a listener must be a MessageListener or a function",
+                    type=type(listener).__name__,
                 )
             self._consume.append(consume)
         if not self._consume:
@@ -209,7 +210,7 @@ class Listeners:
         if answer is None:
             return Status.DONE
         if isinstance(answer, bool):  # As numbers, True would mean retry.
-            raise InvalidInputError("a listener answers with a Status or None", answer=answer)
+            raise InvalidInputError("a listener must return a Status or None", answer=answer)
         return Status(answer)
 
 

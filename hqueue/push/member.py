@@ -219,7 +219,8 @@ class SubscriberMember(Stepwise):
                 break
             if patience.expired:
                 raise SubscriberConnectedError(
-                    "a subscriber of this name is connected without shared=True",
+                    "a subscriber of this name is connected without shared=True: stop it, or "
+                    "choose another name",
                     queue=self._queue,
                     subscriber=self._subscriber,
                 )
@@ -227,8 +228,8 @@ class SubscriberMember(Stepwise):
         own = self._presence
         if any((e.topics, e.delivery) != (own.topics, own.delivery) for e in there.values()):
             logger.warning(
-                "other members of subscriber %s of %s want other topics, or another delivery: each "
-                "partition is served as the member wants that has it",
+                "members of subscriber %s of %s have different topics or delivery settings: each "
+                "partition is delivered with the settings of the member that has it",
                 self._subscriber,
                 self._queue,
             )
@@ -244,7 +245,8 @@ class SubscriberMember(Stepwise):
         while not self._closed:
             if not await self._due.wait(wait_ms) and self._awaited:
                 logger.warning(
-                    "calls have not ended for which partitions are not handed over: %s of %s, %s",
+                    "listener calls have not ended, so partitions are not handed over to other "
+                    "members: subscriber %s of %s, partitions %s",
                     self._subscriber,
                     self._queue,
                     sorted(self._awaited),
@@ -321,7 +323,10 @@ class SubscriberMember(Stepwise):
         if self._failed:
             return
         self._failed = True
-        logger.error("a subscriber leaves those that it shares partitions with: %s", error)
+        logger.error(
+            "a subscriber failed, and leaves its partitions to the members that share them: %s",
+            error,
+        )
         self._on_failure(error)
         if self._member is not None:
             yield self._member.leave.asked()

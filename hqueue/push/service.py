@@ -41,7 +41,7 @@ class SubscriberHandler:
         try:
             received = [received_message(message) for message in messages]
         except (InvalidInputError, UnicodeDecodeError) as exc:
-            raise RefusedCallError("a message could be in no queue") from exc
+            raise RefusedCallError("a message is not one that a queue can hold") from exc
         return Reasoned(*self.consume(received))
 
     def consume(self, messages: Sequence[ReceivedMessage]) -> Answer:

@@ -42,11 +42,11 @@ class Subscription:
     ) -> None:
         self.name = check_name(name)
         self.topics = frozenset(
-            plain_text(topic, "a topic is a str") for topic in listed(topics, "topics")
+            plain_text(topic, "a topic must be a str") for topic in listed(topics, "topics")
         )
         if len(self.topics) > TOPICS_PER_BATCH_MAX:
             raise InvalidInputError(
-                "too many topics; none means all",
+                "too many topics: give fewer, or none for all",
                 topics=len(self.topics),
                 high=TOPICS_PER_BATCH_MAX,
             )

@@ -119,7 +119,7 @@ class WorkerCall:
         try:
             self._at += self._read(piece)
         except (InvalidInputError, UnicodeDecodeError) as exc:
-            raise NoCallError("a message could be in no queue") from exc
+            raise NoCallError("a message is not one that a queue can hold") from exc
         if self._left or self._at == len(data):
             return None
         if data[self._at]:

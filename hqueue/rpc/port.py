@@ -370,7 +370,7 @@ class Port:
         """Have a caller call again later, with a whole request that is not served now."""
         request, connection.request = connection.request, None
         assert request is not None
-        self._log.warning("put off %s: %s", connection.peer, why)
+        self._log.warning("asked %s to call again later: %s", connection.peer, why)
         self.callers.serve(connection)
         answer = self._refuse(request.begun, _busy(why))
         if answer:
@@ -395,7 +395,9 @@ class Port:
 
     def _hang_up(self, connection: ServedConnection) -> None:
         if connection.reason:
-            self._log.warning("hung up on %s: %s", connection.peer, connection.reason)
+            self._log.warning(
+                "closed the connection from %s: %s", connection.peer, connection.reason
+            )
         self._watch_for(connection, 0)
         refusal, connection.refusal = connection.refusal, None
         connection.request = connection.unsent = None

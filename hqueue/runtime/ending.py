@@ -78,7 +78,7 @@ class Process:
             try:
                 item.at_end()
             except Exception:
-                logger.exception("the process ended before everything was finished")
+                logger.exception("the process ended before its work in the background was finished")
 
 
 def _finalize(_: Process) -> None:

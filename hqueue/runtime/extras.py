@@ -29,4 +29,4 @@ def needing_arrow() -> Iterator[None]:
     except ModuleNotFoundError as exc:
         if (exc.name or "").partition(".")[0] != "pyarrow":
             raise
-        raise InvalidInputError(f"Arrow needs more: {installing('arrow')}") from exc
+        raise InvalidInputError(f"Arrow is not installed: {installing('arrow')}") from exc

@@ -119,7 +119,7 @@ def _call(release: Release) -> None:
     try:
         release()
     except BaseException:
-        logger.warning("an object that was never closed was not released", exc_info=True)
+        logger.warning("an object that was never closed could not be released", exc_info=True)
 
 
 def _forget(pid: int, what: str, release: Release, needed: Callable[[], bool]) -> None:

@@ -282,7 +282,7 @@ async def by_threads(
         await asyncio.wait([called], timeout=bounded_ms(wait_ms) / 1e3)
         if not called.done() and begun.cancel():
             raise StoreUnavailableError(
-                "all threads that wait for others are in use",
+                "no thread for waiting became free in time: try again with fewer calls at a time",
                 outcome=Outcome.NOT_APPLIED,
                 wait_ms=wait_ms,
             )

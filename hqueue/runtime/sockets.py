@@ -121,7 +121,7 @@ async def connect(resolved: Iterable[AddressInfo], timeout_s: float | None = Non
         OSError: none takes one.
     """
     loop = asyncio.get_running_loop()
-    failure: OSError = ConnectionError("its name has no address")
+    failure: OSError = ConnectionError("the host's name has no address")
     for family, kind, protocol, _, sockaddr in resolved:
         try:
             opened = socket.socket(family, kind, protocol)
@@ -134,7 +134,7 @@ async def connect(resolved: Iterable[AddressInfo], timeout_s: float | None = Non
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await asyncio.wait_for(loop.sock_connect(opened, sockaddr), timeout_s)
         except asyncio.TimeoutError:
-            failure = TimeoutError("it can't be reached")
+            failure = TimeoutError("the host can't be reached")
         except OSError as exc:
             failure = exc
         except BaseException:

@@ -128,7 +128,10 @@ class ThreadPool(Executor):
         item = _Work(lambda: work(*arguments, **named))
         with self._lock:
             if not self._changed.wait_for(self._has_room, self._wait_s):
-                raise BufferFullError("too many requests wait", waiting=self._unfinished_max)
+                raise BufferFullError(
+                    "too many requests are waiting: send fewer at a time",
+                    waiting=self._unfinished_max,
+                )
             if self._closed:
                 raise ClosedError("the thread pool takes no more work: its owner was closed")
             threads = len(self._threads) + len(self._starting)

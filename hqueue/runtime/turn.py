@@ -30,8 +30,9 @@ LOOK_EVERY_S = 0.25
 their way out wake nobody."""
 
 OWN_TURN = (
-    "this would wait for the call that it interrupts, which goes on only afterwards: in a signal's "
-    "handler or a finalizer call Producer.send or Consumer.commit_async, or leave it to the program"
+    "this call, from a signal handler or a finalizer, would wait for the call that it "
+    "interrupts: use Producer.send or Consumer.commit_async there, or leave the work to the "
+    "program"
 )
 
 

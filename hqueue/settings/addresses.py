@@ -40,7 +40,7 @@ class Address(NamedTuple):
             InvalidInputError: the text is not a host and a port.
         """
         if not isinstance(text, str):
-            raise InvalidInputError("an address is written host:port", address=text)
+            raise InvalidInputError("an address must be written as host:port", address=text)
         if len(text) > HOST_LENGTH_MAX + len("[]:65535"):
             raise InvalidInputError(
                 "a host's name is too long", address=text[:80], length_max=HOST_LENGTH_MAX
@@ -48,7 +48,7 @@ class Address(NamedTuple):
         host, rest = _split(text)
         port = whole_number(rest or "")
         if not is_host(host) or not is_whole(port, 1, PORT_MAX):
-            raise InvalidInputError("an address is written host:port", address=text)
+            raise InvalidInputError("an address must be written as host:port", address=text)
         return cls(host, port)
 
     def __str__(self) -> str:
@@ -76,7 +76,7 @@ def master_address(text: str) -> Address:
     try:
         return _with_port(text.strip(), MASTER_PORT)
     except InvalidInputError as exc:
-        raise SettingsError("a master is written host, or host:port", master=text) from exc
+        raise SettingsError("a master must be written as host or host:port", master=text) from exc
 
 
 def _with_port(text: str, port: int) -> Address:
@@ -167,14 +167,18 @@ class GatewayAddress:
     def parse(cls, text: str) -> GatewayAddress:
         """The address from its text: ``host``, or ``host:thrift1_port/thrift2_port``."""
         if not isinstance(text, str):
-            raise SettingsError("a gateway is written host:thrift1_port/thrift2_port", gateway=text)
+            raise SettingsError(
+                "a gateway must be written as host:thrift1_port/thrift2_port", gateway=text
+            )
         host, ports = _split(text.strip())
         if ports is None:
             return cls(host)
         first, _, second = ports.partition("/")
         thrift1_port, thrift2_port = whole_number(first), whole_number(second)
         if thrift1_port is None or thrift2_port is None:
-            raise SettingsError("a gateway is written host:thrift1_port/thrift2_port", gateway=text)
+            raise SettingsError(
+                "a gateway must be written as host:thrift1_port/thrift2_port", gateway=text
+            )
         return cls(host, thrift1_port, thrift2_port)
 
     def __str__(self) -> str:

@@ -63,7 +63,7 @@ def _one_of(names: tuple[str, ...]) -> Callable[[Any], str]:
         name = str(value).upper()
         if name not in names:
             raise InvalidInputError(
-                "an attribute's value is not one of those known",
+                "unknown value of an attribute",
                 value=value,
                 known=", ".join(names),
             )
@@ -163,7 +163,7 @@ def check_attributes(given: Mapping[str, Any]) -> dict[str, int | str]:
     low, high = checked.get("compaction_files_min"), checked.get("compaction_files_max")
     if low is not None and high is not None and int(low) > int(high):
         raise InvalidInputError(
-            "compaction_files_min is above compaction_files_max", minimum=low, maximum=high
+            "compaction_files_min is greater than compaction_files_max", minimum=low, maximum=high
         )
     return checked
 
@@ -185,8 +185,8 @@ def check_queue_name(name: object) -> str:
         or name.startswith("hbase:")
     ):
         raise InvalidInputError(
-            "a queue's name has letters, digits, '_', '-' and '.', begins with none of the last "
-            "two, and has at most 200 characters",
+            "a queue's name may have letters, digits, '_', '-' and '.', can't begin with '-' or "
+            "'.', and has 1 to 200 characters",
             name=name,
         )
     # Hubs, workers and groups of a queue with two names would know nothing of each other.
@@ -201,7 +201,7 @@ def check_partitions(partitions: object) -> int:
     """
     number = as_whole(partitions, 1, PARTITIONS_MAX)
     if number is None:
-        raise InvalidInputError("a queue has 1 to 32767 partitions", partitions=partitions)
+        raise InvalidInputError("a queue must have 1 to 32767 partitions", partitions=partitions)
     return number
 
 
@@ -254,12 +254,16 @@ def ttl_seconds(ttl: str | int | datetime.timedelta | None) -> int | None:
     elif isinstance(ttl, str):
         match = _DURATION.fullmatch(ttl.strip())
         if match is None:
-            raise InvalidInputError("a TTL is seconds, or as 90s, 15m, 12h, 7d, 2w", ttl=ttl)
+            raise InvalidInputError(
+                "a TTL must be seconds, or be written as 90s, 15m, 12h, 7d or 2w", ttl=ttl
+            )
         seconds = int(match[1]) * _UNITS[match[2] or "s"]
     elif (whole := as_whole(ttl, 0)) is not None:
         seconds = whole
     else:
-        raise InvalidInputError("a TTL is seconds, or as 90s, 15m, 12h, 7d, 2w", ttl=ttl)
+        raise InvalidInputError(
+            "a TTL must be seconds, or be written as 90s, 15m, 12h, 7d or 2w", ttl=ttl
+        )
     if not TTL_SECONDS_MIN <= seconds < TTL_SECONDS_MAX:
-        raise InvalidInputError("a TTL is 60 seconds to 68 years", ttl=ttl)
+        raise InvalidInputError("a TTL must be 60 seconds to 68 years", ttl=ttl)
     return seconds

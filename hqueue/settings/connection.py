@@ -47,7 +47,7 @@ class Credential:
         """Read ``scheme:credential``. The text is a secret, and no error shows it."""
         scheme, colon, credential = check_kind(text, str, "text").strip().partition(":")
         if not (scheme and colon and credential):
-            raise SettingsError("zookeeper_auth is written scheme:credential")
+            raise SettingsError("zookeeper_auth must be written as scheme:credential")
         return cls(scheme, credential)
 
 
@@ -65,7 +65,8 @@ class AccessRule:
         wrong = set(self.permissions) - set("cdrwa")
         if not self.scheme or not self.permissions or wrong:
             raise SettingsError(
-                "zookeeper_acl is written scheme:id:permissions, with permissions of 'cdrwa'",
+                "zookeeper_acl must be written as scheme:id:permissions, with permissions out of "
+                "'cdrwa'",
                 zookeeper_acl=str(self),
             )
 
@@ -92,7 +93,7 @@ def _listed(
     if isinstance(value, kind):
         value = [value]
     if not isinstance(value, Iterable):
-        raise SettingsError("this setting is a list, or one text with commas", setting=name)
+        raise SettingsError("this setting must be a list, or one string with commas", setting=name)
     return tuple(item if isinstance(item, kind) else parse(str(item)) for item in value)
 
 
@@ -234,23 +235,26 @@ class Settings:
         for name, known in _CHOICES.items():
             if getattr(self, name) not in known:
                 choice = " or ".join(map(repr, known))
-                raise SettingsError(f"{name} is {choice}", **{name: getattr(self, name)})
+                raise SettingsError(f"{name} must be {choice}", **{name: getattr(self, name)})
         for name, example in _PATHS.items():
             path = getattr(self, name)
             if not re.fullmatch(r"(/[^/\x00-\x1f]+)+", path) or {".", ".."} & set(path.split("/")):
-                raise SettingsError(f"{name} is a ZooKeeper path, as {example}", **{name: path})
+                raise SettingsError(
+                    f"{name} must be a ZooKeeper path, such as {example}", **{name: path}
+                )
         try:
             zookeeper_servers(self.zookeeper)
         except InvalidInputError as exc:
             raise SettingsError(
-                "zookeeper is written host:port,host:port, with a path behind it or without",
+                "zookeeper must be written as host:port,host:port, with or without a path at the "
+                "end",
                 zookeeper=self.zookeeper,
             ) from exc
         try:
             object.__setattr__(self, "metadata_table", check_queue_name(self.metadata_table))
         except InvalidInputError as exc:
             raise SettingsError(
-                "metadata_table is a table's name, with the same characters as a queue's",
+                "metadata_table must be a table's name, with the same characters as a queue's",
                 metadata_table=self.metadata_table,
             ) from exc
 

@@ -40,12 +40,14 @@ def check_fields(
             case "bool":
                 value = _read_switch(value, field.name)
             case "str" if not isinstance(value, str) or not (value or empty_texts):
-                raise SettingsError("this setting is a text", setting=field.name, value=value)
+                raise SettingsError(
+                    "this setting must be a string", setting=field.name, value=value
+                )
         object.__setattr__(settings, field.name, value)
 
 
 def _read_switch(value: object, setting: str) -> bool:
     read = _SWITCH.get(value.strip().lower()) if isinstance(value, str) else value
     if not isinstance(read, bool):
-        raise SettingsError("this setting is true or false", setting=setting, value=value)
+        raise SettingsError("this setting must be true or false", setting=setting, value=value)
     return read

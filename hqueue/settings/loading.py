@@ -73,7 +73,7 @@ class FoundSettings:
             values = values.get(table, {})
             if not isinstance(values, dict):
                 raise SettingsError(
-                    f"[{table}] is a table of the settings file",
+                    f"[{table}] must be a table in the settings file",
                     **{table: values, **_place_in(path, "", table)},
                 )
         for name, value in values.items():

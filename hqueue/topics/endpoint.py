@@ -68,7 +68,7 @@ class Endpoint(SubscriberHandler):
         with self._lock:
             if subscription.topic in self._topics:
                 raise InvalidInputError(
-                    "the client has subscribed to the topic under this name already",
+                    "this client has subscribed to the topic under this name already",
                     topic=subscription.topic,
                     subscriber=subscription.subscriber,
                 )
@@ -88,7 +88,7 @@ class Endpoint(SubscriberHandler):
             RefusedCallError: there is no such topic here: no answer for the hub.
         """
         if not messages:
-            raise RefusedCallError("a call has messages of a topic")
+            raise RefusedCallError("the call has no topic, or no messages")
         with self._lock:
             subscription = self._topics.get(messages[0].topic)
         if subscription is None or subscription.ended:

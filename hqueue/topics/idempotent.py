@@ -97,8 +97,8 @@ class IdempotentPublisher:
         name = self._calls.settings.publisher
         if name == HubClientSettings.publisher:
             raise InvalidInputError(
-                "sequence numbers count by the publisher's name: connect with a publisher of your "
-                "own",
+                "sequence numbers are counted by the publisher's name: connect with a publisher "
+                "name of your own",
                 publisher=name,
             )
         return name

@@ -97,7 +97,9 @@ def hub_addresses(given: str | Address | Sequence[str | Address]) -> tuple[Addre
     try:
         found = tuple(each if isinstance(each, Address) else Address.parse(each) for each in given)
     except (InvalidInputError, TypeError, AttributeError) as exc:
-        raise SettingsError("hubs are written host:port, with commas between", hubs=given) from exc
+        raise SettingsError(
+            "hubs must be written as host:port, with commas between them", hubs=given
+        ) from exc
     if not found:
         raise SettingsError("at least one hub is needed")
     return found

@@ -59,7 +59,7 @@ def message_structs(
     """
     messages = listed(messages, "messages")
     if not messages:
-        raise InvalidInputError("what is published is a sequence with at least one message")
+        raise InvalidInputError("publish takes a sequence of at least one message")
     given = [_message(topic, each) for each in messages]
     check_sent(given)
     return [message_struct(each) for each in given]
@@ -81,7 +81,7 @@ def _message(topic: str, given: bytes | bytearray | memoryview | Message) -> Mes
     message = given if isinstance(given, Message) else Message(topic, given)
     if message.topic != topic:
         raise InvalidInputError(
-            "a message has another topic than the call", topic=topic, found=message.topic
+            "a message's topic is not the topic of the call", topic=topic, found=message.topic
         )
     return message
 

@@ -131,11 +131,11 @@ class TopicSubscription:
         """
         if not self.explicit_ack:
             raise InvalidInputError(
-                "the listener's answers acknowledge messages here: to do it by this call, "
-                "subscribe with explicit_ack=True"
+                "this subscription acknowledges messages by its listener's answers: to "
+                "acknowledge them by this call, subscribe with explicit_ack=True"
             )
         if not isinstance(message_id, MessageID):
-            raise InvalidInputError("what is acknowledged is a MessageID", value=message_id)
+            raise InvalidInputError("acknowledge_cumulative takes a MessageID", value=message_id)
         self._client.acknowledge_cumulative(self, message_id)
 
     def close(self) -> None:

@@ -249,7 +249,7 @@ class Subscriptions:
             try:
                 end()
             except HQueueError as exc:
-                text = "a subscription to %r was not ended as its listener asked: %s"
+                text = "a subscription to %r was not ended, though its listener asked for it: %s"
                 logger.warning(text, subscription.topic, exc)
 
         if self._is_called_by(subscription):
@@ -291,7 +291,12 @@ class Subscriptions:
         except Exception as exc:  # The hub detaches it by itself, when the session is over.
             if is_interruption(exc):
                 raise
-            logger.info("a subscription to %r was not closed: %s", subscription.topic, exc)
+            logger.info(
+                "a subscription to %r was not closed at its hub, which closes it when the "
+                "session ends: %s",
+                subscription.topic,
+                exc,
+            )
 
     def close(self) -> None:
         """Close all subscriptions; also once more, if that was interrupted."""
@@ -472,10 +477,10 @@ class Subscriptions:
         topic, subscriber = subscription.topic, subscription.subscriber
         failure: HQueueError | None = None
         if detached is not None and detached.reason == reasons.REPLACED:
-            text = "another client has subscribed under the name"
+            text = "another client has subscribed under this subscriber's name"
             failure = SubscriberConnectedError(text, topic=topic, subscriber=subscriber)
         elif detached is not None and detached.reason == reasons.UNSUBSCRIBED:
-            text = "the subscription was ended"
+            text = "the subscription was deleted"
             failure = SubscriberNotFoundError(text, topic=topic, subscriber=subscriber)
         loop.start(self._go_on, subscription, failure)
 
@@ -530,7 +535,8 @@ def _host_towards(hubs: tuple[Address, ...]) -> str:
         with contextlib.suppress(OSError):
             return host_towards(*hub)
     raise InvalidInputError(
-        "no hub's host is known: give the host where hubs reach this process", host=None
+        "no hub's host name can be resolved: give the host at which hubs reach this process",
+        host=None,
     )
 
 

@@ -347,7 +347,7 @@ class ZooKeeperEphemerals(Stepwise):
             if not isinstance(answer, Exception):
                 return Obstacle(write.absent, answer[0])
         raise StoreUnavailableError(
-            "registrations are created and deleted at the moment: try again",
+            "other programs keep creating and deleting registrations: try again",
             outcome=Outcome.NOT_APPLIED,
         )
 

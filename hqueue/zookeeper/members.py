@@ -197,8 +197,7 @@ class Members(Stepwise):
         bound_ms = self._settings.request_timeout_ms
         if not self._courier.end(self._end, bound_ms):
             logger.warning(
-                "the session with ZooKeeper did not end within %d ms; going on without waiting "
-                "for it",
+                "the session with ZooKeeper did not end within %d ms; it is left to end by itself",
                 bound_ms,
             )
 
@@ -337,7 +336,7 @@ class Members(Stepwise):
             if timeout_ms not in (asked_ms, self._granted_ms):
                 logger.warning(
                     "ZooKeeper keeps a session for %d ms, not for %d as "
-                    "zookeeper_session_timeout_ms asks: its servers have bounds of their own",
+                    "zookeeper_session_timeout_ms asks: its servers bound session timeouts",
                     timeout_ms,
                     asked_ms,
                 )
@@ -374,7 +373,7 @@ class Members(Stepwise):
             if all(each.state in (None, SessionState.CONNECTED) for each in self._members):
                 _faults.over(at, "ZooKeeper at %s answers again", at)
         else:
-            _faults.met(at, "the connection to ZooKeeper at %s is cut", at)
+            _faults.met(at, "the connection to ZooKeeper at %s was lost", at)
 
     def _state_of_all(self) -> SessionState:
         """The state, by those members that were connected once."""

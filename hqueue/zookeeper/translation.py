@@ -36,7 +36,7 @@ def is_refusal(error: BaseException) -> bool:
 def refused(error: BaseException, path: str) -> RequestRefusedError:
     """A refusal."""
     return RequestRefusedError(
-        "ZooKeeper refused", path=path, answer=f"{type(error).__name__}: {error}"
+        "ZooKeeper refused the request", path=path, answer=f"{type(error).__name__}: {error}"
     )
 
 

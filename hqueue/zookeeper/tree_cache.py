@@ -106,7 +106,7 @@ class TreeCache(Stepwise):
                 self._dirty |= dirty
             if isinstance(exc, ClosedError) or not isinstance(exc, HQueueError):
                 raise
-            logger.debug("what changed below %s was not read: %s", self._top, exc)
+            logger.debug("changes below %s were not read: %s", self._top, exc)
             return PAUSE_MS
         with self._lock:
             settled = not self._dirty and not self._closed

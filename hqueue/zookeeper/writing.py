@@ -110,7 +110,7 @@ class Writing:
     def _lost_answers(self) -> dict[str, StoreUnavailableError]:
         return {
             key: StoreUnavailableError(
-                "the answer was lost, and others changed the record since",
+                "the answer was lost, and other programs changed the record since",
                 outcome=Outcome.UNKNOWN,
                 path=key,
             )
@@ -132,7 +132,8 @@ class Writing:
             yield from self._ask([(path, ensure(path)) for path in above])
             if (yield from self._send(missing)):
                 raise StoreUnavailableError(
-                    "records are deleted while they are created", outcome=Outcome.NOT_APPLIED
+                    "other programs keep deleting the nodes above these records: try again",
+                    outcome=Outcome.NOT_APPLIED,
                 )
 
     def _send(self, keys: Collection[str], above: Sequence[str] = ()) -> Work[Any, list[str]]:

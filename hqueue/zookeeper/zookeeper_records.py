@@ -73,7 +73,8 @@ class ZooKeeperRecords(Stepwise):
             gone = any(isinstance(answer, NoNodeError) for answer in answers)
             if gone or len(found) < len(values):
                 raise StoreUnavailableError(
-                    "records are deleted while they are created", outcome=Outcome.NOT_APPLIED
+                    "other programs keep deleting the nodes above these records: try again",
+                    outcome=Outcome.NOT_APPLIED,
                 )
             return found
 

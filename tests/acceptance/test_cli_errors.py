@@ -197,7 +197,7 @@ def test_a_stdout_that_takes_nothing_is_told(
             check=False,
         )
     assert ended.returncode == 1
-    assert ended.stderr.startswith(b"hqueue: error: stdout can't be written to")
+    assert ended.stderr.startswith(b"hqueue: error: can't write to stdout")
 
 
 @pytest.mark.in_memory_first

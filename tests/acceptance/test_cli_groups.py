@@ -409,6 +409,6 @@ def test_a_disk_that_is_full_ends_it_and_nothing_of_it_is_committed(
             check=False,
         )
     assert ended.returncode == 1
-    assert b"stdout can't be written to" in ended.stderr
+    assert b"can't write to stdout" in ended.stderr
     assert processes.lag(group) == 3
     assert processes.client.describe_group(group).members == {}

@@ -46,7 +46,7 @@ def test_what_a_closed_stream_was_needed_for_is_an_error(
 ) -> None:
     scanned = _in_shell("hq list >&-", process_environment)
     assert scanned.code == 1
-    assert scanned.err.startswith("hqueue: error: stdout can't be written to")
+    assert scanned.err.startswith("hqueue: error: can't write to stdout")
     for line in (f"put {name} -t t", "shell", "metadata import -"):
         read = _in_shell(f"hq {line} <&-", process_environment)
         assert read.code == 2
@@ -63,5 +63,5 @@ def test_what_was_written_is_said_though_its_ids_can_not_be_printed(
     put = _in_shell(line, process_environment)
     assert put.code == 1
     assert f"2 messages (6 B) written to {name}" in put.err
-    assert put.err.count("stdout can't be written to") == 1
+    assert put.err.count("can't write to stdout") == 1
     assert len([*client.queue(name).scan()]) == 2

@@ -135,7 +135,7 @@ def test_what_is_no_idempotency_key_is_refused_before_anything_is_sent(
     queue = make_queue(2)
     message = Message("a", b"1")
     for wrong in ("", b"", 7, ["t"]):
-        with pytest.raises(InvalidInputError, match="an idempotency key is"):
+        with pytest.raises(InvalidInputError, match="an idempotency key must be"):
             queue.put(message, partition=0, idempotency_key=wrong)  # type: ignore[call-overload]
     with pytest.raises(InvalidInputError, match="needs a partition or a key"):
         queue.put(message, idempotency_key="t")

@@ -301,7 +301,7 @@ def test_only_what_can_not_be_read_is_passed_by(
         with pytest.raises(InvalidInputError, match=problem):
             batches.add(row)
     raw.put(damaged.queue.name, readable, {b"log:batch": bytes(header)})
-    with pytest.raises(InvalidInputError, match="where the next one begins"):
+    with pytest.raises(InvalidInputError, match="where the next batch begins"):
         batches.add(readable.hex())
     assert batches.rows() == []
     assert not batches.remove(damaged.row)
@@ -364,7 +364,7 @@ def test_so_many_batches_are_passed_by_and_no_more(
     for row in rows[:2]:
         assert queue.skipped_batches.add(row) == 1
         queue.skipped_batches.add(row)
-    with pytest.raises(InvalidInputError, match="as many skipped batches"):
+    with pytest.raises(InvalidInputError, match="maximum number of skipped batches"):
         queue.skipped_batches.add(rows[2])
     assert queue.skipped_batches.rows() == rows[:2]
     raw.delete_cells(queue.name, bytes.fromhex(rows[0]), b"log:batch")  # As a collection does.

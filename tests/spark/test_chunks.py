@@ -150,7 +150,7 @@ def test_a_chunk_is_a_batch_that_can_be_put() -> None:
 @pytest.mark.parametrize("header", [(None, b"v"), ("n", None), None])
 def test_a_header_without_name_or_value_is_in_no_batch(header: tuple[Any, Any] | None) -> None:
     (chunk,) = cut([frame([("a", b"", None, None, [("n", b"v"), header])])])
-    with pytest.raises(InvalidInputError, match="never null"):
+    with pytest.raises(InvalidInputError, match="can't be null"):
         encode_record_batch(chunk.messages)
 
 
@@ -200,8 +200,8 @@ def test_strings_and_large_types_are_taken() -> None:
 @pytest.mark.parametrize(
     ("row", "match"),
     [
-        ((None, b"", None, None, None), "never null"),
-        (("a", None, None, None, None), "never null"),
+        ((None, b"", None, None, None), "can't be null"),
+        (("a", None, None, None, None), "can't be null"),
         (("a", b"", None, 3, None), "no such partition"),
         (("a", b"", "k", -1, None), "no such partition"),
     ],

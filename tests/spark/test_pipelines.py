@@ -420,9 +420,9 @@ def test_wrong_input_is_refused_before_anything_is_done(
             spark, queue.name, queue.name, checkpoint, options=connection)),
         ("an expression", lambda: Copy(
             spark, queue.name, target.name, checkpoint, by="nothing(", options=connection)),
-        ("the same each time", lambda: Copy(
+        ("must be deterministic", lambda: Copy(
             spark, queue.name, target.name, checkpoint, by="rand()", options=connection)),
-        ("Spark's SQL", lambda: Counting(
+        ("Spark SQL", lambda: Counting(
             queue.name, where="nothing", options=connection).by_messages(spark)),
         ("1 ms", lambda: Counting(queue.name, window_ms=0, options=connection)),
     ]  # fmt: skip

@@ -79,7 +79,8 @@ def test_every_module_of_the_library_is_imported_without_any_extra() -> None:
 def test_the_local_server_says_which_extra_it_needs() -> None:
     ended = run("import hqueue.local", *SERVER)
     assert ended.stderr.splitlines()[-1] == (
-        "ModuleNotFoundError: hqueue.local needs more: in a clone of HQueue, pip install '.[local]'"
+        "ModuleNotFoundError: a package that hqueue.local needs is not installed: in a clone of "
+        "HQueue, pip install '.[local]'"
     )
 
 
@@ -88,7 +89,8 @@ def test_the_command_says_which_extra_it_needs(missing: tuple[str, ...]) -> None
     ended = command("--help", missing=missing)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr == (
-        "hqueue: error: commands need more: in a clone of HQueue, pip install '.[cli]'\n"
+        "hqueue: error: a package that commands need is not installed: in a clone of HQueue, "
+        "pip install '.[cli]'\n"
     )
 
 
@@ -103,11 +105,10 @@ def test_a_command_whose_extra_is_missing_is_listed_and_says_so(
     assert shown.returncode == 0
     assert f"{name} " in shown.stdout
     words = " ".join(shown.stdout.replace("│", " ").split())
-    assert f"The command needs more: in a clone of HQueue, pip install '.[{extra}]'" in words
+    needs = f"needs is not installed: in a clone of HQueue, pip install '.[{extra}]'"
+    assert f"A package that the command {needs}" in words
     for arguments in [(name,), (name, "--help"), (name, "some", "--option", "1")]:
         ended = command(*arguments, missing=missing)
         assert ended.returncode == 2
-        assert ended.stderr.startswith(
-            f"hqueue: error: the command needs more: in a clone of HQueue, pip install '.[{extra}]'"
-        )
+        assert ended.stderr.startswith(f"hqueue: error: a package that the command {needs}")
         assert len(ended.stderr.splitlines()) == 1

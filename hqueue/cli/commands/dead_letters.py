@@ -66,7 +66,9 @@ def dead_letters(
         reported on stderr.
     """
     if redrive is not None and (redrive_all or partition is None):
-        raise InvalidInputError("--redrive takes an ID and --partition, and no --redrive-all")
+        raise InvalidInputError(
+            "--redrive ID needs --partition, and can't be combined with --redrive-all"
+        )
     wanted = None if redrive is None else MessageID.parse(redrive)
     with session_of(context).client.queue(queue) as opened:
         waiting = opened.dead_letters.waiting(
@@ -108,7 +110,9 @@ def _put_back(queue: Queue, letters: Iterator[DeadLetter], wanted: MessageID | N
     count = queue.dead_letters.redrive(letters)
     if wanted is not None and not count:
         raise InvalidInputError(
-            "the subscriber has no such dead letter, or it was put back already", id=str(wanted)
+            "the subscriber has no dead letter with this ID in the partition, or it was redriven "
+            "already",
+            id=str(wanted),
         )
     say(f"Put back: {count:,}.")
 

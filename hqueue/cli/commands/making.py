@@ -37,18 +37,23 @@ def message_maker(
     """
     if framing is Framing.JSON:
         if key is not None or headers or separator is not None:
-            raise InvalidInputError("documents in JSON name their keys and headers themselves")
+            raise InvalidInputError(
+                "JSON documents carry their own keys and headers: leave out the options for keys "
+                "and headers"
+            )
         return functools.partial(message_of, topic=topic)
     if not topic:
         raise InvalidInputError("put needs a topic: give --topic")
     if separator is None:
         return lambda value: Message(topic, value, key, headers)
     if framing is not Framing.LINES:
-        raise InvalidInputError("a key separator is for lines", format=framing.value)
+        raise InvalidInputError(
+            "a key separator works only with values in lines", format=framing.value
+        )
     if key is not None:
         raise InvalidInputError("give a message key or a key separator, not both")
     if not separator:
-        raise InvalidInputError("a key separator has one character or more")
+        raise InvalidInputError("the key separator is empty: give at least one character")
     between = os.fsencode(separator)
 
     def split(line: bytes) -> Message:
@@ -70,6 +75,6 @@ def parse_headers(assignments: Sequence[str]) -> Headers:
     for assignment in assignments:
         name, equals, value = assignment.partition("=")
         if not equals:
-            raise InvalidInputError("a header is written NAME=VALUE", header=assignment)
+            raise InvalidInputError("a header must be written as NAME=VALUE", header=assignment)
         headers.append((name, os.fsencode(value)))
     return checked_headers(headers)

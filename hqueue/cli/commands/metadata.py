@@ -228,7 +228,9 @@ def _findings(
     from hqueue.metadata.managers import compare_metadata  # noqa: PLC0415
 
     if against == metadata.store:
-        raise InvalidInputError("give a store other than the one that is verified", store=against)
+        raise InvalidInputError(
+            "the metadata can't be compared with its own store: name the other store", store=against
+        )
     # What else can't be read is found when it is compared.
     for entry in metadata.entries() if against is None else metadata.entries(["ownership"]):
         bar.advance(0)

@@ -96,7 +96,7 @@ def publish(
     )
     if sequence_number is not None and not values:
         raise InvalidInputError(
-            "--sequence-number is for values given as arguments, which are one batch"
+            "--sequence-number works only with values given as arguments, which make one batch"
         )
     with hub_client(context, queue, hubs, publisher) as client:
 

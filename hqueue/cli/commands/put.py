@@ -117,7 +117,7 @@ def put(
     )
     if idempotency_key is not None and not values:
         raise InvalidInputError(
-            "an idempotency key is for values given as arguments, which are one batch"
+            "an idempotency key works only with values given as arguments, which make one batch"
         )
     with source.session.client.queue(queue) as opened:
         where = opened.choose_partition(partition, None if key is None else os.fsencode(key))

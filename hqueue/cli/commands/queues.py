@@ -244,9 +244,14 @@ def _attributes(assignments: list[str] | None) -> dict[str, Any]:
     for assignment in assignments or ():
         name, equals, value = assignment.partition("=")
         if not equals:
-            raise InvalidInputError("an attribute is written NAME=VALUE", attribute=assignment)
+            raise InvalidInputError(
+                "an attribute must be written as NAME=VALUE", attribute=assignment
+            )
         if name.strip() in ("ttl", "name", "partitions"):
-            raise InvalidInputError("this attribute has an option of its own", attribute=assignment)
+            raise InvalidInputError(
+                "this attribute has its own option: use that instead of --attribute",
+                attribute=assignment,
+            )
         given[name.strip()] = value.strip()
     return given
 

@@ -124,10 +124,14 @@ class Source:
         if values and files:
             raise InvalidInputError("give values or files, not both")
         if values and separator is not None:
-            raise InvalidInputError("a key separator is for lines of files and pipes")
+            raise InvalidInputError(
+                "a key separator works only with lines of files and pipes: give one message key "
+                "for values"
+            )
         if values and framing is Framing.LENGTH_PREFIXED:
             raise InvalidInputError(
-                "lengths stand before values in files and pipes, not in arguments"
+                "length-prefixed values are read from files and pipes: they can't be given as "
+                "arguments"
             )
         self._make = message_maker(framing, topic, key, parse_headers(headers or ()), separator)
         if session.in_shell and not values and (not files or STDIN in files):

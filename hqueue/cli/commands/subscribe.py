@@ -146,7 +146,7 @@ def _delivery(assignments: Sequence[str] | None) -> DeliveryOptions:
         number = whole_number(value.strip())
         if name not in known or number is None:
             raise InvalidInputError(
-                "a delivery option is written NAME=VALUE, with a number",
+                "a delivery option must be written as NAME=VALUE, with a number as its value",
                 option=assignment,
                 known=", ".join(sorted(known)),
             )

@@ -98,7 +98,7 @@ def show_picture(result: Result) -> None:
 
 def _counted(counted: Counted | None) -> str:
     if counted is None:
-        return f"not in Spark, which needs more: {installing('spark')}"
+        return f"not in Spark, which is not installed: {installing('spark')}"
     return (
         f"{count_text(counted.messages, 'message')} in a Spark job, by windows of "
         f"{counted.window_ms / 1e3:g} s, in {counted.seconds:.1f} s"

@@ -33,7 +33,8 @@ def check_worker() -> None:
     for needed in ("hqueue_workers", "prometheus_client"):
         if importlib.util.find_spec(needed) is None:
             raise SettingsError(
-                f"the demo's worker needs more, and nothing was begun: {installing('worker')}",
+                "a package that the demo's worker needs is not installed, and nothing was started: "
+                f"{installing('worker')}",
                 missing=needed,
             )
 

@@ -80,7 +80,9 @@ class TableAppends(TableHeaders[Via]):
             cells = yield from self._get(key, [HEADER])
             if not cells:
                 raise StoreUnavailableError(
-                    "the clock can't be measured", outcome=Outcome.NOT_APPLIED, queue=self._table
+                    "the region server's clock can't be measured",
+                    outcome=Outcome.NOT_APPLIED,
+                    queue=self._table,
                 )
             # The server stamped the cell between sending and answering.
             offsets.append((cells[0].timestamp_ms - (wall_ms + half_ms), half_ms))

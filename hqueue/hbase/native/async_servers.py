@@ -194,7 +194,7 @@ class AsyncServers:
                 return await self._open(server, address, service, (asked_s, ends_s))
             await asyncio.wait([server.opening], timeout=max(0.0, ends_s - time.monotonic()))
             if time.monotonic() >= ends_s:
-                raise UnsentError("the connection is not opened in time")
+                raise UnsentError("the connection was not opened in time")
         return connection
 
     async def _open(

@@ -91,7 +91,7 @@ class MastersRegistry(Registry):
         if all(isinstance(error, RequestRefusedError) for error in errors):
             raise errors[0]
         raise StoreUnavailableError(
-            "no master says where the cluster's servers are",
+            "no HBase master answers where the cluster's servers are",
             outcome=Outcome.NOT_APPLIED,
             masters=[str(master) for master in masters],
             request=method.decode(),
@@ -106,7 +106,7 @@ class MastersRegistry(Registry):
         found = take(kind.FromString(answer.message))
         if not found:
             raise StoreUnavailableError(
-                "a master does not know the location now",
+                "an HBase master does not know the location now",
                 outcome=Outcome.NOT_APPLIED,
                 server=str(request.address),
             )

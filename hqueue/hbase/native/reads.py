@@ -69,7 +69,7 @@ class Stream(Asker[Via]):
     def read(self, rows: int) -> Asking[list[Row]]:
         if self._closed:
             raise StoreUnavailableError(
-                "the scan was closed, or is broken off", outcome=Outcome.NOT_APPLIED
+                "the scan was closed or interrupted", outcome=Outcome.NOT_APPLIED
             )
         found = yield from self._read(self._range, rows)
         if found:

@@ -106,7 +106,7 @@ class TableRegions:
             if self.regions and not expected:
                 return
         raise StoreUnavailableError(
-            "the table's regions are not all there, or not all served",
+            "some regions of the table are missing, or no server serves them now",
             outcome=Outcome.NOT_APPLIED,
             queue=self.table,
         )
@@ -118,7 +118,9 @@ class TableRegions:
         region = self.regions[bisect.bisect_right(self._starts, row) - 1]
         if not region.holds(row):
             raise StoreUnavailableError(
-                "a row lies in no region", outcome=Outcome.NOT_APPLIED, queue=self.table
+                "no region of the table contains this row",
+                outcome=Outcome.NOT_APPLIED,
+                queue=self.table,
             )
         return region
 
@@ -159,7 +161,7 @@ class Meta:
         except StoreUnavailableError as exc:
             facts: dict[str, Any] = {**exc.facts, "queue": table}
             raise StoreUnavailableError(
-                "where the table's regions are can't be found out",
+                "the locations of the table's regions can't be found",
                 outcome=Outcome.NOT_APPLIED,
                 **facts,
             ) from exc

@@ -161,7 +161,7 @@ class TableRequests(Asker[Via]):
         answer = yield from self._located(ask)
         said = pb.MutateResponse.FromString(answer.message)
         if condition is not None and not said.HasField("processed"):
-            raise ValueError("the answer does not say whether the request was done")
+            raise ValueError("the answer does not say whether the request was carried out")
         return bool(said.processed)
 
     def _located(self, ask: Callable[[TableRegions], Asking[Result]]) -> Asking[Result]:

@@ -191,7 +191,7 @@ class Servers:
         if connection is not None:
             return connection
         asked_s = time.monotonic()
-        late = UnsentError("the connection is not opened in time")
+        late = UnsentError("the connection was not opened in time")
         with Held(server.opening, ends_s - time.monotonic(), lambda: late):
             connection = server.good()
             if connection is not None:

@@ -121,13 +121,13 @@ def translate_answer(error: RemoteError, table: str, method: str, server: str) -
     answer = f"{kind}: {lines[0][:300] if lines else ''}"
     facts: dict[str, Any] = {"queue": table, "request": method, "server": server, "answer": answer}
     if kind in NOT_SERVED:
-        return NotServedError("the region is not served there", **facts)
+        return NotServedError("the server does not serve this region", **facts)
     if kind in _NOT_APPLIED:
         return StoreUnavailableError(
-            "the server takes no requests now", outcome=Outcome.NOT_APPLIED, **facts
+            "the server accepts no requests now", outcome=Outcome.NOT_APPLIED, **facts
         )
     if kind not in _PASSING and (error.final or kind in _REFUSALS):
-        return RequestRefusedError("HBase refused", **facts)
+        return RequestRefusedError("HBase refused the request", **facts)
     return StoreUnavailableError(
         "HBase did not finish the request in time", outcome=Outcome.UNKNOWN, **facts
     )

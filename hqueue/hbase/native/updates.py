@@ -176,7 +176,7 @@ class TableUpdates(TableRequests[Via]):
         if batch.request.method != _MULTI:
             alone = pb.MutateResponse.FromString(said.message)
             if not alone.HasField("processed"):
-                raise ValueError("the answer does not say whether the request was done")
+                raise ValueError("the answer does not say whether the request was carried out")
             return [_answer(alone.processed)]
         results = pb.MultiResponse.FromString(said.message).regionActionResult
         if len(results) != len(batch.numbers):

@@ -65,7 +65,10 @@ class ZooKeeperRegistry(Registry):
         data: bytes | None = yield blocking(partial(self._read_node, path))
         if data is None:
             raise StoreUnavailableError(
-                "ZooKeeper has no such node of HBase", outcome=Outcome.NOT_APPLIED, path=path
+                "ZooKeeper has no such node of HBase: check that HBase runs, and the setting "
+                "hbase_znode_parent",
+                outcome=Outcome.NOT_APPLIED,
+                path=path,
             )
         try:
             found = take(kind.FromString(_payload(data)))

@@ -107,13 +107,13 @@ class Gateway:
             )
         except AllInUseError as exc:  # Not a failure of the gateway's.
             raise StoreUnavailableError(
-                "all connections to the gateway stay in use",
+                "no connection to the gateway became free in time",
                 outcome=Outcome.NOT_APPLIED,
                 gateway=str(self.address),
             ) from exc
         except NoOlderConnectionError as exc:
             raise StoreUnavailableError(
-                "the gateway may have been started again",
+                "the gateway may have been restarted",
                 outcome=Outcome.NOT_APPLIED,
                 gateway=str(self.address),
             ) from exc

@@ -54,7 +54,7 @@ def region_locations(gateways: Gateways, table: str) -> list[RegionLocation]:
     )
     if not locations or locations[0].start_key:
         raise StoreUnavailableError(
-            "the table's first region is not located", outcome=Outcome.NOT_APPLIED, queue=table
+            "the table's first region can't be located", outcome=Outcome.NOT_APPLIED, queue=table
         )
     return locations
 

@@ -81,7 +81,9 @@ def translate_answer(error: Exception, table: str, method: str) -> HQueueError:
             return kind(static, queue=table)
     passing = any(marker in text for marker in _PASSING)
     if not passing and any(marker in text for marker in _REFUSALS):
-        return RequestRefusedError("HBase refused", queue=table, request=method, answer=first_line)
+        return RequestRefusedError(
+            "HBase refused the request", queue=table, request=method, answer=first_line
+        )
     return StoreUnavailableError(
         "HBase did not finish the request in time",
         outcome=Outcome.UNKNOWN,

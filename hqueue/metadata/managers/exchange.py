@@ -109,14 +109,16 @@ def read_document(line: bytes | str) -> tuple[str, Subject, Info]:
     try:
         document = json.loads(line)
     except (ValueError, RecursionError) as exc:
-        raise InvalidInputError("a record is a JSON object") from exc
+        raise InvalidInputError("a record must be a JSON object") from exc
     if not isinstance(document, Mapping) or document.get("kind") not in KINDS:
-        raise InvalidInputError(f"a record is a JSON object with a kind: {', '.join(KINDS)}")
+        raise InvalidInputError(
+            f"a record must be a JSON object with one of these kinds: {', '.join(KINDS)}"
+        )
     kind = document["kind"]
     names = ["queue", "topic", *(["subscriber"] if kind == SUBSCRIPTION else [])]
     for name in names:
         if not isinstance(document.get(name), str):
-            raise InvalidInputError(f"a record of this kind has a {name}", kind=kind)
+            raise InvalidInputError(f"a record of this kind needs a {name}", kind=kind)
     subject = Subject(kind, *(document[name] for name in names[1:]))
     fields = {
         name: json.dumps(document[name], ensure_ascii=False).encode("utf-8", "surrogatepass")

@@ -225,7 +225,7 @@ def _incarnation(value: bytes) -> str | None:
 
 def _in_the_way(obstacle: Obstacle) -> RequestRefusedError:
     return RequestRefusedError(
-        "another hub is available at this address",
+        "another hub is registered at this address: stop it, or give this one another address",
         path=obstacle.key,
         record=(obstacle.value or b"").decode(errors="replace"),
     )

@@ -59,10 +59,10 @@ class HubInfo:
 
     def __post_init__(self) -> None:
         if not isinstance(self.address, Address):
-            raise InvalidInputError("a hub's address is an Address", address=self.address)
+            raise InvalidInputError("a hub's address must be an Address", address=self.address)
         _check_text(self.incarnation, "incarnation")
         if not self.incarnation:
-            raise InvalidInputError("an incarnation has a name")
+            raise InvalidInputError("a hub's incarnation can't be empty")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class LogRange:
         if self.last is not None:
             _check_id(self.last, "last")
         if not isinstance(self.marked, bool):
-            raise InvalidInputError("a range is marked, or is not", marked=self.marked)
+            raise InvalidInputError("marked must be True or False", marked=self.marked)
         if self.last is not None and self.last < self.first:
             raise InvalidInputError(
                 "a range ends before it begins", first=str(self.first), last=str(self.last)
@@ -134,11 +134,11 @@ def check_names(names: object, *, option: str) -> tuple[str, ...]:
         InvalidInputError: this is not a sequence of valid names, or has too many.
     """
     if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
-        raise InvalidInputError("a list of an ACL is a sequence of names", option=option)
+        raise InvalidInputError("a list of an ACL must be a sequence of names", option=option)
     checked = tuple(itertools.islice(names, NAMES_MAX + 1))
     if len(checked) > NAMES_MAX:
         raise InvalidInputError(
-            "a list of an ACL has at most 256 names", option=option, names_max=NAMES_MAX
+            "a list of an ACL can have at most 256 names", option=option, names_max=NAMES_MAX
         )
     for name in checked:
         if name != EVERYBODY:
@@ -172,9 +172,9 @@ class TopicPersistenceInfo:
     def __post_init__(self) -> None:
         object.__setattr__(self, "ranges", tuple(self.ranges))  # They stay as they are.
         if not all(isinstance(each, LogRange) for each in self.ranges):
-            raise InvalidInputError("persistence info is ranges of a log")
+            raise InvalidInputError("ranges must be a sequence of LogRange objects")
         if not isinstance(self.acl, TopicACL):
-            raise InvalidInputError("acl is no TopicACL", type=type(self.acl).__name__)
+            raise InvalidInputError("acl must be a TopicACL", type=type(self.acl).__name__)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -203,11 +203,11 @@ class SubscriptionPreferences:
             if number is not None:
                 check_whole(number, 1, COUNT_MAX, option=name)
         if not isinstance(self.application, Mapping):
-            raise InvalidInputError("an application's preferences are a mapping")
+            raise InvalidInputError("application must be a mapping from names to values")
         object.__setattr__(self, "application", dict(self.application))  # It stays as it is.
         if len(self.application) > APPLICATION_MAX:
             raise InvalidInputError(
-                "an application keeps no more preferences here",
+                "a subscription can't keep so many preferences of its application",
                 number=len(self.application),
                 number_max=APPLICATION_MAX,
             )
@@ -246,15 +246,15 @@ class SubscriptionData:
         ):
             if part is not None and not isinstance(part, kind):
                 raise InvalidInputError(
-                    f"a part of a subscription is no {kind.__name__}", type=type(part).__name__
+                    f"a part of a subscription must be {kind.__name__}", type=type(part).__name__
                 )
 
 
 def _check_id(value: object, option: str) -> None:
     if not isinstance(value, MessageID):
-        raise InvalidInputError(f"{option} is a MessageID", value=value)
+        raise InvalidInputError(f"{option} must be a MessageID", value=value)
 
 
 def _check_text(text: object, option: str) -> None:
     if not isinstance(text, str) or not text.isprintable():
-        raise InvalidInputError(f"{option} is a text that can be printed", text=text)
+        raise InvalidInputError(f"{option} must be a printable string", text=text)

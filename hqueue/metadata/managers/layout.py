@@ -209,11 +209,11 @@ def _topic(topic: str) -> str:
 def _subscriber(subscriber: object) -> str:
     if not isinstance(subscriber, str) or not 1 <= len(subscriber) <= NAME_LENGTH_MAX:
         raise InvalidInputError(
-            "a subscriber's name is a text of 1 to 200 characters", subscriber=subscriber
+            "a subscriber's name must be a string of 1 to 200 characters", subscriber=subscriber
         )
     try:
         return segment(subscriber)
     except UnicodeEncodeError as exc:
         raise InvalidInputError(
-            "the name must have a UTF-8 encoding", subscriber=subscriber
+            "the name can't be encoded as UTF-8", subscriber=subscriber
         ) from exc

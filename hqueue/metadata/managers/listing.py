@@ -53,7 +53,7 @@ def list_entries(
     """
     unknown = set(kinds) - set(KINDS)
     if unknown:
-        raise InvalidInputError("there is no such kind of record", kind=min(unknown))
+        raise InvalidInputError("unknown kind of record", kind=min(unknown))
     for kind in KINDS:
         if kind in kinds:
             subtree = layout.subtree(kind)

@@ -66,13 +66,13 @@ class Kind(Generic[Value]):
         self._check_version(version)
         if not isinstance(value, self._of):
             raise InvalidInputError(
-                f"the value to write is no {self._of.__name__}", type=type(value).__name__
+                f"the value to write must be a {self._of.__name__}", type=type(value).__name__
             )
         fields = self._encode(value)
         size = sum(map(len, fields.values()))
         if size > VALUE_BYTES_MAX - BESIDES_BYTES:
             raise InvalidInputError(
-                f"the {self._name} is larger than a record may be",
+                f"the {self._name} is larger than the maximum size of a record",
                 bytes=size,
                 bytes_max=VALUE_BYTES_MAX - BESIDES_BYTES,
             )
@@ -111,7 +111,11 @@ class Kind(Generic[Value]):
 
     def _check_version(self, version: Version) -> None:
         if not is_whole(version):
-            raise InvalidInputError("no record of this store has such a version", version=version)
+            raise InvalidInputError(
+                "this store never gives a record such a version: give the version of a record "
+                "that was read or written",
+                version=version,
+            )
         self._pipeline.store.check_version(version)
 
     def _refused(self, key: str, version: Version) -> Future[After]:

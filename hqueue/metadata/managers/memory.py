@@ -29,7 +29,11 @@ class MemoryFields:
     def check_version(self, version: Version) -> None:
         """As `FieldRecords.check_version`."""
         if not is_whole(version, NEW):
-            raise InvalidInputError("no record of this store has such a version", version=version)
+            raise InvalidInputError(
+                "this store never gives a record such a version: give the version of a record "
+                "that was read or written",
+                version=version,
+            )
 
     def read(self, keys: Iterable[str]) -> dict[str, FieldRecord]:
         """As `FieldRecords.read`."""

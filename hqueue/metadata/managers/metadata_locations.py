@@ -85,5 +85,6 @@ class MetadataLocations:
             layout = Rows(self._root, self._queue, location.place)
             return LocationRecords(location, memory, memory, layout, ephemeral=False)
         raise SettingsError(
-            "topics' metadata lies in 'zookeeper', 'hbase' or 'memory'", store=location.store
+            "the store of topics' metadata must be 'zookeeper', 'hbase' or 'memory'",
+            store=location.store,
         )

@@ -111,15 +111,15 @@ class MetadataMigration:
             MetadataError: another process writes to the copy, which no hub does.
         """
         if to not in (ZOOKEEPER, HBASE):
-            raise SettingsError("topics' metadata is moved to 'zookeeper' or 'hbase'", store=to)
+            raise SettingsError(
+                "topics' metadata can be moved only to 'zookeeper' or 'hbase'", store=to
+            )
         self._check()
         stage, version = self._record.read()
         if stage.phase is Phase.STABLE and stage.location.store == to:
             return 0
         if stage.location.store == MEMORY:
-            raise SettingsError(
-                "metadata in the memory of other processes can't be moved", target=to
-            )
+            raise SettingsError("topics' metadata in the memory of hubs can't be moved", target=to)
         begun = stage.begun(to)
         source = self._locations.open(stage.location)
         stage, version = begun, self._record.change(begun, version)
@@ -189,7 +189,8 @@ class MetadataMigration:
         ):
             if deadline.expired:
                 raise StoreUnavailableError(
-                    "writers did not finish their changes in time",
+                    "hubs and other writers did not finish their changes in time: try again, or "
+                    "end those that don't answer",
                     outcome=Outcome.NOT_APPLIED,
                     writers=behind,
                 )
@@ -270,7 +271,9 @@ def _write(target: LocationRecords, changes: dict[str, FieldChange]) -> None:
     written = target.records.write(changes) if changes else {}
     if None in written.values():
         raise MetadataError(
-            "another program writes to the copy", outcome=Outcome.NOT_APPLIED, place=target.location
+            "another program writes to the copy of topics' metadata: run one move at a time",
+            outcome=Outcome.NOT_APPLIED,
+            place=target.location,
         )
 
 

@@ -252,10 +252,13 @@ class MigrationFence:
     def _closed_to_changes(stage: Stage) -> HQueueError:
         if stage.phase.is_open:
             return StoreUnavailableError(
-                "the session with ZooKeeper does not last", outcome=Outcome.NOT_APPLIED
+                "the session with ZooKeeper ends again and again: check the connection to "
+                "ZooKeeper",
+                outcome=Outcome.NOT_APPLIED,
             )
         return MetadataReadOnlyError(
-            "topics' metadata is being moved to another store, and can't be changed now",
+            "topics' metadata is being moved to another store, and can't be changed now: try "
+            "again later",
             phase=stage.phase.value,
             target=stage.copy and stage.copy.store,
         )
@@ -314,7 +317,8 @@ class MigrationFence:
                 self._changed.wait_for(lambda: self._may_say(stage), self._wait_ms / 1e3)
                 if not self._may_say(stage):
                     raise StoreUnavailableError(
-                        "earlier changes are still under way", outcome=Outcome.NOT_APPLIED
+                        "earlier changes of topics' metadata are still under way: try again",
+                        outcome=Outcome.NOT_APPLIED,
                     )
                 self._admitted = None
             if self._following is None:

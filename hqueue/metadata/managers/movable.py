@@ -64,7 +64,11 @@ class MovableRecords:
         elif number == at.location.place:
             self._records(at).check_version(Version(version % PLACE))
         elif number > known.number:
-            raise InvalidInputError("no record of this store has such a version", version=version)
+            raise InvalidInputError(
+                "this store never gives a record such a version: give the version of a record "
+                "that was read or written",
+                version=version,
+            )
 
     def read(self, keys: Iterable[str]) -> dict[str, Found]:
         """As `FieldRecords.read`."""
@@ -93,7 +97,8 @@ class MovableRecords:
             records = self._records(at)
             if not records.partial and not all(each.whole for each in changes.values()):
                 raise MetadataReadOnlyError(
-                    "the metadata was moved to a store that changes a record only as a whole",
+                    "the metadata was moved to a store that can't change parts of a record: "
+                    "write the whole record",
                     store=at.location.store,
                 )
             sent = {}

@@ -159,7 +159,9 @@ def open_topic_metadata(
     hubs = Hubs(session, root, queue, clock)
     locations = MetadataLocations(session, root, queue, rows)
     if only is not None and only not in (ZOOKEEPER, HBASE, MEMORY):
-        raise SettingsError("topics' metadata lies in 'zookeeper', 'hbase' or 'memory'", store=only)
+        raise SettingsError(
+            "the store of topics' metadata must be 'zookeeper', 'hbase' or 'memory'", store=only
+        )
     record = StageRecord(session, root, queue, first, table=table, bound=only is None)
     fence = MigrationFence(record, session, wait_s * 1e3, clock)
     layout = locations.open(MetadataLocation(only or first, 0)).layout
@@ -188,7 +190,7 @@ def open_migration(
         SettingsError: metadata can't be moved from the store `first`.
     """
     if first == MEMORY:
-        raise SettingsError("metadata in memory can't be moved", metadata_store=first)
+        raise SettingsError("topics' metadata in memory can't be moved", metadata_store=first)
     locations = MetadataLocations(session, root, queue, rows)
     record = StageRecord(session, root, queue, first, table=table, bound=False)
     return MetadataMigration(record, locations, clock, check=check)

@@ -195,7 +195,9 @@ class _Batcher(Generic[Input]):
             if self._closed:
                 raise ClosedError("the access to topics' metadata was closed")
             if not roomy:
-                raise BufferFullError("too many requests wait", waiting=self._waiting_max)
+                raise BufferFullError(
+                    "too many requests are waiting: send fewer at a time", waiting=self._waiting_max
+                )
             self._waiting.append(_Request(key, what, then, future))
             if key not in self._under_way:
                 self._start()

@@ -47,7 +47,11 @@ class PresentRecords(BlobRecords):
         """As `FieldRecords.check_version`."""
         super().check_version(version)
         if version not in (ANY, NEW) and not check_parts(version, self._node_version_max):
-            raise InvalidInputError("no record of this store has such a version", version=version)
+            raise InvalidInputError(
+                "this store never gives a record such a version: give the version of a record "
+                "that was read or written",
+                version=version,
+            )
 
     def _write(self, changes: Mapping[str, Change]) -> Mapping[str, Version | None]:
         new = {key: each.value for key, each in changes.items() if each.version == NEW}
@@ -76,4 +80,6 @@ class PresentRecords(BlobRecords):
         try:
             self._store.ephemerals.release([key for key, done in removed.items() if done is True])
         except HQueueError as exc:
-            logger.warning("deleted records still count for the session's room: %s", exc)
+            logger.warning(
+                "deleted records still take up room in the session with ZooKeeper: %s", exc
+            )

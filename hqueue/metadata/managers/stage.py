@@ -109,7 +109,8 @@ class Stage:
         """
         if self.copy is not None and self.copy.store != to:
             raise InvalidInputError(
-                "the queue's topics' metadata is being moved to another store: abandon that first",
+                "the queue's topics' metadata is being moved to another store: abandon that move "
+                "first",
                 target=self.copy.store,
             )
         copy = MetadataLocation(to, self.number + 1)
@@ -218,14 +219,18 @@ class StageRecord:
             InvalidInputError: too many places were left without being cleared.
         """
         if len(stage.left) > LEFT_MAX:
-            raise InvalidInputError("clear the places that were left first", left=len(stage.left))
+            raise InvalidInputError(
+                "too many earlier copies of topics' metadata are left: clear them first",
+                left=len(stage.left),
+            )
         locations = filter(None, (stage.location, stage.copy, *stage.left))
         in_hbase = any(location.store == HBASE for location in locations)
         stage = dataclasses.replace(stage, table=(stage.table or self._table) if in_hbase else None)
         written = self._session.records.write({self._key: Change(encode_stage(stage), version)})
         if (done := written[self._key]) is None:
             raise BadVersionError(
-                "another process changed the stage since it was read: begin again", path=self._key
+                "another process changed the stage of the move since it was read: try again",
+                path=self._key,
             )
         return done
 
@@ -249,8 +254,8 @@ class StageRecord:
         """
         if None not in (stage.table, self._table) and stage.table != self._table:
             raise SettingsError(
-                "this queue's topics' metadata is in another table than metadata_table names: set "
-                "it to that table",
+                "this queue's topics' metadata is in another table than metadata_table names: "
+                "set metadata_table to the table in force",
                 queue=self._queue,
                 metadata_table=self._table,
                 in_force=stage.table,
@@ -286,7 +291,8 @@ class StageRecord:
         if self._bound and stage.number == 0 and stage.location.store != setting:
             raise SettingsError(
                 "this queue's hubs keep topics' metadata in another store than metadata_store "
-                "names: set it to that store, or move the metadata with 'hqueue metadata migrate'",
+                "names: set metadata_store to the store in force, or move the metadata with "
+                "'hqueue metadata migrate'",
                 queue=self._queue,
                 metadata_store=setting,
                 in_force=stage.location.store,

@@ -213,7 +213,7 @@ class SubscriptionDataManager:
             try:
                 value = self._kind.decoded(key, found)
             except UnsupportedFormatError as exc:
-                logger.warning("a subscription is left out: %s", exc)
+                logger.warning("a subscription can't be read, and is left out: %s", exc)
                 continue
             if name is not None and value is not None:
                 there[name] = value
@@ -230,9 +230,14 @@ def _check(data: SubscriptionData) -> None:
 def _check_whole(data: SubscriptionData) -> None:
     _check(data)
     if data.preferences is None or data.state is None:
-        raise InvalidInputError("a subscription has preferences and a state")
+        raise InvalidInputError(
+            "a subscription to create or replace needs both preferences and a state"
+        )
 
 
 def _check_exists(version: Version) -> None:
     if version == NEW:
-        raise InvalidInputError("a new subscription is created, not updated")
+        raise InvalidInputError(
+            "a subscription that does not exist can't be updated: create it with "
+            "create_subscription_data"
+        )

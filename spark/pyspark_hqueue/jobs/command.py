@@ -151,8 +151,8 @@ def replay(
     if relative and write_id is None:
         # The same command would be another replay each time, and write everything again.
         raise InvalidInputError(
-            "a replay is identified by its bounds, and these change each time: give a fixed time, "
-            "or a --write-id",
+            "a replay is identified by its bounds, and these bounds change with each run: give a "
+            "fixed time, or a --write-id",
             position=relative[0],
         )
     with _spark(f"replay into {queue}", master, conf) as spark:
@@ -326,7 +326,9 @@ def _installed() -> Iterator[None]:
     try:
         yield
     except ImportError as exc:
-        raise SettingsError(f"pipelines need more: {installing('spark')}") from exc
+        raise SettingsError(
+            f"a package that pipelines need is not installed: {installing('spark')}"
+        ) from exc
 
 
 @contextlib.contextmanager
@@ -337,7 +339,7 @@ def _spark(name: str, master: str | None, conf: list[str] | None) -> Iterator[Sp
     for text in conf or ():
         key, equals, value = text.partition("=")
         if not equals or not key:
-            raise InvalidInputError("a setting of Spark's is written NAME=VALUE", conf=text)
+            raise InvalidInputError("a Spark setting must be written as NAME=VALUE", conf=text)
         settings[key] = value
     with spark_session(name, master, settings) as session:
         yield session

@@ -61,6 +61,6 @@ def _translation(text: str) -> HQueueError:
         outcome = Outcome.UNKNOWN if "outcome='unknown'" in message else Outcome.NOT_APPLIED
         return _KINDS.get(name, JobError)(message.strip(), outcome=outcome)
     if re.search(_CONCURRENT, text):
-        return JobError("another run is under way with the same checkpoint")
+        return JobError("another run with the same checkpoint is under way: wait until it ends")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return JobError("the job failed in Spark", reason=lines[0] if lines else "unknown")

@@ -23,11 +23,13 @@ def check_plot(path: str) -> None:
         SettingsError: matplotlib is not installed.
     """
     if not path.lower().endswith(SUFFIXES):
-        raise InvalidInputError("a plot is a .png, .svg or .pdf file", path=path)
+        raise InvalidInputError("a plot must be a .png, .svg or .pdf file", path=path)
     try:
         import matplotlib.figure  # noqa: F401, PLC0415  (an extra)
     except ImportError as exc:
-        raise SettingsError(f"a plot needs more: {installing('plot')}") from exc
+        raise SettingsError(
+            f"a package that plots need is not installed: {installing('plot')}"
+        ) from exc
 
 
 def plot(statistics: Statistics, path: str) -> None:

@@ -116,7 +116,7 @@ class Counting:
         self._options = ReadOptions.of({**(options or {}), "queue": queue}, "batch")
         self._queue = client_of(self._options.settings).queue(queue)
         if window_ms is not None and window_ms < 1:
-            raise InvalidInputError("a window is 1 ms long or longer", window_ms=window_ms)
+            raise InvalidInputError("a window must be at least 1 ms long", window_ms=window_ms)
         self._window_ms = window_ms
         self._where, self._by = where, by
         self._ranges: list[Range] | None = None
@@ -195,7 +195,7 @@ class Counting:
 
     def check(self, spark: SparkSession) -> None:
         """Refuse expressions that can't be evaluated. Reads nothing."""
-        text = "an expression is Spark's SQL, over the columns of a queue"
+        text = "an expression must be Spark SQL over the columns of a queue"
         with refusing(text, columns=WITH_HEADERS.names):
             frame = spark.createDataFrame([], WITH_HEADERS).where(self._where or "true")
             frame.select(F.expr(self._by or "topic").cast("string")).schema  # noqa: B018

@@ -80,7 +80,7 @@ class Target:
             chosen = frame.select(self._partition(frame))
             plan = chosen._jdf.queryExecution().analyzed()
         if not plan.deterministic():
-            raise InvalidInputError("an expression must give the same each time", by=self.by)
+            raise InvalidInputError("an expression must be deterministic", by=self.by)
 
     def write(self, frame: DataFrame, order: Sequence[str], *, write_id: str, epoch: int) -> int:
         """Write a frame, with its messages in order in each partition of the queue, once.

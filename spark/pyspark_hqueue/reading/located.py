@@ -128,7 +128,8 @@ def _has_jvm(spark: SparkSession) -> bool:
 @functools.lru_cache(maxsize=1)
 def _say_once() -> None:
     logger.warning(
-        "Spark Connect places no tasks: the queue is read through the data source instead"
+        "Spark Connect can't place tasks by location: the queue is read through the data source "
+        "instead"
     )
 
 

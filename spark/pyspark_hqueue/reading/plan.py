@@ -282,7 +282,7 @@ def ranges_between(
             if before > start.ordinal:
                 text, lost = "messages were deleted before they were read", before - start.ordinal
             else:
-                text = "the queue was truncated; lost are at least so many messages"
+                text = "the queue was truncated, and at least this many messages are lost"
                 lost = max(fell_from.get(partition, 0), stop.ordinal) - start.ordinal
             report_loss(
                 text,

@@ -299,7 +299,7 @@ def parse_options(
             )
         if option.field in fields:
             raise InvalidInputError(
-                "two options say the same thing: give one",
+                "two options set the same thing: give one of them",
                 options=[set_by[option.field], option.name],
             )
         try:
@@ -374,10 +374,10 @@ class ReadOptions:
         if options.topic_ranges and not (
             isinstance(options.topics, frozenset) and len(options.topics) == 1
         ):
-            raise InvalidInputError("topicRanges is for one topic, which subscribe names")
+            raise InvalidInputError("topicRanges works only with one topic, which subscribe names")
         most, least = options.trigger_messages_max, options.trigger_messages_min
         if most is not None and least is not None and least > most:
             raise InvalidInputError(
-                "minOffsetsPerTrigger is above maxOffsetsPerTrigger", least=least, most=most
+                "minOffsetsPerTrigger is greater than maxOffsetsPerTrigger", least=least, most=most
             )
         return options

@@ -43,7 +43,7 @@ def check_schema(given: StructType, there: StructType) -> None:
     ]
     if wrong or not len(given):
         raise InvalidInputError(
-            "a read has these columns and no others: give no schema, or choose some of them",
+            "a read has only these columns: give no schema, or choose some of them",
             wrong=wrong,
             columns=there.simpleString(),
         )

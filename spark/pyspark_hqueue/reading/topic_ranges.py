@@ -46,7 +46,8 @@ def _ranges_of(client: Client, options: ReadOptions) -> Sequence[LogRange]:
         known = metadata.persistence.read_topic_persistence_info(topic).result()
     if known is None:
         raise NoTopicPersistenceInfoError(
-            "no hub owned this topic yet: without topicRanges it is read wherever it lies",
+            "no hub has owned this topic yet: leave out topicRanges to read its messages from "
+            "the whole queue",
             topic=topic,
             queue=options.queue,
         )

@@ -83,7 +83,7 @@ class Chunks:
         else:
             topics = pa.repeat(pa.scalar(self._topic, pa.string()), rows.num_rows)
         if topics.null_count or values.null_count:
-            raise InvalidInputError("a message has a topic and a value, never null")
+            raise InvalidInputError("a message's topic and value can't be null")
         columns = {"topic": topics, "value": values}
         if "key" in rows.schema.names:
             columns["key"] = rows.column("key").cast(pa.binary())

@@ -165,8 +165,9 @@ def _write(
             )
         except IdempotencyKeyReusedError as exc:
             raise IdempotencyKeyReusedError(
-                "the task has written other rows, or another order, before: to be written once, "
-                "its rows must be the same each time (sortWithinPartitions gives an order)",
+                "an earlier try of the task wrote other rows, or another order: to be written "
+                "once, a task's rows must be the same each time (sortWithinPartitions gives an "
+                "order)",
                 idempotency_key=idempotency_key,
                 partition=partition,
                 count=exc.count,

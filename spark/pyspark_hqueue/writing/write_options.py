@@ -83,7 +83,7 @@ def check_columns(schema: StructType, options: WriteOptions, *, overwrite: bool)
     """
     if overwrite:
         raise InvalidInputError(
-            'a queue is only appended to: write with .mode("append"), and a stream with '
+            'a queue can only be appended to: write with .mode("append"), and a stream with '
             '.outputMode("append")'
         )
     types = {field.name: field.dataType for field in schema}

@@ -52,7 +52,9 @@ class MemoryRecordRows:
             except QueueExistsError:
                 if not self._cluster.table(self._table).is_records:
                     raise SettingsError(
-                        "metadata_table names a table of another kind", metadata_table=self._table
+                        "metadata_table names a table that was not created for topics' metadata: "
+                        "choose another name",
+                        metadata_table=self._table,
                     ) from None
 
         self._bring("create_records", create)

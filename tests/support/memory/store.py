@@ -248,7 +248,7 @@ class MemoryStream:
     def read(self, rows: int) -> list[Row]:
         if self._gone:
             raise StoreUnavailableError(
-                "the scan was closed, or is broken off", outcome=Outcome.NOT_APPLIED
+                "the scan was closed or interrupted", outcome=Outcome.NOT_APPLIED
             )
         try:
             found = self._log.scan(self._first, self._beyond, rows, self._topics)

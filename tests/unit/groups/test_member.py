@@ -643,7 +643,9 @@ def test_what_is_given_up_while_its_commit_is_refused_comes_to_another(
 
 
 async def no_thread(*_: Any) -> None:
-    raise StoreUnavailableError("all threads that wait for others are in use")
+    raise StoreUnavailableError(
+        "no thread for waiting became free in time: try again with fewer calls at a time"
+    )
 
 
 def test_members_share_the_partitions_also_while_no_thread_is_free_to_plan(

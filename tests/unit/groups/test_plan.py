@@ -22,6 +22,6 @@ def test_a_plan_that_is_too_large_is_refused_and_the_one_before_stays(
     plan.write({PartitionKey("q", 0): "a"})
     before = store.records.read([PATHS.plan])
     keys = [PartitionKey(f"{number:0100}", 0) for number in range(VALUE_BYTES_MAX // 100)]
-    with pytest.raises(InvalidInputError, match="more partitions than its plan holds"):
+    with pytest.raises(InvalidInputError, match="more partitions than its plan can hold"):
         plan.write(dict.fromkeys(keys, "a"))
     assert store.records.read([PATHS.plan]) == before

@@ -133,16 +133,17 @@ WRONG = {
         b'{"version": 2}',
         b'{"version": 1, "address": "127.0.0.1:5001"}',
         lambda it, tell: it.subscriptions.watch(lambda view: tell(len(view))),
-        "a subscriber is left out: a record has a version that this release does not know "
-        "[path='/hqueue/queues/q/3/s/address', version=2]",
+        "the record of a subscriber can't be read, and is left out: a record has a "
+        "version that this release does not know [path='/hqueue/queues/q/3/s/address', version=2]",
     ),
     "topics": Wrong(
         "/hqueue/queues/q/3/s/topics",
         b'{"version": 1, "topics": []}',
         b'{"version": 1, "topics": null}',
         lambda it, tell: it.subscriptions.watch(lambda view: tell(len(view))),
-        "a subscriber is left out: a record of version 1 lacks a field, or has a wrong one "
-        "[path='/hqueue/queues/q/3/s/topics', reason='InvalidInputError: topics has at least one",
+        "the record of a subscriber can't be read, and is left out: a record of version 1 "
+        "lacks a field, or has a wrong one [path='/hqueue/queues/q/3/s/topics', "
+        "reason='InvalidInputError: topics is empty",
         beside="address",
     ),
     "worker": Wrong(
@@ -150,22 +151,25 @@ WRONG = {
         b"?",
         b'{"version": 1, "address": "127.0.0.1:1", "region_host": "", "load": 0}',
         lambda it, tell: it.workers.watch(lambda view: tell(len(view))),
-        "a worker is left out: this node or row is not a record of hqueue [path='/hqueue/hosts/s']",
+        "the record of a worker can't be read, and is left out: this node or row is not a "
+        "record of hqueue [path='/hqueue/hosts/s']",
     ),
     "owner": Wrong(
         "/hqueue/owners/q/3",
         b'{"version": 1}',
         b'{"version": 1, "worker": "w"}',
         lambda it, tell: it.owners.watch(lambda view: tell(len(view))),
-        "a claim is left out: a record of version 1 lacks a field, or has a wrong one "
-        "[path='/hqueue/owners/q/3', reason=\"KeyError: 'worker'\"]",
+        "the record of a claim can't be read, and is left out: a record of version 1 "
+        "lacks a field, or has a wrong one [path='/hqueue/owners/q/3', "
+        "reason=\"KeyError: 'worker'\"]",
     ),
     "keys": Wrong(
         "/hqueue/secrets/appends",
         b'{"version": 1, "keys": []}',
         encode_append_keys(FIRST),
         lambda it, tell: it.append_keys.watch(lambda keys: tell(int(keys is not None))),
-        "what notifications are signed with is left out: a record of version 1 lacks a field",
+        "the record of the key of notifications can't be read, and is left out: a record "
+        "of version 1 lacks a field",
     ),
 }
 

@@ -179,9 +179,9 @@ def test_one_that_can_not_be_reached_when_its_session_is_over_goes_on_trying(
     scene.one.ephemerals.put = fail_at_first  # type: ignore[assignment,method-assign]
     scene.one.expire()
     wait_for(lambda: scene.count() == 6, "it is present again")
-    assert caplog.text.count("could not be made again yet") == 1, "once, for it lasts"
-    wait_for(lambda: "a registration was made again" in caplog.text, "it says so")
-    assert caplog.text.count("a registration was made again") == 1
+    assert caplog.text.count("could not be restored yet") == 1, "once, for it lasts"
+    wait_for(lambda: "a registration in ZooKeeper was restored" in caplog.text, "it says so")
+    assert caplog.text.count("a registration in ZooKeeper was restored") == 1
     assert scene.failures == []
 
 
@@ -193,7 +193,7 @@ def test_one_whose_turn_to_be_made_again_does_not_come_in_time_goes_on_trying(
     under_way = registration._making.take((step for step in [Pause(1)]), 1)
     assert next(under_way) == Pause(1)
     scene.one.expire()
-    wait_for(lambda: "could not be made again yet" in caplog.text, "its turn does not come")
+    wait_for(lambda: "could not be restored yet" in caplog.text, "its turn does not come")
     under_way.close()
     wait_for(lambda: scene.count() == 6, "it is present again")
     assert scene.failures == []
@@ -270,7 +270,9 @@ def test_its_failure_is_told_as_soon_as_there_is_a_thread_for_that(
     async def rarely(*called: Any) -> None:
         asked.append(called)
         if len(asked) < 3:
-            raise StoreUnavailableError("all threads that wait for others are in use")
+            raise StoreUnavailableError(
+                "no thread for waiting became free in time: try again with fewer calls at a time"
+            )
         await in_thread(*called)
 
     monkeypatch.setattr("hqueue.metadata.registration.in_thread", rarely)

@@ -150,7 +150,7 @@ def test_what_is_no_dead_letter_is_named_and_hides_none(
     assert [each.message for each in waiting] == [wanted]
     assert [MessageID(3)] == [each for each in unreadable if each == MessageID(3)]
     assert [each.message for each in letters.waiting("s")] == [wanted]
-    assert "no dead letter: partition 0, 3-0" in caplog.text
+    assert "not a valid dead letter: partition 0, 3-0" in caplog.text
     assert letters.redrive(letters.waiting("s")) == 1
     assert not list(letters.waiting("s"))
 
@@ -164,7 +164,7 @@ def test_what_is_no_redrive_is_passed_over_and_logged(
     message = ReceivedMessage(redrive_topic("s"), GARBAGE[name], MessageID(3), 0)
     log.messages[-1] = message
     assert letters.redriven(message) is None
-    assert "no dead letter: partition 0, 3-0" in caplog.text
+    assert "not a valid dead letter: partition 0, 3-0" in caplog.text
     with pytest.raises(UnsupportedFormatError):
         letters.unwrap(message)
 
@@ -206,14 +206,14 @@ def test_a_dead_letter_whose_original_can_not_be_read_hides_no_other(
 
     def torn(log: Log, partition: int | None, scan: Scan) -> Scanner:
         if scan.start == lost.id:
-            raise CorruptLogError("the bodies fail their checksum")
+            raise CorruptLogError("a topic's messages in a batch fail their checksum")
         return scanner(log, partition, scan)
 
     monkeypatch.setattr(dead_letters, "open_scanner", torn)
     unreadable: list[str] = []
     waiting = letters.waiting("s", on_unreadable=lambda _, exc: unreadable.append(exc.text))
     assert [each.message for each in waiting] == [kept]
-    assert unreadable == ["the bodies fail their checksum"]
+    assert unreadable == ["a topic's messages in a batch fail their checksum"]
 
 
 def original(log: Log, value: bytes, partition: int = 0, **more: Any) -> ReceivedMessage:

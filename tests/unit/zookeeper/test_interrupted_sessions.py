@@ -128,7 +128,7 @@ def test_the_end_of_a_session_is_bounded_whatever_state_kazoo_is_in(
         began_s = time.monotonic()
         store.close()
         assert time.monotonic() - began_s < QUICK_S
-        assert "going on without waiting" in caplog.text
+        assert "left to end by itself" in caplog.text
         hangs.set()
         stop()
 

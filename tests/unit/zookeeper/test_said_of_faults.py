@@ -42,5 +42,5 @@ def test_a_zookeeper_that_is_away_is_said_in_two_lines_however_often_it_is_tried
             wait_for(lambda: store.session.state is SessionState.CONNECTED, "it is back")
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == 2, said
-    assert said[0] == f"the connection to ZooKeeper at {at} is cut"
+    assert said[0] == f"the connection to ZooKeeper at {at} was lost"
     assert said[1].startswith(f"ZooKeeper at {at} answers again, after ")

@@ -92,12 +92,12 @@ def _declared(
                     error.outcome = Outcome.NOT_APPLIED
                 raised, result = exception_of(error)
                 if result == "service_error":
-                    logger.error("%s of a client failed: %s", call.__name__, error)
+                    logger.error("a client's call of %s failed: %s", call.__name__, error)
             elif isinstance(error, asyncio.CancelledError):  # The process ends.
                 return error
             else:
                 result = "service_error"
-                logger.error("%s of a client failed", call.__name__, exc_info=error)
+                logger.error("a client's call of %s failed", call.__name__, exc_info=error)
                 outcome = API.TOutcome.UNKNOWN if writes else API.TOutcome.NOT_APPLIED
                 raised = API.TServiceError(
                     message="this process has a fault; its log says more", outcome=outcome
@@ -160,7 +160,7 @@ class Handler:
         """As the IDL says."""
         count = _number(nbMessages, "nbMessages")
         if count < 1:
-            raise InvalidInputError("a number of messages is 1 or more", nbMessages=count)
+            raise InvalidInputError("the number of messages must be at least 1", nbMessages=count)
         return self._take(id, count)
 
     @_declared(writes=False)

@@ -145,7 +145,7 @@ class ApiScanner:
                 return False
             elif deadline.expired:
                 raise StoreUnavailableError(
-                    "no matching message was found yet: call again, and the scan goes on",
+                    "no matching message was found yet: call again to continue the scan",
                     outcome=Outcome.NOT_APPLIED,
                 )
         return True

@@ -158,6 +158,6 @@ def _busy() -> ScannerBusyError:
 
 def _not_found() -> ScannerNotFoundError:
     return ScannerNotFoundError(
-        "there is no such scanner here: it was closed, was idle for too long, or is another "
-        "process's. Open one behind the last message that came"
+        "this process has no such scanner: it was closed, was idle for too long, or belongs to "
+        "another process. Open another scanner after the last message that you received"
     )

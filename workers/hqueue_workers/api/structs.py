@@ -54,7 +54,7 @@ def text_of(given: object, name: str, bytes_max: int = NAME_BYTES_MAX) -> str:
     try:
         return text.decode() if isinstance(text, bytes) else text
     except UnicodeDecodeError as exc:
-        raise InvalidInputError("a text must be UTF-8", argument=name) from exc
+        raise InvalidInputError("a string must be UTF-8", argument=name) from exc
 
 
 def scan_of(given: Any) -> Scan:
@@ -81,7 +81,7 @@ def id_of(given: Any, name: str) -> MessageID | None:
     if given is None:
         return None
     if given.timestamp is None or given.sequenceID is None:
-        raise InvalidInputError("an ID has a timestamp and a sequenceID", argument=name)
+        raise InvalidInputError("an ID needs a timestamp and a sequenceID", argument=name)
     return MessageID(given.timestamp, given.sequenceID)
 
 
@@ -94,11 +94,11 @@ def message_of(given: Any) -> Message:
     if given is None:
         raise InvalidInputError("an argument is missing", argument="tMessage")
     if given.value is None:
-        raise InvalidInputError("a message has a value, which may be empty")
+        raise InvalidInputError("a message needs a value, which may be empty")
     headers = []
     for header in given.headers or ():
         if header.value is None:
-            raise InvalidInputError("a header has a value, which may be empty")
+            raise InvalidInputError("a header needs a value, which may be empty")
         headers.append((text_of(header.name, "headers", BATCH_BYTES_MAX), header.value))
     return Message(text_of(given.topic, "topic"), given.value, given.key, headers)
 

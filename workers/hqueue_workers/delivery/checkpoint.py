@@ -63,7 +63,7 @@ class CheckpointUpdater:
             self.moved_by_others = True
             logger.warning("this worker does not own the partition any more: %s", exc)
         except HQueueError as exc:
-            text = "checkpoints are not written now, and will be: %s"
+            text = "checkpoints can't be written now, and will be written later: %s"
             self._runtime.faults.met("writing checkpoints", text, exc)
         else:
             self._runtime.faults.over("writing checkpoints", "checkpoints are written again")

@@ -62,10 +62,12 @@ class GroupLagMeter:
         fault = f"measuring {group}"
         unreadable = [each.unreadable for each in found.partitions if each.unreadable]
         if unreadable:
-            text = "%d partitions of group %s are not measured; the first: %s"
+            text = "the lag of %d partitions of group %s can't be measured; the first: %s"
             self._runtime.faults.met(fault, text, len(unreadable), group, unreadable[0])
         else:
-            self._runtime.faults.over(fault, "all partitions of group %s are measured again", group)
+            self._runtime.faults.over(
+                fault, ("the lag of all partitions of group %s is measured again"), group
+            )
 
     def _own(self, name: str) -> list[str]:
         """The groups that are this worker's."""

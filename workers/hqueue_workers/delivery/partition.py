@@ -200,7 +200,9 @@ class ServedPartition:
             return True
         shared.runtime.faults.over("reading checkpoints", "checkpoints can be read again")
         if known is None:
-            logger.warning("there is no checkpoint: %s", key)
+            logger.warning(
+                "a subscriber has no checkpoint, and its partition is not delivered: %s", key
+            )
             return False
         if self._closed or self._wanted.get(subscriber) != presence:
             return True

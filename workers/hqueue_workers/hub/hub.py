@@ -75,7 +75,9 @@ class Hub:
         limits: HubLimits | None = None,
     ) -> None:
         if not queues or len(set(queues)) != len(queues):
-            raise InvalidInputError("a hub serves one queue or several, each once", queues=queues)
+            raise InvalidInputError(
+                "a hub needs at least one queue, and each only once", queues=queues
+            )
         self._client = client
         self._queues = list(queues)
         self._settings = settings

@@ -200,7 +200,7 @@ class HostedQueueFactory:
             known = asked.result(self._client.settings.operation_timeout_ms / 1e3)
         except FutureTimeoutError as exc:
             raise StoreUnavailableError(
-                "the topic's persistence record did not come in time", outcome=Outcome.NOT_APPLIED
+                "the topic's persistence record was not read in time", outcome=Outcome.NOT_APPLIED
             ) from exc
         if known is None:
             raise NoTopicPersistenceInfoError("there is no such topic", topic=topic)

@@ -111,7 +111,9 @@ class HealthServer:
         error = made.exception()
         if error is None:
             return made.result()
-        self._log.warning("a page can't be made: %s: %s", type(error).__name__, error)
+        self._log.warning(
+            "a page of metrics or health can't be made: %s: %s", type(error).__name__, error
+        )
         return Answer(500, "text/plain", b"it can't be made\n")
 
     def _answer(self, connection: ServedConnection, answer: Answer | None, method: bytes) -> None:

@@ -38,7 +38,8 @@ class Networks:
                     self._networks.append(ipaddress.ip_network(network))
             except ValueError as exc:
                 raise SettingsError(
-                    "write networks as 10.0.0.0/8,fd00::/8; or private, or any", network=name
+                    "networks must be written as 10.0.0.0/8,fd00::/8, or be private or any",
+                    network=name,
                 ) from exc
         if not (self._all or self._networks):
             raise SettingsError("at least one network is needed: private, for example")

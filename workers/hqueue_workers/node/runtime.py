@@ -132,7 +132,7 @@ class Runtime:
         except RuntimeError as exc:  # The loop has ended, and this comes too late.
             if is_interruption(exc):
                 raise
-            logger.debug("the worker was called after it had ended")
+            logger.debug("a callback came after the worker had ended")
 
     def submit(self, work: Coroutine[Any, Any, _Result]) -> Future[_Result]:
         """As `start`; from any thread. What it comes to, also an error, is the future's.
@@ -147,7 +147,7 @@ class Runtime:
             work.close()
             if is_interruption(exc):
                 raise
-            raise ClosedError("this process is ending") from exc
+            raise ClosedError("this process is shutting down") from exc
 
     async def sleep_ms(self, duration_ms: float) -> None:
         """Wait."""

@@ -109,7 +109,10 @@ class WorkerSettings(ApiSettings):
     def __post_init__(self) -> None:
         check_fields(self, _BOUNDS)
         if not (self.push or self.hub_queue_names) and self.api_port is None:
-            raise SettingsError("a worker without push, api_port and hub_queues has nothing to do")
+            raise SettingsError(
+                "a worker without push, api_port and hub_queues has nothing to do: set at least "
+                "one of them"
+            )
         if not self.listen_host:
             object.__setattr__(self, "listen_host", self.host or "0.0.0.0")
         if not self.host:

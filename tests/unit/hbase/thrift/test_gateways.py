@@ -123,7 +123,7 @@ def test_all_connections_in_use_are_no_failure_of_the_gateway(
     gateway = Gateway(GatewayAddress(HOSTS[0]), Service.THRIFT1, settings, SteppedClock())
 
     def request(connection: Any) -> None:
-        with pytest.raises(StoreUnavailableError, match="stay in use"):
+        with pytest.raises(StoreUnavailableError, match="became free in time"):
             gateway.call(lambda other: None)
 
     gateway.call(request)

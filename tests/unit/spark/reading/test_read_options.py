@@ -158,7 +158,7 @@ def test_two_options_that_say_the_same_are_refused() -> None:
 
 
 def test_more_at_least_than_at_most_is_refused() -> None:
-    with pytest.raises(InvalidInputError, match="above"):
+    with pytest.raises(InvalidInputError, match="is greater than"):
         stream(minOffsetsPerTrigger="10", maxOffsetsPerTrigger="9")
 
 

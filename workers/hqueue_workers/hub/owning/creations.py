@@ -66,7 +66,7 @@ class Creations:
                 at_ms = max(now_ms, self._free_ms.get(key, now_ms)) + many * interval_ms
                 if at_ms - now_ms > HOUR_MS + interval_ms / 2:
                     raise BufferFullError(
-                        f"as many {self._what} were created as may be for now",
+                        f"too many {self._what} were created in the last hour: try again later",
                         by=" ".join(key).strip(),
                         topic_creations_per_hour_max=per_hour_max,
                     )

@@ -290,7 +290,7 @@ class QueueTopics:
         with self._lock:
             if self.closing:
                 raise StoreUnavailableError(
-                    "the hub is ending", outcome=Outcome.NOT_APPLIED, queue=self.queue
+                    "the hub is shutting down", outcome=Outcome.NOT_APPLIED, queue=self.queue
                 )
             under_way = self._resolving.get(key)
             if under_way is not None:
@@ -364,7 +364,7 @@ class QueueTopics:
                 assert owned is not None
                 return owned
         raise StoreUnavailableError(
-            "the topic is created and deleted again and again",
+            "other clients keep creating and deleting the topic: try again",
             outcome=Outcome.NOT_APPLIED,
             topic=topic,
             queue=self.queue,
@@ -437,7 +437,8 @@ class QueueTopics:
                 deleted.set_result(None)
             elif deleted is not None:
                 late = StoreUnavailableError(
-                    "the topic was not deleted, or only partly", outcome=Outcome.UNKNOWN
+                    "the topic was not deleted, or only partly: delete it again",
+                    outcome=Outcome.UNKNOWN,
                 )
                 late.__cause__ = error
                 deleted.set_exception(late)

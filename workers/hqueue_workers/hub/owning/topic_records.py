@@ -126,7 +126,7 @@ class TopicRecords:
         try:
             self._metadata.ownership.delete_owner_info(topic, verdict.version).result(self._bound_s)
         except (BadVersionError, NoTopicOwnerInfoError):
-            logger.debug("the record of an earlier process went by itself")
+            logger.debug("the owner record of an earlier process was already deleted")
         return election.acquire(topic, self._me).result(self._bound_s)
 
     def _is_available(self, hub: HubInfo) -> bool:

@@ -69,7 +69,8 @@ class ACLChanges:
                 if isinstance(exc, HQueueError):
                     raise
                 raise StoreUnavailableError(
-                    "the topic's record did not come in time", outcome=Outcome.UNKNOWN
+                    "the store of the topic's record did not answer in time",
+                    outcome=Outcome.UNKNOWN,
                 ) from exc
             owned.acl = acl
             await self._sessions.restrict(owned)

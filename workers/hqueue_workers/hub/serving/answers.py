@@ -58,7 +58,7 @@ def as_thrift(error: BaseException) -> Exception:
             outcome = idl.TOutcome.UNKNOWN if unknown else idl.TOutcome.NOT_APPLIED
             made = idl.TUnavailable(str(error), outcome)
         case CancelledError() | asyncio.CancelledError():
-            made = idl.TUnavailable("the hub is ending", idl.TOutcome.UNKNOWN)
+            made = idl.TUnavailable("the hub is shutting down", idl.TOutcome.UNKNOWN)
         case _:
             made = idl.TUnavailable(f"the hub failed: {type(error).__name__}", idl.TOutcome.UNKNOWN)
     return made

@@ -56,7 +56,9 @@ class Managing:
 
         async def move() -> None:
             if to not in await self._runtime.coordinate(self._hubs):
-                raise InvalidInputError("that hub is not available", hub=str(to))
+                raise InvalidInputError(
+                    "the hub to move the topic to is not available", hub=str(to)
+                )
             serving = self._topics.serve(
                 caller, topic, redirected=redirected or to == self._me, create=False
             )

@@ -207,7 +207,7 @@ class HubService(SubscriptionService):
         read, size = with_sequence_numbers(given, sequence)
         if size > BATCH_BYTES_MAX:
             raise MessageTooLargeError(
-                "the call's messages are larger than a batch may be",
+                "the call's messages are larger than the maximum size of a batch",
                 bytes=size,
                 bytes_max=BATCH_BYTES_MAX,
             )
@@ -260,7 +260,9 @@ class HubService(SubscriptionService):
         with self._lock:
             # One that is larger than all of the room is taken when nothing else waits.
             if self.pending_bytes and self.pending_bytes + size > self._pending_bytes_max:
-                raise BufferFullError("too many messages wait to be appended: try again later")
+                raise BufferFullError(
+                    "too many messages are waiting to be appended: try again later"
+                )
             self.pending_bytes += size
 
     def _published(self, published: Published) -> Any:
@@ -294,7 +296,7 @@ class HubService(SubscriptionService):
 def _sequence(caller: str, number: Any, since: Any, count: int) -> PublishSequence:
     if number is None or not 0 <= number <= SEQUENCE_NUMBER_MAX - count + 1:
         raise InvalidInputError(
-            "a sequence number is a whole number, 0 or more",
+            "a sequence number must be a whole number, 0 or more",
             number=number,
             number_max=SEQUENCE_NUMBER_MAX,
         )
@@ -306,10 +308,10 @@ def _read(topic: Any, messages: Sequence[Any] | None) -> tuple[str, list[Message
     name = text_of(topic, "topic")
     reserved.check_topic(name)
     if not messages or None in messages:
-        raise InvalidInputError("give at least one message, and no empty one")
+        raise InvalidInputError("give at least one message, and no null")
     if len(messages) > BATCH_MESSAGES_MAX:
         raise InvalidInputError(
-            "the call has more messages than a batch may",
+            "the call has more messages than a batch can hold",
             messages=len(messages),
             messages_max=BATCH_MESSAGES_MAX,
         )
@@ -320,7 +322,7 @@ def _read(topic: Any, messages: Sequence[Any] | None) -> tuple[str, list[Message
 
 def _message(topic: str, given: Any) -> Message:
     if given.topic and text_of(given.topic, "a message's topic") != topic:
-        raise InvalidInputError("a message has another topic than the call", topic=topic)
+        raise InvalidInputError("a message's topic is not the topic of the call", topic=topic)
     if given.value is None:
         raise InvalidInputError("a message needs a value")
     headers: Headers = ()

@@ -243,13 +243,13 @@ def preferences_of(struct: Any) -> SubscriptionPreferences | None:
     if struct is None:
         return None
     if len(struct.application or ()) > APPLICATION_MAX:
-        raise InvalidInputError("an application keeps no more preferences here")
+        raise InvalidInputError("a subscription can't keep so many preferences of its application")
     application = {
         text_of(name, "application", 4_000): text_of(value, "application", 4_000)
         for name, value in (struct.application or {}).items()
     }
     if any(len(name) + len(value) > 1_000 for name, value in application.items()):
-        raise InvalidInputError("an application's preference has 1000 characters at most")
+        raise InvalidInputError("an application's preference can have at most 1000 characters")
     return SubscriptionPreferences(
         struct.messageBound, struct.consumeInterval, struct.deliveryWindow, application
     )

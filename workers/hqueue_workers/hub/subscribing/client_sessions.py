@@ -131,7 +131,7 @@ class ClientSessions:
         """
         session = self._sessions.get(name)
         if session is None:
-            raise InvalidInputError("the session has attached nothing here: subscribe again")
+            raise InvalidInputError("this hub has no subscriptions of the session: subscribe again")
         self._hear(name, session)
         if session.waiting is not None and not session.waiting.done():
             session.waiting.set_result(None)

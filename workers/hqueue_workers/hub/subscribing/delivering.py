@@ -176,11 +176,11 @@ class Delivering:
         try:
             pause_ms = await self._deliver(subscription, endpoint)
         except HQueueError as exc:
-            text = "subscribers of topics of queue %s wait: %s"
+            text = "subscribers to topics of queue %s get no messages now: %s"
             self._runtime.faults.met(self._fault, text, self._queue.name, exc)
             pause_ms = ERROR_MS
         else:
-            text = "subscribers of topics of queue %s wait no more"
+            text = "subscribers to topics of queue %s get messages again"
             self._runtime.faults.over(self._fault, text, self._queue.name)
         finally:
             endpoint.busy -= 1

@@ -82,7 +82,9 @@ class SubscriptionRecords:
             if found is None:
                 raise NoSubscriptionStateError("there is no such subscription", topic=topic)
             if found.version != version:
-                raise BadVersionError("the subscription was changed meanwhile", topic=topic)
+                raise BadVersionError(
+                    "another program changed the subscription meanwhile", topic=topic
+                )
             given = SubscriptionData(
                 preferences or found.value.preferences, state or found.value.state
             )
@@ -123,7 +125,7 @@ class SubscriptionRecords:
             done, _ = await asyncio.wait({asked}, timeout=self._bound_s)
         if not done:
             raise StoreUnavailableError(
-                "a subscription's record did not come in time", outcome=outcome
+                "the store of a subscription's record did not answer in time", outcome=outcome
             )
         return asked.result()
 

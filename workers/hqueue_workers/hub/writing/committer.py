@@ -135,7 +135,7 @@ class Committer:
         log = self._log
         if log is None:
             raise StoreUnavailableError(
-                "the partition's end is unknown",
+                "the hub does not know the partition's end now",
                 outcome=Outcome.NOT_APPLIED,
                 partition=self.partition,
             )
@@ -151,7 +151,7 @@ class Committer:
         with self._lock:
             if self._closed or self._log is None:
                 raise StoreUnavailableError(
-                    "the partition is not written to any more",
+                    "the hub has stopped writing to the partition",
                     outcome=Outcome.NOT_APPLIED,
                     partition=self.partition,
                 )
@@ -231,7 +231,7 @@ class Committer:
         with self._lock:
             if self._closed:
                 raise StoreUnavailableError(
-                    "the partition is not written to any more",
+                    "the hub has stopped writing to the partition",
                     outcome=Outcome.NOT_APPLIED,
                     partition=self.partition,
                 )
@@ -428,7 +428,7 @@ class Committer:
         waiting: Sequence[Future[int]] | Sequence[Future[Published]], exc: BaseException
     ) -> None:
         if isinstance(exc, asyncio.CancelledError):
-            exc = StoreUnavailableError("the hub is ending", outcome=Outcome.UNKNOWN)
+            exc = StoreUnavailableError("the hub is shutting down", outcome=Outcome.UNKNOWN)
         for done in waiting:
             call_foreign(CALLBACK, done.set_exception, own_copy(exc))
 

@@ -33,7 +33,7 @@ class Committers:
         """
         with self._lock:
             if self._closed:
-                raise ClosedError("the hub has ended")
+                raise ClosedError("the hub has shut down")
             if partition not in self._open:
                 self._open[partition] = self._make(partition)
             return self._open[partition]

@@ -88,7 +88,7 @@ def last_messages_of(
             found[name] = LastMessage(number, int(message.id))  # type: ignore[attr-defined]
             if publishers_max is not None and len(found) > publishers_max:
                 raise BufferFullError(
-                    "more publishers give the topic sequence numbers than can be remembered",
+                    "too many publishers use sequence numbers in the topic",
                     publishers_max=publishers_max,
                 )
     return found
@@ -156,7 +156,7 @@ class SequenceNumbers:
                 alone = self._alone.get((owned, publisher))
                 if alone is None or since < alone.since:
                     raise UnknownSequenceNumbersError(
-                        "the sequence numbers that publishers have used are not known yet",
+                        "the hub does not know yet which sequence numbers publishers have used",
                         topic=owned.name,
                     )
                 self._alone.move_to_end((owned, publisher))

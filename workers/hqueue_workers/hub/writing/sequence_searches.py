@@ -56,7 +56,7 @@ class SequenceSearches:
         key = owned, since
         with self._lock:
             if self._closed:
-                raise StoreUnavailableError("the hub is ending", outcome=Outcome.NOT_APPLIED)
+                raise StoreUnavailableError("the hub is shutting down", outcome=Outcome.NOT_APPLIED)
             if owned.crowded:
                 return self._ask_for(key, sequence_numbers, publisher)
             under_way = self._under_way.get(key)
@@ -142,7 +142,7 @@ class SequenceSearches:
             if owned.fenced or owned.left:
                 raise fenced(owned)
             if self._closed:
-                raise StoreUnavailableError("the hub is ending", outcome=Outcome.NOT_APPLIED)
+                raise StoreUnavailableError("the hub is shutting down", outcome=Outcome.NOT_APPLIED)
             yield message
 
 

@@ -411,7 +411,7 @@ def test_that_cursors_are_not_stored_is_said_once_an_outage_and_of_which_subscri
 
     async def late(self: SubscriptionRecords, topic: str, *args: Any, **named: Any) -> Version:
         tries.append(topic)
-        raise StoreUnavailableError("a subscription's record did not come in time")
+        raise StoreUnavailableError("the store of a subscription's record did not answer in time")
 
     def lines(part: str) -> list[str]:
         return [each.getMessage() for each in caplog.records if part in each.getMessage()]
@@ -423,7 +423,7 @@ def test_that_cursors_are_not_stored_is_said_once_an_outage_and_of_which_subscri
             scene.publish(b"b", topic="u")
             tries.clear()
             wait_for(lambda: min(map(tries.count, "tu")) > 5, "both are tried again and again")
-            said = lines("did not come in time")
+            said = lines("did not answer in time")
             assert len(said) == number
             assert any(f"'{topic}', 'sub'" in said[-1] for topic in "tu")
         wait_for(lambda: scene.cursor() == last, "it is stored")
@@ -536,7 +536,7 @@ def test_it_is_said_once_that_a_name_is_not_called_and_why(
     wait_for(lambda: tries() > 2, "it was tried again")
     said = [each for each in caplog.messages if f"{host}:" in each]
     assert len(said) == 1
-    assert "get nothing" in said[0]
+    assert "get no messages" in said[0]
     assert reason in said[0]
     assert sub.values == []
 
