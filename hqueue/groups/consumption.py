@@ -228,8 +228,8 @@ class Consumption:
         """
         if self._share.callbacks.are_called_here:
             raise InvalidInputError(
-                "a callback for partitions that come and go can't close its consumer, poll it or "
-                "change what it consumes; call request_stop, or do it after the poll"
+                "a callback for assigned or revoked partitions can't close its consumer, poll it "
+                "or change what it consumes: call request_stop, or do it after the poll"
             )
 
     def seek(self, key: PartitionKey, to: Position) -> None:

@@ -206,7 +206,7 @@ def test_what_a_callback_for_partitions_can_t_do_is_refused_at_once(
 
     def on_assigned(partitions: list[PartitionKey]) -> None:
         for call in calls:
-            with pytest.raises(InvalidInputError, match="a callback for partitions") as error:
+            with pytest.raises(InvalidInputError, match="a callback for assigned") as error:
                 call()
             refused.append(error.value.text)
 
