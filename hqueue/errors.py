@@ -338,7 +338,7 @@ class NoSubscriptionStateError(MetadataError):
 
 
 class SubscriptionStateExistsError(MetadataError):
-    """There is such a subscription already."""
+    """The subscription to create exists already."""
 
     default_outcome = Outcome.NOT_APPLIED
 

@@ -203,7 +203,7 @@ class Scanner:
         return sum(cursor.skipped for cursor in self._cursors)
 
     def positions(self) -> dict[int, MessageID]:
-        """For each partition, the ID from which on nothing was fetched yet."""
+        """For each partition, the first ID that was not fetched yet."""
         return {each.partition: MessageID.from_int(each.cursor) for each in self._cursors}
 
     async def close(self) -> None:

@@ -276,9 +276,10 @@ class Scanner:
         return sum(reader.skipped for reader in self._reading.readers)
 
     def positions(self) -> dict[int, MessageID]:
-        """For each partition, the ID from which on nothing was fetched yet.
+        """For each partition, the first ID that was not fetched yet.
 
-        After the scanner has ended, a scan from there reads the messages that came since.
+        After the scanner has ended, a scan from these positions reads the messages that were added
+        since.
         """
         return {r.partition: MessageID.from_int(r.cursor) for r in self._reading.readers}
 

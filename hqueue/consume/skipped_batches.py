@@ -169,7 +169,7 @@ class SkippedBatches:
         """Make readers stop at a batch again. Returns whether it was one of these.
 
         Raises:
-            InvalidInputError: this is no row of the queue.
+            InvalidInputError: the queue can't have such a row.
             StoreUnavailableError: HBase was unavailable. The error has an outcome.
         """
         key = self._key(row)

@@ -101,7 +101,7 @@ class OpenMessage:
             return 0
         self._left = int(_LIST.unpack(head)[1])
         if self._left * _HEADER_BYTES_MIN > bytes_max - at:
-            raise NoCallError("it counts more than can be there")
+            raise NoCallError("a message has a larger count of headers than fits its size")
         return at + _LIST.size
 
     def _header(self, piece: bytes, at: int, bytes_max: int) -> int:

@@ -151,7 +151,7 @@ class WorkerCall:
             return False
         _, _, self._seqid, _, count = _HEAD.unpack_from(data)
         if count * _MESSAGE_BYTES_MIN > self._bytes_max:
-            raise NoCallError("it counts more than can be there")
+            raise NoCallError("the call has a larger count of messages than fits its size")
         self._left, self._at = count, _HEAD.size
         return True
 

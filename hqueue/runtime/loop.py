@@ -380,7 +380,7 @@ async def _call_later(
         except ClosedError:
             raise
         except HQueueError as exc:  # The system starts no thread for now.
-            logger.debug("callbacks that are due run a little later: %s", exc)
+            logger.debug("can't start a thread for callbacks that are due; trying again: %s", exc)
             await asyncio.sleep(RETRY_S)
         else:
             await asyncio.wrap_future(called)

@@ -62,23 +62,23 @@ def _part(results: list[Comparison]) -> str:
     return f"""## Beside what the servers can do
 
 {origin("make bench")}, the standalone local
-server (HBase and the client share the cores), natively, but where gateways are named.
+server (HBase and the client share the cores), natively unless gateways are named.
 
-Messages have 100 bytes. What is compared runs in turns: appends put by put in a random order, the
-rest a round each. A ratio is the median over the rounds, with the lowest and the highest. Absolute
-figures are this machine's, and medians. {stolen()}
+Messages have 100 bytes. The compared programs take turns: appends put by put in a random order, the
+rest round by round. A ratio is the median over the rounds, with the lowest and the highest.
+Absolute figures are this machine's, and medians. {stolen()}
 
 {comparisons(results)}
 
-The bare puts are a loop that sends conditional puts which were built before: the same rows,
-columns and bytes that `Queue.put` sends, so nothing that waits for each put can be faster. What a
-put costs beyond them is looking at its messages, and copying their bytes into one cell: a list of
-`Message` is thousands of Python objects to follow, `Messages` only their values, a record batch
-none. `Producer.send_batch` encodes a batch while others are under way, in several partitions. The
-bytes are random, so that nothing is compressed. A row a message is what happybase's `table.batch`
-writes and its `scan` reads, with as many rows a call as the batch has messages. Memory is the peak
-of a whole process, Python and the libraries included. Where native is beside gateways, both go to
-the same server, and processor time is that of the worker's or the hub's process alone.
+The bare puts are a loop that sends conditional puts that were built before the measurement: the
+same rows, columns and bytes that `Queue.put` sends, so no client that waits for each put can be
+faster. In addition, `Queue.put` checks its messages and copies their bytes into one cell: a list of
+`Message` has thousands of Python objects, `Messages` only their values, and a record batch none.
+`Producer.send_batch` encodes a batch while other batches are under way, in several partitions. The
+bytes are random, so that nothing is compressed. "A row a message" is happybase's `table.batch` and
+`scan`, with as many rows in a call as the batch has messages. Memory is the peak of a whole
+process, including Python and the libraries. Where native is compared with gateways, both use the
+same server, and processor time is that of the worker's or the hub's process alone.
 """
 
 
