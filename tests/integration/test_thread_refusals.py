@@ -59,7 +59,7 @@ def refusing(number: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]
 
     with monkeypatch.context() as patching:
         patching.setattr(threading.Thread, "start", start_or_refuse)
-        patching.setattr(loop, "_process", loop._Process())
+        patching.setattr(loop, "_process", loop.ProcessLoop())
         patching.setattr(loop, "_blocking", ThreadPool(loop.BLOCKING_MAX, "hqueue-loop-call"))
         yield refused
 
