@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
@@ -27,6 +28,9 @@ from hqueue_workers.node.runtime import Runtime
 __all__ = ["Claims", "Served"]
 
 logger = Log(__name__)
+
+LEASE_S = 1.0
+"""How long a worker that ends waits for its lease, to release what it has."""
 
 SETTLE_MS = 20.0
 """Changes that come within this time are looked at together."""
@@ -143,6 +147,11 @@ class Claims(Generic[_Served]):
             self._give_up(self._claimant, steps.revoke)
         if self._leaving:
             await asyncio.wait([task for _, task in self._leaving.values()])
+        if self._claimant is not None and self._claimant.claiming.revoking:
+            # Their calls ended while the lease did not hold, as on a machine that was stopped.
+            with contextlib.suppress(asyncio.TimeoutError, HQueueError):
+                await asyncio.wait_for(self._lease.wait(), LEASE_S)
+                await self._release(self._claimant)
 
     def revoke(self) -> None:
         """All claims are gone with the session: end at once."""

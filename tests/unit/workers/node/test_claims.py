@@ -325,6 +325,21 @@ def test_at_the_end_it_hands_all_over() -> None:
     play(scene)
 
 
+def test_at_the_end_it_waits_a_moment_for_its_lease() -> None:
+    async def scene(it: Scene) -> None:
+        await it.see({"s": 2})
+        it.lease.holds = False
+        draining = asyncio.ensure_future(it.claims.drain())
+        await settle()
+        assert {delivered.end for delivered in it.delivered.values()} == {"stopped"}
+        assert it.service.claimed != {}
+        it.lease.holds = True
+        await draining
+        assert it.service.claimed == {}
+
+    play(scene)
+
+
 def test_what_was_claimed_by_a_session_that_ended_meanwhile_is_not_served() -> None:
     async def scene(it: Scene) -> None:
         def lose_session() -> None:
