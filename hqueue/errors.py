@@ -254,8 +254,8 @@ class GroupError(HQueueError):
 
 
 class CommitFailedError(GroupError):
-    """Other consumers have these partitions now, or their offsets were reset. Messages that were
-    returned of them may be delivered again.
+    """Other consumers have these partitions now, or their offsets were reset. Messages of these
+    partitions that were returned already may be delivered again.
     """
 
     partitions: Sequence[tuple[str, int]]

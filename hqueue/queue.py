@@ -166,7 +166,7 @@ class Queue:
             QueueStateError: the queue is disabled or was deleted.
             ClockSkewError: this machine's clock is off by more than the limit. Nothing was sent.
             IdempotencyKeyReusedError: the batch with this idempotency key has other messages.
-            IdempotencyKeyTooOldError: the log's headers since `since` are not all kept any more.
+            IdempotencyKeyTooOldError: some of the log's headers since `since` were deleted already.
         """
         return self._log.appender.put(
             messages, partition=partition, key=key, idempotency_key=idempotency_key, since=since
@@ -482,7 +482,7 @@ class Queue:
         return self._log.reader.headers(partition, start, stop)
 
     def topics(self, start: Position = 0, *, topics_max: int = 1_000) -> list[str]:
-        """The topics of the messages that were written since a moment, sorted, without the system's
+        """The topics of the messages that were written since a time, sorted, without the system's
         own.
 
         It reads the headers of the log, 1,000 with each request, and no message. On a long log,

@@ -175,7 +175,7 @@ class HubQueue:
                 be in the log, now or later.
             HubError: the hub can't write: its clock is off, or HBase refuses.
             IdempotencyKeyReusedError: the batch with this idempotency key has other messages.
-            IdempotencyKeyTooOldError: the log's headers since `since` are not all kept any more.
+            IdempotencyKeyTooOldError: some of the log's headers since `since` were deleted already.
             ClosedError: the client was closed.
         """
         batch = [messages] if isinstance(messages, Message) else listed(messages, "messages")
