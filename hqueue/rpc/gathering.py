@@ -163,7 +163,7 @@ class CallGatherer(_Received):
             try:
                 end = quick.end(received)
                 if quick.made_bytes > self._quick_bytes_max:
-                    raise NoCallError("so much is not made of a call before its turn")
+                    raise NoCallError("a call of this size is not decoded before its turn")
             except NoCallError:
                 self._quick = None  # The walk begins with the first byte.
             else:
