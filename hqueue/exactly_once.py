@@ -113,9 +113,11 @@ class ExactlyOnceProcessor:
         **options: Unpack[ConsumerOptions],
     ) -> None:
         if "auto_commit" in options:
-            raise InvalidInputError("a processor commits what it has put: leave auto_commit out")
+            raise InvalidInputError("the processor commits its input itself: leave auto_commit out")
         if not callable(process):
-            raise InvalidInputError("process is a function of a message", process=process)
+            raise InvalidInputError(
+                "process must be a function that takes a message", process=process
+            )
         self._messages_max = check_whole(messages_max, 1, 10_000, option="messages_max")
         self._group = check_kind(group, str, "group")
         self._process = process

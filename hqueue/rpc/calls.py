@@ -129,11 +129,11 @@ class CallWalk:
                 break
         self._at = at
         if at > self._bytes_max:
-            raise NoCallError(f"it says that it has more than {self._bytes_max} bytes")
+            raise NoCallError(f"the call announces more than {self._bytes_max} bytes")
         if at and not opened and at <= len(data):
             return at
         if len(data) >= self._bytes_max:
-            raise NoCallError(f"it has more than {self._bytes_max} bytes, or ends too early")
+            raise NoCallError(f"the call has more than {self._bytes_max} bytes, or ends too early")
         return None
 
     def _begin(self, data: bytes | bytearray) -> None:
@@ -142,7 +142,7 @@ class CallWalk:
             return
         kind, length = _HEAD.unpack_from(data)
         if kind not in self._kinds or length > NAME_BYTES_MAX:
-            raise NoCallError("it does not begin as a call of Thrift's binary protocol")
+            raise NoCallError("the call does not begin as a call of Thrift's binary protocol")
         self._at = _HEAD.size + length + 4
         self._open.append(_Open())
 
@@ -197,9 +197,9 @@ class CallWalk:
         self._containers_left -= 1
         self.made_bytes += OBJECT_BYTES
         if len(self._open) >= DEPTH_MAX:
-            raise NoCallError(f"its structs, lists and maps lie more than {DEPTH_MAX} deep")
+            raise NoCallError(f"the call nests structs, lists and maps more than {DEPTH_MAX} deep")
         if self._containers_left < 0:
-            raise NoCallError("it has more structs, lists and maps than a call may have")
+            raise NoCallError("the call has more structs, lists and maps than a call may have")
         if kind == _STRUCT:
             self._open.append(_Open())
             return at
@@ -214,14 +214,14 @@ class CallWalk:
             types = (elements,)
             at += _ELEMENTS.size
         else:
-            raise NoCallError("it has a type that is not known")
+            raise NoCallError("the call has an unknown type")
         if not count:  # Some libraries know no types then.
             return at
         if any(each not in _BYTES_MIN for each in types):
-            raise NoCallError("it has a type that is not known")
+            raise NoCallError("the call has an unknown type")
         bytes_min = count * sum(map(_BYTES_MIN.__getitem__, types))
         if bytes_min > self._bytes_max - at:
-            raise NoCallError("it counts more elements than a call has bytes for")
+            raise NoCallError("the call announces more elements than it has bytes for")
         self.made_bytes += count * sum(_ELEMENT_BYTES.get(each, 0) for each in types)
         if all(each in _BYTES for each in types):
             return at + bytes_min
@@ -249,4 +249,4 @@ def check_call(data: bytes | bytearray, containers_max: int) -> None:
         NoCallError: they are not.
     """
     if CallWalk(len(data), containers_max).end(data) != len(data):
-        raise NoCallError("something comes after it")
+        raise NoCallError("more bytes follow the end of the call")

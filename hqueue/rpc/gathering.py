@@ -187,11 +187,13 @@ class CallGatherer(_Received):
 
     def _check(self, made_bytes: int) -> None:
         if made_bytes > self._made_bytes_max:
-            raise NoCallError(f"reading it takes more than {self._made_bytes_max} bytes of memory")
+            raise NoCallError(
+                f"reading the call takes more than {self._made_bytes_max} bytes of memory"
+            )
 
     def _check_length(self) -> None:
         if len(self._received) >= self._bytes_max:
-            raise NoCallError(f"it has more than {self._bytes_max} bytes")
+            raise NoCallError(f"the call has more than {self._bytes_max} bytes")
 
 
 class FrameGatherer(_Received):
@@ -212,7 +214,7 @@ class FrameGatherer(_Received):
             return None
         end = 4 + int.from_bytes(self._received[:4], "big")
         if end - 4 > self._bytes_max:
-            raise NoCallError(f"it says that it has more than {self._bytes_max} bytes")
+            raise NoCallError(f"the call announces more than {self._bytes_max} bytes")
         if len(self._received) < end:
             return None
         return Request(self._take(4, end), end)
@@ -237,5 +239,5 @@ class HeadGatherer(_Received):
         end = self._received.find(b"\r\n\r\n", max(0, self._looked - 3))
         self._looked = len(self._received)
         if end > self._bytes_max or (end < 0 and self._looked > self._bytes_max):
-            raise NoCallError(f"its head has more than {self._bytes_max} bytes")
+            raise NoCallError(f"the head of the call has more than {self._bytes_max} bytes")
         return Request(self._take(0, end + 4), end) if end >= 0 else None

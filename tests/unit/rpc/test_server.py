@@ -311,7 +311,7 @@ def test_a_call_without_its_list_is_an_error_and_never_done(serve: Serve) -> Non
 def test_a_call_beyond_the_bound_is_refused_and_none_of_it_is_kept(serve: Serve) -> None:
     got: list[ReceivedMessage] = []
     served = serve(got.extend)
-    refused = pytest.raises(TApplicationException, match="has more than 100000 bytes")
+    refused = pytest.raises(TApplicationException, match="announces more than 100000 bytes")
     with contextlib.closing(served.client()) as client, refused:
         client.consumeMessages([message(1, b"x" * (8 * CALL_BYTES_MAX))])
     with contextlib.closing(served.client()) as client:
