@@ -69,7 +69,7 @@ class OpenMessage:
             bytes_max: how many bytes it may have, with all that is still to come.
 
         Raises:
-            NoCallError: this is another layout, or is larger than it may be.
+            NoCallError: a message has another layout than the IDL's, or the call is too large.
             UnicodeDecodeError: a header's name is not UTF-8.
         """
         self.needed = 0
@@ -125,14 +125,14 @@ class OpenMessage:
         begin = at + _TEXT.size
         if begin > len(piece):
             if not may_become(piece[at:], ((0, field),)):
-                raise NoCallError("a message has another layout")
+                raise NoCallError("a message of the call has another layout than the IDL's")
             return None
         found, length = _TEXT.unpack_from(piece, at)
         if found != field:
-            raise NoCallError("a message has another layout")
+            raise NoCallError("a message of the call has another layout than the IDL's")
         end = begin + int(length)
         if end >= bytes_max:
-            raise NoCallError("it is larger than it may be")
+            raise NoCallError("the call holds more bytes than a call may")
         # In any layout something follows, if only the end.
         self.needed = end + 1
         return piece[begin:end] if end < len(piece) else None
