@@ -180,10 +180,11 @@ class Scanner:
     async def _sorted_columns(
         self, record_batch_of: Callable[[Sequence[ReceivedMessage]], pyarrow.RecordBatch]
     ) -> pyarrow.RecordBatch | None:
-        left = MERGED_BYTES_MAX
+        # What a call that was cancelled has gathered counts: so it stays within the bound.
+        left = MERGED_BYTES_MAX - sum(map(_size_of, self._merged))
         while left > 0 and (message := await self._sorted()) is not None:
-            self._merged.append(message)  # A caller who is cancelled finds it here.
-            left -= len(message.value) + MESSAGE_OVERHEAD_BYTES
+            self._merged.append(message)
+            left -= _size_of(message)
         if not self._merged:
             return None
         columns = record_batch_of(list(self._merged))
@@ -223,6 +224,10 @@ class Scanner:
             raise closed_error()
         if self._failure is not None:
             raise self._failure
+
+
+def _size_of(message: ReceivedMessage) -> int:
+    return len(message.value) + MESSAGE_OVERHEAD_BYTES
 
 
 class _Flow:

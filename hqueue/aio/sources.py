@@ -145,6 +145,7 @@ PartitionFetch = Fetch[PartitionCursor]
 
 
 def closed_error() -> ClosedError:
+    """The error of calls to a scanner that was closed."""
     return ClosedError("the scanner was closed: open another one")
 
 

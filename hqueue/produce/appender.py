@@ -122,17 +122,8 @@ class Appender:
         return drive(self._appending.append(given, deadline), self._port, deadline)
 
 
-class LoopAppender:
-    """Appends to a queue's log, for coroutines of any event loop. Made by `OpenLog.in_loop`.
-
-    It works like `Appender`, with the same decisions, and takes turns with it. The outcome of a put
-    that is cancelled is unknown; with an idempotency key it can be put again.
-
-    Args:
-        context: the queue.
-        appending: decides what to ask for.
-        port: its rows.
-    """
+class _InLoop:
+    """What both that write in event loops have."""
 
     def __init__(
         self, context: QueueContext, appending: QueueAppending, port: AsyncLogPort
@@ -143,6 +134,19 @@ class LoopAppender:
         self._context = context
         self._appending = appending
         self._port = port
+
+
+class LoopAppender(_InLoop):
+    """Appends to a queue's log, for coroutines of any event loop. Made by `OpenLog.in_loop`.
+
+    It works like `Appender`, with the same decisions, and takes turns with it. The outcome of a put
+    that is cancelled is unknown; with an idempotency key it can be put again.
+
+    Args:
+        context: the queue.
+        appending: decides what to ask for.
+        port: its rows.
+    """
 
     async def put(
         self,
@@ -195,7 +199,7 @@ class LoopAppender:
         return await in_thread(self._appending.expired_ms)
 
 
-class BatchAppender:
+class BatchAppender(_InLoop):
     """The part of a queue's log that writes the batches of producers, in any event loop.
 
     Args:
@@ -203,16 +207,6 @@ class BatchAppender:
         appending: decides what to ask for.
         port: its rows.
     """
-
-    def __init__(
-        self, context: QueueContext, appending: QueueAppending, port: AsyncLogPort
-    ) -> None:
-        self.partitions = context.partitions
-        self.choose_partition = appending.choose_partition
-        self.partition_of_keys = appending.partition_of_keys
-        self._context = context
-        self._appending = appending
-        self._port = port
 
     async def append(self, batch: PendingBatch[int]) -> MessageIDs:
         """Append a producer's batch.

@@ -106,6 +106,8 @@ class LoopWriter(Generic[Target]):
 
     def _written(self, task: asyncio.Task[None]) -> None:
         self._under_way.discard(task)
+        if not task.cancelled():
+            task.exception()  # An interruption has ended the loop already; asyncio logs it no more.
         self._look()
 
     async def _write_out(self, batch: PendingBatch[Target]) -> None:
