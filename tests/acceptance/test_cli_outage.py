@@ -91,7 +91,7 @@ def test_a_restart_of_hbase_and_zookeeper_is_a_few_lines_of_each_process_and_non
         server.kill("master")
         for each in (worker, hub):
             wait_for(lambda each=each: each.said("the session was lost"), "it lost its session")  # type: ignore[misc]
-        wait_for(lambda: program.said("is cut"), "the program has noticed")
+        wait_for(lambda: program.said("the connection to ZooKeeper at "), "the program has noticed")
         server.restart("master")
         consumed = len(program.out)
         for each in (worker, hub, program):
