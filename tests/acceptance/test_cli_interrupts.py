@@ -34,7 +34,11 @@ MOMENTS_S = [0.0, 0.05, 0.1, 0.2, 0.4, 0.8]
 
 ENVIRONMENT = {**os.environ, "HQUEUE_CONFIG": os.devnull, "HQUEUE_ZOOKEEPER": "127.0.0.1:1"}
 
-COMMANDS = [["list"], ["worker"], ["hub", "q"], ["describe", "q"]]
+PORTS = ["--port", "0", "--metrics-port", "0"]
+"""Free ones: several of these run beside one another."""
+WORKER = ["worker", *PORTS]
+HUB = ["hub", "q", *PORTS]
+COMMANDS = [["list"], WORKER, HUB, ["describe", "q"]]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -62,8 +66,8 @@ def test_at_each_of_several_moments(command: list[str], tmp_path: Path) -> None:
     ("command", "number", "code"),
     [
         *((command, signal.SIGINT, 130) for command in COMMANDS),
-        (["worker"], signal.SIGTERM, 0),
-        (["hub", "q"], signal.SIGTERM, 0),
+        (WORKER, signal.SIGTERM, 0),
+        (HUB, signal.SIGTERM, 0),
     ],
 )
 def test_while_it_waits_for_zookeeper(
