@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -34,6 +35,7 @@ class AsyncConnection:
         connect_timeout_s: the bound on looking up its name, and on opening the connection.
         may_send: asked right before each piece of a call is sent.
         may_reach: whether an IP address of the server may be connected to.
+        receive_bytes: what is received at once.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class AsyncConnection:
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         may_send: Callable[[], bool] = lambda: True,
         may_reach: Callable[[str], bool] = lambda ip: True,
+        receive_bytes: int = RECEIVE_BYTES,
     ) -> None:
         self._address = address
         self._received_bytes_max = received_bytes_max
@@ -52,6 +55,7 @@ class AsyncConnection:
         self._connect_timeout_s = connect_timeout_s
         self._may_reach = may_reach
         self._may_send = may_send
+        self._receive_bytes = receive_bytes
         self._loop = asyncio.get_running_loop()
         self._socket: socket.socket | None = None
         self._calling = False
@@ -68,6 +72,24 @@ class AsyncConnection:
     def received_bytes(self) -> int:
         """Bytes of a reply that came and were not read yet."""
         return len(self._received)
+
+    def is_quiet(self) -> bool:
+        """Whether it is open, nothing came, and the other side has not hung up."""
+        if self._socket is None:
+            return False
+        waiting = select.poll()
+        waiting.register(self._socket, select.POLLIN | select.POLLHUP | select.POLLERR)
+        return not waiting.poll(0)
+
+    async def open(self, timeout_s: float) -> None:
+        """Open the connection, if it is not open.
+
+        Raises:
+            UncallableError, socket.gaierror: as `exchange`.
+            OSError: it can't be opened within the bound.
+        """
+        if self._socket is None:
+            await self._open(timeout_s)
 
     async def call_method(
         self, service: Any, method: str, *arguments: object, timeout_s: float
@@ -98,10 +120,10 @@ class AsyncConnection:
         """
         walk = CallWalk(self._received_bytes_max, self._containers_max, REPLIES)
         try:
-            opened = self._socket or await self._open()
+            opened = self._socket or await self._open(self._connect_timeout_s)
             self._calling = True
             late = TimeoutError(f"no answer in {timeout_s:g} s")
-            ends = self._loop.call_later(timeout_s, self._fail, late)
+            ends = self._loop.call_later(timeout_s, self.fail, late)
             try:
                 await self._send(opened, data)
                 return await self._receive(walk)
@@ -122,15 +144,30 @@ class AsyncConnection:
             self._socket.close()
             self._socket = None
 
-    async def _open(self) -> socket.socket:
+    def abandon(self) -> None:
+        """Close the socket. The connection's loop does not run, or is the parent process's."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def fail(self, error: Exception) -> None:
+        """End the connection. The call that is under way raises the error."""
+        self._failure = error
+        if not self._calling:
+            self.close()
+        elif self._socket is not None:
+            self._loop.remove_reader(self._socket)
+            self._wake()
+
+    async def _open(self, timeout_s: float) -> socket.socket:
         try:
-            found = await asyncio.wait_for(resolve(self._address), self._connect_timeout_s)
+            found = await asyncio.wait_for(resolve(self._address), timeout_s)
         except asyncio.TimeoutError as exc:
             raise socket.gaierror("its host's name is not resolved") from exc
         allowed = [each for each in found if self._may_reach(str(each[4][0]))]
         if not allowed:
             raise UncallableError("the address may not be called")
-        opened = self._socket = await connect(allowed, self._connect_timeout_s)
+        opened = self._socket = await connect(allowed, timeout_s)
         self._failure = None
         self._received.clear()
         self._loop.add_reader(opened, self._on_readable, opened)
@@ -178,29 +215,20 @@ class AsyncConnection:
 
     def _on_readable(self, of: socket.socket) -> None:
         try:
-            data = of.recv(RECEIVE_BYTES)
+            data = of.recv(self._receive_bytes)
         except BlockingIOError:
             return
         except OSError as exc:
-            self._fail(exc)
+            self.fail(exc)
             return
         if not data:
-            self._fail(EOFError("the other side closed the connection"))
+            self.fail(EOFError("the other side closed the connection"))
         elif not self._calling:
-            self._fail(EOFError("the other side sent bytes without a call"))
+            self.fail(EOFError("the other side sent bytes without a call"))
         elif len(self._received) + len(data) > self._received_bytes_max:
-            self._fail(EOFError("the other side's answer does not end"))
+            self.fail(EOFError("the other side's answer does not end"))
         else:
             self._received += data
-            self._wake()
-
-    def _fail(self, error: Exception) -> None:
-        """Nothing more comes of this connection."""
-        self._failure = error
-        if not self._calling:
-            self.close()
-        elif self._socket is not None:
-            self._loop.remove_reader(self._socket)
             self._wake()
 
     def _wake(self) -> None:

@@ -25,6 +25,7 @@ __all__ = [
     "REPLIES",
     "CallWalk",
     "NoCallError",
+    "NotThriftError",
     "call_head",
     "check_call",
 ]
@@ -64,6 +65,10 @@ _ELEMENTS = struct.Struct(">BI")
 
 class NoCallError(Exception):
     """These bytes begin no call, whatever comes after them."""
+
+
+class NotThriftError(NoCallError):
+    """These bytes are not Thrift's binary protocol."""
 
 
 class _Open:
@@ -142,7 +147,7 @@ class CallWalk:
             return
         kind, length = _HEAD.unpack_from(data)
         if kind not in self._kinds or length > NAME_BYTES_MAX:
-            raise NoCallError("the call does not begin as a call of Thrift's binary protocol")
+            raise NotThriftError("the call does not begin as a call of Thrift's binary protocol")
         self._at = _HEAD.size + length + 4
         self._open.append(_Open())
 

@@ -12,6 +12,7 @@ from thriftpy2 import transport as transports
 from thriftpy2.protocol.exc import TProtocolException
 from thriftpy2.thrift import TApplicationException, TClient, TException
 
+from hqueue.rpc.calls import NotThriftError
 from hqueue.rpc.protocols import BulkProtocol, CompactProtocol
 from hqueue.rpc.transports import BoundedSocket, BulkTransport, FramedBulkTransport
 from hqueue.runtime.sockets import open_connection
@@ -60,7 +61,9 @@ def is_another_service(error: BaseException | None) -> bool:
     """
     if isinstance(error, TApplicationException):
         return error.type in _UNKNOWN_CALLS
-    return isinstance(error, TProtocolException) and error.type == TProtocolException.BAD_VERSION
+    if isinstance(error, TProtocolException):
+        return bool(error.type == TProtocolException.BAD_VERSION)
+    return isinstance(error, NotThriftError)
 
 
 class Connection:

@@ -101,10 +101,14 @@ class KeptConnections(Generic[Pooled]):
         else:
             self._kept.append((connection, number, self._clock.monotonic_ms()))
 
+    def take_all(self) -> list[Pooled]:
+        """All connections that are kept now: they are the caller's."""
+        taken, self._kept = self._kept, []
+        return [connection for connection, _, _ in taken]
+
     def drop(self) -> None:
         """Close those that are kept now."""
-        dropped, self._kept = self._kept, []
-        for connection, _, _ in dropped:
+        for connection in self.take_all():
             connection.close()
 
     def close(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from typing import Any
 
 from hqueue.errors import (
@@ -19,16 +18,21 @@ from hqueue.errors import (
     QueueNotFoundError,
     QueueStateError,
 )
-from hqueue.rpc.connection import Connection, ThriftError, is_another_service
+from hqueue.rpc.calls import NoCallError
+from hqueue.rpc.connection import ThriftError, is_another_service
 from hqueue.rpc.pool import NotConnectedError
 from hqueue.rpc.services import load
 from hqueue.runtime.backoff import Backoff
-from hqueue.runtime.clock import Clock, Deadline, Tries
+from hqueue.runtime.clock import Clock, Deadline, Tries, do_step, do_step_in_loop
 from hqueue.runtime.interrupts import is_interruption
+from hqueue.runtime.steps import Pause, Work
+from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.settings.addresses import Address
-from hqueue.topics.connections import NO_ANSWER, HubConnections
-from hqueue.topics.settings import HubClientSettings
-from hqueue.topics.silence import SilentHubs, share_ms
+from hqueue.topics.calls import HubCalls
+from hqueue.topics.connections import HubConnections
+from hqueue.topics.exchanges import NO_ANSWER, Exchange, HubMethod
+from hqueue.topics.loop_connections import LoopHubConnections
+from hqueue.topics.silence import share_ms
 from hqueue.topics.structs import text_of
 
 __all__ = ["ApiCalls"]
@@ -41,53 +45,56 @@ NOT_AN_API = (
 )
 
 
-class ApiCalls:
-    """Calls the Thrift API of whichever hub answers. Thread-safe; a forked child opens connections
-    of its own.
+class ApiCalls(Stepwise):
+    """Calls the Thrift API of whichever hub answers. Thread-safe, and usable in any number of event
+    loops; a forked child opens connections of its own.
 
     Args:
-        settings: where hubs are, and bounds.
+        hubs: calls hubs, which say where their APIs are. A process that hangs answers at neither of
+            its ports.
         clock: where time comes from.
-        find: asks a hub where its API is; what it raises means another hub.
-        silent: the hubs that do not answer. A process that hangs answers at neither of its ports.
     """
 
-    def __init__(
-        self,
-        settings: HubClientSettings,
-        clock: Clock,
-        find: Callable[[Address, Deadline], Address | None],
-        silent: SilentHubs,
-    ) -> None:
-        self._settings = settings
+    def __init__(self, hubs: HubCalls, clock: Clock) -> None:
+        self._hubs = hubs
+        self._settings = hubs.settings
         self._clock = clock
-        self._find = find
-        self._silent = silent
         self.idl = load("hqueue")
         self._known: dict[Address, Address] = {}
         """Where the API of a hub is."""
         self._closed = False
-        self._connections = HubConnections(
-            self.idl.HQueueService, settings.connections_max, settings.connect_timeout_ms
+        idl = self.idl
+        self._declared = (
+            idl.TIllegalArgument,
+            idl.TQueueStateError,
+            idl.TScannerNotFound,
+            idl.TUnavailable,
+            idl.TServiceError,
+            idl.TIdempotencyKeyError,
         )
+        called = idl.HQueueService, self._declared, self._settings
+        self._connections = HubConnections(*called)
+        self._loop_connections = LoopHubConnections(*called)
 
     def close(self) -> None:
         """Close all connections; further calls are refused."""
         self._closed = True
         self._connections.close()
+        self._loop_connections.close()
 
     def deadline(self) -> Deadline:
         """The bound on one operation, from now."""
         return Deadline(self._clock, self._settings.operation_timeout_ms)
 
+    @stepwise
     def call(
-        self, queue: str, method: Callable[[Any], Any], *, repeatable: bool
-    ) -> tuple[Any, Address]:
+        self, queue: str, method: HubMethod, *, repeatable: bool
+    ) -> Work[Any, tuple[Any, Address]]:
         """Call one after the other until one has done it; its answer, and which it was.
 
         Args:
             queue: the queue, for errors.
-            method: makes the call.
+            method: what is called.
             repeatable: whether it can be made again where nobody knows what became of it.
 
         Raises:
@@ -99,8 +106,8 @@ class ApiCalls:
             try:
                 if self._closed:
                     raise ClosedError("the client was closed")
-                at = self._any(queue, deadline)
-                return self.call_at(at, queue, method, deadline), at
+                at = yield from self._any(queue, deadline)
+                return (yield from self.call_at.steps(at, queue, method, deadline)), at
             except (ClosedError, HubError, QueueStateError, IdempotencyKeyTooOldError) as exc:
                 tries.note(exc)
                 tries.conclude(exc)
@@ -109,51 +116,35 @@ class ApiCalls:
                 unknown = exc.outcome is Outcome.UNKNOWN and not repeatable
                 if unknown or deadline.expired:
                     raise
-            self._clock.sleep_ms(min(next(pauses), deadline.remaining_ms))
+            yield Pause(min(next(pauses), deadline.remaining_ms))
 
+    @stepwise
     def call_at(
-        self, at: Address, queue: str, method: Callable[[Any], Any], deadline: Deadline
-    ) -> Any:
+        self, at: Address, queue: str, method: HubMethod, deadline: Deadline
+    ) -> Work[Any, Any]:
         """One call of one of them.
 
         Raises:
             HubUnavailableError: it does not answer, or has lost the scanner: another may do it.
             HQueueError: otherwise, as the IDL's error says.
         """
-        bound_ms = max(1.0, deadline.remaining_ms)
-        idl = self.idl
         hub = next((hub for hub, known in list(self._known.items()) if known == at), None)
-
-        def request(connection: Connection) -> Any:
-            if hub is None:
-                connection.socket.settimeout(bound_ms / 1e3)
-            else:
-                self._silent.watch(connection.socket, hub, deadline)
-            return method(connection.client)
-
-        answers = (
-            idl.TIllegalArgument,
-            idl.TQueueStateError,
-            idl.TScannerNotFound,
-            idl.TUnavailable,
-            idl.TServiceError,
-            idl.TIdempotencyKeyError,
-        )
+        watch = None if hub is None else self._hubs.watch(hub, deadline)
         try:
-            return self._connections.call(at, request, answers, bound_ms)
+            return (yield Exchange(at, method, deadline, watch))
         except NotConnectedError as exc:
             self._lost(at)
             if hub is not None and isinstance(exc.__cause__, TimeoutError):
-                self._silent.note(hub)
+                self._hubs.silent.note(hub)
             raise HubUnavailableError(
                 "no connection to the hub's Thrift API",
                 outcome=Outcome.NOT_APPLIED,
                 api=str(at),
                 queue=queue,
             ) from exc.__cause__
-        except answers as exc:
+        except self._declared as exc:
             raise self._translated(exc, at, queue) from exc
-        except (OSError, *ThriftError, EOFError, ValueError) as exc:
+        except (OSError, *ThriftError, EOFError, ValueError, NoCallError) as exc:
             if is_interruption(exc):
                 raise
             self._lost(at)
@@ -165,21 +156,28 @@ class ApiCalls:
                 queue=queue,
             ) from exc
 
-    def _any(self, queue: str, deadline: Deadline) -> Address:
+    def _do(self, step: Any) -> object:
+        return do_step(self._connections, self._clock, step)
+
+    async def _do_in_loop(self, step: Any) -> object:
+        return await do_step_in_loop(self._loop_connections, self._clock, step)
+
+    def _any(self, queue: str, deadline: Deadline) -> Work[Any, Address]:
         """Where some hub serves the API."""
         hubs = list(self._settings.hubs)
         random.shuffle(hubs)
         refused: Exception | None = None
         without = 0
         for hub in hubs:
-            if not self._silent.may_be_called(hub, share_ms(deadline.remaining_ms)):
+            share = share_ms(deadline.remaining_ms)
+            if not (yield self._hubs.may_be_called.asked(hub, share)):
                 refused = ConnectionError(f"{hub}: the hub is silent")
                 continue
             known = self._known.get(hub)
             if known is not None:
                 return known
             try:
-                found = self._find(hub, deadline)
+                found: Address | None = yield self._hubs.api_address.asked(hub, deadline)
             except Exception as exc:  # Another may answer.
                 if is_interruption(exc):
                     raise
@@ -206,7 +204,6 @@ class ApiCalls:
 
     def _lost(self, at: Address) -> None:
         """It may be another one by the next call: the hub is asked again."""
-        self._connections.drop(at)
         for hub, known in list(self._known.items()):
             if known == at:
                 self._known.pop(hub, None)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import collections
-import contextlib
-import functools
 import random
 import threading
-from collections.abc import Callable
 from typing import Any
 
 from hqueue.errors import (
@@ -20,20 +17,25 @@ from hqueue.errors import (
     SubscriberExistsError,
     SubscriberNotFoundError,
 )
-from hqueue.rpc.connection import Connection, ThriftError, is_another_service
+from hqueue.rpc.calls import NoCallError
+from hqueue.rpc.connection import ThriftError, is_another_service
 from hqueue.rpc.pool import NotConnectedError
 from hqueue.rpc.services import load
 from hqueue.runtime.backoff import Backoff
-from hqueue.runtime.clock import Clock, Deadline, Tries
+from hqueue.runtime.clock import Clock, Deadline, Tries, do_step, do_step_in_loop
 from hqueue.runtime.fork import register
 from hqueue.runtime.interrupts import is_interruption
+from hqueue.runtime.steps import Pause, Work
+from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.settings.addresses import Address
-from hqueue.topics.connections import NO_ANSWER, HubConnections
+from hqueue.topics.connections import HubConnections
+from hqueue.topics.exchanges import NO_ANSWER, Exchange, HubMethod, Watch
+from hqueue.topics.loop_connections import LoopHubConnections
 from hqueue.topics.settings import HubClientSettings
 from hqueue.topics.silence import SilentHubs, share_ms
 from hqueue.topics.structs import text_of
 
-__all__ = ["HubCalls", "Method", "publish_call"]
+__all__ = ["HubCalls"]
 
 RETRIES = Backoff(20.0, 500.0, spread=(0.5, 1.5))
 """Between two tries. The topics of a hub that died are another's within the longest one."""
@@ -45,13 +47,11 @@ NOT_A_HUB = (
     "the hub's own port, not that of its Thrift API, of its metrics or of another server"
 )
 
-Method = Callable[[Any, bool], Any]
-"""Makes a call by a client of the IDL's service, given whether it was redirected."""
 
-
-class HubCalls:
+class HubCalls(Stepwise):
     """Calls hubs: follows redirects, tries again what was refused for the moment, and remembers
-    which hub owns a topic. Thread-safe; a forked child opens connections of its own.
+    which hub owns a topic. Thread-safe, and usable in any number of event loops; a forked child
+    opens connections of its own.
 
     Args:
         settings: where hubs are, and bounds.
@@ -67,10 +67,10 @@ class HubCalls:
             for name, kind in vars(self._idl).items()
             if name.startswith("T") and isinstance(kind, type) and issubclass(kind, Exception)
         )
-        self._connections = HubConnections(
-            self._idl.HQueueHubService, settings.connections_max, settings.connect_timeout_ms
-        )
-        self.silent = SilentHubs(self._answers, clock)
+        called = self._idl.HQueueHubService, self._refusals, settings
+        self._connections = HubConnections(*called)
+        self._loop_connections = LoopHubConnections(*called)
+        self.silent = SilentHubs(clock)
         """Those that do not answer."""
         self._owners: collections.OrderedDict[tuple[str, str], Address] = collections.OrderedDict()
         self._closed = False
@@ -95,22 +95,24 @@ class HubCalls:
         """Close all connections. Calls under way are answered; further ones are refused."""
         self._closed = True
         self._connections.close()
+        self._loop_connections.close()
 
+    @stepwise
     def call(
         self,
         queue: str,
         topic: str,
-        method: Method,
+        method: HubMethod,
         *,
         timeout_ms: float | None = None,
         repeatable: bool = False,
-    ) -> tuple[Any, Address]:
+    ) -> Work[Any, tuple[Any, Address]]:
         """Call hubs until one has done it; its answer, and which it was.
 
         Args:
             queue: the queue.
             topic: the topic.
-            method: makes the call.
+            method: what is called. Whether the call was redirected is its last argument.
             timeout_ms: the bound on all of it; ``operation_timeout_ms`` if None.
             repeatable: whether it can be made again where nobody knows what became of it.
 
@@ -122,14 +124,15 @@ class HubCalls:
         bound_ms = self.settings.operation_timeout_ms if timeout_ms is None else timeout_ms
         deadline, tries = Deadline(self._clock, bound_ms), Tries()
         try:
-            return self._call((queue, topic), method, deadline, tries if repeatable else None)
+            noted = tries if repeatable else None
+            return (yield from self._call((queue, topic), method, deadline, noted))
         except (HubUnavailableError, NotAllowedError, QueueNotFoundError, ClosedError) as exc:
             tries.conclude(exc)  # Of a try before this one, none of them is the answer.
             raise
 
     def _call(
-        self, key: tuple[str, str], method: Method, deadline: Deadline, tries: Tries | None
-    ) -> tuple[Any, Address]:
+        self, key: tuple[str, str], method: HubMethod, deadline: Deadline, tries: Tries | None
+    ) -> Work[Any, tuple[Any, Address]]:
         """The same within a deadline; `tries` are noted if the call is repeatable."""
         queue, topic = key
         pauses = RETRIES.pauses()
@@ -139,13 +142,13 @@ class HubCalls:
             for _ in range(self.settings.redirects_max + 1):
                 if deadline.expired and last is not None:
                     break
-                if not self.silent.may_be_called(hub, share_ms(deadline.remaining_ms)):
+                share = share_ms(deadline.remaining_ms)
+                if not (yield from self.silent.may_be_called(hub, share)):
                     last = _RefusedError(f"{hub}: it is silent")
                     break
                 try:
-                    answer = self.call_one(
-                        hub, queue, topic, functools.partial(_given, method, redirected), deadline
-                    )
+                    made = method._replace(arguments=(*method.arguments, redirected))
+                    answer = yield from self.call_one.steps(hub, queue, topic, made, deadline)
                 except self._idl.TRedirect as exc:
                     last, redirected = exc, True
                     hub = Address.parse(str(Address(text_of(exc.host), exc.port)))
@@ -171,25 +174,41 @@ class HubCalls:
                     topic=topic,
                     reason=str(last),
                 ) from last
-            self._clock.sleep_ms(min(next(pauses), deadline.remaining_ms))
+            yield Pause(min(next(pauses), deadline.remaining_ms))
 
-    def api_address(self, hub: Address, deadline: Deadline) -> Address | None:
+    @stepwise
+    def api_address(self, hub: Address, deadline: Deadline) -> Work[Any, Address | None]:
         """Where a hub serves the Thrift API; None if it does not.
 
         Raises:
             Exception: it does not answer.
         """
-        found = text_of(self.call_one(hub, "", "", lambda client: client.apiAddress(), deadline))
+        method = HubMethod("apiAddress")
+        found = text_of((yield from self.call_one.steps(hub, "", "", method, deadline)))
         return Address.parse(found) if found else None
 
+    @stepwise
+    def may_be_called(self, hub: Address, bound_ms: float) -> Work[Any, bool]:
+        """As `SilentHubs.may_be_called`."""
+        return (yield from self.silent.may_be_called(hub, bound_ms))
+
+    @stepwise
+    def check(self, hub: Address, bound_ms: float) -> Work[Any, None]:
+        """As `SilentHubs.check`."""
+        yield from self.silent.check(hub, bound_ms)
+
+    def watch(self, hub: Address, deadline: Deadline) -> Watch:
+        """Watches a call that is made of a hub, or of its process, and is bounded by a deadline."""
+        silence_ms = share_ms(max(1.0, deadline.remaining_ms))
+        return Watch(
+            silence_ms,
+            lambda: self.check.asked(hub, min(silence_ms, share_ms(deadline.remaining_ms))),
+        )
+
+    @stepwise
     def call_one(
-        self,
-        hub: Address,
-        queue: str,
-        topic: str,
-        method: Callable[[Any], Any],
-        deadline: Deadline,
-    ) -> Any:
+        self, hub: Address, queue: str, topic: str, method: HubMethod, deadline: Deadline
+    ) -> Work[Any, Any]:
         """One call of one hub.
 
         Raises:
@@ -197,26 +216,17 @@ class HubCalls:
             Exception: nothing was done; it is worth another try.
             HQueueError: otherwise.
         """
-
-        def request(connection: Connection) -> Any:
-            self.silent.watch(connection.socket, hub, deadline)
-            return method(connection.client)
-
         try:
-            return self._connections.call(
-                hub, request, self._refusals, max(1.0, deadline.remaining_ms)
-            )
+            return (yield Exchange(hub, method, deadline, self.watch(hub, deadline)))
         except NotConnectedError as exc:
-            self._connections.drop(hub)
             if isinstance(exc.__cause__, TimeoutError):
                 self.silent.note(hub)
             raise _RefusedError(f"{hub}: {exc.__cause__}") from exc.__cause__
         except self._refusals as exc:
             raise self._translated(exc, hub, queue, topic) from exc
-        except (OSError, *ThriftError, EOFError, ValueError) as exc:
+        except (OSError, *ThriftError, EOFError, ValueError, NoCallError) as exc:
             if is_interruption(exc):
                 raise
-            self._connections.drop(hub)
             self._drop((queue, topic))
             elsewhere = is_another_service(exc)
             raise HubUnavailableError(
@@ -268,26 +278,14 @@ class HubCalls:
                 made = _RefusedError(f"{hub}: {text_of(error.message)}")
         return made
 
+    def _do(self, step: Any) -> object:
+        return do_step(self._connections, self._clock, step)
+
+    async def _do_in_loop(self, step: Any) -> object:
+        return await do_step_in_loop(self._loop_connections, self._clock, step)
+
     def _any(self) -> Address:
         return self.silent.choose(self.settings.hubs, self._random)
-
-    def _answers(self, hub: Address, bound_ms: float) -> bool:
-        """Whether a hub answers what it can answer at once. Over a connection of its own: those
-        that are kept may be full of what was not answered.
-        """
-        service = self._idl.HQueueHubService
-        try:
-            with contextlib.closing(
-                Connection(service, hub.host, hub.port, bound_ms / 1e3)
-            ) as connection:
-                connection.socket.settimeout(bound_ms / 1e3)
-                connection.client.apiAddress()
-        except (OSError, *ThriftError, EOFError, ValueError, UnicodeError) as exc:
-            if is_interruption(exc):
-                raise
-            # With any other error it is there, or at once known to be gone.
-            return not isinstance(exc, TimeoutError)
-        return True
 
     def _remember(self, key: tuple[str, str], hub: Address) -> None:
         with self._lock:
@@ -299,17 +297,6 @@ class HubCalls:
     def _drop(self, key: tuple[str, str]) -> None:
         with self._lock:
             self._owners.pop(key, None)
-
-
-def publish_call(queue: str, publisher: str, topic: str, sent: list[Any]) -> Method:
-    """What publishes messages of a topic, as the IDL has them."""
-    if len(sent) == 1:
-        return lambda client, to: client.publish(queue, publisher, topic, sent[0], to)
-    return lambda client, to: client.publishMessages(queue, publisher, topic, sent, to)
-
-
-def _given(method: Method, redirected: bool, client: Any) -> Any:
-    return method(client, redirected)
 
 
 class _RefusedError(Exception):

@@ -47,7 +47,7 @@ class HubClient:
         self._calls = HubCalls(settings, clock)
         self._idempotent = IdempotentPublisher(self._calls)
         self._subscriptions = Subscriptions(self._calls, weakref.ref(self))
-        self._api = ApiCalls(settings, clock, self._calls.api_address, self._calls.silent)
+        self._api = ApiCalls(self._calls, clock)
         self._release = functools.partial(_release, self._subscriptions, self._calls, self._api)
         self._watched = Watched(self, "a client of hubs", self._release)
 

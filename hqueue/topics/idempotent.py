@@ -11,7 +11,9 @@ from hqueue.errors import InvalidInputError
 from hqueue.message_id import MessageID, MessageIDs
 from hqueue.rpc.services import load
 from hqueue.runtime.fork import register
+from hqueue.runtime.steps import Work
 from hqueue.topics.calls import HubCalls
+from hqueue.topics.exchanges import HubMethod
 from hqueue.topics.settings import HubClientSettings
 
 __all__ = ["SEQUENCE_NUMBER_MAX", "IdempotentPublishResult", "IdempotentPublisher"]
@@ -37,6 +39,7 @@ class IdempotentPublishResult:
 
 class IdempotentPublisher:
     """Publishes idempotently, and remembers for each topic where its last message is. Thread-safe.
+    Its calls are work, for `HubCalls` to carry out.
 
     Args:
         calls: of hubs.
@@ -56,19 +59,16 @@ class IdempotentPublisher:
 
     def publish(
         self, queue: str, topic: str, sent: list[Any], first: int, since: MessageID | None
-    ) -> IdempotentPublishResult:
+    ) -> Work[Any, IdempotentPublishResult]:
         """As `HubTopic.publish_idempotent`, of the messages as the IDL has them.
 
         Args:
             first: the sequence number of the first message.
         """
         publisher, after = self._publisher(), self._since(queue, topic, since)
-        done, _ = self._calls.call(
-            queue,
-            topic,
-            lambda client, to: client.publishOnce(queue, publisher, topic, sent, first, after, to),
-            repeatable=True,
-        )
+        arguments = queue, publisher, topic, sent, first, after
+        method = HubMethod("publishOnce", arguments, sent)
+        done, _ = yield from self._calls.call.steps(queue, topic, method, repeatable=True)
         last_id = MessageID(done.newest.timestamp, done.newest.sequenceID)
         with self._lock:
             self._last_ids[queue, topic] = last_id
@@ -81,15 +81,13 @@ class IdempotentPublisher:
             count = done.published.count
         return IdempotentPublishResult(done.dropped, MessageIDs(int(begin), count), last_id)
 
-    def last_sequence_number(self, queue: str, topic: str, since: MessageID | None) -> int | None:
+    def last_sequence_number(
+        self, queue: str, topic: str, since: MessageID | None
+    ) -> Work[Any, int | None]:
         """As `HubTopic.last_sequence_number`."""
         publisher, after = self._publisher(), self._since(queue, topic, since)
-        found, _ = self._calls.call(
-            queue,
-            topic,
-            lambda client, to: client.newestNumber(queue, publisher, topic, after, to),
-            repeatable=True,
-        )
+        method = HubMethod("newestNumber", (queue, publisher, topic, after))
+        found, _ = yield from self._calls.call.steps(queue, topic, method, repeatable=True)
         number: int | None = found.number
         return number
 

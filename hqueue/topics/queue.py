@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import heapq
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from typing import Any, overload
+from collections.abc import Iterable, Iterator, Sequence
+from typing import overload
 
-from hqueue.consume.scan import Scan
 from hqueue.consume.scan_reading import interrupted_scan
-from hqueue.errors import ClosedError, HQueueError, HubUnavailableError, InvalidInputError
-from hqueue.message import Message, ReceivedMessage, encoded_key
-from hqueue.message_id import MessageID, MessageIDs
-from hqueue.position import Position, as_message_id
-from hqueue.produce.idempotency import key_bytes
-from hqueue.push.service import received_message
-from hqueue.runtime.clock import Deadline
-from hqueue.settings.addresses import Address
-from hqueue.settings.kinds import listed
-from hqueue.settings.limits import MESSAGE_ID_MAX, PARTITIONS_MAX
-from hqueue.settings.numbers import check_whole
-from hqueue.settings.reserved import check_topic
+from hqueue.errors import ClosedError, HQueueError
+from hqueue.message import Message, ReceivedMessage
+from hqueue.message_id import MessageID
+from hqueue.position import Position
 from hqueue.topics.api_calls import ApiCalls
-from hqueue.topics.structs import check_sent, message_struct
+from hqueue.topics.hub_scan import HubScan
+from hqueue.topics.queue_requests import QueueRequests
 
 __all__ = ["HubQueue", "HubScanner"]
-
-MESSAGES_MAX = 1_000
-"""Asked for at a time."""
 
 
 class HubScanner:
@@ -39,12 +26,12 @@ class HubScanner:
     thread-safe.
 
     Args:
-        messages: the messages to return.
+        scan: reads the messages to return.
         queue: the queue, which the scanner keeps alive.
     """
 
-    def __init__(self, messages: Generator[ReceivedMessage, None, None], queue: HubQueue) -> None:
-        self._messages = messages
+    def __init__(self, scan: HubScan, queue: HubQueue) -> None:
+        self._scan = scan
         self._queue = queue
         self._closed = False
         self._failure: HQueueError | None = None
@@ -73,15 +60,20 @@ class HubScanner:
         if self._failure is not None:
             raise self._failure
         try:
-            return next(self._messages, None)
+            return self._next()
         except BaseException as exc:
             self._failure = exc if isinstance(exc, HQueueError) else interrupted_scan(exc)
             raise
 
+    def _next(self) -> ReceivedMessage | None:
+        while (message := self._scan.take()) is None and not self._scan.at_end:
+            self._scan.fetch()
+        return message
+
     def close(self) -> None:
         """End the scan, and close its scanners at the hubs."""
         self._closed = True
-        self._messages.close()
+        self._scan.close()
 
 
 class HubQueue:
@@ -99,7 +91,7 @@ class HubQueue:
 
     def __init__(self, name: str, calls: ApiCalls, client: object = None) -> None:
         self.name = name
-        self._calls = calls
+        self._requests = QueueRequests(name, calls)
         self._client = client
 
     @property
@@ -110,10 +102,7 @@ class HubQueue:
             QueueStateError: the queue does not exist, or can't be used.
             HubUnavailableError: no hub answered in time.
         """
-        found, _ = self._calls.call(
-            self.name, lambda client: client.getQueueLocations(self.name), repeatable=True
-        )
-        return len(found)
+        return self._requests.partitions()
 
     @overload
     def put(
@@ -178,29 +167,7 @@ class HubQueue:
             IdempotencyKeyTooOldError: some of the log's headers since `since` were deleted already.
             ClosedError: the client was closed.
         """
-        batch = [messages] if isinstance(messages, Message) else listed(messages, "messages")
-        if not batch or not all(isinstance(each, Message) for each in batch):
-            raise InvalidInputError("put takes a Message, or a sequence of at least one")
-        check_sent(batch)
-        for each in batch:
-            check_topic(each.topic)
-        if partition is not None:
-            if key is not None:
-                raise InvalidInputError("give a partition or a key, not both")
-            partition = check_whole(partition, 0, PARTITIONS_MAX - 1, option="partition")
-        put = self._calls.idl.TPut(
-            queueName=self.name,
-            messages=[message_struct(each, each.topic.encode()) for each in batch],
-            partitionID=partition,
-            key=None if key is None else encoded_key(key),
-            idempotencyKey=None if idempotency_key is None else key_bytes(idempotency_key),
-            since=None if since is None else self._id(int(as_message_id(since))),
-        )
-        answer, _ = self._calls.call(
-            self.name, lambda client: client.put(put), repeatable=idempotency_key is not None
-        )
-        first = MessageID(answer.firstID.timestamp, answer.firstID.sequenceID)
-        return first if isinstance(messages, Message) else MessageIDs(int(first), answer.count)
+        return self._requests.put(messages, partition, key, idempotency_key, since)
 
     def scan(
         self,
@@ -225,82 +192,4 @@ class HubQueue:
         Raises:
             InvalidInputError: an argument is out of range.
         """
-        wanted = Scan(start, stop, topics)
-        if partition is None:
-            return HubScanner(self._scan_all(wanted), self)
-        partition = check_whole(partition, 0, PARTITIONS_MAX - 1, option="partition")
-        return HubScanner(self._scan_partition(partition, wanted), self)
-
-    def _scan_all(self, wanted: Scan) -> Generator[ReceivedMessage, None, None]:
-        with contextlib.ExitStack() as stack:
-            parts = [
-                stack.enter_context(contextlib.closing(self._scan_partition(number, wanted)))
-                for number in range(self.partitions)
-            ]
-            yield from heapq.merge(*parts, key=lambda each: (each.id, each.partition))
-
-    def _scan_partition(
-        self, partition: int, wanted: Scan
-    ) -> Generator[ReceivedMessage, None, None]:
-        position = wanted.start
-        scanner: tuple[bytes, Address] | None = None
-        failing: Deadline | None = None
-        try:
-            while position < wanted.stop:
-                try:
-                    if scanner is None:
-                        scanner = self._open(partition, position, wanted)
-                    came = self._next(*scanner)
-                except HubUnavailableError:
-                    # It may have gone on by what never came: another is opened in its place.
-                    scanner = None
-                    failing = failing or self._calls.deadline()
-                    if failing.expired:
-                        raise
-                    continue
-                failing = None
-                if not came:
-                    return
-                for struct in came:
-                    message = received_message(struct)
-                    yield message
-                    position = int(message.id) + 1
-        finally:
-            if scanner is not None:
-                self._close(*scanner)
-
-    def _open(self, partition: int, position: int, wanted: Scan) -> tuple[bytes, Address]:
-        idl = self._calls.idl
-        scan = idl.TMessageScan(
-            startMessageID=self._id(position),
-            stopMessageID=None if wanted.stop > MESSAGE_ID_MAX else self._id(wanted.stop),
-            topics=sorted(topic.encode() for topic in wanted.topics),
-        )
-        opened, at = self._calls.call(
-            self.name,
-            lambda client: client.messageScannerOpen(self.name, partition, scan),
-            repeatable=True,
-        )
-        return opened, at
-
-    def _next(self, scanner: bytes, at: Address) -> Sequence[Any]:
-        found: Sequence[Any] = self._calls.call_at(
-            at,
-            self.name,
-            lambda client: client.messageScannerGetList(scanner, MESSAGES_MAX),
-            self._calls.deadline(),
-        )
-        return found
-
-    def _close(self, scanner: bytes, at: Address) -> None:
-        with contextlib.suppress(HQueueError):  # Then it expires.
-            self._calls.call_at(
-                at,
-                self.name,
-                lambda client: client.messageScannerClose(scanner),
-                self._calls.deadline(),
-            )
-
-    def _id(self, at: int) -> Any:
-        found = MessageID.from_int(at)
-        return self._calls.idl.subscriber.TMessageID(found.timestamp, found.sequence)
+        return HubScanner(HubScan(self._requests, partition, start, stop, topics), self)

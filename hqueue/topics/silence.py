@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
-from hqueue.rpc.transports import BoundedSocket
-from hqueue.runtime.clock import Clock, Deadline
+from hqueue.runtime.clock import Clock
 from hqueue.runtime.fork import register
+from hqueue.runtime.steps import Work
 from hqueue.settings.addresses import Address
+from hqueue.topics.exchanges import Ask
 
 __all__ = ["SilentHubs", "share_ms"]
 
@@ -32,12 +34,10 @@ class SilentHubs:
     Thread-safe.
 
     Args:
-        ask: whether a hub answers within so many milliseconds.
         clock: where time comes from.
     """
 
-    def __init__(self, ask: Callable[[Address, float], bool], clock: Clock) -> None:
-        self._ask = ask
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._until_ms: dict[Address, float] = {}
         self.after_fork_in_child()
@@ -54,27 +54,17 @@ class SilentHubs:
             if len(self._until_ms) > HUBS_MAX:
                 del self._until_ms[next(iter(self._until_ms))]
 
-    def check(self, hub: Address, bound_ms: float) -> None:
+    def check(self, hub: Address, bound_ms: float) -> Work[Any, None]:
         """See that a hub which has not answered a call yet answers at all.
 
         Raises:
             ConnectionError: it does not, and is remembered.
         """
-        if not self._ask(hub, bound_ms):
+        if not (yield Ask(hub, bound_ms)):
             self.note(hub)
             raise ConnectionError("the hub does not answer")
 
-    def watch(self, socket: BoundedSocket, hub: Address, deadline: Deadline) -> None:
-        """Begin a call of a hub that ends within a deadline, or when the hub is silent."""
-        bound_ms = max(1.0, deadline.remaining_ms)
-        silence_ms = share_ms(bound_ms)
-        socket.settimeout(
-            bound_ms / 1e3,
-            silence_ms / 1e3,
-            lambda: self.check(hub, min(silence_ms, share_ms(deadline.remaining_ms))),
-        )
-
-    def may_be_called(self, hub: Address, bound_ms: float) -> bool:
+    def may_be_called(self, hub: Address, bound_ms: float) -> Work[Any, bool]:
         """Whether a hub answers as far as is known; one that was silent is asked after a while."""
         with self._lock:
             until_ms = self._until_ms.get(hub)
@@ -83,7 +73,7 @@ class SilentHubs:
         if self._clock.monotonic_ms() < until_ms:
             return False
         try:
-            self.check(hub, bound_ms)
+            yield from self.check(hub, bound_ms)
         except ConnectionError:
             return False
         with self._lock:

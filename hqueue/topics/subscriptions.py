@@ -43,6 +43,7 @@ from hqueue.settings.kinds import check_flag
 from hqueue.settings.numbers import check_whole
 from hqueue.topics.calls import HubCalls
 from hqueue.topics.endpoint import TIMEOUT_MS, Endpoint
+from hqueue.topics.exchanges import HubMethod
 from hqueue.topics.silence import share_ms
 from hqueue.topics.structs import preferences_of, preferences_struct, text_of
 from hqueue.topics.subscription import SubscribeMode, TopicSubscription
@@ -183,9 +184,8 @@ class Subscriptions:
 
         def call() -> None:
             with _naming(subscriber):
-                self._calls.call(
-                    queue, topic, lambda hub, to: hub.unsubscribe(queue, subscriber, topic, to)
-                )
+                method = HubMethod("unsubscribe", (queue, subscriber, topic))
+                self._calls.call(queue, topic, method)
 
         subscription = self._all.get((queue, topic, subscriber))
         if subscription is None:
@@ -202,8 +202,8 @@ class Subscriptions:
             self._calls.call(
                 subscription.queue,
                 subscription.topic,
-                lambda hub, to: hub.consume(
-                    subscription.queue, subscription.subscriber, subscription.topic, at, to
+                HubMethod(
+                    "consume", (subscription.queue, subscription.subscriber, subscription.topic, at)
                 ),
                 repeatable=True,
             )
@@ -280,11 +280,14 @@ class Subscriptions:
                 hub,
                 subscription.queue,
                 subscription.topic,
-                lambda client: client.closeSubscription(
-                    subscription.queue,
-                    subscription.subscriber,
-                    subscription.topic,
-                    self._session,
+                HubMethod(
+                    "closeSubscription",
+                    (
+                        subscription.queue,
+                        subscription.subscriber,
+                        subscription.topic,
+                        self._session,
+                    ),
                 ),
                 Deadline(SYSTEM_CLOCK, CLOSE_MS),
             )
@@ -373,14 +376,16 @@ class Subscriptions:
                 answer, hub = self._calls.call(
                     subscription.queue,
                     subscription.topic,
-                    lambda client, to: client.subscribe(
-                        subscription.queue,
-                        subscription.subscriber,
-                        subscription.topic,
-                        int(mode),
-                        delivery,
-                        wanted,
-                        to,
+                    HubMethod(
+                        "subscribe",
+                        (
+                            subscription.queue,
+                            subscription.subscriber,
+                            subscription.topic,
+                            int(mode),
+                            delivery,
+                            wanted,
+                        ),
                     ),
                     timeout_ms=timeout_ms,
                     repeatable=mode is not SubscribeMode.CREATE,
@@ -446,8 +451,7 @@ class Subscriptions:
         """Wait for a hub's report, and check now and then whether it answers at all."""
         bound_ms = silence_ms
         while not (await asyncio.wait([asking], timeout=silence_ms / 1e3))[0]:
-            with contextlib.suppress(HQueueError):  # There is no thread to ask it by.
-                await in_thread(self._calls.silent.check, hub, bound_ms)
+            await self._calls.check.in_loop(hub, bound_ms)
             silence_ms *= 2
 
     def _heard(

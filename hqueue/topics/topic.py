@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncGenerator, Sequence
-from typing import Any
 
-from hqueue.errors import InvalidInputError
-from hqueue.message import Message, ReceivedMessage, topic_bytes
-from hqueue.message_id import MessageID, MessageIDs, check_message_id
+from hqueue.message import Message, ReceivedMessage
+from hqueue.message_id import MessageID, MessageIDs
 from hqueue.metadata import check_name
 from hqueue.metadata.managers import SubscriptionPreferences, TopicACL
 from hqueue.push.listener import Listener
 from hqueue.settings.addresses import Address
-from hqueue.settings.numbers import check_whole
-from hqueue.settings.reserved import check_topic
-from hqueue.topics.calls import HubCalls, publish_call
-from hqueue.topics.idempotent import (
-    SEQUENCE_NUMBER_MAX,
-    IdempotentPublisher,
-    IdempotentPublishResult,
-)
+from hqueue.topics.calls import HubCalls
+from hqueue.topics.idempotent import IdempotentPublisher, IdempotentPublishResult
 from hqueue.topics.stream import messages_of
-from hqueue.topics.structs import acl_of, acl_struct, message_structs
 from hqueue.topics.subscription import SubscribeMode, TopicSubscription
 from hqueue.topics.subscriptions import Subscriptions
+from hqueue.topics.topic_requests import TopicRequests
 
 __all__ = ["HubTopic"]
 
@@ -47,7 +39,7 @@ class HubTopic:
         client: the client, which the topic keeps alive.
     """
 
-    __slots__ = ("_calls", "_client", "_idempotent", "_subscriptions", "name", "queue")
+    __slots__ = ("_client", "_requests", "_subscriptions", "name", "queue")
 
     def __init__(
         self,
@@ -59,12 +51,9 @@ class HubTopic:
         subscriptions: Subscriptions,
         client: object,
     ) -> None:
-        topic_bytes(name)
-        check_topic(name)
+        self._requests = TopicRequests(name, queue, calls, idempotent)
         self.name = name
         self.queue = queue
-        self._calls = calls
-        self._idempotent = idempotent
         self._subscriptions = subscriptions
         self._client = client
 
@@ -107,13 +96,7 @@ class HubTopic:
         Raises:
             As `publish`.
         """
-        sent = message_structs(self.name, messages)
-        publisher = self._calls.settings.publisher
-        published, _ = self._calls.call(
-            self.queue, self.name, publish_call(self.queue, publisher, self.name, sent)
-        )
-        first = MessageID(published.id.timestamp, published.id.sequenceID)
-        return MessageIDs(int(first), len(sent))
+        return self._requests.publish_many(messages)
 
     def publish_idempotent(
         self,
@@ -147,13 +130,7 @@ class HubTopic:
             MessageTooLargeError, QueueNotFoundError, NotAllowedError, HubUnavailableError,
                 ClosedError: as `publish`.
         """
-        sent = message_structs(self.name, messages)
-        first = check_whole(
-            sequence_number, 0, SEQUENCE_NUMBER_MAX - len(sent), option="sequence_number"
-        )
-        if since is not None:
-            check_message_id(since, "since")
-        return self._idempotent.publish(self.queue, self.name, sent, first, since)
+        return self._requests.publish_idempotent(messages, sequence_number, since)
 
     def last_sequence_number(self, *, since: MessageID | None = None) -> int | None:
         """The sequence number of this publisher's last message in the topic; None if the topic has
@@ -166,9 +143,7 @@ class HubTopic:
             InvalidInputError, QueueNotFoundError, NotAllowedError, HubUnavailableError,
                 ClosedError: as `publish_idempotent`.
         """
-        if since is not None:
-            check_message_id(since, "since")
-        return self._idempotent.last_sequence_number(self.queue, self.name, since)
+        return self._requests.last_sequence_number(since)
 
     def subscribe(
         self,
@@ -278,8 +253,7 @@ class HubTopic:
             InvalidInputError: there is no such topic, or no such hub is available.
             QueueNotFoundError, NotAllowedError, HubUnavailableError, ClosedError: as `publish`.
         """
-        at = to if isinstance(to, Address) else Address.parse(to)
-        self._change("moveTopic", at.host, at.port)
+        self._requests.move(to)
 
     def delete(self) -> bool:
         """Delete the topic: its subscriptions end, and no hub appends to it any more. Its messages
@@ -291,7 +265,7 @@ class HubTopic:
             InvalidInputError, QueueNotFoundError, NotAllowedError, HubUnavailableError,
                 ClosedError: as `publish`.
         """
-        return bool(self._change("deleteTopic"))
+        return self._requests.delete()
 
     def acl(self) -> TopicACL:
         """The topic's ACL: the callers that may publish, subscribe and manage.
@@ -300,7 +274,7 @@ class HubTopic:
             InvalidInputError: there is no such topic.
             QueueNotFoundError, NotAllowedError, HubUnavailableError, ClosedError: as `publish`.
         """
-        return acl_of(self._change("changeAccess", acl_struct()))
+        return self._requests.acl()
 
     def set_acl(
         self,
@@ -322,18 +296,4 @@ class HubTopic:
             InvalidInputError: an argument is out of range, or no list is given.
             QueueNotFoundError, NotAllowedError, HubUnavailableError, ClosedError: as `publish`.
         """
-        if publish is None and subscribe is None and manage is None:
-            raise InvalidInputError("give at least one list of names: publish, subscribe or manage")
-        given = acl_struct(publish=publish, subscribe=subscribe, manage=manage)
-        return acl_of(self._change("changeAccess", given))
-
-    def _change(self, method: str, *how: object) -> Any:
-        """Call a method that concerns the topic as a whole, and can be called again."""
-        queue, topic, caller = self.queue, self.name, self._calls.settings.publisher
-        answer, _ = self._calls.call(
-            queue,
-            topic,
-            lambda client, to: getattr(client, method)(queue, caller, topic, *how, to),
-            repeatable=True,
-        )
-        return answer
+        return self._requests.set_acl(publish, subscribe, manage)

@@ -143,7 +143,7 @@ class LoopedServers:
         self.thread.close()
 
     def connection(self) -> AsyncConnection:
-        (there,) = self.servers._loops.values()
+        (there,) = self.servers._connected.items.values()
         (found,) = (each.connection for each in there.values())
         assert found is not None
         return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -23,8 +22,8 @@ from hqueue.hbase.native.links import Link
 from hqueue.hbase.native.opening import AsyncOpenSocket, open_socket_async
 from hqueue.hbase.native.wire import Answer
 from hqueue.runtime.clock import bounded_ms
-from hqueue.runtime.fork import register
 from hqueue.runtime.interrupts import is_interruption
+from hqueue.runtime.per_loop import PerLoop
 from hqueue.runtime.steps import carry_out_in_loop
 from hqueue.settings.addresses import Address
 from hqueue.settings.connection import Settings
@@ -62,13 +61,7 @@ class AsyncServers:
         self.settings = settings
         self._opener = opener
         self._closed = False
-        self._loops: dict[asyncio.AbstractEventLoop, _Connected] = {}
-        register(self)
-
-    def after_fork_in_child(self) -> None:
-        loops, self._loops = self._loops, {}
-        for there in loops.values():
-            _abandon(there)
+        self._connected: PerLoop[_Connected] = PerLoop(dict, _close, _abandon)
 
     def check_open(self) -> None:
         """Return if this was not closed.
@@ -126,7 +119,7 @@ class AsyncServers:
 
     def connections(self) -> list[AsyncConnection]:
         """The connections of the running loop."""
-        return [*_connections(self._here())]
+        return [*_connections(self._connected.here())]
 
     async def carry_out(self, work: Asking[Result]) -> Result:
         """Carry out work.
@@ -141,15 +134,7 @@ class AsyncServers:
         belongs to a loop that another one runs is closed there, soon. Never raises.
         """
         self._closed = True
-        for loop, there in [*self._loops.items()]:
-            if loop.is_running() and loop is not _running_loop():
-                with contextlib.suppress(RuntimeError):  # The loop closes just now.
-                    loop.call_soon_threadsafe(_close, there)
-                    continue
-            elif not loop.is_closed():
-                _close(there)
-            if not loop.is_running():
-                _abandon(there)
+        self._connected.close()
 
     def _ends_s(self, timeout_ms: float | None) -> float:
         return time.monotonic() + bounded_ms(timeout_ms or self.settings.request_timeout_ms) / 1e3
@@ -184,7 +169,7 @@ class AsyncServers:
         Raises:
             OSError: it can't be opened within ``connect_timeout_ms``.
         """
-        here = self._here()
+        here = self._connected.here()
         server = here.get((address, service))
         if server is None:
             server = here[address, service] = _AsyncServer(self.settings)
@@ -217,16 +202,6 @@ class AsyncServers:
             connection.close()
         return connection
 
-    def _here(self) -> _Connected:
-        """What belongs to the running loop."""
-        loop = asyncio.get_running_loop()
-        here = self._loops.get(loop)
-        if here is None:
-            for other in [each for each in [*self._loops] if each.is_closed()]:
-                _abandon(self._loops.pop(other, {}))
-            here = self._loops[loop] = {}
-        return here
-
 
 def _close(there: _Connected) -> None:
     """Close all connections. Called in their loop, or while it does not run."""
@@ -244,10 +219,3 @@ def _connections(there: _Connected) -> Iterator[AsyncConnection]:
     for server in there.values():
         if server.connection is not None:
             yield server.connection
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import psutil
 
@@ -16,6 +15,7 @@ from hqueue import Address, HubClientSettings, local
 from hqueue.rpc.services import load
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.topics.calls import HubCalls
+from hqueue.topics.exchanges import HubMethod
 from tests.support.hub_subscribers import Subscriber
 
 from ..push import await_condition
@@ -111,26 +111,20 @@ class Topics:
 
     def subscribe_one(self, topic: str) -> None:
         """The same for one, by the caller's thread."""
-
-        def subscribe(hub: Any, redirected: bool) -> Any:
-            return hub.subscribe(self.queue, "s", topic, 2, self._delivery, None, redirected)
-
-        self.owners[topic] = self._call(topic, subscribe)
+        arguments = self.queue, "s", topic, 2, self._delivery, None
+        self.owners[topic] = self._call(topic, HubMethod("subscribe", arguments))
 
     def publish(self, topic: str) -> None:
         """Publish a message, by the caller's thread."""
         message = load("subscriber").TMessage(topic=b"", value=b"v")
-
-        def publish(hub: Any, redirected: bool) -> Any:
-            return hub.publish(self.queue, "bench", topic, message, redirected)
-
-        self.owners[topic] = self._call(topic, publish)
+        arguments = self.queue, "bench", topic, message
+        self.owners[topic] = self._call(topic, HubMethod("publish", arguments, [message]))
 
     def close(self) -> None:
         self._pool.shutdown()
         self._calls.close()
 
-    def _call(self, topic: str, method: Callable[[Any, bool], Any]) -> str:
+    def _call(self, topic: str, method: HubMethod) -> str:
         _, owner = self._calls.call(
             self.queue, topic, method, timeout_ms=TIMEOUT_MS, repeatable=True
         )

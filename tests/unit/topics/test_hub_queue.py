@@ -101,17 +101,17 @@ def test_what_is_put_is_what_is_read(scene: Scene) -> None:
 
 
 def test_a_scan_goes_on_at_another_hub(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hqueue.topics.queue.MESSAGES_MAX", 7)
+    monkeypatch.setattr("hqueue.topics.hub_scan.MESSAGES_MAX", 7)
     sent = [b"%d" % number for number in range(100)]
     scene.queue.put([Message("t", value) for value in sent], partition=0)
-    calls = scene.client._api
-    method, at = calls.call_at, []
+    connections = scene.client._api._connections
+    exchange, at = connections.exchange, []
 
-    def noted(api: Any, *given: Any) -> Any:
-        at.append(api)
-        return method(api, *given)
+    def noted(call: Any) -> Any:
+        at.append(call.address)
+        return exchange(call)
 
-    monkeypatch.setattr(calls, "call_at", noted)
+    monkeypatch.setattr(connections, "exchange", noted)
     came = []
     for message in scene.queue.scan():
         came.append(message.value)
@@ -153,17 +153,17 @@ def test_a_put_with_an_idempotency_key_is_there_once(scene: Scene) -> None:
 def test_a_put_with_an_idempotency_key_is_tried_again_where_its_answer_was_lost(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls, lost = scene.client._api, []
-    method = calls.call_at
+    connections, lost = scene.client._api._connections, []
+    exchange = connections.exchange
 
-    def losing(at: Any, queue: str, call: Any, deadline: Any) -> Any:
-        answer = method(at, queue, call, deadline)
+    def losing(call: Any) -> Any:
+        answer = exchange(call)
         if not lost:
-            lost.append(at)
-            raise HubUnavailableError("no answer came", outcome=Outcome.UNKNOWN)
+            lost.append(call.address)
+            raise ConnectionError("no answer came")
         return answer
 
-    monkeypatch.setattr(calls, "call_at", losing)
+    monkeypatch.setattr(connections, "exchange", losing)
     put = scene.queue.put(Message("t", b"v"), partition=0, idempotency_key="once")
     assert lost
     assert [message.id for message in scene.queue.scan()] == [put]

@@ -22,6 +22,7 @@ from hqueue import (
 )
 from hqueue.metadata.managers import HubInfo, Verdict
 from hqueue.runtime.thread_pool import ThreadPool
+from hqueue.topics.exchanges import Exchange
 from hqueue_workers.hub.limits import HubLimits
 from hqueue_workers.hub.writing.committer import Committer
 from hqueue_workers.hub.writing.owned_topic import (
@@ -347,17 +348,18 @@ def test_numbers_are_known_to_every_later_owner(hubs: list[HubThread]) -> None:
 def test_a_call_whose_answer_was_lost_is_made_again_by_the_client(hubs: list[HubThread]) -> None:
     with connect(hubs) as me:
         me.topic("t").publish_idempotent([b"1"], sequence_number=1)
-        call_one, lost = me._calls.call_one, []
+        connections, lost = me._calls._connections, []
+        exchange = connections.exchange
 
-        def lose_one(*given: object) -> object:
-            answer = call_one(*given)  # type: ignore[arg-type]
+        def lose_one(call: Exchange) -> object:
+            answer = exchange(call)
             if not lost:
                 lost.append(answer)
                 leave(hubs)
-                raise hqueue.HubUnavailableError("lost", outcome=Outcome.UNKNOWN)
+                raise ConnectionError("the answer is lost")
             return answer
 
-        me._calls.call_one = lose_one  # type: ignore[method-assign,assignment]
+        connections.exchange = lose_one  # type: ignore[method-assign]
         assert me.topic("t").publish_idempotent([b"2"], sequence_number=2).duplicates == 1
     assert values(hubs) == [b"1", b"2"]
 

@@ -1,0 +1,58 @@
+"""The requests that the client's decisions ask for: calls of servers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from hqueue.runtime.clock import Deadline
+from hqueue.runtime.steps import Wait
+from hqueue.settings.addresses import Address
+
+__all__ = ["NO_ANSWER", "Ask", "Exchange", "HubMethod", "Watch"]
+
+NO_ANSWER = "a hub did not answer: the call may be done already, or be done later"
+
+
+class HubMethod(NamedTuple):
+    """A method of the IDL's service, and what it is called with."""
+
+    name: str
+    arguments: tuple[object, ...] = ()
+    messages: Sequence[Any] = ()
+    """The messages among the arguments."""
+
+
+class Watch(NamedTuple):
+    """How long a server may be silent in a call, and what is done then."""
+
+    silence_ms: float
+    """After twice the time it is done again."""
+    check: Callable[[], Wait]
+    """Makes a step that raises an `OSError` if the server doesn't answer at all."""
+
+
+class Exchange(NamedTuple):
+    """A step that makes one call of a server. Its result is the answer."""
+
+    address: Address
+    method: HubMethod
+    deadline: Deadline
+    watch: Watch | None = None
+
+    def do(self, port: Any) -> object:
+        """Make the call."""
+        return port.exchange(self)
+
+
+class Ask(NamedTuple):
+    """A step that asks a hub for what it can answer at once, over a connection of its own: those
+    that are kept may be full of what was not answered. Its result is whether the hub answers.
+    """
+
+    hub: Address
+    bound_ms: float
+
+    def do(self, port: Any) -> object:
+        """Ask it."""
+        return port.ask(self)
