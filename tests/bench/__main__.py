@@ -64,16 +64,17 @@ def _part(results: list[Comparison]) -> str:
 {origin("make bench")}, the standalone local
 server (HBase and the client share the cores), natively unless gateways are named.
 
-Messages have 100 bytes. The compared programs take turns: appends put by put in a random order, the
-rest round by round. A ratio is the median over the rounds, with the lowest and the highest.
-Absolute figures are this machine's, and medians. {stolen()}
+Messages have 100 bytes. The compared programs take turns: appends alternate put by put in a random
+order, everything else round by round. A ratio is the median over the rounds, with the lowest and
+the highest. Absolute figures are medians on this machine. {stolen()}
 
 {comparisons(results)}
 
-The bare puts are a loop that sends conditional puts that were built before the measurement: the
-same rows, columns and bytes that `Queue.put` sends, so no client that waits for each put can be
-faster. In addition, `Queue.put` checks its messages and copies their bytes into one cell: a list of
-`Message` has thousands of Python objects, `Messages` only their values, and a record batch none.
+The bare puts are conditional puts that were built before the measurement, and are sent in a loop.
+They have the same rows, columns and bytes that `Queue.put` sends, so no client that waits for each
+put can be faster. In addition, `Queue.put` checks its messages and copies their bytes into one
+cell: a list of `Message` has thousands of Python objects, `Messages` only their values, and a
+record batch none.
 `Producer.send_batch` encodes a batch while other batches are under way, in several partitions. The
 bytes are random, so that nothing is compressed. "A row a message" is happybase's `table.batch` and
 `scan`, with as many rows in a call as the batch has messages. Memory is the peak of a whole

@@ -75,7 +75,9 @@ def stolen() -> str:
     taken = {name: getattr(now, name) - getattr(_BEGAN, name) for name in now._fields}
     wanted = sum(taken.values()) - taken["idle"] - taken.get("iowait", 0.0)
     share = taken.get("steal", 0.0) / wanted if wanted else 0.0
-    return f"Other guests of the host took {share:.0%} of the processor time that was wanted."
+    return (
+        f"Other guests of the host took {share:.0%} of the processor time that this one asked for."
+    )
 
 
 def write_part(folder: Path, command: str, part: str, page: str = PAGE) -> Path:

@@ -313,63 +313,65 @@ def _against(
 CASES: Mapping[str, Case] = {
     "produce": Case(
         "Produce batches",
-        "A program has many values and writes them in batches of 10,000, or of 2 MB: "
-        "`Producer.send_batch` of `Messages`, or of a record batch; `produce_batch` of "
-        "confluent-kafka, and `send` of kafka-python, which has no batches; and a `flush` at the "
-        "end. Making the messages from the values is included.",
+        "A program has many values and writes them in batches of 10,000, or of 2 MB, with a "
+        "`flush` at the end. hqueue: `Producer.send_batch` with `Messages`, or with a record "
+        "batch. confluent-kafka: `produce_batch`. kafka-python has no batches: `send`. The time "
+        "includes making the messages from the values.",
         produce,
     ),
     "each": Case(
         "Produce message by message, through a buffer",
-        "`Producer.send_value`, `produce`, `send`, and a `flush` at the end. Each waits 5 ms for "
-        "more.",
+        "hqueue: `Producer.send_value`. confluent-kafka: `produce`. kafka-python: `send`. Each "
+        "calls `flush` at the end, and has a linger time of 5 ms.",
         produce_each,
     ),
     "one": Case(
         "One message, and wait until it is durable",
-        "The median of 300 in each round, one after the other. Kafka's `linger.ms` is 0.",
+        "The median of 300 messages in each round, one after the other. Kafka's `linger.ms` is 0.",
         produce_one,
     ),
     "consume": Case(
         "Consume from the oldest message on",
-        "Every value is looked at: as `Message` objects or as Arrow batches; with `consume` of "
-        "10,000 messages a call; with `poll`. Kafka's consumers are connected before.",
+        "The program looks at every value. hqueue: as `Message` objects or as Arrow batches. "
+        "confluent-kafka: with `consume`, 10,000 messages a call. kafka-python: with `poll`. "
+        "Kafka's consumers connect before the clock starts.",
         consume,
         on_disk=False,
     ),
     "keyed": Case(
         "Keys and headers",
-        "Each message has a key and two headers, 66 bytes together. Written in batches of 10,000: "
-        "`send_batch` of `Messages`, or of record batches that are there before; `produce`, as "
-        "confluent-kafka's batches have no headers. Read as in the case above, and key and headers "
-        "are looked at. Beside it the same values without them.",
+        "Each message has a key and two headers, 66 bytes together. Writing: hqueue calls "
+        "`send_batch` with 10,000 `Messages`, or with record batches that were made before the "
+        "clock started; confluent-kafka calls `produce`, because its batches have no headers. "
+        "Reading: as in the case above, and the program looks at keys and headers, too. Other "
+        "rows show the same values without keys and headers.",
         keep_keys,
         FEW_PAYLOADS,
         on_disk=False,
     ),
     "group": Case(
         f"Consume in a group of {CONSUMERS}",
-        f"{CONSUMERS} processes share {GROUP_PARTITIONS} partitions, and read them from the oldest "
-        "message on, each value looked at: `Consumer`, iterated; `consume` of 10,000 messages a "
-        "call. They have joined before. A round is from the word to begin to the last message of "
-        "the slower one.",
+        f"{CONSUMERS} processes share {GROUP_PARTITIONS} partitions, read them from the oldest "
+        "message on, and look at each value. hqueue: iterating a `Consumer`. confluent-kafka: "
+        "`consume`, 10,000 messages a call. The processes join their group before the clock "
+        "starts. A round lasts until the slower process has read its last message.",
         consume_in_group,
         FEW_PAYLOADS,
         on_disk=False,
     ),
     "latency": Case(
         f"From publishing to the handler, {RATE_PER_S:,} messages a second",
-        "Publisher and handler are one process. hqueue: a `Producer` without lingering, a worker "
-        "that pushes, a subscriber's listener. Kafka: a producer without lingering, and a loop "
-        "that polls as a member of a group.",
+        "One process is both publisher and handler. hqueue: a `Producer` without lingering, a "
+        "worker that pushes, and a subscriber's listener. Kafka: a producer without lingering, "
+        "and a loop that polls as a member of a group.",
         deliver,
         PAYLOADS[:1],
     ),
     "spark": Case(
         "Read into Spark",
-        f"{SPARK_MESSAGES:,} messages, counted, and their lengths summed up, on two local cores: "
-        '`spark.read.format("hqueue")`, this package\'s own `read`, and `format("kafka")`. All on '
-        "PySpark 4.0, for the later ones there is no source of Kafka's here.",
+        f"Spark counts {SPARK_MESSAGES:,} messages and sums up their lengths on two cores: "
+        'by `spark.read.format("hqueue")`, by this package\'s own `read`, and by `format("kafka")`. '
+        "All run on PySpark 4.0, because Kafka's source is not available here for later versions.",
         read_into_spark,
         PAYLOADS[:2],
         on_disk=False,

@@ -135,16 +135,16 @@ def _part(found: Mapping[Key, Sequence[Times]]) -> str:
 
 {origin(COMMAND)}. {stolen()}
 
-Processor time, in ms: of the region server's process (which is the master too) and of the broker's,
-by kinds of threads, from the first byte until the server is idle again, so flushes, compactions and
-collections that come of it are in it; and of the client. Medians of the rounds, after a gigabyte
-that isn't counted.
+Processor time in ms of the client, and of the server by kinds of threads: of the region server's
+process, which is the master too, or of the broker's process. The measurement runs from the first
+byte until the server is idle again, so it includes the flushes, compactions and garbage collections
+that follow. Figures are medians of the rounds, after a gigabyte that is not counted.
 
-Written in batches of 2 MB or 10,000 messages, user + system:
+Writing, in batches of 2 MB or 10,000 messages, user + system:
 
 {_table(found, "written")}
 
-Read as messages, from the oldest on, user + system:
+Reading as messages, from the oldest on, user + system:
 
 {_table(found, "read")}"""
 

@@ -17,43 +17,45 @@ CASES_PICTURE = "benchmarks-kafka.png"
 GROWTH_PICTURE = "benchmarks-kafka-growth.png"
 
 _HOW = """\
-The same work, from Python, through this library and through Kafka's two. One Kafka {kafka} broker
-(KRaft, broker and controller in one process, the heap and collector of its own start script, else
-its defaults) and the standalone local HBase are both up, and **rounds take turns**: in each, every
-library does its work once, after two rounds that aren't counted. So what makes the machine faster
-or slower meets all of them. Neither server is stopped in between: a server that was just started
-runs uncompiled code for a while, so every library works for half a minute before anything is
-measured. The server whose turn it isn't is idle: HBase then takes
-{hbase_idle:.1f} % of a core, and the broker {kafka_idle:.1f} %.
+The same work, from Python, through this library and through two Kafka clients. A Kafka {kafka} broker
+and the standalone local HBase are both up. The broker runs KRaft, with broker and controller
+in one process, the heap and collector of its own start script, and otherwise its defaults. The
+libraries **take turns**: in each round, every library does its work once, after two rounds that
+are not counted. So anything that makes the machine faster or slower affects all of them. Neither
+server is stopped in between. A server that was just started runs uncompiled code for a while, so
+every library works for half a minute before the measurement. While one server works, the other is
+idle: an idle HBase takes {hbase_idle:.1f} % of a core, and an idle broker {kafka_idle:.1f} %.
 
-A ratio is the median over the rounds, with the lowest and the highest. Absolute figures are this
-machine's, and medians. Every log has four partitions. Payloads: random bytes, which nothing can
-compress, and lines of a web server's log. kafka-python gets a tenth of the work. `acks` is `all`.
-HBase has the settings of
-[standalone.py](../hqueue/local/standalone.py), which are not all its defaults. What Kafka's clients
-have beyond theirs is in Kafka's favour: see
+A ratio is the median over the rounds, with the lowest and the highest. Absolute figures are medians
+on this machine. Every log has four partitions. The payloads are random bytes, which can't be
+compressed, and lines of a web server's log. kafka-python gets a tenth of the work. `acks` is `all`.
+HBase has the settings of [standalone.py](../hqueue/local/standalone.py), which differ from its
+defaults in places. Where the settings of the Kafka clients differ from their defaults, the
+difference is in Kafka's favour: see
 [confluent.py](../tests/bench/kafka/confluent.py) and
 [kafka_python.py](../tests/bench/kafka/kafka_python.py).
 
 ### What an acknowledgement means
 
-By default it means the same in both: the system has the message, and the disk may not.
+By default an acknowledgement means the same in both: the operating system has the message, but the
+disk may not have it yet.
 
 - hqueue on the local HBase: the write-ahead log was written to its file (`hflush`, one `write` for
   all puts that wait for it), which is in the system's page cache.
 - Kafka with `acks=all` and one replica: the partition's log was written to its file, which is in
   the system's page cache.
 
-So it survives the death of the server's process, but not that of the machine, until the system has
-written the page out. **"On disk"** is the strongest that each has:
+So an acknowledged message survives a crash of the server's process. It survives a crash of the
+machine only after the system has written the page to disk. **"On disk"** is the strongest
+acknowledgement of each:
 
-- hqueue: a queue with the attribute `durability` of `FSYNC_WAL`: an `fsync` of the write-ahead log
+- hqueue: a queue with `durability` set to `FSYNC_WAL`: an `fsync` of the write-ahead log
   before the acknowledgement, one for all puts that wait for it.
-- Kafka: a topic with `flush.messages` of 1: an `fsync` of the partition's log for each batch that
-  the producer sent.
+- Kafka: a topic with `flush.messages` set to 1: an `fsync` of the partition's log for each
+  batch that the producer sent.
 
-hqueue compresses what gets smaller by it, which is its default; Kafka's producers do not, which is
-theirs. Where a rival is called "lz4", its producer compresses.
+By default, hqueue compresses messages that compression makes smaller, and Kafka's producers don't
+compress. A rival that is called "lz4" has a producer that compresses.
 """
 
 
@@ -94,9 +96,9 @@ def part(
         parts += [f"### {section.title}", doc, comparisons(section.results)]
     parts += [
         "### How the cost grows",
-        "Messages have 100 random bytes. Shaded: the lowest and the highest of the rounds. Batches "
-        "go to the\npartitions in turn; single messages to one. With more than 64 partitions, "
-        "several of hqueue's share a\nregion.",
+        "Messages have 100 random bytes. The shaded areas span the lowest and the highest round. "
+        "Batches go\nto the partitions in turn, single messages all to one partition. With more "
+        "than 64 partitions, several\nof hqueue's partitions share a region.",
         f"![growth]({GROWTH_PICTURE})",
     ]
     parts += [_growth(axis, of_axis) for axis, of_axis in points.items()]

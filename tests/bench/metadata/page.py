@@ -19,14 +19,15 @@ __all__ = ["PICTURE", "draw", "part"]
 PICTURE = "benchmarks-metadata.png"
 
 _HOW = """\
-A topic has one record of where its messages lie and five subscriptions. One process asks, for one
-after the other, each chosen at random, and in turns among many topics and among few. On HBase the
-few and the many are two tables of the standalone server; ZooKeeper is a server of its own, with a
-heap of up to {heap_mb:,} MiB. Its memory is what its process has when it has collected its garbage.
+A topic has five subscriptions and one record of where its messages lie. One process asks for
+records one after the other, each chosen at random, by turns from a large population of topics and
+from a small one. On HBase the two populations are two tables of the standalone server. ZooKeeper
+runs as a server of its own, with a heap of up to {heap_mb:,} MiB; its memory is that of its process
+after a garbage collection.
 
-Updates of state are of one process and of {updates} subscriptions at once. The bare ones are the
-same bytes on the same conditions, built before: on HBase as many in a request as the library sends,
-on ZooKeeper by one session that waits for no answer before it sends the next.
+One process updates the states of {updates} subscriptions at once. The bare updates send the same
+bytes on the same conditions, and are built before the clock starts. On HBase a request has as many
+of them as the library's have; on ZooKeeper one session sends them without waiting for answers.
 """
 
 
@@ -37,7 +38,7 @@ def part(results: Sequence[Comparison], points: Sequence[Point], updates: int) -
         f"{origin('make bench-metadata')}.\n{stolen()}",
         _HOW.format(heap_mb=HEAP_MB, updates=f"{updates:,}"),
         comparisons(results),
-        "### How ZooKeeper bears it",
+        "### How ZooKeeper copes",
         f"![ZooKeeper, with more and more records, and HBase]({PICTURE})",
         _growth(points),
     ]
