@@ -370,8 +370,8 @@ CASES: Mapping[str, Case] = {
     "spark": Case(
         "Read into Spark",
         f"Spark counts {SPARK_MESSAGES:,} messages and sums up their lengths on two cores: "
-        'by `spark.read.format("hqueue")`, by this package\'s own `read`, and by `format("kafka")`. '
-        "All run on PySpark 4.0, because Kafka's source is not available here for later versions.",
+        'by `spark.read.format("hqueue")`, by this package\'s own `read`, and by `format("kafka")`.'
+        " All run on PySpark 4.0, because Kafka's source is not available here for later versions.",
         read_into_spark,
         PAYLOADS[:2],
         on_disk=False,

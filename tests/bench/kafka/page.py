@@ -17,14 +17,14 @@ CASES_PICTURE = "benchmarks-kafka.png"
 GROWTH_PICTURE = "benchmarks-kafka-growth.png"
 
 _HOW = """\
-The same work, from Python, through this library and through two Kafka clients. A Kafka {kafka} broker
-and the standalone local HBase are both up. The broker runs KRaft, with broker and controller
+The same work, from Python, through this library and through two Kafka clients. A Kafka {kafka}
+broker and the standalone local HBase are both up. The broker runs KRaft, with broker and controller
 in one process, the heap and collector of its own start script, and otherwise its defaults. The
-libraries **take turns**: in each round, every library does its work once, after two rounds that
-are not counted. So anything that makes the machine faster or slower affects all of them. Neither
-server is stopped in between. A server that was just started runs uncompiled code for a while, so
-every library works for half a minute before the measurement. While one server works, the other is
-idle: an idle HBase takes {hbase_idle:.1f} % of a core, and an idle broker {kafka_idle:.1f} %.
+libraries **take turns**: in each round, every library does its work once, after two rounds that are
+not counted. So anything that makes the machine faster or slower affects all of them. Neither server
+is stopped in between. A server that was just started runs uncompiled code for a while, so every
+library works for half a minute before the measurement. While one server works, the other is idle:
+an idle HBase takes {hbase_idle:.1f} % of a core, and an idle broker {kafka_idle:.1f} %.
 
 A ratio is the median over the rounds, with the lowest and the highest. Absolute figures are medians
 on this machine. Every log has four partitions. The payloads are random bytes, which can't be

@@ -78,9 +78,9 @@ class HubSettings(ApiSettings):
     """
 
     topic_creations_per_hour_max: int = 1_000_000
-    """How many topics, and how many subscriptions, each caller may create in each queue: at once,
-    and in each hour from then on. One address may create four times as many under all its names,
-    and all callers together 16 times. Further creations are refused as busy.
+    """How many topics a caller may create in a queue per hour, and how many subscriptions. A caller
+    may create an hour's number at once. All callers of one address together may create four times
+    as many, and all callers 16 times as many. Further creations are refused as busy.
     """
 
     pending_bytes_max: int = 64 * 1024 * 1024
