@@ -316,7 +316,9 @@ class Queue:
         """
         check_flag(whole, "whole")
         if whole and stop is None:
-            raise InvalidInputError("a topic that is read whole needs a stop", topic=topic)
+            raise InvalidInputError(
+                "whole=True needs a stop: give the position at which to stop", topic=topic
+            )
         scans_of(topic, (), start, stop)  # Refuses bad input before anything is asked.
         scans = scans_of(topic, self._ranges_of(topic), start, stop)
         return TopicScanner(self._log.reader, scans, bytes_max=bytes_max, whole=whole)

@@ -24,7 +24,8 @@ HubsOption = Annotated[
     typer.Option(
         "--hubs",
         envvar=VARIABLE,
-        help="Some hubs, host:port with commas between; those in ZooKeeper if not given.",
+        help="Addresses of some hubs, host:port with commas between; by default the hubs in "
+        "ZooKeeper.",
     ),
 ]
 

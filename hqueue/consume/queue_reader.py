@@ -49,7 +49,7 @@ class QueueReader:
         context: the queue.
         port: its rows, and what lies with them.
         loop_port: the same, for event loops.
-        counts: learns what is passed by.
+        counts: learns what readers skip.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class QueueReader:
         self._port = port
         self._decisions = SkipRecord(context, port, counts)
         self.skipped = SkippedBatches(context, self._decisions)
-        """The batches that are passed by where they can't be read."""
+        """The batches that readers skip where they can't be read."""
         self.reading = QueueReading(context, self._decisions)
         """Decides what to ask for."""
         self.in_loop = LoopReader(context, self.reading, loop_port)

@@ -34,7 +34,7 @@ RECORD = "skipped/batches"
 """No producer has such a name."""
 
 SKIPPED_MAX = 100
-"""Batches that are passed by in a queue. A reader can't pass by more damage than this."""
+"""Batches that readers skip in a queue. A reader can't skip more damage than this."""
 
 _Named = tuple[bytes, bytes]
 """A batch's row and its nonce."""
@@ -77,7 +77,7 @@ class SkipRecord:
     Args:
         context: the queue.
         log: where the record lies, and the batches.
-        counts: learns what is passed by.
+        counts: learns what readers skip.
     """
 
     def __init__(self, context: QueueContext, log: LogPort, counts: SkipCounts) -> None:

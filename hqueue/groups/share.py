@@ -176,7 +176,7 @@ class Share(Stepwise):
         if self.membership.missing:
             missing, self.membership.missing = min(self.membership.missing), frozenset()
             self.logs.drop(missing)
-            raise QueueNotFoundError("a queue that the consumer had was deleted", queue=missing)
+            raise QueueNotFoundError("a queue that the consumer reads was deleted", queue=missing)
         if self._clock.monotonic_ms() >= self.commit_due_ms:
             self.schedule_commit()
             moved = self.positions.moved(self.positions.keys())

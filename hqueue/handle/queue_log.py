@@ -31,7 +31,7 @@ class QueueLog:
         on_append: called after each append; see `QueueAppending`.
         settings: the connection's.
         clock: where time comes from.
-        skip_counts: learns what readers pass by.
+        skip_counts: learns what readers skip.
     """
 
     def __init__(

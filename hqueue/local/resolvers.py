@@ -59,7 +59,7 @@ def resolve_with_ivy(pom: Path, folder: Path) -> None:
     """Fetch with Ivy's command line, which reads the same pom.xml."""
     ivy = _ivy_jar()
     if ivy is None:
-        raise LocalServerError("there is no Ivy: install PySpark (pip install pyspark)")
+        raise LocalServerError("Ivy is not installed: install PySpark (pip install pyspark)")
     _run(
         [
             str(find_java().executable),

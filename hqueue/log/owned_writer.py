@@ -363,7 +363,8 @@ class OwnedPartitionWriter:
 
     def _lost(self) -> OwnershipLostError:
         logger.warning(
-            "partition %d: batches that others appended meanwhile are unknown", self.partition
+            "partition %d: can't read the batches that other writers appended meanwhile",
+            self.partition,
         )
         self._invalidate()
         return OwnershipLostError(

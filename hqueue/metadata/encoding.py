@@ -262,7 +262,7 @@ def decode_epoch(data: bytes, path: str) -> tuple[int, MessageID]:
 
 
 def encode_skipped(batches: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """The batches that readers pass by: the row and the nonce of each."""
+    """The batches that readers skip: the row and the nonce of each."""
     return encode_fields(
         batches=[{"row": row.hex(), "nonce": nonce.hex()} for row, nonce in sorted(batches)]
     )

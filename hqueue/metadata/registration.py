@@ -215,7 +215,7 @@ class Registration(OnStore):
             except ClosedError:
                 return
             except HQueueError as exc:  # No thread is free.
-                logger.debug("calling %s is put off: %s", what, exc)
+                logger.debug("a call of %s is postponed: %s", what, exc)
                 await asyncio.sleep(PAUSE_MS / 1e3)
 
     @stepwise

@@ -160,7 +160,7 @@ class Subscriptions(OnStore):
         topics = encode_topics(presence.topics, presence.delivery)
         if len(topics) > VALUE_BYTES_MAX:
             raise InvalidInputError(
-                "the topics' names are too long together: subscribe to fewer topics",
+                "the topics' names are too long in total: subscribe to fewer topics",
                 topics_bytes=len(topics),
             )
         return [

@@ -79,4 +79,4 @@ class HeaderReaper:
                 deadline = Deadline(self._clock, 0.0)  # Nothing is tried twice.
                 drive(writer.collect(expired_ms), self._port, deadline)
         except HQueueError:
-            logger.debug("headers were not collected", exc_info=True)
+            logger.debug("old headers were not collected", exc_info=True)

@@ -163,7 +163,7 @@ def create_checkpoints(
     for key in sorted(unreadable):
         if not reset:
             logger.error(
-                "a partition is not delivered, for its checkpoint can't be read; seek the "
+                "a partition is not delivered, because its checkpoint can't be read; seek the "
                 "subscriber to a position: %s",
                 unreadable[key],
             )

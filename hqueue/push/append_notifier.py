@@ -181,7 +181,7 @@ class AppendNotifier:
         except ClosedError:
             raise
         except HQueueError as exc:
-            logger.debug("no notifications for now: %s", exc)
+            logger.debug("can't notify workers of appends now: %s", exc)
             return False
         return True
 

@@ -69,7 +69,7 @@ class OpenMessage:
             bytes_max: how many bytes it may have, with all that is still to come.
 
         Raises:
-            NoCallError: a message has another layout than the IDL's, or the call is too large.
+            NoCallError: a message does not match the IDL, or the call is too large.
             UnicodeDecodeError: a header's name is not UTF-8.
         """
         self.needed = 0
@@ -101,7 +101,7 @@ class OpenMessage:
             return 0
         self._left = int(_LIST.unpack(head)[1])
         if self._left * _HEADER_BYTES_MIN > bytes_max - at:
-            raise NoCallError("a message has a larger count of headers than fits its size")
+            raise NoCallError("a message announces more headers than its size allows")
         return at + _LIST.size
 
     def _header(self, piece: bytes, at: int, bytes_max: int) -> int:
@@ -125,14 +125,14 @@ class OpenMessage:
         begin = at + _TEXT.size
         if begin > len(piece):
             if not may_become(piece[at:], ((0, field),)):
-                raise NoCallError("a message of the call has another layout than the IDL's")
+                raise NoCallError("a message of the call does not match the IDL")
             return None
         found, length = _TEXT.unpack_from(piece, at)
         if found != field:
-            raise NoCallError("a message of the call has another layout than the IDL's")
+            raise NoCallError("a message of the call does not match the IDL")
         end = begin + int(length)
         if end >= bytes_max:
-            raise NoCallError("the call holds more bytes than a call may")
+            raise NoCallError("the call has more bytes than a call may have")
         # In any layout something follows, if only the end.
         self.needed = end + 1
         return piece[begin:end] if end < len(piece) else None

@@ -41,7 +41,7 @@ class SubscriberHandler:
         try:
             received = [received_message(message) for message in messages]
         except (InvalidInputError, UnicodeDecodeError) as exc:
-            raise RefusedCallError("a message is not one that a queue can hold") from exc
+            raise RefusedCallError("a queue can't hold this message") from exc
         return Reasoned(*self.consume(received))
 
     def consume(self, messages: Sequence[ReceivedMessage]) -> Answer:
@@ -113,7 +113,7 @@ def received_message(message: Any) -> ReceivedMessage:
         InvalidInputError, UnicodeDecodeError: it could be in no queue.
     """
     if message.id is None or message.partitionID is None:
-        raise InvalidInputError("a message that is delivered has an ID and a partition")
+        raise InvalidInputError("a delivered message needs an ID and a partition")
     message_id = MessageID(message.id.timestamp, message.id.sequenceID)
     # Built without a call in Python: its value is bounded with the call, and its topic is checked.
     return tuple.__new__(

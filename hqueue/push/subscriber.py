@@ -380,7 +380,8 @@ def _host_towards(zookeeper: str) -> str:
         if is_interruption(exc):
             raise
         raise InvalidInputError(
-            "this machine's address can't be found, for ZooKeeper can't be reached: give a host",
+            "this machine's address can't be found, because ZooKeeper can't be reached: give a "
+            "host",
             zookeeper=zookeeper,
             reason=str(exc),
         ) from exc

@@ -119,7 +119,7 @@ class WorkerCall:
         try:
             self._at += self._read(piece)
         except (InvalidInputError, UnicodeDecodeError) as exc:
-            raise NoCallError("a message is not one that a queue can hold") from exc
+            raise NoCallError("a queue can't hold this message") from exc
         if self._left or self._at == len(data):
             return None
         if data[self._at]:
@@ -151,7 +151,7 @@ class WorkerCall:
             return False
         _, _, self._seqid, _, count = _HEAD.unpack_from(data)
         if count * _MESSAGE_BYTES_MIN > self._bytes_max:
-            raise NoCallError("the call has a larger count of messages than fits its size")
+            raise NoCallError("the call announces more messages than its size allows")
         self._left, self._at = count, _HEAD.size
         return True
 
@@ -184,7 +184,7 @@ class WorkerCall:
                 or sequence < 0
                 or length > TOPIC_BYTES_MAX
             ):
-                raise NoCallError("a message has another layout")
+                raise NoCallError("a message has an unexpected layout")
             topic_at = at + _MESSAGE.size
             topic_end = topic_at + length
             value_at = topic_end + _VALUE.size
@@ -194,7 +194,9 @@ class WorkerCall:
             field, length = unpack_value(piece, topic_end)
             value_end = value_at + length
             if field != _VALUE_FIELD or self._at + value_end >= self._bytes_max:
-                raise NoCallError("a message has another layout, or is larger than the call may be")
+                raise NoCallError(
+                    "a message has an unexpected layout, or is larger than a call may be"
+                )
             if value_end >= len(piece):
                 self._needed = self._at + value_end + 1
                 break
@@ -213,4 +215,4 @@ class WorkerCall:
     def _wait_for(self, came: bytes, parts: Sequence[tuple[int, bytes]]) -> None:
         """See that what came may still become what has these parts: another layout is shorter."""
         if not may_become(came, parts):
-            raise NoCallError("a message has another layout")
+            raise NoCallError("a message has an unexpected layout")

@@ -68,7 +68,8 @@ class FileRoom:
             self._taken += given
         if given < wanted:
             logger.warning(
-                "%s takes %d connections instead of %d: the process may open %d files (ulimit -n)",
+                "%s accepts %d connections instead of %d, because the process may open only %d "
+                "files: raise the limit (ulimit -n)",
                 whose,
                 given,
                 wanted,
@@ -130,7 +131,7 @@ def listen_at(host: str, port: int) -> socket.socket:
         if is_interruption(exc):
             raise
         raise InvalidInputError(
-            "this host and port can't be listened on", host=host, port=port, reason=str(exc)
+            "can't listen on this host and port", host=host, port=port, reason=str(exc)
         ) from exc
 
 

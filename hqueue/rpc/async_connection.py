@@ -163,7 +163,7 @@ class AsyncConnection:
         try:
             found = await asyncio.wait_for(resolve(self._address), timeout_s)
         except asyncio.TimeoutError as exc:
-            raise socket.gaierror("its host's name is not resolved") from exc
+            raise socket.gaierror("its host name can't be resolved") from exc
         allowed = [each for each in found if self._may_reach(str(each[4][0]))]
         if not allowed:
             raise UncallableError("the address may not be called")

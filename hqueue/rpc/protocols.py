@@ -107,7 +107,7 @@ def _typed(spec: Any) -> tuple[int, Any]:
 
 def _check(found: int, expected: int) -> None:
     if found != expected and not (found in binary.BIN_TYPES and expected in binary.BIN_TYPES):
-        raise ValueError("a value has another type than it should")
+        raise ValueError("a value has an unexpected type")
 
 
 def _check_depth(depth: int) -> None:

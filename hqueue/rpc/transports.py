@@ -71,7 +71,7 @@ class BoundedSocket:
             OSError: nothing came in time, the other side closed, or the answer is too large.
         """
         if size > ANSWER_BYTES_MAX or self._left_bytes <= 0:
-            raise ConnectionError("the answer is larger than any that a server should give")
+            raise ConnectionError("the answer is larger than an answer may be")
         self._wait_no_longer()
         data = self._socket.recv(size) if self._on_silence is None else self._receive(size)
         if not data:
@@ -143,7 +143,7 @@ class BulkTransport:
             self._at = end
             return self._received[at:end]
         if not 0 <= size <= ANSWER_BYTES_MAX:
-            raise ConnectionError("the answer is larger than any that a server should give")
+            raise ConnectionError("the answer is larger than an answer may be")
         pieces = [self._received[at:]]
         missing = end - len(self._received)
         while missing > 0:
@@ -199,9 +199,9 @@ class FramedBulkTransport(BulkTransport):
         if self._frame_left == 0:
             (self._frame_left,) = struct.unpack(">I", super().read(4))
             if self._frame_left > ANSWER_BYTES_MAX:
-                raise ConnectionError("the answer is larger than any that a server should give")
+                raise ConnectionError("the answer is larger than an answer may be")
         if size > self._frame_left:
-            raise ConnectionError("the answer ends before what it should contain")
+            raise ConnectionError("the answer is cut off")
         data = super().read(size)
         self._frame_left -= size
         return data

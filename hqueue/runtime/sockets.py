@@ -106,7 +106,7 @@ async def resolve(address: Address) -> list[AddressInfo]:
         _check(exc)
         raise
     except HQueueError as exc:
-        raise ConnectionError(f"its name is not looked up: {exc}") from exc
+        raise ConnectionError(f"its name can't be resolved: {exc}") from exc
 
 
 async def connect(resolved: Iterable[AddressInfo], timeout_s: float | None = None) -> socket.socket:

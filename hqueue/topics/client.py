@@ -129,7 +129,9 @@ class HubClient:
     def _queue(self, queue: str | None) -> str:
         chosen = self.settings.queue if queue is None else queue
         if chosen is None:
-            raise InvalidInputError("name the queue, here or when the client is made")
+            raise InvalidInputError(
+                "no queue is named: name it in this call, or when you make the client"
+            )
         return check_queue_name(chosen)
 
 

@@ -124,10 +124,10 @@ class TopicSubscription:
         subscriptions with `explicit_ack`.
 
         Raises:
-            InvalidInputError: the argument is no ID, or the subscription has no `explicit_ack`.
+            InvalidInputError: the argument is not an ID, or the subscription has no `explicit_ack`.
             SubscriberNotFoundError: the subscription was deleted.
-            HubUnavailableError: no hub took it in time. Call it again, with this or a later ID:
-                nothing is lost.
+            HubUnavailableError: no hub accepted the call in time. Call it again, with this or a
+                later ID: nothing is lost.
         """
         if not self.explicit_ack:
             raise InvalidInputError(

@@ -65,10 +65,11 @@ def test_a_batch_that_can_not_be_read_is_passed_by_once_that_is_decided(
     scanned = run("scan", name)
     assert scanned.code == 0
     assert [line.split("\t")[-1] for line in scanned.lines] == ["before", "behind"]
-    assert "3 messages can't be read, and were passed by" in scanned.err
+    assert "3 messages can't be read, and were skipped" in scanned.err
     checked = run("verify", name)
     assert (checked.code, checked.out) == (0, b"")
-    assert f"row {row}: passed by, as was decided: a header's name is not UTF-8" in checked.err
+    because = "a header's name is not UTF-8"
+    assert f"row {row}: skipped, as an operator decided: {because}" in checked.err
     assert run("verify", name, "--unskip", row).code == 0
     assert run("scan", name).code == 5
     refused = run("verify", name, "--skip", row[:-1])

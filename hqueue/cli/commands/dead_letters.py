@@ -47,7 +47,7 @@ def dead_letters(
         ),
     ] = None,
     redrive_all: Annotated[
-        bool, typer.Option("--redrive-all", help="Redrive all that are listed.")
+        bool, typer.Option("--redrive-all", help="Redrive all listed dead letters.")
     ] = False,
     limit: Annotated[
         int | None,

@@ -88,9 +88,12 @@ def logs(
         str, typer.Argument(metavar="PROCESS", help="A process, or a pattern: 'thrift*'.")
     ] = "*",
     lines: Annotated[
-        int, typer.Option("--lines", "-n", min=0, help="Show this many of the last lines of each.")
+        int,
+        typer.Option("--lines", "-n", min=0, help="Show this many of the last lines of each log."),
     ] = 50,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Keep printing new lines.")
+    ] = False,
 ) -> None:
     """Show the logs of the local server's processes: the process, a tab, the line."""
     from hqueue.local import status as status_now  # noqa: PLC0415

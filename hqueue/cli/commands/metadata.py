@@ -42,7 +42,7 @@ KindOption = Annotated[
 ]
 StoreOption = Annotated[
     str | None,
-    typer.Option("--store", help="zookeeper or hbase; where it is in force if not given."),
+    typer.Option("--store", help="zookeeper or hbase; by default the store in force."),
 ]
 
 
@@ -77,7 +77,8 @@ def get(
     queue: options.Queue,
     topic: options.Topic,
     subscriber: Annotated[
-        str | None, typer.Argument(metavar="SUBSCRIBER", help="Only the subscription of this one.")
+        str | None,
+        typer.Argument(metavar="SUBSCRIBER", help="Only this subscriber's subscriptions."),
     ] = None,
     *,
     store: StoreOption = None,
@@ -108,7 +109,7 @@ def get(
         write_json(document)
     if not documents:
         check_queue(session_of(context).client, queue)
-        say(f"Nothing is known of {topic} in {queue}.")
+        say(f"Nothing is known about {topic} in {queue}.")
         raise typer.Exit(ExitCode.FAILED)
 
 
@@ -158,7 +159,7 @@ def import_(
         str | None, typer.Option("--queue", "-q", help="Into this queue, whatever the lines say.")
     ] = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Overwrite records that say something else.")
+        bool, typer.Option("--overwrite", help="Overwrite records that differ.")
     ] = False,
     store: StoreOption = None,
 ) -> None:

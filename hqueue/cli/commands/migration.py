@@ -36,10 +36,13 @@ def migrate(
     queue: options.Queue,
     *,
     to: Annotated[
-        Store | None, typer.Option("--to", help="Move it to this store, or go on with that.")
+        Store | None,
+        typer.Option(
+            "--to", help="Move the metadata to this store, or resume an interrupted move to it."
+        ),
     ] = None,
     abandon: Annotated[
-        bool, typer.Option("--abandon", help="Give up a move that was broken off.")
+        bool, typer.Option("--abandon", help="Abandon an interrupted move.")
     ] = False,
     clear: Annotated[
         bool, typer.Option("--clear", help="Delete the copies that finished moves left behind.")
@@ -50,7 +53,7 @@ def migrate(
             "--drain-timeout",
             min=0,
             max=DRAIN_S_MAX,
-            help="How many seconds writers may take to end what they have under way.",
+            help="How many seconds to wait for writers to finish their changes.",
         ),
     ] = 60,
 ) -> None:

@@ -38,7 +38,7 @@ def publish(
     topic: Annotated[
         str,
         typer.Argument(
-            metavar="TOPIC", help="The topic; with json, that of documents without one."
+            metavar="TOPIC", help="The topic; with json, the topic of documents without one."
         ),
     ],
     values: Annotated[
@@ -60,8 +60,9 @@ def publish(
         int | None,
         typer.Option(
             min=0,
-            help="The publisher's sequence number of the first value; the others' follow. What "
-            "the topic has already is left out: the command can be repeated. Needs --publisher.",
+            help="The sequence number of the first value; the next values get the next numbers. "
+            "The hub leaves out messages that the topic has already, so the command can be "
+            "repeated. Needs --publisher.",
         ),
     ] = None,
     file: FileOption = None,

@@ -46,7 +46,9 @@ def put(
     topic: Annotated[
         str,
         typer.Option(
-            "--topic", "-t", help="The messages' topic; with json, that of documents without one."
+            "--topic",
+            "-t",
+            help="The messages' topic; with json, the topic of documents without one.",
         ),
     ] = "",
     partition: Annotated[
@@ -60,8 +62,8 @@ def put(
         typer.Option(
             "--key",
             "-k",
-            help="Chooses the partition: the same key, the same partition. It is not stored: "
-            "--message-key is.",
+            help="Chooses the partition: messages with the same key go to the same partition. "
+            "The key is not stored; --message-key is.",
         ),
     ] = None,
     message_key: Annotated[

@@ -43,7 +43,7 @@ def create(
     context: typer.Context,
     queue: options.Queue,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", help="1 to 32767; fixed for ever.")
+        int, typer.Option("--partitions", "-p", help="1 to 32767; it can't be changed later.")
     ],
     *,
     ttl: Annotated[

@@ -130,7 +130,7 @@ def report_expired(scanner: Scanner) -> None:
     if scanner.skipped:
         count = count_text(scanner.skipped, "message")
         were = "was" if scanner.skipped == 1 else "were"
-        say(f"{count} can't be read, and {were} passed by, as was decided.")
+        say(f"{count} can't be read, and {were} skipped, as an operator decided.")
 
 
 register = commands("Messages", scan)

@@ -37,7 +37,7 @@ def tail(
         int, typer.Option("--lines", "-n", min=0, help="Show this many of the newest messages.")
     ] = 10,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with new messages.")
+        bool, typer.Option("--follow", "-f", help="Keep printing new messages.")
     ] = False,
     partition: options.Partitions = None,
     topic: options.Topics = None,

@@ -51,7 +51,8 @@ def consume(
         bool,
         typer.Option(
             "--create/--attach",
-            help="Whether a subscription may begin, at the topic's end, or has to be there.",
+            help="Whether to create the subscription, at the topic's end, or to require an "
+            "existing one.",
         ),
     ] = True,
     host: Annotated[

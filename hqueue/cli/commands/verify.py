@@ -58,7 +58,7 @@ def verify(  # noqa: PLR0917  (the command's)
 
     Each fault is listed with its partition and row, and does not stop the verification of the rest.
     The exit code is 5 if a fault was found. Unfinished takeovers are no faults; they are reported
-    on stderr, as are batches that readers pass by because of an earlier --skip.
+    on stderr, as are batches that readers skip because of an earlier --skip.
     """
     client = session_of(context).client
     if skip or unskip:
@@ -84,7 +84,8 @@ def verify(  # noqa: PLR0917  (the command's)
             say(f"hqueue: partition {one.partition}, row {one.row}: {one.problem}")
         for one in result.skipped:
             say(
-                f"hqueue: partition {one.partition}, row {one.row}: passed by, as was decided: "
+                f"hqueue: partition {one.partition}, row {one.row}: skipped, as an operator "
+                "decided: "
                 f"{one.problem}"
             )
     batches = sum(result.batches for result in results.values())
@@ -107,13 +108,13 @@ def verify(  # noqa: PLR0917  (the command's)
 
 
 def _decide(batches: SkippedBatches, skip: Sequence[str], unskip: Sequence[str]) -> None:
-    """Name batches that readers pass by, or that they stop at again."""
+    """Name batches that readers skip, or that they stop at again."""
     for row in skip:
         count = count_text(batches.add(row), "message")
-        say(f"Readers pass by what can't be read of row {row}, which has {count}.")
+        say(f"Readers now skip what can't be read of row {row}, which has {count}.")
     for row in unskip:
         known = batches.remove(row)
-        text = "Readers stop at it again" if known else "Readers did not pass by it"
+        text = "Readers stop at it again" if known else "Readers did not skip it"
         say(f"{text}: row {row}.")
 
 

@@ -91,7 +91,7 @@ class CellReader:
             first = begin + row + 1
             end = at + 12 + key
             if total != 8 + key + size or first + family > end - 9 or end + size > len(block):
-                raise ValueError("a cell's lengths don't fit together")
+                raise ValueError("a cell's lengths contradict each other")
             timestamp_ms, _ = _TAIL.unpack_from(block, end - 9)
             cells.append(
                 Cell(

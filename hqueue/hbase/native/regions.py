@@ -185,7 +185,7 @@ class Meta:
                 elif (found := _region(cells, values)) is not None:
                     regions.append(found)
             if len(regions) > REGION_ROWS_MAX:
-                raise ValueError("a table has more regions than there can be")
+                raise ValueError("a table has more regions than a table can have")
             if len(page) < PAGE_ROWS:
                 return TableRegions(table, state, regions)
 

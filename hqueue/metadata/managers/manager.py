@@ -130,8 +130,8 @@ class Kind(Generic[Value]):
             if there == version:
                 # It was deleted, or never had this version, and has come to it since.
                 raise BadVersionError(
-                    f"the {self._name} did not have this version when the change came, and "
-                    "was changed by others since: read it again",
+                    f"the {self._name} had another version when the change arrived, and other "
+                    "programs have changed it since: read it again",
                     path=key,
                     given=version,
                 )

@@ -37,14 +37,14 @@ Topics = Annotated[
 By = Annotated[
     str | None,
     typer.Option(
-        help="What decides on the partition: 'partition' (the source's, modulo their number), "
+        help="What chooses the partition: 'partition' (the source's, modulo their number), "
         "'topic', 'key', or an expression of Spark's SQL over the columns."
     ),
 ]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Report what would be read and written; write nothing.")
 ]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on with new messages.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new messages.")]
 Loss = Annotated[
     bool,
     typer.Option("--allow-data-loss", help="Go on if messages expired before they were read."),

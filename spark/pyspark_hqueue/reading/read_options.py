@@ -209,7 +209,7 @@ def _offsets(forbidden: str, text: str) -> Bound:
         boundary = _boundary(text.strip())
         bound = Bound(boundary, exact=isinstance(boundary, MessageID))
     if forbidden in (bound.everywhere, *bound.by_partition.values()):
-        raise _wrong(f"this read can't have {forbidden} here, for nothing would be read")
+        raise _wrong(f"this read can't have {forbidden} here, because it would read nothing")
     return bound
 
 

@@ -81,8 +81,8 @@ def test_the_servers_of_a_process_share_the_files_that_it_may_have(
         assert room.take(10_000, "another") == (1_024 - 256 - 100) // 2
         assert room.take(64, "a third") == 64
     assert [record.getMessage() for record in caplog.records] == [
-        "another takes 334 connections instead of 10000: "
-        "the process may open 1024 files (ulimit -n)"
+        "another accepts 334 connections instead of 10000, "
+        "because the process may open only 1024 files: raise the limit (ulimit -n)"
     ]
     room.give_back(334)
     assert room.take(500, "another") == 500

@@ -59,7 +59,7 @@ class _Scanners(Collector):
         )
         yield GaugeMetricFamily(
             "hqueue_api_scanners_bytes",
-            "What scanners hold between calls, about.",
+            "About how much scanners hold between calls.",
             value=self._scanners.held_bytes,
         )
         yield CounterMetricFamily(

@@ -54,7 +54,7 @@ class GroupLagMeter:
                 measured.append(found)
                 self._note_unreadable(group, found)
         except HQueueError as exc:
-            logger.debug("groups were not measured: %s", exc)
+            logger.debug("can't measure the groups' lag: %s", exc)
         self.measured = measured
 
     def _note_unreadable(self, group: str, found: GroupDescription) -> None:

@@ -71,7 +71,7 @@ def _measure(
         try:
             lag = queue.lag({key.partition: MessageID.from_int(message_id)})
         except HQueueError as exc:
-            logger.debug("a lag was not measured: %s", exc)
+            logger.debug("can't measure a subscriber's lag: %s", exc)
             break
         measured[key] = lag[key.partition]
     return measured

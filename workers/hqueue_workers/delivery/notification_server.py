@@ -105,7 +105,7 @@ class NotificationServer:
         except NoCallError:
             raise
         except Exception as exc:  # Whatever a stranger sends. Nothing was done.
-            raise NoCallError(f"a notification was not understood: {type(exc).__name__}") from exc
+            raise NoCallError(f"a notification can't be decoded: {type(exc).__name__}") from exc
         # What was understood is passed on: no fault of ours is a stranger's.
         calls, self._handler.calls = self._handler.calls, []
         for call in calls:

@@ -261,7 +261,11 @@ class Poller:
             try:
                 came = reader.take(row)
             except CorruptLogError as exc:
-                logger.debug("a batch that came with a notification does not belong there: %s", exc)
+                logger.debug(
+                    "ignored a batch from a notification, because it does not continue "
+                    "its partition: %s",
+                    exc,
+                )
                 break
             if came is None:
                 break

@@ -112,7 +112,7 @@ class HealthServer:
         if error is None:
             return made.result()
         self._log.warning(
-            "a page of metrics or health can't be made: %s: %s", type(error).__name__, error
+            "can't make a page of metrics or health: %s: %s", type(error).__name__, error
         )
         return Answer(500, "text/plain", b"it can't be made\n")
 

@@ -132,7 +132,7 @@ class Runtime:
         except RuntimeError as exc:  # The loop has ended, and this comes too late.
             if is_interruption(exc):
                 raise
-            logger.debug("a callback came after the worker had ended")
+            logger.debug("ignored a callback that came after the worker had ended")
 
     def submit(self, work: Coroutine[Any, Any, _Result]) -> Future[_Result]:
         """As `start`; from any thread. What it comes to, also an error, is the future's.

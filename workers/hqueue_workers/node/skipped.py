@@ -25,7 +25,7 @@ class SkippedMessages(Collector):
     def collect(self) -> Iterator[CounterMetricFamily]:
         skipped = CounterMetricFamily(
             "hqueue_skipped_messages",
-            "Messages that can't be read, and were passed by because an operator decided so.",
+            "Messages that can't be read, and were skipped because an operator decided so.",
             labels=["queue", "partition"],
         )
         for key, messages in sorted(self._messages().items()):

@@ -64,7 +64,9 @@ def load(text: str, name: str) -> Mapping[str, Any]:
             for each in _names(file.message_type, "")
         }
     except (KeyError, TypeError) as exc:
-        raise ValueError("the file's types don't fit together") from exc
+        raise ValueError(
+            "a message type of the file names a type that the file does not define"
+        ) from exc
 
 
 def _names(messages: Any, prefix: str) -> Iterator[str]:
@@ -100,7 +102,7 @@ def _message(message: Any, tokens: Iterator[str]) -> None:
                 field.type_name = kind
         else:
             raise ValueError(f"{token!r} is not understood")
-    raise ValueError("a message has no end")
+    raise ValueError("a message lacks its closing brace")
 
 
 def _enum(enum: Any, tokens: Iterator[str]) -> None:
@@ -111,4 +113,4 @@ def _enum(enum: Any, tokens: Iterator[str]) -> None:
         _expect(tokens, "=")
         enum.value.add(name=token, number=int(next(tokens)))
         _expect(tokens, ";")
-    raise ValueError("an enum has no end")
+    raise ValueError("an enum lacks its closing brace")

@@ -122,11 +122,11 @@ def test_a_field_that_a_later_hbase_adds_is_stepped_over(
     ("tail", "said"),
     [
         (struct.pack(">bhbi", TType.LIST, 99, TType.STOP, 2**31 - 1), "no type"),
-        (struct.pack(">bhbi", TType.LIST, 0, TType.STRING, 1), "another type"),
-        (struct.pack(">bh", TType.STRUCT, 0), "another type"),
+        (struct.pack(">bhbi", TType.LIST, 0, TType.STRING, 1), "unexpected type"),
+        (struct.pack(">bh", TType.STRUCT, 0), "unexpected type"),
         (struct.pack(">bh", TType.STRUCT, 99) * 100, "nested too deeply"),
-        (struct.pack(">bhi", TType.STRING, 99, -5), "larger than any"),
-        (struct.pack(">bhi", TType.STRING, 99, 2**31 - 1), "larger than any"),
+        (struct.pack(">bhi", TType.STRING, 99, -5), "larger than an answer may be"),
+        (struct.pack(">bhi", TType.STRING, 99, 2**31 - 1), "larger than an answer may be"),
     ],
 )
 def test_an_answer_is_not_believed_everything(
@@ -148,7 +148,7 @@ def test_an_answer_that_goes_beyond_its_frame_is_refused(opened: Open) -> None:
     served, _ = opened({1: Spoil(shorter)}, transport="framed")
     with pytest.raises(StoreUnavailableError) as raised:
         reads_of(Bulk(settings_of(served))).headers(0, 0, 10)
-    assert "ends before" in str(raised.value)
+    assert "cut off" in str(raised.value)
 
 
 def test_an_answer_that_comes_byte_by_byte_is_not_waited_for_beyond_the_bound(
@@ -169,7 +169,7 @@ def test_a_length_of_two_gibibytes_takes_no_memory(opened: Open, transport: str)
     before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(StoreUnavailableError) as raised:
         reads_of(gateways).headers(0, 0, 10)
-    assert "larger than any" in str(raised.value) or "MemoryError" in str(raised.value)
+    assert "larger than an answer may be" in str(raised.value) or "MemoryError" in str(raised.value)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib < 64 * 1024
 
 

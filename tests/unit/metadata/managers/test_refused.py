@@ -83,7 +83,7 @@ def test_a_record_that_comes_after_a_refusal_is_not_said_to_have_another_version
         refused.result()
     assert caught.value.facts["given"] == version
     if again == [version]:
-        assert "did not have this version" in caught.value.text
+        assert "had another version" in caught.value.text
         assert "version" not in caught.value.facts
     else:
         assert "changed since this version of it was read" in caught.value.text

@@ -92,7 +92,7 @@ class SubscriberEndpoints:
         before, endpoint.uncalled = endpoint.uncalled, isinstance(error, NotCalledError)
         if endpoint.uncalled and not before:
             self._log.warning(
-                "subscribers at %s get no messages, for the hub can't call that address: %s",
+                "subscribers at %s get no messages, because the hub can't call that address: %s",
                 endpoint.pool.address,
                 error,
             )

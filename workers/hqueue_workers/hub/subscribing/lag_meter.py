@@ -65,7 +65,7 @@ class SubscriptionLagMeter:
             try:
                 lags = await self._runtime.read(partial(self._queue.topic_lags, topic, positions))
             except HQueueError as exc:
-                logger.debug("the lags of a topic were not measured: %s", exc)
+                logger.debug("can't measure the lag of a topic's subscriptions: %s", exc)
                 continue
             measured += [
                 SubscriptionLag(topic, subscriber, lag.messages, lag.age_ms)
