@@ -41,6 +41,7 @@ HUB = ["hub", "q", *PORTS]
 COMMANDS = [["list"], WORKER, HUB, ["describe", "q"]]
 
 
+@pytest.mark.thorough("two dozen processes, 10 s")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_at_each_of_several_moments(command: list[str], tmp_path: Path) -> None:
     for moment_s in MOMENTS_S:

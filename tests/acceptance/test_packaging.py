@@ -48,6 +48,7 @@ def build(source: Path, folder: Path) -> Path:
     return found
 
 
+@pytest.mark.thorough("builds a wheel")
 def test_the_wheel_ships_every_module_and_data_file(wheel: Path) -> None:
     shipped = set(zipfile.ZipFile(wheel).namelist())
     wanted = {str(path.relative_to(ROOT)) for path in (ROOT / "hqueue").rglob("*.py")}
@@ -59,12 +60,14 @@ def test_the_wheel_ships_every_module_and_data_file(wheel: Path) -> None:
     assert wanted <= shipped
 
 
+@pytest.mark.thorough("builds a wheel")
 def test_the_wheel_ships_nothing_beside_its_packages(wheel: Path) -> None:
     top = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
     packages = {name for name in top if not name.endswith(".dist-info")}
     assert packages == PACKAGES
 
 
+@pytest.mark.thorough("builds a wheel")
 def test_the_wheel_says_its_version_and_its_licence(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as shipped:
         (folder,) = {name.split("/")[0] for name in shipped.namelist() if ".dist-info/" in name}
@@ -80,6 +83,7 @@ def test_the_command_says_the_version() -> None:
     assert shown.stdout == f"{hqueue.__version__}\n"
 
 
+@pytest.mark.thorough("builds a wheel")
 def test_the_installed_wheel_finds_its_data(wheel: Path, tmp_path: Path) -> None:
     zipfile.ZipFile(wheel).extractall(tmp_path)
     code = (
@@ -90,6 +94,7 @@ def test_the_installed_wheel_finds_its_data(wheel: Path, tmp_path: Path) -> None
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
 
 
+@pytest.mark.thorough("builds a wheel")
 def test_spark_finds_the_data_source_of_an_installed_wheel(wheel: Path, tmp_path: Path) -> None:
     zipfile.ZipFile(wheel).extractall(tmp_path)
     code = (
@@ -102,6 +107,7 @@ def test_spark_finds_the_data_source_of_an_installed_wheel(wheel: Path, tmp_path
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
 
 
+@pytest.mark.thorough("builds a wheel")
 def test_the_container_file_copies_all_that_the_wheel_is_built_from(
     wheel: Path, tmp_path: Path
 ) -> None:

@@ -181,6 +181,7 @@ def test_a_put_that_failed_is_finished_by_repeating_it(
     assert values(queue) == ["0", "1"]
 
 
+@pytest.mark.thorough("a dozen processes, 15 s")
 @pytest.mark.in_memory_first
 def test_a_program_that_is_killed_and_started_again_puts_each_batch_once(
     make_queue: MakeQueue, process_environment: dict[str, str]

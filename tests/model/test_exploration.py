@@ -66,6 +66,7 @@ def test_every_run_keeps_the_promises(
     assert explored.finished > 10
 
 
+@pytest.mark.thorough("deep runs, 10 s each; all short ones are run by `make check`")
 @pytest.mark.parametrize("scenario", DEEP, ids=lambda scenario: scenario.name)
 def test_random_deep_runs_keep_the_promises(scenario: Scenario) -> None:
     explored = Explorer(scenario).walk(SEED, RUNS)

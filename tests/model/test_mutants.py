@@ -15,6 +15,7 @@ FOUND_LATE = {
 }
 
 
+@pytest.mark.thorough("that each rule is needed; `make check` shows that all of them suffice")
 @pytest.mark.parametrize(
     "mutant",
     [

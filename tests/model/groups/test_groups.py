@@ -166,6 +166,7 @@ go so far in every order.
 """
 
 
+@pytest.mark.thorough("that each rule is needed; `make check` shows that all of them suffice")
 @pytest.mark.parametrize("name", RULES)
 def test_every_rule_is_needed(name: str) -> None:
     scenarios = [NEEDED_WHEN[name]] if name in NEEDED_WHEN else [*BOUNDS.values()]

@@ -49,6 +49,7 @@ def test_a_move_keeps_its_promises_in_larger_worlds(bounds: Bounds) -> None:
     assert explore(World(bounds), states_max=STATES_MAX) > 50
 
 
+@pytest.mark.thorough("that each rule is needed; `make check` shows that all of them suffice")
 @pytest.mark.parametrize("name", RULES)
 def test_every_rule_is_needed(name: str) -> None:
     bounds = (BOUNDS | LARGER)[SHOWN_BY.get(name, "a writer")]

@@ -48,6 +48,7 @@ CAUGHT_WHEN = {
 }
 
 
+@pytest.mark.thorough("that each rule is needed; `make check` shows that all of them suffice")
 @pytest.mark.parametrize(
     "rule",
     [
