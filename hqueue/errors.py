@@ -24,7 +24,7 @@ and servers are translated to one, with the original as ``__cause__``.
     │   ├── GroupNotFoundError
     │   └── GroupActiveError                  the operation needs a group without consumers
     ├── HubError                              a hub refused a call or could not do it
-    │   ├── HubUnavailableError               no hub did it within the time limit
+    │   ├── HubUnavailableError               no hub carried out the call in time
     │   └── NotAllowedError                   the caller may not do this
     ├── MetadataError                         a topic's metadata is not what the operation needs
     │   ├── BadVersionError                   somebody else changed it
@@ -298,7 +298,7 @@ class HubError(HQueueError):
 
 
 class HubUnavailableError(HubError):
-    """No hub did it within the time limit. The error has an outcome."""
+    """No hub carried out the call within the time limit. The error has an outcome."""
 
 
 class NotAllowedError(HubError):
@@ -372,8 +372,8 @@ class IdempotencyKeyError(HQueueError):
 
 
 class IdempotencyKeyReusedError(IdempotencyKeyError):
-    """The log has a batch with this idempotency key and other messages. From an
-    `ExactlyOnceProcessor` also: the group's offset was set back, and the target has the results.
+    """The log has a batch with this idempotency key and other messages. An `ExactlyOnceProcessor`
+    also raises it if the group's offset was set back and the target queue has the results already.
     """
 
     count: int

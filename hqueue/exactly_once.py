@@ -183,7 +183,7 @@ class ExactlyOnceProcessor:
             return self._run(idle_ms)
 
     def _run(self, idle_ms: float) -> int:
-        """As `run`, which holds the lock."""
+        """Like `run`, which holds the lock."""
         if self._stopping:
             return 0
         # The group has put nothing before that: the target is searched from there on.

@@ -161,7 +161,7 @@ class ReceivedMessage(Message):
     """A message that was read, with its ID and partition. Immutable.
 
     Args:
-        topic, value, key, headers: as of a `Message`.
+        topic, value, key, headers: as in a `Message`.
         id: its position in its partition.
         partition: its partition. When the message is put again, the put ignores `id`, `partition`,
             and headers that begin with ``hqueue.``, which are the system's own.
@@ -209,7 +209,7 @@ class ConsumedMessage(ReceivedMessage):
     """A message that a `Consumer` returned, with its queue. Immutable.
 
     Args:
-        topic, value, id, partition, key, headers: as of a `ReceivedMessage`.
+        topic, value, id, partition, key, headers: as in a `ReceivedMessage`.
         queue: the queue's name.
     """
 

@@ -212,6 +212,6 @@ def check_message_id(value: object, option: str) -> MessageID:
     """An ID.
 
     Raises:
-        InvalidInputError: the value is no message ID.
+        InvalidInputError: the value is not a message ID.
     """
     return check_kind(value, MessageID, option)  # type: ignore[no-any-return]

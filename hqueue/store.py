@@ -34,7 +34,7 @@ class StorePort(Protocol):
         """The log of a queue. Asks nothing of the store: the queue need not be there."""
 
     def async_log(self, queue: str) -> AsyncLogPort:
-        """As `log`, for event loops."""
+        """Like `log`, for event loops."""
 
     def fields(self) -> ClearableRecords:
         """Records of fields, which lie beside the queues; always the same ones. Asks nothing of

@@ -20,7 +20,7 @@ def check_queue(client: Client, queue: str) -> None:
 
     Raises:
         QueueNotFoundError: no such queue exists.
-        NotAQueueError: the table of that name is no queue.
+        NotAQueueError: the table of that name is not a queue.
     """
     client.describe_queue(queue)
 

@@ -27,7 +27,7 @@ def commands(panel: str, *functions: Callable[..., object]) -> Register:
             if "[" in text:
                 from rich.markup import escape  # noqa: PLC0415  (slow, and not for the version)
 
-                text = escape(text)  # "[hub]" is no markup.
+                text = escape(text)  # "[hub]" is not markup.
             name = function.__name__.removesuffix("_").replace("_", "-")
             app.command(name, rich_help_panel=panel, help=text)(function)
 

@@ -37,7 +37,7 @@ def options_of(
         kind: the dataclass.
         names: the fields that become options, in the order of the help; all of them if None, its
             own before those that it inherits.
-        without: fields that are no options.
+        without: fields that are not options.
 
     Raises:
         TypeError: a field is named that the class does not have.

@@ -94,7 +94,7 @@ def _is_large(batch: Batch) -> bool:
 
 
 def with_queue(batches: Sequence[Batch], queue: str) -> pa.RecordBatch:
-    """As `record_batch`, with the queue's name in a first column, ``queue``."""
+    """Like `record_batch`, with the queue's name in a first column, ``queue``."""
     columns = record_batch(batches)
     return pa.RecordBatch.from_arrays(
         [pa.repeat(pa.scalar(queue, pa.string()), columns.num_rows), *columns.columns],

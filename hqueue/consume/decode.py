@@ -49,14 +49,14 @@ def each_message_of(batch: Batch) -> Iterator[ReceivedMessage]:
 
 
 def messages_and_ids_of(batch: Batch) -> tuple[Iterator[ReceivedMessage], Iterator[MessageID]]:
-    """As `each_message_of`, and the IDs of those that were not taken. Where a signal's handler has
-    raised in the middle of a message, the others seem to be used up, and their IDs are left.
+    """Like `each_message_of`, and the IDs of those that were not taken. Where a signal's handler
+    has raised in the middle of a message, the others seem to be used up, and their IDs are left.
     """
     return _decoded(batch, ReceivedMessage)
 
 
 def consumed_messages_of(batch: Batch, queue: str) -> Iterator[ConsumedMessage]:
-    """As `each_message_of`, with the queue's name in each."""
+    """Like `each_message_of`, with the queue's name in each."""
     return _decoded(batch, ConsumedMessage, queue)[0]
 
 

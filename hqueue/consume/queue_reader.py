@@ -71,7 +71,7 @@ class QueueReader:
     def open(
         self, partition: int, scan: Scan, bytes_max: int, ordinal: int | None = None
     ) -> PartitionReader:
-        """As `Queue.reader`; `ordinal` as `PartitionReader` takes it."""
+        """Like `Queue.reader`; `ordinal` as `PartitionReader` takes it."""
         cursor = self.reading.cursor(partition, scan, bytes_max, ordinal)
         return reader_of(cursor, self._port, self.clock)
 
@@ -83,7 +83,7 @@ class QueueReader:
         rows_max: int = 1,
         deadline: Callable[[], Deadline] | None = None,
     ) -> Iterator[list[Batch]]:
-        """As `Queue.poll`."""
+        """Like `Queue.poll`."""
         cursors = [reader.steps for reader in readers]
         return self._each(self.reading.poll(cursors, bytes_max, rows_max, deadline))
 
@@ -111,31 +111,31 @@ class QueueReader:
         return self._context.chosen(listed(partitions, "partitions"))
 
     def offsets(self, partitions: Sequence[int] | None = None) -> list[PartitionOffsets]:
-        """As `Queue.offsets`."""
+        """Like `Queue.offsets`."""
         return self.do_long(self.reading.offsets(partitions))
 
     def lag(self, positions: Mapping[int, MessageID]) -> dict[int, PartitionLag]:
-        """As `Queue.lag`."""
+        """Like `Queue.lag`."""
         return self.do_long(self.reading.lag(positions))
 
     def count_before(self, partition: int, message_id: MessageID) -> int:
-        """As `Queue.count_before`."""
+        """Like `Queue.count_before`."""
         return self.do_long(self.reading.count_before(partition, message_id))
 
     def id_at(self, partition: int, ordinal: int) -> MessageID:
-        """As `Queue.id_at`."""
+        """Like `Queue.id_at`."""
         return self.do_long(self.reading.id_at(partition, ordinal))
 
     def expiry(self, partition: int, guess: MessageID, exact_ms: int) -> PartitionExpiry:
-        """As `Queue.expiry`."""
+        """Like `Queue.expiry`."""
         return self.do_long(self.reading.expiry(partition, guess, exact_ms))
 
     def appended_since(self, offsets: Sequence[PartitionOffsets]) -> list[int]:
-        """As `Queue.appended_since`."""
+        """Like `Queue.appended_since`."""
         return self.do_long(self.reading.appended_since(offsets))
 
     def headers(self, partition: int, start: Position, stop: Position | None) -> Iterator[Header]:
-        """As `Queue.headers`."""
+        """Like `Queue.headers`."""
         return self._each(self.reading.headers(partition, start, stop))
 
     def newest_messages(self, partition: int) -> NewestMessages:
@@ -167,7 +167,7 @@ class QueueReader:
         ranges: Mapping[str, Sequence[OwnedRange]] | None = None,
         moved: Callable[[str], bool] = lambda topic: False,
     ) -> Iterator[PartitionVerification]:
-        """As `Queue.verify`; `now_ms` tells the time by the store's clock, and `moved` is as
+        """Like `Queue.verify`; `now_ms` tells the time by the store's clock, and `moved` is as
         `PartitionVerifier` takes it.
         """
         if ranges is not None:
@@ -279,7 +279,7 @@ class LoopReader:
         return await self.do(cursor.read_once, deadline)
 
     async def check_tail(self, cursor: PartitionCursor, deadline: Deadline | None = None) -> None:
-        """As `PartitionReader.check_tail`."""
+        """Like `PartitionReader.check_tail`."""
         await self.do(cursor.check_tail, deadline)
 
     async def release(self, cursor: PartitionCursor | TopicCursor) -> None:
@@ -294,7 +294,7 @@ class LoopReader:
         rows_max: int = 1,
         deadline: Callable[[], Deadline] | None = None,
     ) -> AsyncIterator[list[Batch]]:
-        """As `Queue.poll`."""
+        """Like `Queue.poll`."""
         return self._each(self._reading.poll(cursors, bytes_max, rows_max, deadline))
 
     def fetch(
@@ -304,7 +304,7 @@ class LoopReader:
         *,
         deadline: Callable[[], Deadline] | None = None,
     ) -> AsyncIterator[list[Batch]]:
-        """As `hqueue.engine.fetch_once`."""
+        """Like `hqueue.engine.fetch_once`."""
         return self._each(self._reading.fetch(fetches, bytes_max, deadline))
 
     def follow(
@@ -331,7 +331,7 @@ class LoopReader:
     async def decoded_together(
         self, batches: Sequence[Batch], decode: Callable[[Sequence[Batch]], Result]
     ) -> Result:
-        """As `decoded`, of several batches."""
+        """Like `decoded`, for several batches."""
         unskipped = [dataclasses.replace(batch, skips=Skips()) for batch in batches]
         with contextlib.suppress(CorruptLogError):
             if is_much(sum(each.header.count for each in batches), lambda: _size_of(batches)):
@@ -340,34 +340,34 @@ class LoopReader:
         return await in_thread(decode, batches)
 
     async def offsets(self, partitions: Sequence[int] | None = None) -> list[PartitionOffsets]:
-        """As `Queue.offsets`."""
+        """Like `Queue.offsets`."""
         return await self.do_long(self._reading.offsets(partitions))
 
     async def lag(self, positions: Mapping[int, MessageID]) -> dict[int, PartitionLag]:
-        """As `Queue.lag`."""
+        """Like `Queue.lag`."""
         return await self.do_long(self._reading.lag(positions))
 
     async def count_before(self, partition: int, message_id: MessageID) -> int:
-        """As `Queue.count_before`."""
+        """Like `Queue.count_before`."""
         return await self.do_long(self._reading.count_before(partition, message_id))
 
     async def id_at(self, partition: int, ordinal: int) -> MessageID:
-        """As `Queue.id_at`."""
+        """Like `Queue.id_at`."""
         return await self.do_long(self._reading.id_at(partition, ordinal))
 
     async def appended_since(self, offsets: Sequence[PartitionOffsets]) -> list[int]:
-        """As `Queue.appended_since`."""
+        """Like `Queue.appended_since`."""
         return await self.do_long(self._reading.appended_since(offsets))
 
     async def do(
         self, decide: Callable[[Deadline], Work[Result]], deadline: Deadline | None = None
     ) -> Result:
-        """As `QueueReader.do`."""
+        """Like `QueueReader.do`."""
         deadline = deadline or self.deadline()
         return await drive_in_loop(decide(deadline), self._port, deadline)
 
     async def do_long(self, work: Work[Result]) -> Result:
-        """As `QueueReader.do_long`."""
+        """Like `QueueReader.do_long`."""
         return await drive_in_loop(work, self._port, Deadline(self.clock, math.inf))
 
     def _each(self, work: Work[None]) -> AsyncIterator[list[Batch]]:

@@ -44,7 +44,7 @@ class QueueReading:
     def cursor(
         self, partition: int, scan: Scan, bytes_max: int, ordinal: int | None = None
     ) -> PartitionCursor:
-        """As `Queue.reader`; `ordinal` as `PartitionCursor` takes it."""
+        """Like `Queue.reader`; `ordinal` as `PartitionCursor` takes it."""
         self._context.check_open()
         partition = self._context.check_partition(partition)
         check_kind(scan, Scan, "scan")
@@ -107,14 +107,14 @@ class QueueReading:
         )
 
     def offsets(self, partitions: Sequence[int] | None) -> Work[list[PartitionOffsets]]:
-        """As `Queue.offsets`."""
+        """Like `Queue.offsets`."""
         offsets = []
         for partition in self._context.chosen(partitions):
             offsets.append((yield from operation(self.deadline, partial(offsets_of, partition))))
         return offsets
 
     def lag(self, positions: Mapping[int, MessageID]) -> Work[dict[int, PartitionLag]]:
-        """As `Queue.lag`."""
+        """Like `Queue.lag`."""
         clock = self.clock
         places = {
             self._context.check_partition(partition): check_message_id(place, "positions")
@@ -127,26 +127,26 @@ class QueueReading:
         return lags
 
     def count_before(self, partition: int, message_id: MessageID) -> Work[int]:
-        """As `Queue.count_before`."""
+        """Like `Queue.count_before`."""
         partition = self._context.check_partition(partition)
         check_message_id(message_id, "message_id")
         return operation(self.deadline, partial(count_before, partition, message_id))
 
     def id_at(self, partition: int, ordinal: int) -> Work[MessageID]:
-        """As `Queue.id_at`."""
+        """Like `Queue.id_at`."""
         partition = self._context.check_partition(partition)
         ordinal = check_whole(ordinal, 0, option="ordinal")
         return operation(self.deadline, partial(id_at, partition, ordinal))
 
     def expiry(self, partition: int, guess: MessageID, exact_ms: int) -> Work[PartitionExpiry]:
-        """As `Queue.expiry`."""
+        """Like `Queue.expiry`."""
         partition = self._context.check_partition(partition)
         near = int(check_message_id(guess, "guess"))
         exact_ms = check_whole(exact_ms, 1, option="exact_ms")
         return operation(self.deadline, partial(expiry_of, partition, near, exact_ms))
 
     def appended_since(self, offsets: Sequence[PartitionOffsets]) -> Work[list[int]]:
-        """As `Queue.appended_since`."""
+        """Like `Queue.appended_since`."""
         offsets = [
             check_kind(each, PartitionOffsets, "offsets") for each in listed(offsets, "offsets")
         ]

@@ -86,12 +86,12 @@ class SkipRecord:
         self._counts = counts
 
     def is_skipped(self, row: bytes, header: Header) -> Work[bool]:
-        """As `SkipDecisions` has it."""
+        """Like `SkipDecisions` has it."""
         named, _ = yield from self.read()
         return (row, header.nonce) in named
 
     def decide(self, row: bytes, header: Header) -> bool:
-        """As `SkipDecisions` has it."""
+        """Like `SkipDecisions` has it."""
         return self.do(lambda: self.is_skipped(row, header))
 
     def do(self, attempt: Callable[[], Work[Result]]) -> Result:
@@ -100,7 +100,7 @@ class SkipRecord:
         return drive(deadline.insist(attempt), self._log, deadline)
 
     def note(self, row: bytes, header: Header, entry: TopicEntry, error: CorruptLogError) -> None:
-        """As `SkipDecisions` has it."""
+        """Like `SkipDecisions` has it."""
         self._counts.note(self._context.name, row, header, entry, error)
 
     def read(self) -> Work[tuple[set[_Named], bytes | None]]:

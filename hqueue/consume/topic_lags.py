@@ -23,7 +23,7 @@ def topic_lags(
     ranges_of: Callable[[str], Sequence[LogRange]],
     positions: Mapping[str, MessageID],
 ) -> dict[str, TopicLag]:
-    """As `Queue.topic_lags`. The log is walked from the newest position back to the oldest, each
+    """Like `Queue.topic_lags`. The log is walked from the newest position back to the oldest, each
     part once: so what has to be counted by ordinals is that which the last ones are behind.
     """
     starts = {

@@ -52,7 +52,7 @@ class TopicRanges:
     Args:
         reading: reads the queue.
         scans: partition and `Scan` of each range, in the order of IDs.
-        whole: whether the last range, too, must be there up to its scan's stop.
+        whole: whether the log must have the last range, too, up to its scan's stop.
     """
 
     def __init__(

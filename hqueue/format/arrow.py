@@ -213,7 +213,7 @@ def _given(
 def _as_type(
     name: str, column: pa.Array, kind: pa.DataType, accepted: Sequence[Callable[[Any], bool]]
 ) -> pa.Array:
-    """A column as this type. What is no text has a layout that was checked."""
+    """A column as this type. What is not text has a layout that was checked."""
     if column.type == kind:
         if not pa.types.is_string(kind):  # More is asked of those, which is looked at together.
             check_layout(name, column)
@@ -325,7 +325,7 @@ def _column(topic: str, indexes: Sequence[int], columns: _Columns) -> Column:
 
 
 def _keys_column(keys: pa.Array) -> bytes:
-    """As `hqueue.format.columns.encode_keys`."""
+    """Like `hqueue.format.columns.encode_keys`."""
     if keys.null_count == len(keys):
         return b""
     valid = keys.is_valid().cast(pa.uint8())
@@ -335,7 +335,7 @@ def _keys_column(keys: pa.Array) -> bytes:
 
 
 def _headers_column(headers: pa.Array) -> bytes:
-    """As `hqueue.format.columns.encode_headers`."""
+    """Like `hqueue.format.columns.encode_headers`."""
     offsets = offsets_in(headers.buffers()[1], headers.offset, len(headers))
     first, last = offsets[0], offsets[-1]
     if first == last:

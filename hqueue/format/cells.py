@@ -104,7 +104,7 @@ def encode_values(
     """Pack values, in their order.
 
     Args:
-        topics: the topic of each, or of all; as of a `Message`.
+        topics: the topic of each, or of all; as in a `Message`.
         values: the values.
         keys: the key of each, None where there is none; None if none has one.
         headers: the headers of each; None if none has any.

@@ -59,8 +59,8 @@ def assign_range(view: GroupView) -> Assignment:
 
     For each queue T, PT are its partitions, those of one host side by side, and CG the streams of
     the members that consume it, both sorted; stream i gets those from ``i N`` to ``(i + 1) N - 1``
-    with ``N = size(PT) / size(CG)``. Where that is no whole number the first ones get one more, so
-    that no partition is left over. Owners play no part.
+    with ``N = size(PT) / size(CG)``. Where that is not a whole number the first ones get one more,
+    so that no partition is left over. Owners play no part.
     """
     plan: Assignment = {}
     subscribers = view.subscribers()

@@ -103,7 +103,7 @@ class ClaimedOffsets:
         self._refused_at.clear()
 
     def commit(self, positions: Mapping[PartitionKey, Position]) -> Work[Collection[PartitionKey]]:
-        """As `GroupMember.commit`."""
+        """Like `GroupMember.commit`."""
         if self._offsets is None:
             return []
         with self._lock:
@@ -124,7 +124,7 @@ class ClaimedOffsets:
         return positions.keys() - moved.keys()
 
     def give_up(self) -> None:
-        """As `GroupOffsets.give_up`."""
+        """Like `GroupOffsets.give_up`."""
         if self._offsets is not None:
             self._offsets.give_up()
 

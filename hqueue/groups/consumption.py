@@ -103,7 +103,7 @@ class Consumption:
     def subscribe(
         self, selection: Selection, topics: Collection[str], callbacks: Callbacks
     ) -> None:
-        """As `hqueue.Consumer.subscribe`."""
+        """Like `hqueue.Consumer.subscribe`."""
         self.check_no_callback()
         found = self.membership.check_selection(selection)
         with self.lock:
@@ -117,7 +117,7 @@ class Consumption:
                 self._share.schedule_commit()
 
     def assign(self, partitions: Collection[PartitionKey]) -> None:
-        """As `hqueue.Consumer.assign`. The partitions are there."""
+        """Like `hqueue.Consumer.assign`. The partitions are there."""
         self.check_no_callback()
         if isinstance(self.membership.holder, GroupMember):
             raise InvalidInputError(
@@ -130,7 +130,7 @@ class Consumption:
             self._share.serve(self.streams[0])
 
     def unsubscribe(self) -> None:
-        """As `hqueue.Consumer.unsubscribe`."""
+        """Like `hqueue.Consumer.unsubscribe`."""
         self.check_no_callback()
         with self.lock:
             failure = self._share.leave(commit=self._settings.auto_commit)
@@ -139,7 +139,7 @@ class Consumption:
         self._share.topics = frozenset()
 
     def close(self, *, commit: bool) -> None:
-        """As `hqueue.Consumer.close`."""
+        """Like `hqueue.Consumer.close`."""
         self.check_no_callback()
         self.closed = True
         try:
@@ -219,7 +219,7 @@ class Consumption:
         return None
 
     def settle(self) -> None:
-        """As `Share.settle`."""
+        """Like `Share.settle`."""
         self._share.settle()
 
     def check_no_callback(self) -> None:
@@ -258,7 +258,7 @@ class Consumption:
             self.paused.difference_update(keys)
 
     def resolve(self, key: PartitionKey) -> Position:
-        """As `Share.resolve`."""
+        """Like `Share.resolve`."""
         return self._share.resolve(key)
 
     def request_stop(self) -> None:

@@ -405,7 +405,7 @@ class GroupMember(OnStore):
         self._on_change()
 
     async def _decided(self) -> tuple[int | None, Assignment | None, Steps]:
-        """As `_decide`. By a thread if it may take long, as a plan for many does."""
+        """Like `_decide`. By a thread if it may take long, as a plan for many does."""
         if self._planning.reckons:
             try:
                 return await in_thread(self._decide)

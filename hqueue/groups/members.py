@@ -95,7 +95,7 @@ class GroupMembers(OnStore):
 
     @stepwise
     def everyone(self) -> Work[Mapping[str, Mapping[str, int]]]:
-        """As `list`; one whose record can't be read is among them, without streams."""
+        """Like `list`; one whose record can't be read is among them, without streams."""
         members, unreadable = yield from self._present.inspect()
         return {**{self._paths.consumer(path): {} for path in unreadable}, **members}
 

@@ -239,7 +239,7 @@ class GroupOffsets(OnStore):
     def _write(
         self, consumer: str, moves: Mapping[PartitionKey, tuple[Offset, Position]]
     ) -> Work[Written]:
-        """As `commit`, but that any change since is a reason."""
+        """Like `commit`, but that any change since is a reason."""
         written = Written()
         paths = {self._paths.offset(key): key for key in moves}
         changes = {

@@ -94,7 +94,7 @@ def _segment(name: object) -> str:
     """A name as a segment of a key.
 
     Raises:
-        InvalidInputError: it is no text, empty, too long, or has no UTF-8.
+        InvalidInputError: it is not text, empty, too long, or has no UTF-8.
     """
     if not isinstance(name, str) or not 1 <= len(name) <= NAME_LENGTH_MAX:
         raise InvalidInputError(

@@ -298,7 +298,7 @@ class _Logs:
         self._open: dict[str, QueueLog] = {}
 
     def __call__(self, queue: str, partition: int) -> QueueLog:
-        """As `Consumption.log`."""
+        """Like `Consumption.log`."""
         log = self._open.get(queue)
         if log is None or partition >= log.partitions:
             log = self._open[queue] = self._cluster.log(queue)

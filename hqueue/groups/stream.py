@@ -60,7 +60,7 @@ class Stream:
         self._intake.wake()
 
     def take(self, timeout_ms: float) -> FetchedBatches[PartitionKey] | None:
-        """As `Intake.take`."""
+        """Like `Intake.take`."""
         return self._intake.take(timeout_ms)
 
     def begin(self, key: PartitionKey, reader: QueueReader, topics: Collection[str]) -> None:

@@ -96,7 +96,7 @@ class Cluster:
         return deadline.run(lambda: self.locate(name, partitions))
 
     def locate(self, name: str, partitions: int) -> list[PartitionLocation]:
-        """As `locations`, with one try."""
+        """Like `locations`, with one try."""
         return self._store.locations.locate(name, partitions)
 
     def fields(self) -> ClearableRecords:

@@ -17,7 +17,7 @@ def check_start(start: object) -> Start:
     """Where to begin.
 
     Raises:
-        InvalidInputError: it is no position, nor ``latest``.
+        InvalidInputError: it is neither a position nor ``latest``.
     """
     if isinstance(start, str) and start in (EARLIEST, LATEST):
         return start

@@ -18,7 +18,7 @@ QUIET_MS = 1_000.0
 that is slow, some are answered meanwhile."""
 
 PATIENCE_MS = 2_000.0
-"""A connection that was cut, and can be opened again, is no line."""
+"""A connection that was cut, and can be opened again, is not a line."""
 
 _faults = FaultLog(logger, quiet_ms=QUIET_MS, patience_ms=PATIENCE_MS)
 

@@ -85,12 +85,12 @@ class RowRecords:
         self._rows.close()
 
     def check_version(self, version: Version) -> None:
-        """As `FieldRecords.check_version`."""
+        """Like `FieldRecords.check_version`."""
         if version not in (ANY, NEW):
             check_version(version)
 
     def read(self, keys: Iterable[str]) -> dict[str, Found]:
-        """As `FieldRecords.read`."""
+        """Like `FieldRecords.read`."""
         rows = {row_key(key): key for key in keys}
         wanted = list(rows)
         deadline = self._deadline()
@@ -104,7 +104,7 @@ class RowRecords:
         return found
 
     def scan(self, prefix: str, depth: int) -> Iterator[tuple[str, Found]]:
-        """As `FieldRecords.scan`. Each page is a request of its own, from the last row on: so it
+        """Like `FieldRecords.scan`. Each page is a request of its own, from the last row on: so it
         is nothing to a scan whether a region moves.
         """
         segments = prefix.count("/") + depth
@@ -124,7 +124,7 @@ class RowRecords:
             limit = max(1, min(self._page_rows, 2 * limit, PAGE_BYTES // max(1, largest)))
 
     def write(self, changes: Mapping[str, FieldChange]) -> dict[str, Version | None]:
-        """As `FieldRecords.write`."""
+        """Like `FieldRecords.write`."""
         for key, change in changes.items():
             row_key(key)
             check_fields(change.fields)
@@ -143,7 +143,7 @@ class RowRecords:
         return self._change(changes, write, deadline)
 
     def delete(self, versions: Mapping[str, Version]) -> dict[str, bool]:
-        """As `FieldRecords.delete`."""
+        """Like `FieldRecords.delete`."""
         for key, version in versions.items():
             row_key(key)
             self.check_version(version)
@@ -155,7 +155,7 @@ class RowRecords:
         return self._change(versions, delete, deadline)
 
     def clear(self, prefix: str) -> None:
-        """As `ClearableRecords.clear`: whole rows, without tombstones, a page at a time. Versions
+        """Like `ClearableRecords.clear`: whole rows, without tombstones, a page at a time. Versions
         come no second time all the same. Creates no table.
         """
         first, beyond = _below(prefix)

@@ -72,7 +72,7 @@ def describe(
         enabled: whether the table is.
 
     Raises:
-        NotAQueueError: it is no queue's.
+        NotAQueueError: it is not a queue's.
         UnsupportedFormatError: a later release made it.
     """
     values = {text(key): text(value) for key, value in table.items()}

@@ -28,7 +28,7 @@ def hbase_jars(environ: Mapping[str, str] = os.environ) -> JarSet:
     pom.xml: most other versions have no gateways there.
 
     Raises:
-        LocalServerError: that is no version.
+        LocalServerError: that is not a version.
     """
     wanted = environ.get(ENVIRONMENT_NAME, "")
     if not wanted:

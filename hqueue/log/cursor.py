@@ -52,7 +52,7 @@ class PartitionCursor(Standing):
         return deadline.insist(read)
 
     def read_once(self, deadline: Deadline) -> Work[list[Batch]]:
-        """As `PartitionReader.read_once`."""
+        """Like `PartitionReader.read_once`."""
 
         def read() -> Work[list[Batch]]:
             if self.finished:
@@ -63,7 +63,7 @@ class PartitionCursor(Standing):
         return deadline.insist(read)
 
     def reopened(self, start: int, expired: int) -> PartitionCursor:
-        """As `PartitionReader.reopened`."""
+        """Like `PartitionReader.reopened`."""
         cursor = PartitionCursor(
             self.partition,
             start=start,
@@ -167,7 +167,7 @@ class PartitionCursor(Standing):
             yield Close(stream)
 
     def accept(self, row: Row, deadline: Deadline) -> Work[Batch | None]:
-        """As `PartitionReader.accept`. One try."""
+        """Like `PartitionReader.accept`. One try."""
         passed: set[str] = set()
         while True:
             try:
@@ -180,7 +180,7 @@ class PartitionCursor(Standing):
                 passed.add(exc.entry.topic)
 
     def check_tail(self, deadline: Deadline) -> Work[None]:
-        """As `PartitionReader.check_tail`."""
+        """Like `PartitionReader.check_tail`."""
 
         def read_newest() -> Work[Row | None]:
             if self._slot is None:

@@ -138,7 +138,7 @@ class OwnedPartitionWriter:
         only when that has succeeded.
 
         Raises:
-            InvalidInputError: it is no epoch.
+            InvalidInputError: it is not an epoch.
             OwnershipLostError: nothing is known of the log: it was not opened, or it was lost.
         """
         check_whole(epoch, 0, EPOCH_MAX, option="epoch")

@@ -47,7 +47,7 @@ def header_of(row: Row) -> Header:
     """The header of a row.
 
     Raises:
-        CorruptLogError: it is no header, or the header is missing, as where only a body is left.
+        CorruptLogError: it is not a header, or the header is missing, as where only a body is left.
     """
     return decode_header(row.key, row.header or b"")
 

@@ -172,7 +172,9 @@ class PartitionReader:
             drive(self.steps.release(), self._port, Deadline(self._clock, 0))
 
     def reopened(self, start: int, expired: int) -> PartitionReader:
-        """A reader with the same arguments that begins elsewhere, sharing nothing with this one."""
+        """A new reader with the same arguments and another start. It shares nothing with this
+        one.
+        """
         return reader_of(self.steps.reopened(start, expired), self._port, self._clock)
 
 

@@ -34,7 +34,7 @@ class SkipDecisions(Protocol):
         """
 
     def decide(self, row: bytes, header: Header) -> bool:
-        """As `is_skipped`, for callers without a driver: in the caller's thread, in as many tries
+        """Like `is_skipped`, for callers without a driver: in the caller's thread, in as many tries
         as an operation's bound allows.
 
         Raises:
@@ -100,7 +100,7 @@ class Skips:
     def passing_by(
         self, row: bytes, header: Header, entry: TopicEntry, error: CorruptLogError
     ) -> Work[None]:
-        """As `pass_by`, as work, in one try."""
+        """Like `pass_by`, as work, in one try."""
         is_skipped = yield from self._decisions.is_skipped(row, header)
         self._judge(row, header, entry, error, is_skipped)
 

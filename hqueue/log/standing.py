@@ -101,32 +101,32 @@ class Standing:
 
     @property
     def next_slot(self) -> tuple[int, int]:
-        """As `PartitionReader.next_slot`."""
+        """Like `PartitionReader.next_slot`."""
         return self.partition, self._slot or 0
 
     @property
     def cursor(self) -> int:
-        """As `PartitionReader.cursor`."""
+        """Like `PartitionReader.cursor`."""
         return max(self._floor, self._slot or 0)
 
     @property
     def ordinal(self) -> int | None:
-        """As `PartitionReader.ordinal`."""
+        """Like `PartitionReader.ordinal`."""
         return self._ordinal
 
     @property
     def skipped(self) -> int:
-        """As `PartitionReader.skipped`."""
+        """Like `PartitionReader.skipped`."""
         return self._skips.messages
 
     @property
     def finished(self) -> bool:
-        """As `PartitionReader.finished`."""
+        """Like `PartitionReader.finished`."""
         return self.cursor >= self._stop
 
     @property
     def short(self) -> bool:
-        """As `PartitionReader.short`."""
+        """Like `PartitionReader.short`."""
         return self.at_tail and self._slot is not None and self._slot < self._floor
 
     @property
@@ -139,9 +139,9 @@ class Standing:
         self._slot, self._ordinal, self._floor, self.expired = position
 
     def accept_at_once(self, row: Row, passed: Collection[str] = ()) -> Batch | None:
-        """As `accept`, where nothing has to be asked for. Else, behind a gap or where the row can't
-        be read, nothing is taken in: a `HeldUpError` of `hqueue.log.skipping` says that `accept`
-        has to be used.
+        """Like `accept`, where nothing has to be asked for. Else, behind a gap or where the row
+        can't be read, nothing is taken in: a `HeldUpError` of `hqueue.log.skipping` says that
+        `accept` has to be used.
 
         Args:
             row: the row.

@@ -172,7 +172,7 @@ class DeleteRow(NamedTuple):
         return answer
 
 
-# The probe that it writes is no batch, nor part of one.
+# The probe that it writes is not a batch, nor part of one.
 @reading
 class MeasureClock(NamedTuple):
     """`AppendPort.clock_offset_ms`."""

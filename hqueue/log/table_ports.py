@@ -117,14 +117,15 @@ class LogPort(ReadPort, WritePort, Protocol):
 
 
 class AsyncRowStream(Protocol):
-    """As `RowStream`. One coroutine at a time."""
+    """Like `RowStream`. One coroutine at a time."""
 
     async def read(self, rows: int) -> list[Row]: ...
     async def close(self) -> None: ...
 
 
 class AsyncLogPort(Protocol):
-    """As `LogPort`, for coroutines of whichever event loop runs. None of its methods blocks a loop.
+    """Like `LogPort`, for coroutines of whichever event loop runs. None of its methods blocks a
+    loop.
 
     A caller may be cancelled wherever it waits, without harm to others; the outcome of a write is
     unknown then. `open` may leave it to the first `read` to ask the store.

@@ -54,7 +54,7 @@ class PartitionVerification:
     """
     findings: list[Finding] = dataclasses.field(default_factory=list)
     unfinished: list[Finding] = dataclasses.field(default_factory=list)
-    """States that are no damage: a take-over that the topic's next owner finishes, or a topic that
+    """States that are not damage: a take-over that the topic's next owner finishes, or a topic that
     moved during the verification, so that its ranges were not judged.
     """
     skipped: list[Finding] = dataclasses.field(default_factory=list)

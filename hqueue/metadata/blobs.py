@@ -84,7 +84,7 @@ class BlobRecords:
         self._known = _Known()
 
     def check_version(self, version: Version) -> None:
-        """As `FieldRecords.check_version`."""
+        """Like `FieldRecords.check_version`."""
         if not is_whole(version, NEW, self._version_max):
             raise InvalidInputError(
                 "this store never gives a record such a version: give the version of a record "
@@ -93,7 +93,7 @@ class BlobRecords:
             )
 
     def read(self, keys: Iterable[str]) -> dict[str, Found]:
-        """As `FieldRecords.read`."""
+        """Like `FieldRecords.read`."""
         found = dict(_decoded(self._records.read(keys)))
         self._known.update(
             {key: each.version for key, each in found.items() if isinstance(each, FieldRecord)}
@@ -101,14 +101,14 @@ class BlobRecords:
         return found
 
     def scan(self, prefix: str, depth: int) -> Iterator[tuple[str, Found]]:
-        """As `FieldRecords.scan`. All keys are known before the first record is read."""
+        """Like `FieldRecords.scan`. All keys are known before the first record is read."""
         keys = sorted(self._records.keys(prefix, depth))
         for first in range(0, len(keys), PORTION):
             found = dict(_decoded(self._records.read(keys[first : first + PORTION])))
             yield from sorted(found.items(), key=lambda item: item[0])
 
     def write(self, changes: Mapping[str, FieldChange]) -> dict[str, Version | None]:
-        """As `FieldRecords.write`."""
+        """Like `FieldRecords.write`."""
         if not all(change.whole for change in changes.values()):
             raise InvalidInputError("this store can't change single fields of a record")
         written = self._change(
@@ -120,7 +120,7 @@ class BlobRecords:
         return written
 
     def delete(self, versions: Mapping[str, Version]) -> dict[str, bool]:
-        """As `FieldRecords.delete`."""
+        """Like `FieldRecords.delete`."""
         changes = {
             key: Change(GONE + _writer().encode(), version)
             for key, version in versions.items()
@@ -137,7 +137,7 @@ class BlobRecords:
         return {key: deleted.get(key) is not None for key in versions}
 
     def clear(self, prefix: str) -> None:
-        """As `ClearableRecords.clear`. A level of the tree after the other, the lowest first."""
+        """Like `ClearableRecords.clear`. A level of the tree after the other, the lowest first."""
         levels = [self._records.keys(prefix, 1)]
         while levels[-1]:
             levels.append(self._records.keys(prefix, len(levels) + 1))

@@ -61,5 +61,5 @@ class Certainty(OnStore):
         return self.still_holds(for_ms)
 
     def still_holds(self, for_ms: float = 0) -> bool:
-        """As `holds`, by what is known."""
+        """Like `holds`, by what is known."""
         return self._clock.monotonic_ms() + for_ms < self.until_ms

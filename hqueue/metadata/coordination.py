@@ -42,19 +42,19 @@ class Coordination(OnStore):
 
     @property
     def state(self) -> SessionState:
-        """As `MetadataStore.state`."""
+        """Like `MetadataStore.state`."""
         return self.store.state
 
     def on_state(self, listener: Callable[[SessionState], None]) -> Watch:
-        """As `MetadataStore.on_state`."""
+        """Like `MetadataStore.on_state`."""
         return self.store.on_state(listener)
 
     @stepwise
     def confirm(self) -> Work[float]:
-        """As `MetadataStore.confirm`."""
+        """Like `MetadataStore.confirm`."""
         until_ms: float = yield Confirm()
         return until_ms
 
     def close(self) -> None:
-        """As `MetadataStore.close`."""
+        """Like `MetadataStore.close`."""
         self.store.close()

@@ -64,7 +64,7 @@ class Appender:
         idempotency_key: str | bytes | None = None,
         since: Position | None = None,
     ) -> MessageID | MessageIDs:
-        """As `Queue.put`."""
+        """Like `Queue.put`."""
         given = self._appending.given(messages, partition, key, idempotency_key, since)
         return given.ids(self._append(given))
 
@@ -103,13 +103,13 @@ class Appender:
         return OwnedLog(owned, self._port)
 
     def claim_epoch(self, producer: str, epoch: int) -> MessageID:
-        """As `Queue.claim_epoch`."""
+        """Like `Queue.claim_epoch`."""
         deadline = self._context.deadline()
         work = self._appending.claim_epoch(producer, epoch, deadline)
         return drive(work, self._port, deadline)
 
     def current_epoch(self, producer: str) -> tuple[int, MessageID] | None:
-        """As `Queue.current_epoch`."""
+        """Like `Queue.current_epoch`."""
         deadline = self._context.deadline()
         return drive(self._appending.current_epoch(producer, deadline), self._port, deadline)
 
@@ -157,7 +157,7 @@ class LoopAppender(_InLoop):
         idempotency_key: str | bytes | None = None,
         since: Position | None = None,
     ) -> MessageID | MessageIDs:
-        """As `Queue.put`. A thread encodes and compresses large batches, which would block the
+        """Like `Queue.put`. A thread encodes and compresses large batches, which would block the
         loop.
         """
         messages = taken(messages)  # An iterator is the program's own, and belongs to its thread.
@@ -167,7 +167,7 @@ class LoopAppender(_InLoop):
         return await drive_in_loop(work, self._port, deadline)
 
     async def put_system(self, messages: Sequence[Message], partition: int) -> None:
-        """As `Appender.put_system`."""
+        """Like `Appender.put_system`."""
         deadline = self._context.deadline()
         given = self._appending.given_by_system(messages, partition)
         await drive_in_loop(self._appending.append(given, deadline), self._port, deadline)
@@ -178,24 +178,24 @@ class LoopAppender(_InLoop):
         on_fence: Callable[[str, int], None],
         on_settled: Callable[[int | None], None] = lambda first: None,
     ) -> LoopOwnedLog:
-        """As `OpenLog.own`."""
+        """Like `OpenLog.own`."""
         owned = self._appending.owned(partition, on_fence, on_settled)
         return LoopOwnedLog(owned, self._port)
 
     async def claim_epoch(self, producer: str, epoch: int = 0) -> MessageID:
-        """As `Queue.claim_epoch`."""
+        """Like `Queue.claim_epoch`."""
         deadline = self._context.deadline()
         work = self._appending.claim_epoch(producer, epoch, deadline)
         return await drive_in_loop(work, self._port, deadline)
 
     async def current_epoch(self, producer: str) -> tuple[int, MessageID] | None:
-        """As `Queue.current_epoch`."""
+        """Like `Queue.current_epoch`."""
         deadline = self._context.deadline()
         work = self._appending.current_epoch(producer, deadline)
         return await drive_in_loop(work, self._port, deadline)
 
     async def expired_ms(self) -> int | None:
-        """As `OpenLog.expired_ms`."""
+        """Like `OpenLog.expired_ms`."""
         return await in_thread(self._appending.expired_ms)
 
 

@@ -122,7 +122,7 @@ class QueueAppending:
         return Given(encode_batch(messages), partition)
 
     def choose_partition(self, partition: int | None, key: str | bytes | None) -> int | None:
-        """As `Queue.choose_partition`."""
+        """Like `Queue.choose_partition`."""
         if key is not None:
             if partition is not None:
                 raise InvalidInputError("give a partition or a key, not both")
@@ -221,7 +221,7 @@ class QueueAppending:
         )
 
     def claim_epoch(self, producer: str, epoch: int, deadline: Deadline) -> Work[MessageID]:
-        """As `Queue.claim_epoch`."""
+        """Like `Queue.claim_epoch`."""
         self._context.check_open()
         yield from self._skew.check(deadline)
         return (yield from self._epochs.claim(producer, epoch, deadline))
@@ -229,7 +229,7 @@ class QueueAppending:
     def current_epoch(
         self, producer: str, deadline: Deadline
     ) -> Work[tuple[int, MessageID] | None]:
-        """As `Queue.current_epoch`."""
+        """Like `Queue.current_epoch`."""
         self._context.check_open()
         return self._epochs.current(producer, deadline)
 

@@ -106,7 +106,7 @@ class BatchingBuffer(Gathering[Target, BatchWriter[Target], Delivery[Any]]):
         return drained
 
     def release(self) -> None:
-        """As `close`, for what was forgotten: what is buffered is written in the background. This
+        """Like `close`, for what was forgotten: what is buffered is written in the background. This
         waits only where it can't be.
         """
         self.seal()

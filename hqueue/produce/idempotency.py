@@ -82,7 +82,7 @@ class ProducerEpochs:
         self._clock = clock
 
     def claim(self, name: str, epoch: int, deadline: Deadline) -> Work[MessageID]:
-        """As `Queue.claim_epoch`."""
+        """Like `Queue.claim_epoch`."""
         check_name(name)
         number = as_whole(epoch, 0, EPOCH_MAX)
         if number is None:
@@ -90,7 +90,7 @@ class ProducerEpochs:
         return deadline.insist(lambda: self._claim(name, number))
 
     def current(self, name: str, deadline: Deadline) -> Work[tuple[int, MessageID] | None]:
-        """As `Queue.current_epoch`."""
+        """Like `Queue.current_epoch`."""
         check_name(name)
         found: bytes | None = yield from deadline.insist(lambda: ask(ReadRecord(name)))
         return None if found is None else encoding.decode_epoch(found, name)

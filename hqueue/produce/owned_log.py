@@ -66,17 +66,17 @@ class OwnedPartition:
         )
 
     def open(self, deadline: Deadline) -> Work[int]:
-        """As `OwnedLog.open`."""
+        """Like `OwnedLog.open`."""
         yield from self.writer.open(deadline)
         return int(self.writer.end)
 
     def close_ranges(self, topics: Mapping[str, int], floor: int, deadline: Deadline) -> Work[int]:
-        """As `OwnedLog.close_ranges`."""
+        """Like `OwnedLog.close_ranges`."""
         yield from self._skew.check(deadline)
         return int((yield from self.writer.close_ranges(topics, deadline, floor=floor)))
 
     def append(self, make: Callable[[], Made | None], deadline: Deadline) -> Work[int | None]:
-        """As `OwnedLog.append`."""
+        """Like `OwnedLog.append`."""
         yield from self._skew.check(deadline)
         bodies: Bodies | None = None
 
@@ -239,17 +239,17 @@ class LoopOwnedLog(_Owned):
         self._port = port
 
     async def open(self) -> int:
-        """As `OwnedLog.open`."""
+        """Like `OwnedLog.open`."""
         deadline = self._owned.deadline()
         return await drive_in_loop(self._owned.open(deadline), self._port, deadline)
 
     async def close_ranges(self, topics: Mapping[str, int], floor: int = 0) -> int:
-        """As `OwnedLog.close_ranges`."""
+        """Like `OwnedLog.close_ranges`."""
         deadline = self._owned.deadline()
         work = self._owned.close_ranges(topics, floor, deadline)
         return await drive_in_loop(work, self._port, deadline)
 
     async def append(self, make: Callable[[], Made | None]) -> int | None:
-        """As `OwnedLog.append`."""
+        """Like `OwnedLog.append`."""
         deadline = self._owned.deadline()
         return await drive_in_loop(self._owned.append(make, deadline), self._port, deadline)

@@ -205,7 +205,7 @@ class DeadLetters:
 
     def redriven(self, message: ReceivedMessage) -> ReceivedMessage | None:
         """The message that a message under a subscriber's topic of redrives delivers, as `unwrap`.
-        Also None if the message is no redrive, which is logged.
+        Also None if the message is not a redrive, which is logged.
 
         Raises:
             As `Queue.scan`, if the original can't be read now.
@@ -221,7 +221,7 @@ class DeadLetters:
         original has expired.
 
         Raises:
-            UnsupportedFormatError: the message is no redrive.
+            UnsupportedFormatError: the message is not a redrive.
         """
         check_kind(message, ReceivedMessage, "message")
         letter = self._letter(message, _wrapping_of(message))
@@ -318,7 +318,7 @@ def _letters(letters: Iterable[DeadLetter]) -> Iterator[DeadLetter]:
     """Those that must be put, one by one.
 
     Raises:
-        InvalidInputError: one is no dead letter.
+        InvalidInputError: one is not a dead letter.
     """
     check_kind(letters, Iterable, "letters")
     for letter in letters:
@@ -377,7 +377,8 @@ def _wrapping_of(message: ReceivedMessage) -> _Wrapping:
     so nothing of it is believed that can't be.
 
     Raises:
-        UnsupportedFormatError: this is no dead letter and no redrive of its topic's subscriber.
+        UnsupportedFormatError: this is not a dead letter and not a redrive of its topic's
+            subscriber.
     """
     end = message.value.find(b"\n", 0, LINE_BYTES_MAX)
     if end < 0:

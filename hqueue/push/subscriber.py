@@ -242,7 +242,7 @@ class Subscriber:
             SubscriberConnectedError: another subscriber of this name is connected, and it or this
                 one is not shared. If the other one has just died, the call waits until its session
                 ends.
-            InvalidInputError: the host or port can't be listened on.
+            InvalidInputError: this process can't listen on the host and port.
             StoreUnavailableError: HBase or ZooKeeper was unavailable.
             ClosedError: the subscriber was started before, or was stopped meanwhile.
         """

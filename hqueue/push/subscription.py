@@ -88,10 +88,10 @@ class Subscription:
         return self
 
     def starts(self, partitions: int) -> dict[int, Start]:
-        """Each wanted partition's start, of a queue with so many partitions.
+        """The start of each wanted partition, in a queue with this many partitions.
 
         Raises:
-            InvalidInputError: one that was added isn't there.
+            InvalidInputError: a partition that was added does not exist.
         """
         partitions = check_partitions(partitions)
         chosen = {

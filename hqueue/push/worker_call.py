@@ -107,8 +107,8 @@ class WorkerCall:
             data: what has come, from the call's first byte on.
 
         Raises:
-            NoCallError: this is no call in a worker's layout, or one that has to be refused. So it
-                is for others to read, from its first byte on.
+            NoCallError: this is not a call in a worker's layout, or one that has to be refused. So
+                it is for others to read, from its first byte on.
         """
         if len(data) < self._needed:
             return None

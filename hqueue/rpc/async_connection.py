@@ -115,7 +115,7 @@ class AsyncConnection:
         Raises:
             UncallableError: its addresses may not be called.
             socket.gaierror: its name is not known.
-            NoCallError: what came is no reply.
+            NoCallError: what came is not a reply.
             OSError, EOFError: there was no reply in time. The connection is closed after any.
         """
         walk = CallWalk(self._received_bytes_max, self._containers_max, REPLIES)

@@ -122,7 +122,7 @@ class CallWalk:
                 and what came since then.
 
         Raises:
-            NoCallError: this is no call, or a larger one than allowed.
+            NoCallError: this is not a call, or a larger one than allowed.
         """
         if not self._at:
             self._begin(data)

@@ -26,7 +26,7 @@ except ImportError:  # It is not compiled here, and raises the others.
 
 ThriftError = (TException, ProtocolError, LookupError, struct.error)
 """What a call raises beside `OSError`: an error that the service declares, or a reply that breaks
-the protocol. The compiled protocol's own error is no `TException`."""
+the protocol. The compiled protocol's own error is not a `TException`."""
 
 _UNKNOWN_CALLS = (
     TApplicationException.UNKNOWN_METHOD,

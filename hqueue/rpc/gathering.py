@@ -16,7 +16,7 @@ class QuickCall(Protocol):
     """Reads and answers a call in the layout that most have, faster than a Thrift library does."""
 
     def end(self, data: bytes | bytearray) -> int | None:
-        """As `CallWalk.end`. A `NoCallError` says that the call is not for it to read."""
+        """Like `CallWalk.end`. A `NoCallError` says that the call is not for it to read."""
 
     def answer(self) -> bytes:
         """Do what the call says; the reply to it."""
@@ -62,7 +62,7 @@ class Gatherer(Protocol):
         """The next whole request, which is held here no more; None if it has not come yet.
 
         Raises:
-            NoCallError: what came is no call, whatever follows.
+            NoCallError: what came is not a call, whatever follows.
         """
 
 

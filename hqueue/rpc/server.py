@@ -88,9 +88,9 @@ class ThriftServer:
     """Serves a Thrift service over the binary protocol, unframed.
 
     A `Port` accepts its callers, gathers calls, and sends what a caller does not take at once of
-    its answer. A caller that sends what is no call, too much, or half a call and then nothing, or
-    does not read its answer, is hung up on; others don't notice. If it can be seen what it calls it
-    gets the reason first. A forked child has none of it.
+    its answer. A caller that sends what is not a call, too much, or half a call and then nothing,
+    or does not read its answer, is hung up on; others don't notice. If it can be seen what it calls
+    it gets the reason first. A forked child has none of it.
 
     The handler is called **by threads**, which are given whole calls, and wait for no caller: but
     for a moment, for the next call of the one that was just answered, while a quarter of them are

@@ -175,7 +175,7 @@ class Deadline:
                 _ends_ms.set(outer)
 
     def insist(self, attempt: Callable[[], Work[StepT, Result]]) -> Work[StepT | Pause, Result]:
-        """As `run`, for an operation that is work: attempts it as often as needed, with pauses
+        """Like `run`, for an operation in steps: attempts it as often as needed, with pauses
         between attempts.
         """
         tries: Tries | None = None
@@ -209,7 +209,7 @@ def drive(work: Work[Step, Result], port: Any, deadline: Deadline) -> Result:
 
 
 async def drive_in_loop(work: Work[Step, Result], port: Any, deadline: Deadline) -> Result:
-    """As `drive`, in an event loop. The port's methods give what is awaited."""
+    """Like `drive`, in an event loop. The port's methods give what is awaited."""
     do = functools.partial(do_step_in_loop, port, deadline._clock)
     return await carry_out_in_loop(deadline.bound(work), do)
 
@@ -222,7 +222,7 @@ def drive_each(work: Work[Any, None], port: Any, clock: Clock) -> Iterator[Any]:
 
 
 def drive_each_in_loop(work: Work[Any, None], port: Any, clock: Clock) -> AsyncIterator[Any]:
-    """As `drive_each`, in an event loop."""
+    """Like `drive_each`, in an event loop."""
     return each_given_in_loop(work, functools.partial(do_step_in_loop, port, clock))
 
 

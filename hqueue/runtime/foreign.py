@@ -24,7 +24,7 @@ def call_foreign(
     """Call a function of the program: a callback, a listener, a handler. Never raises.
 
     Whatever the function raises is logged and returned, and the thread goes on: other callers wait
-    for it. That includes what is no `Exception`: `SystemExit`, `KeyboardInterrupt`, a test's
+    for it. That includes what is not an `Exception`: `SystemExit`, `KeyboardInterrupt`, a test's
     failure. Only its main thread can end a program, so here they end nothing.
 
     Args:

@@ -36,27 +36,27 @@ class Log:
         return self._logger.isEnabledFor(level)
 
     def debug(self, text: str, *given: object, exc_info: bool = False) -> None:
-        """As `logging.Logger.debug`; so are the others."""
+        """Like `logging.Logger.debug`; so are the others."""
         self._write(logging.DEBUG, text, given, exc_info)
 
     def info(self, text: str, *given: object) -> None:
-        """As `logging.Logger.info`."""
+        """Like `logging.Logger.info`."""
         self._write(logging.INFO, text, given, False)
 
     def warning(self, text: str, *given: object, exc_info: bool = False) -> None:
-        """As `logging.Logger.warning`."""
+        """Like `logging.Logger.warning`."""
         self._write(logging.WARNING, text, given, exc_info)
 
     def error(self, text: str, *given: object, exc_info: bool | BaseException = False) -> None:
-        """As `logging.Logger.error`."""
+        """Like `logging.Logger.error`."""
         self._write(logging.ERROR, text, given, exc_info)
 
     def exception(self, text: str, *given: object) -> None:
-        """As `logging.Logger.exception`."""
+        """Like `logging.Logger.exception`."""
         self._write(logging.ERROR, text, given, True)
 
     def log(self, level: int, text: str, *given: object, exc_info: bool = False) -> None:
-        """As `logging.Logger.log`."""
+        """Like `logging.Logger.log`."""
         self._write(level, text, given, exc_info)
 
     def _write(
@@ -71,7 +71,7 @@ class Log:
 
 
 def _print(error: BaseException) -> None:
-    """As `logging.Handler.handleError` does."""
+    """Like `logging.Handler.handleError` does."""
     if logging.raiseExceptions and sys.stderr is not None:
         with contextlib.suppress(Exception):
             traceback.print_exception(error)

@@ -106,8 +106,8 @@ class LoopThread:
     ) -> InterruptibleFuture[Result]:
         """Have a coroutine go on by itself.
 
-        It has none of the caller's context variables: a bound on what the caller does is no bound
-        on this.
+        It has none of the caller's context variables: a bound on what the caller does is not a
+        bound on this.
 
         Returns:
             What comes of it, for another thread to wait for. `cancel` cancels it. An error that is
@@ -262,7 +262,7 @@ def _in_short_turns(function: Callable[[], Result]) -> Result:
 async def by_threads(
     threads: ThreadPool, wait_ms: float, function: Callable[[], Result], /
 ) -> Result:
-    """As `in_thread`, by threads of one's own. Where the system starts none, as when the process
+    """Like `in_thread`, by threads of one's own. Where the system starts none, as when the process
     ends, the one does it that the loop keeps.
 
     Args:

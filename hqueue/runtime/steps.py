@@ -108,7 +108,7 @@ def carry_out(work: Work[Any, Result], do: Callable[[Any], object]) -> Result:
 
     Args:
         work: the work. It is over when this returns, or is interrupted.
-        do: carries out a step that is no `Wait`, and returns the answer. Whatever it raises is
+        do: carries out a step that is not a `Wait`, and returns the answer. Whatever it raises is
             raised in the work.
     """
     try:
@@ -130,11 +130,12 @@ def carry_out(work: Work[Any, Result], do: Callable[[Any], object]) -> Result:
 async def carry_out_in_loop(
     work: Work[Any, Result], do: Callable[[Any], Awaitable[object]]
 ) -> Result:
-    """As `carry_out`, in an event loop. Where the caller is cancelled, that is raised in the work.
+    """Like `carry_out`, in an event loop. Where the caller is cancelled, that is raised in the
+    work.
 
     Args:
         work: the work. It is over when this returns.
-        do: carries out a step that is no `Wait`, and returns the answer. Whatever it raises is
+        do: carries out a step that is not a `Wait`, and returns the answer. Whatever it raises is
             raised in the work.
     """
     try:

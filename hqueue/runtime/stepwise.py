@@ -69,7 +69,7 @@ class _Method(Generic[Parameters, Result]):
     def __call__(
         self, driver: Any, /, *args: Parameters.args, **kwargs: Parameters.kwargs
     ) -> Result:
-        """As ``Class.method(object, …)``."""
+        """Like ``Class.method(object, …)``."""
         return BoundWork[Parameters, Result](self._work, driver)(*args, **kwargs)
 
     @overload

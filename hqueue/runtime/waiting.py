@@ -110,7 +110,7 @@ class Condition(threading.Condition):
         return held
 
     def wait(self, timeout: float | None = None) -> bool:
-        """As `threading.Condition.wait`; what a handler raises passes through, with the lock held
+        """Like `threading.Condition.wait`; what a handler raises passes through, with the lock held
         as before.
         """
         if not self.is_held():

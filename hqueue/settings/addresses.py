@@ -59,7 +59,7 @@ def zookeeper_servers(hosts: str) -> list[Address]:
     """The servers of a ZooKeeper, written ``host:port,host:port/path``; port 2181 where none is.
 
     Raises:
-        InvalidInputError: one of them is no host and port.
+        InvalidInputError: one of them is not a host and a port.
     """
     return [
         _with_port(written.strip(), ZOOKEEPER_PORT)
@@ -71,7 +71,7 @@ def master_address(text: str) -> Address:
     """A master of HBase's, written ``host:port``; port 16000 where none is.
 
     Raises:
-        SettingsError: it is no host and port.
+        SettingsError: it is not a host and a port.
     """
     try:
         return _with_port(text.strip(), MASTER_PORT)
@@ -86,7 +86,7 @@ def _with_port(text: str, port: int) -> Address:
 
 def _split(text: str) -> tuple[str, str | None]:
     """A host without its brackets, and what follows its colon; None if it has no colon. No host
-    where something with colons is no IPv6 address in brackets.
+    where something with colons is not an IPv6 address in brackets.
     """
     host, colon, rest = text.rpartition(":")
     if not colon or text.endswith("]"):
@@ -134,7 +134,9 @@ def _is_ipv4(host: str) -> bool:
 
 
 def _resolvable(host: str) -> bool:
-    """Whether a resolver takes it: what it refuses is no `OSError`, and would end who asks it."""
+    """Whether a resolver takes it: what it refuses is not an `OSError`, and would end who asks
+    it.
+    """
     try:
         host.encode("idna")
     except UnicodeError:

@@ -88,7 +88,7 @@ def check_timeout_s(timeout_s: object) -> float | None:
     """How long a call may wait, in seconds; None for as long as it takes.
 
     Raises:
-        InvalidInputError: it is no number, below 0, or more than can be waited for.
+        InvalidInputError: it is not a number, below 0, or more than can be waited for.
     """
     if timeout_s is None:
         return None

@@ -3,7 +3,7 @@
 Of a Service ``hqueue-worker`` with a port 2181: ``HQUEUE_WORKER_SERVICE_HOST``,
 ``HQUEUE_WORKER_SERVICE_PORT``, ``HQUEUE_WORKER_SERVICE_PORT_<its name>``,
 ``HQUEUE_WORKER_PORT=tcp://10.0.0.1:2181`` and ``HQUEUE_WORKER_PORT_2181_TCP``, the last also with
-``_PROTO``, ``_PORT`` and ``_ADDR``. They are no settings, though some have the names of settings.
+``_PROTO``, ``_PORT`` and ``_ADDR``. They are not settings, though some have the names of settings.
 """
 
 from __future__ import annotations

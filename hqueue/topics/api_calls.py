@@ -98,7 +98,7 @@ class ApiCalls(Stepwise):
             repeatable: whether it can be made again where nobody knows what became of it.
 
         Raises:
-            HubUnavailableError: none did it in time.
+            HubUnavailableError: no hub carried out the call in time.
             HQueueError: otherwise, as the IDL's error says.
         """
         deadline, tries, pauses = self.deadline(), Tries(), RETRIES.pauses()

@@ -117,7 +117,7 @@ class HubCalls(Stepwise):
             repeatable: whether it can be made again where nobody knows what became of it.
 
         Raises:
-            HubUnavailableError: no hub did it in time.
+            HubUnavailableError: no hub carried out the call in time.
             HQueueError: otherwise, as the IDL's error says.
         """
         self.check_open()
@@ -189,12 +189,12 @@ class HubCalls(Stepwise):
 
     @stepwise
     def may_be_called(self, hub: Address, bound_ms: float) -> Work[Any, bool]:
-        """As `SilentHubs.may_be_called`."""
+        """Like `SilentHubs.may_be_called`."""
         return (yield from self.silent.may_be_called(hub, bound_ms))
 
     @stepwise
     def check(self, hub: Address, bound_ms: float) -> Work[Any, None]:
-        """As `SilentHubs.check`."""
+        """Like `SilentHubs.check`."""
         yield from self.silent.check(hub, bound_ms)
 
     def watch(self, hub: Address, deadline: Deadline) -> Watch:

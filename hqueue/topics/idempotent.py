@@ -60,7 +60,7 @@ class IdempotentPublisher:
     def publish(
         self, queue: str, topic: str, sent: list[Any], first: int, since: MessageID | None
     ) -> Work[Any, IdempotentPublishResult]:
-        """As `HubTopic.publish_idempotent`, of the messages as the IDL has them.
+        """Like `HubTopic.publish_idempotent`, of the messages as the IDL has them.
 
         Args:
             first: the sequence number of the first message.
@@ -84,7 +84,7 @@ class IdempotentPublisher:
     def last_sequence_number(
         self, queue: str, topic: str, since: MessageID | None
     ) -> Work[Any, int | None]:
-        """As `HubTopic.last_sequence_number`."""
+        """Like `HubTopic.last_sequence_number`."""
         publisher, after = self._publisher(), self._since(queue, topic, since)
         method = HubMethod("newestNumber", (queue, publisher, topic, after))
         found, _ = yield from self._calls.call.steps(queue, topic, method, repeatable=True)

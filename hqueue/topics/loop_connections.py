@@ -75,7 +75,7 @@ class LoopHubConnections:
             raise
 
     async def ask(self, asked: Ask) -> bool:
-        """As `HubConnections.ask`."""
+        """Like `HubConnections.ask`."""
         connection = AsyncConnection(asked.hub, ASKED_BYTES_MAX, 1)
         bound_s = asked.bound_ms / 1e3
         try:

@@ -66,8 +66,8 @@ class HubProducer:
                 must be quick. An error that it raises is logged, and has no other effect.
 
         Raises:
-            InvalidInputError: the argument is no message, or its topic or a header is the system's
-                own.
+            InvalidInputError: the argument is not a message, or its topic or a header is the
+                system's own.
             BufferFullError: the buffer had no room within ``block_ms_max``. The message was not
                 buffered.
             ClosedError: the producer was closed, or it belongs to the parent process.

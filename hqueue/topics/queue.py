@@ -160,8 +160,8 @@ class HubQueue:
                 partitions. Nothing was written.
             MessageTooLargeError: the batch is too large. Nothing was written.
             QueueStateError: the queue does not exist, or can't be used.
-            HubUnavailableError: no hub did it in time. With the outcome *unknown* the messages may
-                be in the log, now or later.
+            HubUnavailableError: no hub carried out the call in time. With the outcome *unknown* the
+                messages may be in the log, now or later.
             HubError: the hub can't write: its clock is off, or HBase refuses.
             IdempotencyKeyReusedError: the batch with this idempotency key has other messages.
             IdempotencyKeyTooOldError: some of the log's headers since `since` were deleted already.

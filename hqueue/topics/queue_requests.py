@@ -42,7 +42,7 @@ class QueueRequests(Stepwise):
 
     @stepwise
     def partitions(self) -> Work[Any, int]:
-        """As `HubQueue.partitions`."""
+        """Like `HubQueue.partitions`."""
         method = HubMethod("getQueueLocations", (self.name,))
         found, _ = yield self.calls.call.asked(self.name, method, repeatable=True)
         return len(found)
@@ -56,7 +56,7 @@ class QueueRequests(Stepwise):
         idempotency_key: str | bytes | None,
         since: Position | None,
     ) -> Work[Any, MessageID | MessageIDs]:
-        """As `HubQueue.put`."""
+        """Like `HubQueue.put`."""
         batch = [messages] if isinstance(messages, Message) else listed(messages, "messages")
         make = partial(_structs, batch)
         structs = (yield computing(make)) if is_much(len(batch), lambda: 0) else make()

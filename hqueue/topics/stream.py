@@ -108,7 +108,7 @@ class _Buffer:
 async def messages_of(
     subscribe: Callable[..., TopicSubscription], client: object
 ) -> AsyncGenerator[ReceivedMessage, None]:
-    """As `HubClient.messages`.
+    """Like `HubClient.messages`.
 
     Args:
         subscribe: subscribes, as `Subscriptions.subscribe` does, given how messages are received.

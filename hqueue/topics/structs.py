@@ -99,7 +99,7 @@ def acl_struct(**lists: Sequence[str] | None) -> Any:
     """Those lists of a topic's ACL that are given.
 
     Raises:
-        InvalidInputError: one is no list of names.
+        InvalidInputError: one is not a list of names.
     """
     given = {
         what: list(check_names(names, option=what))

@@ -156,7 +156,7 @@ class TopicSubscription:
 
         Raises:
             SubscriberNotFoundError: the subscription was deleted before.
-            HubUnavailableError: no hub did it in time.
+            HubUnavailableError: no hub carried out the call in time.
         """
         self._client.unsubscribe(self.queue, self.topic, self.subscriber)
 

@@ -126,7 +126,7 @@ class Subscriptions:
         on_end: Callable[[], None] = lambda: None,
         is_wanted: Callable[[], bool] = lambda: True,
     ) -> TopicSubscription:
-        """As `HubClient.subscribe`.
+        """Like `HubClient.subscribe`.
 
         Args:
             on_end: called when it ends, by whatever thread ends it.
@@ -180,7 +180,7 @@ class Subscriptions:
             raise
 
     def unsubscribe(self, queue: str, topic: str, subscriber: str) -> None:
-        """As `HubClient.unsubscribe`."""
+        """Like `HubClient.unsubscribe`."""
 
         def call() -> None:
             with _naming(subscriber):
@@ -260,7 +260,7 @@ class Subscriptions:
             end()
 
     def leave_behind(self, work: Callable[[], object]) -> bool:
-        """As `Listeners.leave_behind`, of any of these."""
+        """Like `Listeners.leave_behind`, of any of these."""
         return any(each.leave_behind(work) for each in list(self._listeners.values()))
 
     def _detach(self, subscription: TopicSubscription) -> None:

@@ -73,9 +73,9 @@ class HubTopic:
             MessageTooLargeError: the message is larger than a batch may be.
             QueueNotFoundError: the hubs don't serve the queue.
             NotAllowedError: the caller may not publish to the topic, or may not create it.
-            HubUnavailableError: no hub did it in time. With the outcome *unknown* the message may
-                be in the log, now or later: after the call was sent, the connection ended or no
-                answer came.
+            HubUnavailableError: no hub carried out the call in time. With the outcome *unknown* the
+                message may be in the log, now or later: after the call was sent, the connection
+                ended or no answer came.
             ClosedError: the client was closed.
         """
         return self.publish_many([message])[0]
@@ -171,11 +171,14 @@ class HubTopic:
             preferences: stored with the subscription. If None, those that it has stay.
             explicit_ack: the listener only receives messages, and
                 `TopicSubscription.acknowledge_cumulative` moves the cursor.
-            host: where hubs reach this process; if None the address from which it reaches them.
-            port: where to listen; a free one if 0. All of a name's topics share the first one's.
+            host: where hubs reach this process; if None, the address from which this process
+                reaches hubs.
+            port: where to listen; a free port if 0. All topics of one subscriber name share the
+                port of the first.
 
         Raises:
-            InvalidInputError: an argument is out of range, or it can't be listened there.
+            InvalidInputError: an argument is out of range, or this process can't listen on the host
+                and port.
             SubscriberExistsError: the subscription exists, and `mode` is to create it.
             SubscriberNotFoundError: no such subscription exists, and `mode` is to attach.
             QueueNotFoundError, NotAllowedError, HubUnavailableError, ClosedError: as `publish`.

@@ -52,7 +52,7 @@ class TopicRequests(Stepwise):
 
     @stepwise
     def publish_many(self, messages: Messages) -> Work[Any, MessageIDs]:
-        """As `HubTopic.publish_many`."""
+        """Like `HubTopic.publish_many`."""
         sent = yield from self._structs(messages)
         given = self.queue, self._calls.settings.publisher, self.name
         method = HubMethod("publishMessages", (*given, sent), sent)
@@ -66,7 +66,7 @@ class TopicRequests(Stepwise):
     def publish_idempotent(
         self, messages: Messages, sequence_number: int, since: MessageID | None
     ) -> Work[Any, IdempotentPublishResult]:
-        """As `HubTopic.publish_idempotent`."""
+        """Like `HubTopic.publish_idempotent`."""
         sent = yield from self._structs(messages)
         first = check_whole(
             sequence_number, 0, SEQUENCE_NUMBER_MAX - len(sent), option="sequence_number"
@@ -77,25 +77,25 @@ class TopicRequests(Stepwise):
 
     @stepwise
     def last_sequence_number(self, since: MessageID | None) -> Work[Any, int | None]:
-        """As `HubTopic.last_sequence_number`."""
+        """Like `HubTopic.last_sequence_number`."""
         if since is not None:
             check_message_id(since, "since")
         return (yield from self._idempotent.last_sequence_number(self.queue, self.name, since))
 
     @stepwise
     def move(self, to: str | Address) -> Work[Any, None]:
-        """As `HubTopic.move`."""
+        """Like `HubTopic.move`."""
         at = to if isinstance(to, Address) else Address.parse(to)
         yield from self._change("moveTopic", at.host, at.port)
 
     @stepwise
     def delete(self) -> Work[Any, bool]:
-        """As `HubTopic.delete`."""
+        """Like `HubTopic.delete`."""
         return bool((yield from self._change("deleteTopic")))
 
     @stepwise
     def acl(self) -> Work[Any, TopicACL]:
-        """As `HubTopic.acl`."""
+        """Like `HubTopic.acl`."""
         return acl_of((yield from self._change("changeAccess", acl_struct())))
 
     @stepwise
@@ -105,7 +105,7 @@ class TopicRequests(Stepwise):
         subscribe: Sequence[str] | None,
         manage: Sequence[str] | None,
     ) -> Work[Any, TopicACL]:
-        """As `HubTopic.set_acl`."""
+        """Like `HubTopic.set_acl`."""
         if publish is None and subscribe is None and manage is None:
             raise InvalidInputError("give at least one list of names: publish, subscribe or manage")
         given = acl_struct(publish=publish, subscribe=subscribe, manage=manage)

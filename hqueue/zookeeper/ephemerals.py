@@ -66,14 +66,14 @@ class ZooKeeperEphemerals(Stepwise):
     def put(
         self, groups: Sequence[Group], *, is_own: Callable[[bytes], bool], parents: bool = False
     ) -> Work[Any, Attempt]:
-        """As `Ephemerals.put`. A group's nodes are created by one transaction."""
+        """Like `Ephemerals.put`. A group's nodes are created by one transaction."""
         deadline = self._session.deadline()
         put = partial(self._put, groups, is_own, deadline, parents=parents)
         return (yield from insist(deadline, put))
 
     @stepwise
     def claim(self, values: Mapping[str, bytes]) -> Work[Any, set[str]]:
-        """As `Ephemerals.claim`."""
+        """Like `Ephemerals.claim`."""
         deadline = self._session.deadline()
         return (yield from insist(deadline, partial(self._claim, values, deadline)))
 
@@ -81,7 +81,7 @@ class ZooKeeperEphemerals(Stepwise):
     def create(
         self, values: Mapping[str, bytes], guards: Mapping[str, Guard] | None = None
     ) -> Work[Any, dict[str, Version | None]]:
-        """As `Ephemerals.create`."""
+        """Like `Ephemerals.create`."""
         deadline = self._session.deadline()
         created: dict[str, Version | None] = {}
         for batch in _pipelined(values):
@@ -102,7 +102,7 @@ class ZooKeeperEphemerals(Stepwise):
 
     @stepwise
     def release(self, keys: Iterable[str], *, wait: bool = True) -> Work[Any, None]:
-        """As `Ephemerals.release`."""
+        """Like `Ephemerals.release`."""
         deadline = self._session.deadline() if wait else Deadline(SYSTEM_CLOCK, 0)
         for batch in _pipelined(keys):
             yield from insist(deadline, partial(self._release, batch, deadline))
@@ -111,7 +111,7 @@ class ZooKeeperEphemerals(Stepwise):
     def own(
         self, keys: Iterable[str], on_change: Callable[[str], None]
     ) -> Work[Any, dict[str, Record]]:
-        """As `Ephemerals.own`. A node is watched by the session that it is placed with."""
+        """Like `Ephemerals.own`. A node is watched by the session that it is placed with."""
 
         def on_event(event: WatchedEvent) -> None:
             if event.type != EventType.NONE:  # Else the connection was cut: the state says so.
@@ -135,7 +135,7 @@ class ZooKeeperEphemerals(Stepwise):
 
     @stepwise
     def write_where_absent(self, writes: Sequence[GuardedWrite]) -> Work[Any, Obstacle | None]:
-        """As `Ephemerals.write_where_absent`.
+        """Like `Ephemerals.write_where_absent`.
 
         That nothing is registered at a key is part of the transaction: it can be created. As many
         writes go into one as fit its bytes.

@@ -166,7 +166,7 @@ class Members(Stepwise):
     def ask(
         self, requests: Sequence[tuple[Member, Request]], bound_ms: float
     ) -> Work[Any, list[Any]]:
-        """As `Courier.ask`. A member whose requests have no answers while kazoo takes it for
+        """Like `Courier.ask`. A member whose requests have no answers while kazoo takes it for
         connected is dropped, and the session begins again.
         """
         results = yield from self._courier.ask(

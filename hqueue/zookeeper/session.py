@@ -68,7 +68,7 @@ class Session(Stepwise):
 
     @property
     def timeout_ms(self) -> int:
-        """As `Members.timeout_ms`."""
+        """Like `Members.timeout_ms`."""
         return self.members.timeout_ms
 
     @property
@@ -77,7 +77,7 @@ class Session(Stepwise):
 
     @property
     def id(self) -> int | None:
-        """As `Members.id`."""
+        """Like `Members.id`."""
         return self.members.id
 
     def on_state(
@@ -93,7 +93,7 @@ class Session(Stepwise):
 
     @stepwise
     def confirm(self) -> Work[Any, float]:
-        """As `MetadataStore.confirm`: all members are asked at once.
+        """Like `MetadataStore.confirm`: all members are asked at once.
 
         A member that comes later is not in it, and needs not be: it owns nothing before, and the
         request by which it comes to own something is a later sign of its life than this is.

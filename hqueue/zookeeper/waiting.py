@@ -94,5 +94,5 @@ def take(box: Box, bound_ms: float) -> Wait:
 
 
 def insist(deadline: Deadline, attempt: Callable[[], Work[Any, Result]]) -> Work[Any, Result]:
-    """As `Deadline.run`, for an operation that is work."""
+    """Like `Deadline.run`, for an operation that is work."""
     return deadline.bound(deadline.insist(attempt))

@@ -90,7 +90,7 @@ class Writing:
         """No request whose answer is missing was done at this zxid or before."""
 
     def run(self) -> Work[Any, dict[str, Version | None]]:
-        """As `Records.write`."""
+        """Like `Records.write`."""
         try:
             yield from insist(self._deadline, self._attempt)
         except StoreUnavailableError as exc:

@@ -39,13 +39,13 @@ class ZooKeeperRecords(Stepwise):
 
     @stepwise
     def keys(self, prefix: str, depth: int) -> Work[Any, Sequence[str]]:
-        """As `Records.keys`: a level of the tree in one go."""
+        """Like `Records.keys`: a level of the tree in one go."""
         deadline = self._session.deadline()
         return (yield from insist(deadline, partial(self._keys, prefix, depth, deadline)))
 
     @stepwise
     def list(self, prefix: str, depth: int) -> Work[Any, dict[str, Record]]:
-        """As `Records.list`."""
+        """Like `Records.list`."""
         deadline = self._session.deadline()
 
         def read() -> Work[Any, dict[str, Record]]:
@@ -56,14 +56,14 @@ class ZooKeeperRecords(Stepwise):
 
     @stepwise
     def read(self, keys: Iterable[str]) -> Work[Any, dict[str, Record]]:
-        """As `Records.read`."""
+        """Like `Records.read`."""
         wanted = [*keys]
         deadline = self._session.deadline()
         return (yield from insist(deadline, partial(self._read, wanted, deadline)))
 
     @stepwise
     def create(self, values: Mapping[str, bytes]) -> Work[Any, dict[str, Record]]:
-        """As `Records.create`."""
+        """Like `Records.create`."""
         requests = [(key, create(key, value)) for key, value in values.items()]
         deadline = self._session.deadline()
 
@@ -84,7 +84,7 @@ class ZooKeeperRecords(Stepwise):
     def write(
         self, changes: Mapping[str, Change], guards: Mapping[str, Guard] | None = None
     ) -> Work[Any, dict[str, Version | None]]:
-        """As `Records.write`."""
+        """Like `Records.write`."""
         writing = Writing(self._session, changes, self._session.deadline(), guards)
         return (yield from writing.run())
 
@@ -92,7 +92,7 @@ class ZooKeeperRecords(Stepwise):
     def remove(
         self, versions: Mapping[str, Version], guards: Mapping[str, Guard] | None = None
     ) -> Work[Any, dict[str, bool | None]]:
-        """As `Records.remove`."""
+        """Like `Records.remove`."""
         changes = {key: Change(b"", version) for key, version in versions.items()}
         removal = Writing(self._session, changes, self._session.deadline(), guards, removal=True)
 
@@ -112,7 +112,7 @@ class ZooKeeperRecords(Stepwise):
     def delete(
         self, versions: Mapping[str, Version], *, levels_above: int = 0
     ) -> Work[Any, Collection[str]]:
-        """As `Records.delete`. A node with a child can't be deleted. When an answer was lost, and
+        """Like `Records.delete`. A node with a child can't be deleted. When an answer was lost, and
         the node was changed since, it is another one, and stays.
         """
         deadline = self._session.deadline()

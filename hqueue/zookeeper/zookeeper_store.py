@@ -35,42 +35,42 @@ class ZooKeeperStore:
 
     @property
     def state(self) -> SessionState:
-        """As `MetadataStore.state`."""
+        """Like `MetadataStore.state`."""
         return self.session.state
 
     @property
     def session_id(self) -> int | None:
-        """As `MetadataStore.session_id`."""
+        """Like `MetadataStore.session_id`."""
         return self.session.id
 
     @property
     def session_timeout_ms(self) -> int:
-        """As `MetadataStore.session_timeout_ms`: as ZooKeeper grants it."""
+        """Like `MetadataStore.session_timeout_ms`: as ZooKeeper grants it."""
         return self.session.timeout_ms
 
     def watch(
         self, prefix: str, depth: int, on_change: Callable[[Mapping[str, Record]], None]
     ) -> Watch:
-        """As `MetadataStore.watch`."""
+        """Like `MetadataStore.watch`."""
         return TreeCache(self.session, prefix, depth, on_change)
 
     def on_state(
         self, on_change: Callable[[SessionState], None], on_close: Callable[[], None] | None = None
     ) -> Watch:
-        """As `MetadataStore.on_state`."""
+        """Like `MetadataStore.on_state`."""
         return self.session.on_state(on_change, on_close)
 
     async def answer(self, request: Request) -> Any:
-        """As `MetadataStore.answer`."""
+        """Like `MetadataStore.answer`."""
         answer: Any = request.do(self._in_loop)
         return await answer
 
     def confirm(self) -> float:
-        """As `MetadataStore.confirm`."""
+        """Like `MetadataStore.confirm`."""
         return self.session.confirm()
 
     def close(self) -> None:
-        """As `MetadataStore.close`."""
+        """Like `MetadataStore.close`."""
         self.session.close()
 
 

@@ -33,7 +33,7 @@ KINDS = {
         "a message that a scan did not return although its put had been acknowledged when the scan "
         "began"
     ),
-    "disagreeing": "a reader that got another message at an ID than the last reader",
+    "disagreeing": "two readers that got different messages at the same ID",
     "miscounted": "a partition whose newest header has a wrong count of messages",
     "broken": "a wrong link, ordinal or checksum in the log",
 }

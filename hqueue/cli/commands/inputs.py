@@ -48,7 +48,7 @@ def reading(values: Iterator[bytes], name: str) -> Iterator[bytes]:
 
 
 def total_bytes(inputs: Sequence[tuple[str, BinaryIO]]) -> int | None:
-    """How many bytes inputs have; None if one of them is no file."""
+    """How many bytes inputs have; None if one of them is not a file."""
     states = [os.fstat(stream.fileno()) for _, stream in inputs]
     if all(stat.S_ISREG(state.st_mode) for state in states):
         return sum(state.st_size for state in states)

@@ -156,7 +156,7 @@ class Source:
         """Read the messages of opened files and pipes, for as long as they are taken.
 
         Raises:
-            HQueueError: something can't be read, or is no message.
+            HQueueError: something can't be read, or is not a message.
         """
         unit = "message" if self.framing is Framing.LENGTH_PREFIXED else "line"
         for name, stream in inputs:
@@ -192,7 +192,7 @@ def send_values(
         print_ids: whether their IDs are printed.
         quiet: whether nothing is said of what succeeded.
         wanted: whether somebody asked for the IDs: where nobody did, a stdout that does not take
-            them is no failure, by which a script would send all again.
+            them is not a failure, by which a script would send all again.
     """
     messages = source.messages()
     _say_left_out(source.left_out)

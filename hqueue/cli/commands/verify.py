@@ -57,7 +57,7 @@ def verify(  # noqa: PLR0917  (the command's)
     bytes.
 
     Each fault is listed with its partition and row, and does not stop the verification of the rest.
-    The exit code is 5 if a fault was found. Unfinished takeovers are no faults; they are reported
+    The exit code is 5 if a fault was found. Unfinished takeovers are not faults; they are reported
     on stderr, as are batches that readers skip because of an earlier --skip.
     """
     client = session_of(context).client

@@ -33,7 +33,7 @@ class AsyncCall(Call):
         self.woken: asyncio.Future[None] = loop.create_future()
 
     def wake(self) -> None:
-        """As `Call.wake`: once is enough, for it has its result then, or its time is over."""
+        """Like `Call.wake`: once is enough, for it has its result then, or its time is over."""
         if not self.woken.done():
             self.woken.set_result(None)
 

@@ -61,7 +61,7 @@ class Frames:
         """The next frame without its length; None while it is not whole.
 
         Raises:
-            ValueError: what came is no frame.
+            ValueError: what came is not a frame.
         """
         if self._frame is None and not self._begin():
             return None

@@ -89,7 +89,7 @@ class NativeStore:
         self._fields = RowRecords(rows, clock, settings.operation_timeout_ms)
 
     def cluster_id(self) -> str:
-        """As `StorePort.cluster_id`: HBase's own, a UUID."""
+        """Like `StorePort.cluster_id`: HBase's own, a UUID."""
 
         def ask() -> str:
             self._servers.check_open()
@@ -98,22 +98,24 @@ class NativeStore:
         return Deadline(self._clock, self._settings.operation_timeout_ms).run(ask)
 
     def log(self, queue: str) -> TableLog[Servers]:
-        """As `StorePort.log`."""
+        """Like `StorePort.log`."""
         return TableLog(self._servers, queue, self._regions(queue), self._clock)
 
     def async_log(self, queue: str) -> TableLog[AsyncServers]:
-        """As `StorePort.async_log`: each loop has connections of its own."""
+        """Like `StorePort.async_log`: each loop has connections of its own."""
         return TableLog(self._async_servers, queue, self._regions(queue), self._clock)
 
     def fields(self) -> RowRecords:
-        """As `StorePort.fields`: rows of ``metadata_table``, which is created if it is missing."""
+        """Like `StorePort.fields`: rows of ``metadata_table``, which is created if it is
+        missing.
+        """
         return self._fields
 
     def _regions(self, table: str) -> RegionMap:
         return RegionMap(self._meta, table, self._settings.request_timeout_ms)
 
     def close(self) -> None:
-        """As `StorePort.close`."""
+        """Like `StorePort.close`."""
         self._fields.close()
         self._servers.close()
         self._async_servers.close()

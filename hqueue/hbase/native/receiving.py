@@ -31,7 +31,7 @@ class Receiver:
 
         Raises:
             OSError: the connection ended.
-            ValueError: what comes is no frame.
+            ValueError: what comes is not a frame.
         """
         while (frame := self._frames.next()) is None:
             taken = self._receive(self._frames.space(), ends_s)

@@ -45,7 +45,7 @@ class Registry(abc.ABC):
         self._doubt(_META, address)
 
     def doubt_master(self, address: Address) -> None:
-        """As `doubt_meta`."""
+        """Like `doubt_meta`."""
         self._doubt(_MASTER, address)
 
     @abc.abstractmethod

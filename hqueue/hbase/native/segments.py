@@ -79,7 +79,7 @@ def _part(region: Region, rows: Range) -> Range | None:
         start = max(rows.start, region.start)
         stop = min(rows.stop, region.end) if region.end else rows.stop
         return Range(start, stop) if start < stop else None
-    # From `start` down, without `stop`. A region's own end is no row of it, its start is.
+    # From `start` down, without `stop`. A region's own end is not a row of it, its start is.
     if rows.start < region.start or (region.end and rows.stop >= region.end):
         return None
     start = rows.start if region.holds(rows.start) else region.end

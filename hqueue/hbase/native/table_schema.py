@@ -82,7 +82,7 @@ def description(schema: Any, enabled: bool | None) -> QueueDescription:
     """The queue that a table is.
 
     Raises:
-        NotAQueueError: the table is no queue's.
+        NotAQueueError: the table is not a queue's.
         ValueError: the answer is malformed.
     """
     families = {each.name: attributes_of(each) for each in schema.column_families}

@@ -85,7 +85,7 @@ class TableUpdates(TableRequests[Via]):
 
     @carried_out
     def update(self, updates: Sequence[RowUpdate]) -> Asking[list[Answer | HQueueError]]:
-        """As `RowPort.update`."""
+        """Like `RowPort.update`."""
         return (yield from self._update(updates))
 
     def _update(self, updates: Sequence[RowUpdate]) -> Asking[list[Answer | HQueueError]]:

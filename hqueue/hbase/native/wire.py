@@ -117,7 +117,7 @@ def read_answer(frame: bytearray) -> tuple[int, Answer | RemoteError]:
     """The number of the request that a frame answers, and the answer.
 
     Raises:
-        ValueError: it is no answer.
+        ValueError: it is not an answer.
     """
     view = memoryview(frame)
     size, at = _read_varint(view, 0)

@@ -48,25 +48,27 @@ class GatewayStore:
         self._call = partial(by_threads, self._threads, settings.operation_timeout_ms)
 
     def cluster_id(self) -> str:
-        """As `StorePort.cluster_id`: HBase's own, a UUID."""
+        """Like `StorePort.cluster_id`: HBase's own, a UUID."""
         deadline = Deadline(self._clock, self._gateways.settings.operation_timeout_ms)
         return deadline.run(self._cluster_id)
 
     def log(self, queue: str) -> TableLog:
-        """As `StorePort.log`."""
+        """Like `StorePort.log`."""
         locations = Locations(self._gateways, queue, self._clock)
         return TableLog(self._gateways, queue, locations, self._clock)
 
     def async_log(self, queue: str) -> LogInThreads:
-        """As `StorePort.async_log`: a gateway's connection does one request at a time."""
+        """Like `StorePort.async_log`: a gateway's connection does one request at a time."""
         return LogInThreads(self.log(queue), self._call)
 
     def fields(self) -> RowRecords:
-        """As `StorePort.fields`: rows of ``metadata_table``, which is created if it is missing."""
+        """Like `StorePort.fields`: rows of ``metadata_table``, which is created if it is
+        missing.
+        """
         return self._fields
 
     def close(self) -> None:
-        """As `StorePort.close`."""
+        """Like `StorePort.close`."""
         self._fields.close()
         self._gateways.close()
         self._threads.shutdown(wait=False)

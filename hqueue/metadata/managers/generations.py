@@ -53,15 +53,15 @@ class GenerationRecords:
         self._beside = beside
 
     def keys(self, prefix: str, depth: int) -> Sequence[str]:
-        """As `ChangeableRecords.keys`."""
+        """Like `ChangeableRecords.keys`."""
         return self._records.keys(prefix, depth)
 
     def list(self, prefix: str, depth: int) -> dict[str, Record]:
-        """As `ChangeableRecords.list`."""
+        """Like `ChangeableRecords.list`."""
         return self.read(self._records.keys(prefix, depth))
 
     def read(self, keys: Iterable[str]) -> dict[str, Record]:
-        """As `ChangeableRecords.read`."""
+        """Like `ChangeableRecords.read`."""
         found = self._records.read(keys)
         known = {key: _known_as(each) for key, each in found.items()}
         unnamed = [key for key, each in known.items() if each is None]
@@ -77,7 +77,7 @@ class GenerationRecords:
     def write(
         self, changes: Mapping[str, Change], guards: Mapping[str, Guard] | None = None
     ) -> dict[str, Version | None]:
-        """As `ChangeableRecords.write`, of records that are there."""
+        """Like `ChangeableRecords.write`, of records that are there."""
         sent: dict[str, Change] = {}
         held: dict[str, Guard] = {}
         for key, (value, version) in changes.items():
@@ -89,7 +89,7 @@ class GenerationRecords:
         return {key: _label(_parts(changes[key].version)[0], own) for key, own in written.items()}
 
     def create_present(self, values: Mapping[str, bytes]) -> dict[str, Version | None]:
-        """As `Ephemerals.create`; None also where another was created and is gone again."""
+        """Like `Ephemerals.create`; None also where another was created and is gone again."""
         with _nothing_is_made():
             guards = self._newest({key: self._beside(key) for key in values})
         created = self._store.ephemerals.create(
@@ -100,7 +100,7 @@ class GenerationRecords:
     def remove(
         self, versions: Mapping[str, Version], guards: Mapping[str, Guard] | None = None
     ) -> Mapping[str, bool | None]:
-        """As `ChangeableRecords.remove`."""
+        """Like `ChangeableRecords.remove`."""
         sent: dict[str, Version] = {}
         held: dict[str, Guard] = {}
         for key, version in versions.items():
@@ -112,7 +112,7 @@ class GenerationRecords:
     def delete(
         self, versions: Mapping[str, Version], *, levels_above: int = 0
     ) -> Sequence[str] | set[str]:
-        """As `ChangeableRecords.delete`, whatever the versions: of those that nobody uses."""
+        """Like `ChangeableRecords.delete`, whatever the versions: of those that nobody uses."""
         anyhow = dict.fromkeys(versions, ANY)
         return {*self._records.delete(anyhow, levels_above=levels_above)}
 

@@ -189,7 +189,7 @@ class SubscriptionPreferences:
         application: names and values that the subscriber's application keeps here.
 
     Raises:
-        InvalidInputError: a number is out of range, or a text is no string.
+        InvalidInputError: a number is out of range, or a text is not a string.
     """
 
     message_bound: int | None = None

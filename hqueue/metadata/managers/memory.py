@@ -27,7 +27,7 @@ class MemoryFields:
         self._lock = threading.RLock()
 
     def check_version(self, version: Version) -> None:
-        """As `FieldRecords.check_version`."""
+        """Like `FieldRecords.check_version`."""
         if not is_whole(version, NEW):
             raise InvalidInputError(
                 "this store never gives a record such a version: give the version of a record "
@@ -36,12 +36,12 @@ class MemoryFields:
             )
 
     def read(self, keys: Iterable[str]) -> dict[str, FieldRecord]:
-        """As `FieldRecords.read`."""
+        """Like `FieldRecords.read`."""
         with self._lock:
             return {key: self._records[key] for key in filter(self._records.__contains__, keys)}
 
     def scan(self, prefix: str, depth: int) -> Iterator[tuple[str, FieldRecord]]:
-        """As `FieldRecords.scan`."""
+        """Like `FieldRecords.scan`."""
         with self._lock:
             if depth == 1:
                 keys = [*self._below.get(prefix, ())]
@@ -53,17 +53,17 @@ class MemoryFields:
             yield from self.read([key]).items()
 
     def write(self, changes: Mapping[str, FieldChange]) -> dict[str, Version | None]:
-        """As `FieldRecords.write`."""
+        """Like `FieldRecords.write`."""
         with self._lock:
             return {key: self._write(key, change) for key, change in changes.items()}
 
     def delete(self, versions: Mapping[str, Version]) -> dict[str, bool]:
-        """As `FieldRecords.delete`."""
+        """Like `FieldRecords.delete`."""
         with self._lock:
             return {key: self._delete(key, version) for key, version in versions.items()}
 
     def clear(self, prefix: str) -> None:
-        """As `ClearableRecords.clear`."""
+        """Like `ClearableRecords.clear`."""
         with self._lock:
             for key in [*filter(lambda key: key.startswith(f"{prefix}/"), self._records)]:
                 self._remove(key)

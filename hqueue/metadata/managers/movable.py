@@ -49,11 +49,11 @@ class MovableRecords:
 
     @property
     def partial(self) -> bool:
-        """As `FieldRecords.partial`: of the store where they lie now. A move may change it."""
+        """Like `FieldRecords.partial`: of the store where they lie now. A move may change it."""
         return self._records(self._locate(self._fence.stage())).partial
 
     def check_version(self, version: Version) -> None:
-        """As `FieldRecords.check_version`. One of another place is one that has changed."""
+        """Like `FieldRecords.check_version`. One of another place is one that has changed."""
         number = max(version, 0) // PLACE
         known = self._fence.known or self._fence.first
         if number > known.number:
@@ -71,21 +71,21 @@ class MovableRecords:
             )
 
     def read(self, keys: Iterable[str]) -> dict[str, Found]:
-        """As `FieldRecords.read`."""
+        """Like `FieldRecords.read`."""
         at = self._locate(self._fence.stage())
         there = {self._there(at, key): key for key in keys}
         found = self._records(at).read(there)
         return {there[key]: _known_as(at, each) for key, each in found.items()}
 
     def scan(self, prefix: str, depth: int) -> Iterator[tuple[str, Found]]:
-        """As `FieldRecords.scan`: of where the records lie when it begins."""
+        """Like `FieldRecords.scan`: of where the records lie when it begins."""
         at = self._locate(self._fence.stage())
         where = subtree_in(at.layout, prefix, depth, of=self._layout)
         for key, found in self._records(at).scan(*where):
             yield key_in(self._layout, key, of=at.layout), _known_as(at, found)
 
     def write(self, changes: Mapping[str, FieldChange]) -> dict[str, Version | None]:
-        """As `FieldRecords.write`.
+        """Like `FieldRecords.write`.
 
         Raises:
             MetadataReadOnlyError: the move takes longer than is waited; or they were moved
@@ -114,7 +114,7 @@ class MovableRecords:
         return self._change(write)
 
     def delete(self, versions: Mapping[str, Version]) -> dict[str, bool]:
-        """As `FieldRecords.delete`. Raises as `write`."""
+        """Like `FieldRecords.delete`. Raises as `write`."""
 
         def delete(stage: Stage) -> _Asked:
             at = self._locate(stage)

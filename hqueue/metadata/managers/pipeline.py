@@ -86,17 +86,17 @@ class Pipeline:
             self.close()
 
     def read(self, key: str, then: Then[Found | None, Result]) -> Future[Result]:
-        """As `FieldRecords.read`; None if there is no such record."""
+        """Like `FieldRecords.read`; None if there is no such record."""
         return self._reads.submit(key, None, then)
 
     def write(
         self, key: str, change: FieldChange, then: Then[Version | None, Result]
     ) -> Future[Result]:
-        """As `FieldRecords.write`."""
+        """Like `FieldRecords.write`."""
         return self._changes.submit(key, change, then)
 
     def delete(self, key: str, version: Version, then: Then[bool, Result]) -> Future[Result]:
-        """As `FieldRecords.delete`."""
+        """Like `FieldRecords.delete`."""
         return self._changes.submit(key, version, then)
 
     def run(self, work: Callable[[], Result]) -> Future[Result]:
@@ -104,7 +104,7 @@ class Pipeline:
         return self._pool.submit(work)
 
     def scan(self, prefix: str, depth: int) -> Iterator[tuple[str, Found]]:
-        """As `FieldRecords.scan`, by the thread that iterates."""
+        """Like `FieldRecords.scan`, by the thread that iterates."""
         return self.store.scan(prefix, depth)
 
     def close(self) -> None:

@@ -44,7 +44,7 @@ class PresentRecords(BlobRecords):
         self._lock = threading.RLock()
 
     def check_version(self, version: Version) -> None:
-        """As `FieldRecords.check_version`."""
+        """Like `FieldRecords.check_version`."""
         super().check_version(version)
         if version not in (ANY, NEW) and not check_parts(version, self._node_version_max):
             raise InvalidInputError(

@@ -193,7 +193,7 @@ class StageRecord:
         return self._checked(stage), version
 
     def settle(self) -> tuple[Stage, Version]:
-        """As `read`; but if nothing says yet where metadata is, this says it: where the setting
+        """Like `read`; but if nothing says yet where metadata is, this says it: where the setting
         does. So of several writers with different settings all but the first are refused.
 
         What a process had in memory has ended with it: then another store may be named.

@@ -81,7 +81,7 @@ class RoundRecord:
 
 
 def archived_queue(folder: Folder) -> dict[str, Any] | None:
-    """What a folder is the archive of; None if it is no archive."""
+    """What a folder is the archive of; None if it is not an archive."""
     text = folder.read(RECORD)
     return None if text is None else dict(json.loads(text))
 
@@ -223,7 +223,7 @@ class Archive:
             if source.removeprefix(f"{STAGING}/{record.attempt}/") in there:
                 self.folder.move(source, target)
         for attempt in self.folder.names(STAGING):
-            number = whole_number(attempt.partition("-")[0])  # What is no try's is left alone.
+            number = whole_number(attempt.partition("-")[0])  # What is not a try's is left alone.
             if number is not None and number <= record.number:
                 self.folder.delete(f"{STAGING}/{attempt}")
 

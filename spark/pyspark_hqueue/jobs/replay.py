@@ -134,7 +134,7 @@ class Replay:
     def _load(self) -> DataFrame:
         if not self._folder.exists():
             raise InvalidInputError("there are no files at this path", path=self._folder.uri)
-        with refusing("the files at this path are no Parquet files", path=self._folder.uri):
+        with refusing("the files at this path are not Parquet files", path=self._folder.uri):
             return self._spark.read.parquet(self._folder.uri)
 
     def pending(self) -> list[Piece]:

@@ -66,7 +66,7 @@ class Target:
         """Refuse a rule that can't be applied to these columns.
 
         Raises:
-            InvalidInputError: it is no expression, or gives another value each time; or the
+            InvalidInputError: it is not an expression, or gives another value each time; or the
                 headers have a type that they can't have.
         """
         check_headers(frame.schema)
@@ -153,7 +153,7 @@ def _kept_headers(frame: DataFrame) -> Column:
 
 
 def _as_key(frame: DataFrame, column: Column) -> Column:
-    """A column as a key: what is no binary as its text."""
+    """A column as a key: what is not binary as its text."""
     if isinstance(frame.select(column).schema[0].dataType, BinaryType):
         return column
     return column.cast("string").cast("binary")

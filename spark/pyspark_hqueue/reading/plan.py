@@ -182,8 +182,8 @@ def starts_of(
         queue: the queue.
         offsets: of the partitions that are read.
         options: where to begin in each.
-        begins: whether it does begin. If it may go on elsewhere, it is no error yet that messages
-            are gone: they count as not read, so that `ranges_between` finds it.
+        begins: whether it does begin. If it may go on elsewhere, it is not an error yet that
+            messages are gone: they count as not read, so that `ranges_between` finds it.
 
     Raises:
         DataLossError: it should begin with messages that are gone.

@@ -79,7 +79,7 @@ def check_columns(schema: StructType, options: WriteOptions, *, overwrite: bool)
     """Refuse what can't be written, before a task is started.
 
     Raises:
-        InvalidInputError: a column is missing or has another type, or the write is no append.
+        InvalidInputError: a column is missing or has another type, or the write is not an append.
     """
     if overwrite:
         raise InvalidInputError(

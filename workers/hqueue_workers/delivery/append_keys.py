@@ -54,7 +54,7 @@ class AppendKeyring:
         """Whether a notified batch (``TBatch``) was signed by one who may append.
 
         Raises:
-            Exception: it is no batch.
+            Exception: it is not a batch.
         """
         keys = self._keys
         return keys is not None and keys.vouch(

@@ -66,25 +66,25 @@ class CursorSource:
 
     @property
     def at_tail(self) -> bool:
-        """As `Source`."""
+        """Like `Source`."""
         return self.at.at_tail
 
     @property
     def cursor(self) -> int:
-        """As `Source`."""
+        """Like `Source`."""
         return self.at.cursor
 
     @property
     def holds(self) -> bool:
-        """As `Source`."""
+        """Like `Source`."""
         return self.at.holds
 
     async def read(self, deadline: Deadline) -> list[Batch]:
-        """As `Source`."""
+        """Like `Source`."""
         return await self._log.read(self.at, deadline)
 
     async def release(self) -> None:
-        """As `Source`."""
+        """Like `Source`."""
         await self._log.release(self.at)
 
 

@@ -195,12 +195,12 @@ class BatchSegment(Segment):
         self._cuts: dict[tuple[object, ...], tuple[EncodedSlice, ...]] = {}
 
     def slices(self, filter_: SubscriptionFilter) -> tuple[EncodedSlice, ...] | None:
-        """As `Segment`."""
+        """Like `Segment`."""
         key = self._key(filter_)
         return self._cuts.get(key) if key else super().slices(filter_)
 
     def reads(self, filter_: SubscriptionFilter) -> bool:
-        """As `Segment`."""
+        """Like `Segment`."""
         redriven = redrive_topic(filter_.subscriber)
         return any(entry.topic == redriven for entry, _ in self._batch.cells)
 
@@ -263,7 +263,7 @@ def cut_all(
     *,
     may_read: bool,
 ) -> None:
-    """As `cut_for`, at once; what has to be read from the queue for that, only where it `may`."""
+    """Like `cut_for`, at once; what has to be read from the queue for that, only where it `may`."""
     for segment in segments:
         for filter_ in filters:
             if may_read or not segment.reads(filter_):

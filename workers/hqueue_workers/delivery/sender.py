@@ -143,11 +143,11 @@ class MessageSender:
         return max(clock.wall_ms(), clock.monotonic_ms() + self._behind_ms)
 
     async def take(self) -> Call | None:
-        """As `Receiver`."""
+        """Like `Receiver`."""
         return await self.cursor.take(self.tries.end, self._is_due)
 
     def called(self, call: Call, decision: Decision, error: NoAnswerError | None) -> bool:
-        """As `Receiver`."""
+        """Like `Receiver`."""
         self.tries = decision.tries
         if error is not None:
             self._metrics.unanswered()
@@ -160,7 +160,7 @@ class MessageSender:
         return True
 
     async def passed(self, call: Call, decision: Decision) -> None:
-        """As `Receiver`."""
+        """Like `Receiver`."""
         if decision.dead is not None:
             self._metrics.buried(call.count)
         elif call.count:

@@ -8,7 +8,7 @@ subscriber is done with them or they lie with the dead letters:
     dead letter                         its messages become dead letters, then the next call
     retry, or an unknown status         the same call, after a pause; dead letters after
                                         `attempts_max` of them
-    none                                the same call, after a pause; this is no attempt
+    none                                the same call, after a pause; this is not an attempt
 """
 
 from __future__ import annotations

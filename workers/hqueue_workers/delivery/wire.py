@@ -87,7 +87,7 @@ class Reply(NamedTuple):
 
 
 class ReplyError(Exception):
-    """A subscriber's answer that is no status: its text says what it was instead."""
+    """A subscriber's answer that is not a status: its text says what it was instead."""
 
 
 def call_head(seqid: int, count: int) -> bytes:

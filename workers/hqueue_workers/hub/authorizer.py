@@ -48,7 +48,7 @@ class ByACL:
         administrators: who may do everything.
 
     Raises:
-        InvalidInputError: these are no names.
+        InvalidInputError: these are not names.
     """
 
     def __init__(self, creators: Sequence[str], administrators: Sequence[str]) -> None:

@@ -23,7 +23,7 @@ class Networks:
             loopback and private ones, ``any`` for all.
 
     Raises:
-        SettingsError: one of them is no network.
+        SettingsError: one of them is not a network.
     """
 
     def __init__(self, text: str) -> None:

@@ -116,7 +116,7 @@ class Runtime:
         return task
 
     def start_soon(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """As `start`; from any thread, and never late to raise."""
+        """Like `start`; from any thread, and never late to raise."""
         if threading.get_ident() == self._thread:
             self.start(work())
         else:
@@ -135,7 +135,7 @@ class Runtime:
             logger.debug("ignored a callback that came after the worker had ended")
 
     def submit(self, work: Coroutine[Any, Any, _Result]) -> Future[_Result]:
-        """As `start`; from any thread. What it comes to, also an error, is the future's.
+        """Like `start`; from any thread. What it comes to, also an error, is the future's.
 
         Raises:
             ClosedError: the loop has ended.

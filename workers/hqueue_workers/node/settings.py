@@ -98,7 +98,7 @@ class WorkerSettings(ApiSettings):
 
     push: bool = True
     """Whether to deliver to subscribers. If not, the process only serves the Thrift API: it claims
-    no partition, is no worker to others, and needs no ZooKeeper.
+    no partition, is not a worker to others, and needs no ZooKeeper.
     """
 
     hub_queues: str = ""

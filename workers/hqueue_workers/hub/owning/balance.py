@@ -79,7 +79,7 @@ def choose_hub(loads: Mapping[Hub, float], chance: random.Random) -> Hub:
 
 
 def choose_any(hubs: Iterable[Hub], chance: random.Random) -> Hub:
-    """As `choose_hub`, but each hub as often as the others."""
+    """Like `choose_hub`, but each hub as often as the others."""
     return chance.choice(list(hubs))
 
 

@@ -84,7 +84,7 @@ def topic_of(name: Any) -> str:
     """A topic's name in a call.
 
     Raises:
-        InvalidInputError: it is no topic's name.
+        InvalidInputError: it is not a topic's name.
     """
     topic = text_of(name, "topic")
     topic_bytes(topic)
@@ -106,7 +106,7 @@ def since_of(struct: Any) -> int:
     """The ID before which a publisher tried nothing; 0 if it is left out.
 
     Raises:
-        InvalidInputError: it is no message ID.
+        InvalidInputError: it is not a message ID.
     """
     return 0 if given(struct) is None else int(message_id_of(struct, "since"))
 
@@ -115,7 +115,7 @@ def acl_lists_of(struct: Any) -> dict[str, tuple[str, ...]]:
     """Those lists of an ACL that a call gives, by their names.
 
     Raises:
-        InvalidInputError: one is no list of names.
+        InvalidInputError: one is not a list of names.
     """
     names = [field.name for field in dataclasses.fields(TopicACL)]
     lists = {name: getattr(struct, name, None) for name in names}

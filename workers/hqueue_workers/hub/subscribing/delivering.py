@@ -328,20 +328,20 @@ class _Turn:
 
     @property
     def name(self) -> str:
-        """As `Receiver`."""
+        """Like `Receiver`."""
         return self.subscription.subscriber
 
     @property
     def tries(self) -> Tries:
-        """As `Receiver`."""
+        """Like `Receiver`."""
         return self.subscription.tries
 
     async def take(self) -> Call | None:
-        """As `Receiver`."""
+        """Like `Receiver`."""
         return await self.of._take(self.subscription)
 
     def called(self, call: Call, decision: Decision, error: NoAnswerError | None) -> bool:
-        """As `Receiver`."""
+        """Like `Receiver`."""
         subscription, endpoint = self.subscription, self.endpoint
         if error is not None:
             self.of._endpoints.unanswered(endpoint, error)
@@ -355,7 +355,7 @@ class _Turn:
         return not subscription.over
 
     async def passed(self, call: Call, decision: Decision) -> None:
-        """As `Receiver`."""
+        """Like `Receiver`."""
         ids, metrics = list(itertools.chain.from_iterable(call.ids)), self.of._metrics
         if decision.dead is None:
             metrics.delivered.inc(len(ids))

@@ -34,7 +34,7 @@ class Kept(Segment):
         self._cut_once: tuple[EncodedSlice, ...] | None = None
 
     def slices(self, filter_: SubscriptionFilter) -> tuple[EncodedSlice, ...] | None:
-        """As `Segment`."""
+        """Like `Segment`."""
         if self._cut_once is None and self.is_small:
             return self._cut(None, filter_, may_read=False)
         return self._cut_once

@@ -139,7 +139,7 @@ class SubscriptionSessions:
     def appended(
         self, publishes: Sequence[tuple[Publish, int]], uncertain: Sequence[OwnedTopic], end: int
     ) -> None:
-        """As `OwnedListener`."""
+        """Like `OwnedListener`."""
         subscribed = self._subscribed
         if not subscribed:
             return
@@ -153,12 +153,12 @@ class SubscriptionSessions:
             self._runtime.call(lambda: self._on_appended(came, unsure, end))
 
     def leave(self, owned: OwnedTopic, *, deleted: bool = False) -> Future[None]:
-        """As `OwnedListener`. Done when all cursors are stored, or can't be."""
+        """Like `OwnedListener`. Done when all cursors are stored, or can't be."""
         reason = SessionEndReason.UNSUBSCRIBED if deleted else SessionEndReason.TOPIC_LEFT
         return self._runtime.submit(self._leave(owned, reason))
 
     def lost(self, topics: Sequence[OwnedTopic]) -> None:
-        """As `OwnedListener`. Nothing is stored: others are at it."""
+        """Like `OwnedListener`. Nothing is stored: others are at it."""
         self._runtime.call(lambda: self._on_lost(topics))
 
     @contextlib.asynccontextmanager

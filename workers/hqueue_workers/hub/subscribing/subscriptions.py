@@ -231,11 +231,11 @@ class Subscriptions:
                 await self._records.update(*key, known.version, consumed=message_id)
 
     async def detached(self, session: str, wait_ms: int) -> list[SessionEnd]:
-        """As `ClientSessions.wait`."""
+        """Like `ClientSessions.wait`."""
         return await self._client_sessions.wait(session, wait_ms)
 
     def end_waits(self) -> None:
-        """As `ClientSessions.end_waits`."""
+        """Like `ClientSessions.end_waits`."""
         self._client_sessions.end_waits()
 
 
