@@ -21,7 +21,7 @@ from hqueue.topics.producer import HubProducer
 from hqueue.topics.queue import HubQueue
 from hqueue.topics.settings import HubClientSettings, HubOptions, hub_addresses
 from hqueue.topics.subscription import TopicSubscription
-from hqueue.topics.subscriptions import Subscriptions
+from hqueue.topics.thread_subscriptions import ThreadSubscriptions
 from hqueue.topics.topic import HubTopic
 
 __all__ = ["HubClient", "connect_hubs"]
@@ -46,7 +46,7 @@ class HubClient:
         self.settings = settings
         self._calls = HubCalls(settings, clock)
         self._idempotent = IdempotentPublisher(self._calls)
-        self._subscriptions = Subscriptions(self._calls, weakref.ref(self))
+        self._subscriptions = ThreadSubscriptions(self._calls, weakref.ref(self))
         self._api = ApiCalls(self._calls, clock)
         self._release = functools.partial(_release, self._subscriptions, self._calls, self._api)
         self._watched = Watched(self, "a client of hubs", self._release)
@@ -156,7 +156,7 @@ def connect_hubs(
     return HubClient(HubClientSettings(hub_addresses(hubs), **known))
 
 
-def _release(subscriptions: Subscriptions, calls: HubCalls, api: ApiCalls) -> None:
-    subscriptions.close()
+def _release(subscriptions: ThreadSubscriptions, calls: HubCalls, api: ApiCalls) -> None:
+    subscriptions.release()
     calls.close()
     api.close()

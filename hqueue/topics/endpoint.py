@@ -93,7 +93,8 @@ class Endpoint(SubscriberHandler):
             subscription = self._topics.get(messages[0].topic)
         if subscription is None or subscription.ended:
             raise RefusedCallError("this client has no subscription to the topic")
-        return subscription.consumption.consume(messages)
+        answer: Answer = subscription.consumption.consume(messages)
+        return answer
 
     def close(self, drain_ms: float) -> None:
         """End. Calls under way may take so long; at 0 they are not waited for, and may be the

@@ -37,7 +37,7 @@ class LoopHubConnections:
     call that it had sent is unknown.
 
     Args:
-        service, declared, settings: as for `HubConnections`.
+        service, declared, settings: see `HubConnections`.
     """
 
     def __init__(

@@ -6,70 +6,80 @@ import asyncio
 import collections
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Sequence
-from functools import partial
-from typing import TypeVar
+from typing import Any
 
 from hqueue.errors import ClosedError, HQueueError
 from hqueue.message import ReceivedMessage
 from hqueue.message_id import MessageID
 from hqueue.push.listener import Status
-from hqueue.runtime.loop import by_threads
-from hqueue.runtime.thread_pool import ThreadPool
-from hqueue.topics.subscription import TopicSubscription
+from hqueue.runtime.steps import Wait, Work
+from hqueue.topics.subscription_state import SubscriptionState
+from hqueue.topics.subscriptions import Subscriptions
 
 __all__ = ["messages_of"]
 
-Result = TypeVar("Result")
-
 WINDOW, WINDOW_MAX = 1_000, 10_000
 """A hub's, where there is no such preference, and at most."""
-
-WAIT_MS = 600_000.0
-"""How long a call of hubs waits for a thread: longer than several take that get no answer."""
 
 LEAVING_S = 2.0
 """How long a generator that is closed while it subscribes waits for that to be over. Then it goes
 on by itself, and is closed; what subscribes under its name waits for it."""
 
-_threads = ThreadPool(16, "hqueue-messages")
-"""A call of hubs may take a minute and more: what others wait for has threads of its own."""
-
 
 class _Buffer:
-    """What was received and not taken yet. Filled by the threads that hubs call, taken from by the
-    event loop.
+    """What was received and not taken yet. Filled by the threads that hubs call, or in the event
+    loop, which takes from it.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, subscriptions: Subscriptions) -> None:
         self._loop = loop
+        self._subscriptions = subscriptions
         self._waiting: collections.deque[ReceivedMessage] = collections.deque()
         self._newest = MessageID(0)
         self.changed = asyncio.Event()
         self.again = False
         """Whether something came again: its hub may not know what was said to be consumed."""
-        self.subscription: TopicSubscription | None = None
+        self.subscription: SubscriptionState | None = None
         self.is_left = False
         """Whether nobody takes any more."""
         self._is_subscribing = False
 
-    def subscribe(self, subscribe: Callable[..., TopicSubscription]) -> TopicSubscription:
+    def subscribe(self, subscribe: Callable[..., Wait]) -> Work[Any, SubscriptionState]:
         """Subscribe. Where it was left meanwhile the subscription is closed at once."""
         self._is_subscribing = True  # Before it looks whether it was left.
         try:
             if self.is_left:
                 raise ClosedError("the generator was closed")
-            subscription = self.subscription = subscribe(
+            subscription: SubscriptionState = yield subscribe(
                 self.receive,
                 explicit_ack=True,
                 on_end=self.wake,
                 is_wanted=lambda: not self.is_left,
             )
+            self.subscription = subscription
             if self.is_left:
-                subscription.close()
+                yield self._subscriptions.leave.asked(subscription)
             return subscription
         finally:
             self._is_subscribing = False
             self.wake()
+
+    def acknowledge(self, consumed: MessageID) -> Work[Any, None]:
+        """Acknowledge a message and all before it."""
+        assert self.subscription is not None
+        yield self._subscriptions.acknowledge_cumulative.asked(self.subscription, consumed)
+
+    def leave(self, consumed: MessageID | None) -> Work[Any, None]:
+        """Acknowledge a message, if the hub may not know that it was consumed, and close the
+        subscription.
+        """
+        subscription = self.subscription
+        if subscription is None or subscription.ended:
+            return
+        if consumed is not None:
+            with contextlib.suppress(HQueueError):  # Then it comes again.
+                yield from self.acknowledge(consumed)
+        yield self._subscriptions.leave.asked(subscription)
 
     async def wait_subscribed(self) -> None:
         """Wait until nothing subscribes any more, for a while."""
@@ -106,19 +116,20 @@ class _Buffer:
 
 
 async def messages_of(
-    subscribe: Callable[..., TopicSubscription], client: object
+    subscriptions: Subscriptions, subscribe: Callable[..., Wait], client: object
 ) -> AsyncGenerator[ReceivedMessage, None]:
-    """Like `HubClient.messages`.
+    """Like `HubTopic.messages`.
 
     Args:
+        subscriptions: the client's.
         subscribe: subscribes, as `Subscriptions.subscribe` does, given how messages are received.
         client: the client, which is kept until then.
     """
-    buffer = _Buffer(asyncio.get_running_loop())
+    buffer = _Buffer(asyncio.get_running_loop(), subscriptions)
     consumed: MessageID | None = None
     unsaid = 0
     try:
-        subscription = await _by_thread(partial(buffer.subscribe, subscribe))
+        subscription = await subscriptions.go_on(buffer.subscribe(subscribe))
         window = min(subscription.preferences.delivery_window or WINDOW, WINDOW_MAX)
         while True:
             buffer.changed.clear()
@@ -126,13 +137,14 @@ async def messages_of(
             due = message is None or 2 * unsaid >= window
             if due and consumed is not None and (unsaid or buffer.again):
                 unsaid, buffer.again = 0, False
-                await _by_thread(partial(subscription.acknowledge_cumulative, consumed))
+                await subscriptions.go_on(buffer.acknowledge(consumed))
             if message is not None:
                 yield message
                 consumed = message.id
                 unsaid += 1
             elif subscription.ended:
-                subscription.wait(0)
+                if subscription.failure is not None:
+                    raise subscription.failure
                 return
             else:
                 await buffer.changed.wait()
@@ -141,18 +153,6 @@ async def messages_of(
         try:
             await buffer.wait_subscribed()
         finally:  # Cancelled once more, it is left all the same.
-            if buffer.subscription is not None:
-                unknown = consumed if unsaid or buffer.again else None
-                await asyncio.shield(_by_thread(partial(_leave, buffer.subscription, unknown)))
-
-
-async def _by_thread(call: Callable[[], Result]) -> Result:
-    return await by_threads(_threads, WAIT_MS, call)
-
-
-def _leave(subscription: TopicSubscription, consumed: MessageID | None) -> None:
-    if not subscription.ended:
-        if consumed is not None:
-            with contextlib.suppress(HQueueError):  # Then it comes again.
-                subscription.acknowledge_cumulative(consumed)
-        subscription.close()
+            unknown = consumed if unsaid or buffer.again else None
+            if buffer.subscription is not None and not buffer.subscription.ended:
+                await asyncio.shield(subscriptions.go_on(buffer.leave(unknown)))

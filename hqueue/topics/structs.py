@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hqueue.errors import InvalidInputError
+from hqueue.errors import InvalidInputError, SubscriberExistsError, SubscriberNotFoundError
 from hqueue.format.cells import check_count, check_size
 from hqueue.message import Message, check_headers_of
 from hqueue.metadata.managers import SubscriptionPreferences, TopicACL, check_names
@@ -19,6 +20,7 @@ __all__ = [
     "check_sent",
     "message_struct",
     "message_structs",
+    "naming",
     "preferences_of",
     "preferences_struct",
     "text_of",
@@ -118,3 +120,13 @@ def acl_of(given: Any) -> TopicACL:
 def text_of(given: bytes | str | None) -> str:
     """A text in a hub's answer."""
     return given.decode(errors="replace") if isinstance(given, bytes) else given or ""
+
+
+@contextlib.contextmanager
+def naming(subscriber: str) -> Iterator[None]:
+    """Has a hub's answer about a subscription name the subscriber, too."""
+    try:
+        yield
+    except (SubscriberExistsError, SubscriberNotFoundError) as exc:
+        exc.facts["subscriber"] = subscriber
+        raise

@@ -15,7 +15,7 @@ from hqueue.topics.calls import HubCalls
 from hqueue.topics.idempotent import IdempotentPublisher, IdempotentPublishResult
 from hqueue.topics.stream import messages_of
 from hqueue.topics.subscription import SubscribeMode, TopicSubscription
-from hqueue.topics.subscriptions import Subscriptions
+from hqueue.topics.thread_subscriptions import ThreadSubscriptions
 from hqueue.topics.topic_requests import TopicRequests
 
 __all__ = ["HubTopic"]
@@ -48,7 +48,7 @@ class HubTopic:
         *,
         calls: HubCalls,
         idempotent: IdempotentPublisher,
-        subscriptions: Subscriptions,
+        subscriptions: ThreadSubscriptions,
         client: object,
     ) -> None:
         self._requests = TopicRequests(name, queue, calls, idempotent)
@@ -183,7 +183,7 @@ class HubTopic:
             SubscriberNotFoundError: no such subscription exists, and `mode` is to attach.
             QueueNotFoundError, NotAllowedError, HubUnavailableError, ClosedError: as `publish`.
         """
-        return self._subscriptions.subscribe(
+        return self._subscriptions.begin(
             self.queue,
             self.name,
             subscriber,
@@ -220,7 +220,7 @@ class HubTopic:
             HQueueError: as `subscribe`; when the first message is asked for.
         """
         subscribe = functools.partial(
-            self._subscriptions.subscribe,
+            self._subscriptions.subscribe.asked,
             self.queue,
             self.name,
             subscriber,
@@ -229,7 +229,7 @@ class HubTopic:
             host=host,
             port=port,
         )
-        return messages_of(subscribe, self._client)
+        return messages_of(self._subscriptions, subscribe, self._client)
 
     def unsubscribe(self, subscriber: str) -> None:
         """Delete a subscription with its cursor and preferences, even if a client is attached.

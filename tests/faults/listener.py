@@ -12,7 +12,9 @@ from unittest import mock
 
 import hqueue
 from hqueue import HQueueError, HubClient, ReceivedMessage, Status, TopicSubscription
-from hqueue.topics.subscriptions import Subscriptions
+from hqueue.runtime.steps import Work
+from hqueue.runtime.stepwise import stepwise
+from hqueue.topics.delivering_hubs import DeliveringHubs
 
 from .specification import Specification
 from .topic_history import TOPICS, TopicRecorder, now_s, token_of
@@ -26,7 +28,7 @@ PAUSE_S = 0.5
 RETRIES = 0.02
 WORK_S = 0.005
 CONSUMED_EVERY = 10
-_ATTACH = Subscriptions._attach
+_ATTACH = DeliveringHubs.__dict__["attach"]
 
 
 class _Process:
@@ -45,9 +47,12 @@ class _Process:
         self._last: dict[str, int] | None = None
 
     def run(self) -> None:
-        def attach(all_: Subscriptions, subscription: TopicSubscription, *given: Any) -> None:
+        @stepwise
+        def attach(
+            hubs: DeliveringHubs, subscription: TopicSubscription, *given: Any
+        ) -> Work[Any, None]:
             began_s = now_s()
-            _ATTACH(all_, subscription, *given)
+            yield from _ATTACH.__get__(hubs, None).steps(subscription, *given)
             consumed = int(subscription.cursor)
             with self._lock:
                 topic = subscription.topic
@@ -55,7 +60,7 @@ class _Process:
             self._recorder.attached(self._name, topic, consumed, began_s)
 
         with (
-            mock.patch.object(Subscriptions, "_attach", attach),
+            mock.patch.object(DeliveringHubs, "attach", attach),
             hqueue.connect_hubs(
                 ",".join(self._specification.hubs), queue=self._specification.topics_queue
             ) as client,

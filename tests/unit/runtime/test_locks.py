@@ -38,7 +38,6 @@ PLAIN = {
     "hqueue/exactly_once.py": "nobody waits for it",
     "hqueue/produce/header_reaper.py": "nobody waits for it",
     "hqueue/push/append_notifier.py": "nobody waits for it",
-    "hqueue/topics/subscription.py": "a program's threads wait for it within a bound",
     "hqueue/push/service.py": "a server's threads wait for it within a bound",
 }
 """Locks that the thread which holds them can't take again."""

@@ -30,8 +30,12 @@ from hqueue.errors import (
 )
 from hqueue.metadata.managers import SubscriptionPreferences
 from hqueue.runtime import loop
-from hqueue.topics import stream, subscriptions
+from hqueue.runtime.steps import Work
+from hqueue.runtime.stepwise import stepwise
+from hqueue.topics import stream
+from hqueue.topics.delivering_hubs import DeliveringHubs
 from hqueue.topics.endpoint import Endpoint
+from hqueue.topics.exchanges import Exchange
 from hqueue_workers.hub.limits import HubLimits
 from hqueue_workers.hub.subscribing import subscription_sessions
 from hqueue_workers.hub.subscribing.subscription_session import SubscriptionSession
@@ -170,8 +174,8 @@ def test_one_that_is_detached_as_soon_as_it_is_attached_is_attached_again(
 ) -> None:
     scene.hubs.pop().terminate()
     client, taking = scene.client(), Taking()
-    subscriptions = client._subscriptions
-    subscribe, tell = subscriptions._calls.call, subscriptions._ask_detached
+    hubs, connections = client._subscriptions.hubs, client._calls._connections
+    exchange, tell = connections.exchange, hubs._ask_detached
     told: list[Any] = []
     taken_in = threading.Event()
 
@@ -179,9 +183,10 @@ def test_one_that_is_detached_as_soon_as_it_is_attached_is_attached_again(
         scene.abandon("t")
         assert taken_in.wait(WAIT_S)
 
-    def subscribing(queue: str, topic: str, *given: Any, **options: Any) -> Any:
-        answer = subscribe(queue, topic, *given, **options)
-        if not answered and topic == "t" and not told:
+    def subscribing(call: Exchange) -> Any:
+        answer = exchange(call)
+        is_wanted = call.method.name == "subscribe" and call.method.arguments[2] == "t"
+        if is_wanted and not answered and not told:
             lose()
         return answer
 
@@ -193,33 +198,14 @@ def test_one_that_is_detached_as_soon_as_it_is_attached_is_attached_again(
         told.extend(found)
         return found if heard or not found else None
 
-    monkeypatch.setattr(subscriptions._calls, "call", subscribing)
-    monkeypatch.setattr(subscriptions, "_ask_detached", telling)
+    monkeypatch.setattr(connections, "exchange", subscribing)
+    monkeypatch.setattr(hubs, "_ask_detached", telling)
     client.topic("other").subscribe("sub", Taking())  # So that the hub is attended.
     client.topic("t").subscribe("sub", taking)
     if answered:
         lose()
     scene.publisher.topic("t").publish(b"a")
     wait_for(lambda: taking.values == [b"a"], "it is attached again")
-
-
-def test_one_is_attached_again_where_the_system_refuses_the_thread_for_it_at_first(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    taking, start, refused = Taking(), threading.Thread.start, []
-    scene.client().topic("t").subscribe("sub", taking)
-
-    def refuse(thread: threading.Thread) -> None:
-        if thread.name == "hqueue-subscribe" and len(refused) < 2:
-            refused.append(thread.name)
-            raise RuntimeError("can't start new thread")
-        start(thread)
-
-    monkeypatch.setattr(threading.Thread, "start", refuse)
-    scene.abandon()
-    scene.publisher.topic("t").publish(b"a")
-    wait_for(lambda: taking.values == [b"a"], "it is attached again")
-    assert refused
 
 
 def test_one_that_another_client_takes_over_ends_and_says_so(scene: Scene) -> None:
@@ -622,14 +608,15 @@ class SlowAttaching:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begun = threading.Semaphore(0)
         self.going_on = threading.Event()
-        attach = subscriptions.Subscriptions._attach
+        attach = DeliveringHubs.__dict__["attach"]
 
-        def slow(*args: Any, **named: Any) -> None:
+        @stepwise
+        def slow(hubs: DeliveringHubs, *args: Any, **named: Any) -> Work[Any, None]:
             self.begun.release()
             assert self.going_on.wait(WAIT_S)
-            attach(*args, **named)
+            yield from attach.__get__(hubs, None).steps(*args, **named)
 
-        monkeypatch.setattr(subscriptions.Subscriptions, "_attach", slow)
+        monkeypatch.setattr(DeliveringHubs, "attach", slow)
 
     async def begin(self, client: HubClient, topics: int) -> list[asyncio.Future[Any]]:
         """Iterators that subscribe to so many topics."""
