@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hqueue.errors import HQueueError
 from hqueue.groups.consumption import Consumption
@@ -15,6 +15,7 @@ from hqueue.message import ConsumedMessage
 from hqueue.metadata import PartitionKey
 from hqueue.runtime.extras import needing_arrow
 from hqueue.runtime.interrupts import is_interruption, is_own
+from hqueue.runtime.steps import Work
 from hqueue.settings.numbers import check_number, check_whole
 
 if TYPE_CHECKING:
@@ -122,18 +123,7 @@ class ConsumerStream:
         while (handout := self._next(idle_ms)) is not None:
             given, handout.lost = False, True
             try:
-                remaining, is_all = handout.remaining(), True
-                try:
-                    columns = with_queue(remaining, handout.key.queue) if remaining else None
-                except HQueueError as exc:
-                    if len(remaining) == 1 or is_interruption(exc):
-                        raise
-                    # What can be read before it is handed out, each batch by itself.
-                    columns, is_all = with_queue(remaining[:1], handout.key.queue), False
-                if is_all:
-                    handout.over = True
-                else:
-                    handout.finish_first()
+                columns = handout.columns(with_queue)
                 if columns is not None and columns.num_rows:
                     handout.lost = False
                     try:
@@ -166,10 +156,11 @@ class ConsumerStream:
         self._consumption.check_process()
         return set(self._stream.keys)
 
-    def _moved(self) -> dict[PartitionKey, Position]:
+    def _moved(self) -> Work[Any, dict[PartitionKey, Position]]:
         if not self._consumption.committer.calls_back:
             self._stream.settle()
         return self._consumption.positions.moved(self._stream.keys)
+        yield
 
     def _taken(self, handout: Handout, messages_max: int) -> list[ConsumedMessage]:
         """So many messages of it at most. They count as lost until they are handed out: so no
@@ -199,7 +190,8 @@ class ConsumerStream:
         """What is handed out next."""
         self._check()
         try:
-            return self._consumption.refill(self._stream, timeout_ms)
+            handout = self._consumption.at_once(self._stream)
+            return handout or self._consumption.refill(self._stream, timeout_ms)
         except BaseException as exc:
             self._stream.doubted = self._stream.doubted or not is_own(exc)
             raise

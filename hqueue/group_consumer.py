@@ -5,40 +5,28 @@ from __future__ import annotations
 import functools
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from hqueue.client import Client, cluster_of
 from hqueue.connecting import connect
 from hqueue.consume.scan import Scan
-from hqueue.errors import ClosedError, HQueueError, InvalidInputError
+from hqueue.errors import ClosedError, HQueueError
 from hqueue.groups.callbacks import Callbacks, OnPartitions
+from hqueue.groups.calls import ConsumerCalls, Partition, ToCommit
 from hqueue.groups.catalog import Selection
 from hqueue.groups.consumer_options import ConsumerOptions, ConsumerSettings
 from hqueue.groups.consumption import Consumption
-from hqueue.groups.offsets import UNSET
-from hqueue.groups.offsets import Position as GroupPosition
-from hqueue.groups.positions import BEGINNING, unreadable_offset
 from hqueue.log.lag import PartitionLag
-from hqueue.message import ConsumedMessage, ReceivedMessage
 from hqueue.message_id import MessageID
 from hqueue.metadata import PartitionKey
-from hqueue.position import Position, as_message_id, is_time
+from hqueue.position import Position
 from hqueue.runtime.forgotten import Watched
-from hqueue.settings.attributes import check_queue_name
-from hqueue.settings.kinds import check_callback, check_kind, listed
-from hqueue.settings.numbers import check_whole
+from hqueue.settings.kinds import check_callback, check_kind
 
-__all__ = ["GroupConsumer", "Partition", "ToCommit"]
+__all__ = ["GroupConsumer"]
 
 ConsumerT = TypeVar("ConsumerT", bound="GroupConsumer")
-
-Partition = PartitionKey | tuple[str, int]
-"""A partition of a queue: the queue's name, and a number."""
-
-ToCommit = ReceivedMessage | Mapping[Partition, MessageID] | None
-"""The positions to commit: a message, for the position after it; for each partition the first ID
-that is not consumed; or None, for the position after all messages that were returned."""
 
 
 class GroupConsumer:
@@ -81,6 +69,7 @@ class GroupConsumer:
             self._consumption = consumption = Consumption(
                 cluster_of(used), group, self._settings, streams=streams
             )
+            self._calls = ConsumerCalls(consumption, group)
             release = functools.partial(_release, consumption.release, self._own_client)
             self._watched = Watched(self, "a consumer", release)
             try:
@@ -167,11 +156,7 @@ class GroupConsumer:
             SettingsError: another cluster has registered the ``broker_id``.
         """
         self._check_usable()
-        keys = _as_keys(partitions)
-        for key in keys:
-            partitions_there = self._consumption.log(*key).partitions
-            check_whole(key.partition, 0, partitions_there - 1, option="partition")
-        self._consumption.assign(keys)
+        self._calls.assign(partitions)
 
     def unsubscribe(self) -> None:
         """Give up all partitions, and leave the group. With ``auto_commit`` the offsets are
@@ -182,9 +167,7 @@ class GroupConsumer:
 
     def subscription(self) -> set[str]:
         """The queues that this consumer has subscribed to, as far as they exist."""
-        self._consumption.check_process()
-        found = self._consumption.membership.found
-        return set() if found is None else set(found.selected)
+        return self._calls.subscription()
 
     def assignment(self) -> set[PartitionKey]:
         """The partitions that this consumer has now.
@@ -192,15 +175,14 @@ class GroupConsumer:
         Raises:
             ClosedError: this process is a forked child, which has no partitions.
         """
-        self._consumption.check_process()
-        return self._consumption.positions.keys()
+        return self._calls.assignment()
 
     # Where it is.
 
     def position(self, partition: Partition) -> MessageID:
         """The ID at which this consumer continues in one of its partitions."""
-        (key,) = self._chosen([partition])
-        return self._consumption.resolve(key).next
+        self._check_usable()
+        return self._calls.position(partition)
 
     def seek(self, partition: Partition, to: Position) -> None:
         """Continue elsewhere in one of its partitions: at an ID, or with the messages that were
@@ -211,39 +193,38 @@ class GroupConsumer:
                 partition's end, or the time lies in the future.
             StoreUnavailableError: HBase was unavailable.
         """
-        (key,) = self._chosen([partition])
-        at, positions = as_message_id(to), self._consumption.positions
-        place = positions.since(key, at) if is_time(to) else positions.place(key, at)
-        self._consumption.seek(key, place)
+        self._check_usable()
+        self._calls.seek(partition, to)
 
     def seek_to_beginning(self, *partitions: Partition) -> None:
         """Continue with the oldest message of these partitions; of all that it has if none is
         given.
         """
-        for key in self._chosen(partitions):
-            self._consumption.seek(key, BEGINNING)
+        self._check_usable()
+        self._calls.seek_to_beginning(*partitions)
 
     def seek_to_end(self, *partitions: Partition) -> None:
         """Continue with messages that are written from now on to these partitions; to all that it
         has if none is given.
         """
-        for key in self._chosen(partitions):
-            self._consumption.seek(key, self._consumption.positions.end(key))
+        self._check_usable()
+        self._calls.seek_to_end(*partitions)
 
     def pause(self, *partitions: Partition) -> None:
         """Return no messages of these partitions until `resume`; of all that it has if none is
         given. They stay assigned.
         """
-        self._consumption.pause(self._chosen(partitions))
+        self._check_usable()
+        self._calls.pause(*partitions)
 
     def resume(self, *partitions: Partition) -> None:
         """Return messages of these partitions again; of all that it has if none is given."""
-        self._consumption.resume(self._chosen(partitions))
+        self._check_usable()
+        self._calls.resume(*partitions)
 
     def paused(self) -> set[PartitionKey]:
         """The partitions that this consumer has and that are paused."""
-        self._consumption.check_process()
-        return set(self._consumption.paused)
+        return self._calls.paused()
 
     # How far it is.
 
@@ -260,7 +241,7 @@ class GroupConsumer:
             StoreUnavailableError: ZooKeeper was unavailable. The error has an outcome.
         """
         self._check_usable()
-        self._consumption.commit(lambda: self._to_commit(positions))
+        self._calls.commit(positions)
 
     def commit_async(
         self,
@@ -282,8 +263,8 @@ class GroupConsumer:
         self._check_usable()
         check_callback(on_commit, "on_commit")
         called = on_commit
-        self._consumption.commit_later(
-            lambda: self._to_commit(positions),
+        self._calls.commit_later(
+            positions,
             None
             if called is None
             else lambda moves, error: called({k: to.next for k, to in moves.items()}, error),
@@ -300,20 +281,7 @@ class GroupConsumer:
                 `partition` and `path`; and the offsets of the others, as `committed`.
         """
         self._check_usable()
-        offsets = self._consumption.membership.offsets()
-        if offsets is None:
-            raise InvalidInputError("a consumer without a group can't commit: give it a group")
-        keys = self.assignment() if partitions is None else _as_keys(partitions)
-        found = offsets.read(keys)
-        committed = {
-            key: offset.position.next
-            for key, offset in found.items()
-            if offset.position.next != UNSET.next
-        }
-        for key in sorted(found):
-            if (unreadable := found[key].unreadable) is not None:
-                raise unreadable_offset(key, unreadable, committed=committed)
-        return committed
+        return self._calls.committed(partitions)
 
     def lag(self, *partitions: Partition) -> dict[PartitionKey, PartitionLag]:
         """The lag between this consumer's positions and the ends, in these partitions; in all in
@@ -323,17 +291,8 @@ class GroupConsumer:
         Raises:
             UnsupportedFormatError: the group's offset in one of these partitions can't be read.
         """
-        places: dict[str, dict[int, MessageID]] = {}
-        chosen = self._chosen(partitions)
-        if not partitions:
-            chosen -= self._consumption.positions.unreadable
-        for key in chosen:
-            places.setdefault(key.queue, {})[key.partition] = self._consumption.resolve(key).next
-        return {
-            PartitionKey(queue, number): lag
-            for queue, each in places.items()
-            for number, lag in self._consumption.log(queue, max(each)).reader.lag(each).items()
-        }
+        self._check_usable()
+        return self._calls.lag(*partitions)
 
     def close(self, *, commit: bool | None = None) -> None:
         """Give up all partitions at once, leave the group, and free all resources. Call it in the
@@ -380,42 +339,6 @@ class GroupConsumer:
         """
         self._consumption.request_stop()
 
-    def _to_commit(self, positions: ToCommit) -> dict[PartitionKey, GroupPosition]:
-        if self.group is None:
-            raise InvalidInputError("a consumer without a group can't commit: give it a group")
-        known = self._consumption.positions
-        self._consumption.settle()
-        if positions is None:
-            return known.moved(known.keys())
-        if isinstance(positions, ConsumedMessage):
-            key = PartitionKey(positions.queue, positions.partition)
-            positions = {key: positions.id.next()}
-        if not isinstance(positions, Mapping):
-            raise InvalidInputError(
-                "commit takes one of this consumer's messages, or a mapping from partitions to "
-                "MessageIDs",
-                type=type(positions).__name__,
-            )
-        moves: dict[PartitionKey, GroupPosition] = {}
-        for partition, place in positions.items():
-            if not isinstance(place, MessageID):
-                raise InvalidInputError("a position must be a MessageID", position=place)
-            key = _as_key(partition)
-            if known.gave_up(key):
-                moves[key] = GroupPosition(place)  # Refused when the others are committed.
-                continue
-            known.check([key])
-            moves[key] = known.place(key, place)
-        return moves
-
-    def _chosen(self, partitions: Iterable[Partition]) -> set[PartitionKey]:
-        """These, after a check that it has each of them; or all that it has."""
-        self._check_usable()
-        self._consumption.settle()
-        keys = {_as_key(each) for each in partitions}
-        self._consumption.positions.check(keys)
-        return keys or self.assignment()
-
     def _check_usable(self) -> None:
         self._consumption.check_process()
         if self._closed or self._closing not in (None, threading.current_thread()):
@@ -428,18 +351,3 @@ def _release(consumption: Callable[[], None], own_client: Client | None) -> None
     finally:
         if own_client is not None:
             own_client.close()
-
-
-def _as_keys(partitions: Iterable[Partition]) -> set[PartitionKey]:
-    return {_as_key(each) for each in listed(partitions, "partitions")}
-
-
-def _as_key(partition: Partition) -> PartitionKey:
-    try:
-        queue, number = partition
-    except (TypeError, ValueError) as exc:
-        raise InvalidInputError(
-            "a partition must be a pair of a queue's name and a partition number",
-            partition=partition,
-        ) from exc
-    return PartitionKey(check_queue_name(queue), check_whole(number, 0, 32_766, option="partition"))

@@ -7,8 +7,8 @@ def consumer(*queues: str, **options: Unpack[hqueue.typing.ConsumerOptions]) -> 
 from hqueue.client import Ttl
 from hqueue.consume.scanners import ScannerOptions
 from hqueue.exactly_once import Process
-from hqueue.group_consumer import Partition, ToCommit
 from hqueue.groups.callbacks import OnPartitions
+from hqueue.groups.calls import Partition, ToCommit
 from hqueue.groups.consumer_options import ConsumerOptions
 from hqueue.handle.start import Start
 from hqueue.message import Headers

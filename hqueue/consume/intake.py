@@ -18,9 +18,11 @@ from hqueue.consume.scan import Scan
 from hqueue.errors import ClosedError, HQueueError, QueueStateError
 from hqueue.log import Batch, PartitionCursor
 from hqueue.log.steps import Work
+from hqueue.runtime.alarm import Alarm
 from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline, Patience
 from hqueue.runtime.loop import background
+from hqueue.runtime.program_loop import ProgramLoop
 from hqueue.runtime.steps import Pause, taken_in
 from hqueue.runtime.waiting import Condition, InterruptibleFuture, wait_for_all
 
@@ -102,19 +104,22 @@ class _Source(Generic[KeyT]):
 class Intake(Generic[KeyT]):
     """Gives what comes in some partitions, those of one in order, as they come and go.
 
-    Requests are made by tasks of the process's loop, at most `PREFETCH_REQUESTS` at a time for
-    partitions that are behind and one for the ends of each queue, and only so many answers wait to
-    be taken. So nothing goes on by itself when nothing is taken, but for what is under way. Where
-    there is no loop the taker makes them.
+    Requests are made by tasks of the process's loop, or of the taker's own, at most
+    `PREFETCH_REQUESTS` at a time for partitions that are behind and one for the ends of each queue,
+    and only so many answers wait to be taken. So nothing goes on by itself when nothing is taken,
+    but for what is under way. Where there is no loop the taker makes them.
 
-    One thread takes; any may add, remove, wake and close.
+    One thread or task takes; any thread may add, remove, wake and close.
 
     Args:
         bytes_max: the bodies held at a time and on their way, about; at least five batches.
         clock: where time comes from.
+        loop: the loop of the task that takes, by `take_in_loop`; None if a thread takes.
     """
 
-    def __init__(self, bytes_max: int, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self, bytes_max: int, clock: Clock = SYSTEM_CLOCK, loop: ProgramLoop | None = None
+    ) -> None:
         self._request_bytes_max = max(1, bytes_max // (1 + PREFETCH_REQUESTS))
         self._clock = clock
         self._partitions: dict[KeyT, _Partition[KeyT]] = {}
@@ -129,7 +134,9 @@ class Intake(Generic[KeyT]):
         self._work = Condition(self._lock, carried=True)
         self._woken = False
         self._closed = False
-        self._loop = background()
+        self._alarm = None if loop is None else Alarm(loop)
+        """Wakes the task that takes."""
+        self._loop = background() if loop is None else loop
         self._own: collections.deque[Callable[[], None]] = collections.deque()
         """Requests for `take` to make itself: there is no loop."""
         self._own_under_way = False
@@ -159,14 +166,14 @@ class Intake(Generic[KeyT]):
             fetch = _Partition(key, source, cursor, self._clock.monotonic_ms())
             self._partitions[key] = fetch
             self._behind.append(fetch)
-            self._work.notify_all()
+            self._notify()
 
     def remove(self, keys: Iterable[KeyT]) -> None:
         """Read these no more. What was read of them, and not taken, is dropped."""
         with self._lock:
             unused = self._remove(keys)
             self._ready = collections.deque(each for each in self._ready if self._is_read(each[0]))
-            self._work.notify_all()
+            self._notify()
         self._free(unused)
 
     def __contains__(self, key: KeyT) -> bool:
@@ -197,11 +204,22 @@ class Intake(Generic[KeyT]):
             finally:
                 self._own_under_way = False
 
+    async def take_in_loop(self, timeout_ms: float) -> FetchedBatches[KeyT] | None:
+        """Like `take`, for the task. If that is cancelled, what came is there for the next call."""
+        ends_ms = self._clock.monotonic_ms() + timeout_ms
+        assert self._alarm is not None
+        while True:
+            with self._lock:
+                found = self._look(ends_ms)
+            if not isinstance(found, float):
+                return found
+            await self._alarm.wait(found * 1e3)
+
     def wake(self) -> None:
         """Let `take` return: the one that waits, or else the next one if it would have to."""
         with self._lock:
             self._woken = True
-            self._work.notify_all()
+            self._notify()
 
     def close(self) -> None:
         """Read nothing any more, and free what is held in the store."""
@@ -209,7 +227,7 @@ class Intake(Generic[KeyT]):
             self._closed = True
             unused = self._remove(list(self._partitions))
             self._ready.clear()
-            self._work.notify_all()
+            self._notify()
         self._free(unused)
 
     def _free(self, unused: Sequence[_Partition[KeyT]]) -> None:
@@ -219,6 +237,8 @@ class Intake(Generic[KeyT]):
             release, reader = each.reader.release(), each.source.reader
             if self._loop is None:
                 reader.do_long(release)
+            elif isinstance(self._loop, ProgramLoop):
+                self._loop.start(reader.in_loop.do_long, release)  # That loop must not wait here.
             else:
                 freed.append(self._loop.start(reader.in_loop.do_long, release))
         wait_for_all(freed, FREE_S)
@@ -232,26 +252,39 @@ class Intake(Generic[KeyT]):
         or it was woken.
         """
         while not self._own:
-            if self._closed:
-                raise ClosedError(
-                    "the consumer was closed, and reads nothing more: make another one"
-                )
-            now_ms = self._clock.monotonic_ms()
-            self._ask(now_ms)
-            if self._ready:
-                fetch, came = self._ready.popleft()
-                if isinstance(came, BaseException):
-                    self._want(fetch)
-                    raise came
-                self._ask(now_ms)
-                self._work.notify_all()
-                return came, None
-            if self._woken or now_ms >= ends_ms:
-                self._woken = False
-                return None, None
+            found = self._look(ends_ms)
+            if not isinstance(found, float):
+                return found, None
             if not self._own:
-                self._work.wait(self._wait_s(now_ms, ends_ms))
+                self._work.wait(found)
         return None, self._own.popleft()
+
+    def _look(self, ends_ms: float) -> FetchedBatches[KeyT] | float | None:
+        """Ask for what is due. What came; nothing if that didn't come in time, or it was woken; or
+        for how many seconds there is nothing to do but to wait.
+        """
+        if self._closed:
+            raise ClosedError("the consumer was closed, and reads nothing more: make another one")
+        now_ms = self._clock.monotonic_ms()
+        self._ask(now_ms)
+        if self._ready:
+            fetch, came = self._ready.popleft()
+            if isinstance(came, BaseException):
+                self._want(fetch)
+                raise came
+            self._ask(now_ms)
+            self._notify()
+            return came
+        if self._woken or now_ms >= ends_ms:
+            self._woken = False
+            return None
+        return self._wait_s(now_ms, ends_ms)
+
+    def _notify(self) -> None:
+        """Have the taker look."""
+        self._work.notify_all()
+        if self._alarm is not None:
+            self._alarm.ring()
 
     def _wait_s(self, now_ms: float, ends_ms: float) -> float:
         """How long there is nothing to ask for."""
@@ -386,7 +419,7 @@ class Intake(Generic[KeyT]):
         self._ready.append(
             (fetch, FetchedBatches(fetch.key, batches, cursor, ordinal, gone, short))
         )
-        self._work.notify_all()
+        self._notify()
 
     def _end(
         self, fetches: list[_Partition[KeyT]], error: BaseException | None
@@ -420,7 +453,7 @@ class Intake(Generic[KeyT]):
                 self._ready.append((fetch, error))  # It is wanted again when that is taken.
             else:
                 self._want(fetch)
-        self._work.notify_all()
+        self._notify()
         return unused
 
 

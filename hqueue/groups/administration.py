@@ -7,6 +7,7 @@ import socket
 import uuid
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 
 from hqueue.errors import (
     CommitFailedError,
@@ -28,6 +29,8 @@ from hqueue.message_id import MessageID
 from hqueue.metadata import MetadataStore, Owners, PartitionKey
 from hqueue.metadata.ports import ANY
 from hqueue.position import as_message_id, is_time
+from hqueue.runtime.clock import SYSTEM_CLOCK, do_step
+from hqueue.runtime.steps import carry_out
 from hqueue.settings.attributes import check_partition, check_queue_name
 from hqueue.settings.kinds import listed
 
@@ -311,7 +314,7 @@ def _positions(log: QueueLog, start: Start, partitions: Sequence[int]) -> dict[i
         return ends
     at = as_message_id(start)
     beyond = all(at > end.next for end in ends.values())
-    if beyond and (not is_time(start) or is_to_come(at, log)):
+    if beyond and (not is_time(start) or _is_to_come(at, log)):
         raise InvalidInputError(
             "this start lies beyond the end of the log: give 'latest' to start with the next "
             "message",
@@ -319,6 +322,10 @@ def _positions(log: QueueLog, start: Start, partitions: Sequence[int]) -> dict[i
             start=str(start),
         )
     return {partition: place_since(at, end) for partition, end in ends.items()}
+
+
+def _is_to_come(time: MessageID, log: QueueLog) -> bool:
+    return carry_out(is_to_come(time, log), partial(do_step, None, SYSTEM_CLOCK))
 
 
 def _lags(

@@ -51,8 +51,10 @@ class HandAssigned(Stepwise):
     def accept(self, assigned: Mapping[PartitionKey, Offset]) -> None:
         """It had nothing of them before."""
 
-    def certain(self) -> bool:
+    @stepwise
+    def certain(self) -> Work[Any, bool]:
         return True
+        yield
 
     @stepwise
     def commit(
@@ -66,8 +68,11 @@ class HandAssigned(Stepwise):
         self._known |= moved
         return positions.keys() - moved.keys()
 
-    def release(self, partitions: Collection[PartitionKey]) -> None:
+    @stepwise
+    def release(self, partitions: Collection[PartitionKey]) -> Work[Any, None]:
         """There is nobody who waits for them."""
+        return
+        yield
 
     def close(self) -> None:
         """No claim is held."""

@@ -7,6 +7,7 @@ import collections
 import threading
 import weakref
 from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -24,6 +25,7 @@ from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.held import NotHeldError
 from hqueue.runtime.logs import Log
 from hqueue.runtime.loop import background
+from hqueue.runtime.program_loop import ProgramLoop
 from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.steps import Work
 from hqueue.runtime.stepwise import BoundWork, Stepwise, stepwise
@@ -54,9 +56,10 @@ _Later = tuple[Mapping[PartitionKey, Position], "OnCommit | None"]
 class Committer(Stepwise):
     """Commits one after the other, in the order in which it was asked. Thread-safe.
 
-    What is committed later is done by a task of the process's loop, or by a caller that commits
-    before that. Of positions that wait, and that nobody waits for, only the latest are committed:
-    however slow the store is, what waits is no more than one position a partition.
+    What is committed later is done by a task of the process's loop, or of the program's, or by a
+    caller that commits before that. Of positions that wait, and that nobody waits for, only the
+    latest are committed: however slow the store is, what waits is no more than one position a
+    partition.
 
     Nothing here waits for a callback: a callback may commit itself. Callbacks have a thread, for as
     long as there are some to call. Before the process ends in order, all that waits is committed;
@@ -64,6 +67,7 @@ class Committer(Stepwise):
 
     Args:
         commit: commits positions, and returns the partitions for which that was refused.
+        loop: the consumer's loop, if it has one: then no commit has a callback.
         waiting_max: so many commits wait; the caller that wants one more waits as well.
         room_s: how long it waits: longer than a commit takes that is given up.
     """
@@ -71,10 +75,12 @@ class Committer(Stepwise):
     def __init__(
         self,
         commit: BoundWork[[Mapping[PartitionKey, Position]], Collection[PartitionKey]],
+        loop: ProgramLoop | None = None,
         *,
         waiting_max: int = LATER_MAX,
         room_s: float = ROOM_S,
     ) -> None:
+        self._loop = loop
         self._waiting_max = waiting_max
         self._room_s = room_s
         self._commit = commit
@@ -92,7 +98,7 @@ class Committer(Stepwise):
         """There for as long as callbacks wait."""
         self._refused = False
         """Whether callbacks wait for a thread that the system refuses for now."""
-        self._decisions: weakref.WeakSet[threading.RLock] = weakref.WeakSet()
+        self._decisions: weakref.WeakSet[AbstractContextManager[object]] = weakref.WeakSet()
         self._ending = False
         self._faults = FaultLog(logger)
         ending.register(self)
@@ -100,7 +106,7 @@ class Committer(Stepwise):
     def at_end(self) -> None:
         """Commit what waits, and call the callbacks; from now on commit at once."""
         self._ending = True
-        self._commit_all({})
+        self.commit({})
         thread = self._thread
         if thread is None:
             self._call_back()
@@ -112,20 +118,26 @@ class Committer(Stepwise):
         """Whether the caller is called by this object: in a callback of a commit."""
         return self._thread is threading.current_thread()
 
-    def expect(self, decision: threading.RLock) -> None:
+    def expect(self, decision: AbstractContextManager[object]) -> None:
         """Let `flush` wait for a decision what to commit: for as long as this lock is held. The
         one who decides holds it until that is committed, or will be later.
         """
         self._decisions.add(decision)
 
-    def commit(self, positions: Mapping[PartitionKey, Position]) -> None:
+    @stepwise
+    def commit(self, positions: Mapping[PartitionKey, Position]) -> Work[Any, None]:
         """Commit now, after the commits that wait.
 
         Raises:
             CommitFailedError: some are refused; the others are committed.
             StoreUnavailableError: with an outcome; some may be committed.
         """
-        self._commit_all(positions)
+        late = partial(
+            StoreUnavailableError,
+            "commits before this one do not end",
+            outcome=Outcome.NOT_APPLIED,
+        )
+        yield from self._committing.take(self._commit_in_turn(positions), TURN_S, late)
 
     def await_room(self) -> None:
         """Wait until one more with a callback may wait. Not called by a thread that holds a
@@ -167,18 +179,19 @@ class Committer(Stepwise):
                 self._later[-1] = ({**self._later[-1][0], **positions}, None)
             else:
                 self._later.append((positions, on_commit))
-            loop = None if self._ending else background()
+            loop = None if self._ending else self._loop or background()
             if loop is not None and not self._running:
                 loop.start(self._run)
         if loop is None:
-            self._commit_all({})
+            self.commit({})
 
-    def flush(self) -> None:
+    @stepwise
+    def flush(self) -> Work[Any, None]:
         """Wait until all that was decided is committed, or failed. The store's bounds hold."""
         for decision in list(self._decisions):
             with decision:
                 pass
-        self._commit_all({})
+        yield from self.commit.steps({})
 
     async def _run(self) -> None:
         """Commit what waits."""
@@ -234,16 +247,6 @@ class Committer(Stepwise):
                 self._less.notify_all()
 
     # Done in the turn alone.
-
-    @stepwise
-    def _commit_all(self, positions: Mapping[PartitionKey, Position]) -> Work[Any, None]:
-        """Commit what waits, then these."""
-        late = partial(
-            StoreUnavailableError,
-            "commits before this one do not end",
-            outcome=Outcome.NOT_APPLIED,
-        )
-        yield from self._committing.take(self._commit_in_turn(positions), TURN_S, late)
 
     @stepwise
     def _commit_next(self) -> Work[Any, None]:

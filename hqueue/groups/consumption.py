@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import os
-import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 from hqueue.errors import ClosedError, InvalidInputError
 from hqueue.groups.callbacks import Callbacks
@@ -20,23 +20,37 @@ from hqueue.groups.share import Share
 from hqueue.groups.stream import Stream
 from hqueue.handle import Cluster, QueueLog
 from hqueue.metadata import PartitionKey
-from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline, monotonic_s_of
+from hqueue.runtime.clock import (
+    SYSTEM_CLOCK,
+    Clock,
+    Deadline,
+    do_step,
+    do_step_in_loop,
+    monotonic_s_of,
+)
 from hqueue.runtime.fork import register
 from hqueue.runtime.logs import Log
+from hqueue.runtime.program_loop import ProgramLoop
+from hqueue.runtime.steps import Pause, Work
+from hqueue.runtime.stepwise import Stepwise, stepwise
 
-__all__ = ["Consumption"]
+__all__ = ["Consumption", "Decide"]
 
 logger = Log(__name__)
+
+Decide = Callable[[], Work[Any, Mapping[PartitionKey, Position]]]
+"""Decides what to commit."""
 
 SERVE_EVERY_MS = 1_000.0
 """How long it waits for messages at most, before it looks after its group again."""
 UNCERTAIN_MS = 20.0
 
 
-class Consumption:
+class Consumption(Stepwise):
     """What a consumer hands out, of its `Share` of its group's partitions, and what it is asked.
 
     One thread uses each of its streams; all else is done under a lock, by whichever of them comes.
+    Or one task at a time of an event loop does all of it, but for commits: any task makes those.
 
     Args:
         cluster: where the queues are.
@@ -45,6 +59,7 @@ class Consumption:
         settings: the consumer's.
         streams: as `Share` takes it.
         clock: where time comes from.
+        loop: as `Share` takes it.
 
     Raises:
         InvalidInputError: the group or the instance ID has no possible name.
@@ -58,8 +73,9 @@ class Consumption:
         *,
         streams: int | None = None,
         clock: Clock = SYSTEM_CLOCK,
+        loop: ProgramLoop | None = None,
     ) -> None:
-        self._share = share = Share(cluster, group, settings, streams, clock)
+        self._share = share = Share(cluster, group, settings, streams, clock, loop=loop)
         self.positions = share.positions
         self.paused = share.paused
         self.streams = share.streams
@@ -67,7 +83,7 @@ class Consumption:
         self.membership = share.membership
         """Its membership of its group."""
         self.committer = share.committer
-        self.lock = threading.RLock()
+        self.lock = share.new_lock()
         """Held to change what it has, or where it is. Callbacks are called with it."""
         self.now_s = monotonic_s_of(clock)
         """The time by which streams say until when they are valid."""
@@ -100,12 +116,13 @@ class Consumption:
 
     # What it consumes.
 
+    @stepwise
     def subscribe(
         self, selection: Selection, topics: Collection[str], callbacks: Callbacks
-    ) -> None:
+    ) -> Work[Any, None]:
         """Like `hqueue.Consumer.subscribe`."""
         self.check_no_callback()
-        found = self.membership.check_selection(selection)
+        found = yield self._share.changing(partial(self.membership.check_selection, selection))
         with self.lock:
             self.settle()
             if frozenset(topics) != self._share.topics:
@@ -113,59 +130,84 @@ class Consumption:
                 for stream in self.streams:
                     stream.restart(list(stream.keys))
             self._share.callbacks = callbacks
-            if self.membership.subscribe(selection, found):
+            subscribe = partial(self.membership.subscribe, selection, found)
+            if (yield self._share.changing(subscribe)):
                 self._share.schedule_commit()
 
-    def assign(self, partitions: Collection[PartitionKey]) -> None:
+    @stepwise
+    def assign(self, partitions: Collection[PartitionKey]) -> Work[Any, None]:
         """Like `hqueue.Consumer.assign`. The partitions are there."""
         self.check_no_callback()
         if isinstance(self.membership.holder, GroupMember):
             raise InvalidInputError(
                 "the consumer has subscribed; unsubscribe before partitions are assigned"
             )
-        self.unsubscribe()
+        yield from self.unsubscribe.steps()
         with self.lock:
-            self.membership.assign(partitions)
+            yield self._share.changing(partial(self.membership.assign, partitions))
             self._share.schedule_commit()
-            self._share.serve(self.streams[0])
+            self._share.look(self.streams[0])
+            yield from self._share.serve(self.streams[0])
 
-    def unsubscribe(self) -> None:
+    @stepwise
+    def unsubscribe(self) -> Work[Any, None]:
         """Like `hqueue.Consumer.unsubscribe`."""
         self.check_no_callback()
         with self.lock:
-            failure = self._share.leave(commit=self._settings.auto_commit)
+            failure = yield from self._share.leave(commit=self._settings.auto_commit)
         if failure is not None:
             logger.warning("offsets were not committed: %s", failure)
         self._share.topics = frozenset()
 
-    def close(self, *, commit: bool) -> None:
+    @stepwise
+    def close(self, *, commit: bool) -> Work[Any, None]:
         """Like `hqueue.Consumer.close`."""
         self.check_no_callback()
         self.closed = True
         try:
             with self.lock:
-                failure = self._share.leave(commit=commit)
+                failure = yield from self._share.leave(commit=commit)
         finally:
             for stream in self.streams:
                 stream.close()
-            self.membership.close()
+            yield self._share.changing(self.membership.close)
         if failure is not None:
             raise failure
 
-    def log(self, queue: str, partition: int) -> QueueLog:
-        """The log of a queue, which is opened once; and again for a partition that it had not: the
-        queue may have been deleted, and made again with more.
-        """
-        return self._share.logs(queue, partition)
+    def log(self, queue: str, partition: int) -> Work[Any, QueueLog]:
+        """The log of a queue that has a partition of this number, which is opened once."""
+        return self._share.logs.opened(queue, partition)
 
     @property
     def release(self) -> Callable[[], None]:
         """What frees everything, and commits nothing. It does not keep this object."""
-        return functools.partial(_release, self.streams, self.membership)
+        return partial(_release, self.streams, self.membership)
 
     # What is handed out.
 
-    def refill(self, stream: Stream, timeout_ms: float | None) -> Handout | None:
+    def at_once(self, stream: Stream) -> Handout | None:
+        """Like `refill`, if nothing must be done or waited for first. Else None: `refill` must be
+        called.
+        """
+        self.check_no_callback()
+        with self.lock:
+            stream.settle()
+            holder = self.membership.holder
+            if self._stopping or self.closed or stream.handout is None or holder is None:
+                return None
+            until_ms = holder.certain_until_ms
+            if self._share.look(stream) or until_ms <= self.clock.monotonic_ms():
+                return None
+            self._begin(stream, until_ms)
+            return None if stream.attention else stream.handout
+
+    def _begin(self, stream: Stream, certain_until_ms: float) -> None:
+        """Let messages of a stream be handed out for a while."""
+        look_ms = min(self.clock.monotonic_ms() + self._serve_every_ms, self._share.commit_due_ms)
+        stream.valid_until_s = min(certain_until_ms, look_ms) / 1e3
+
+    @stepwise
+    def refill(self, stream: Stream, timeout_ms: float | None) -> Work[Any, Handout | None]:
         """What may be handed out next of a stream: until its `valid_until_s`, or until its
         `attention` is needed. What was handed out of it before is done with.
 
@@ -193,27 +235,24 @@ class Consumption:
                     raise InvalidInputError(
                         "the consumer consumes nothing: subscribe, or assign partitions"
                     )
-                self._share.serve(stream)
+                if self._share.look(stream):
+                    yield from self._share.serve(stream)
                 holder = self.membership.holder
             # Asked only where there is something to hand out: so an idle consumer asks nothing.
-            certain = stream.handout is not None and holder is not None and holder.certain()
-            if certain and stream.attention:
-                continue  # Perhaps of a session that has begun since: it read none of this.
-            if stream.handout is not None and holder is not None and certain:
-                look_ms = self.clock.monotonic_ms() + self._serve_every_ms
-                look_ms = min(look_ms, self._share.commit_due_ms)
-                until_ms = min(holder.certain_until_ms, look_ms)
-                stream.valid_until_s = until_ms / 1e3
-                return stream.handout
+            if stream.handout is not None and holder is not None:
+                certain = holder.certain_until_ms > self.clock.monotonic_ms()
+                if certain or (yield holder.certain.asked()):
+                    if stream.attention:
+                        continue  # Perhaps of a session that has begun since: it read none of this.
+                    self._begin(stream, holder.certain_until_ms)
+                    return stream.handout
             over, wait_ms = waiting.expired, min(waiting.remaining_ms, self._serve_every_ms)
             if stream.handout is not None:
-                self.clock.sleep_ms(min(wait_ms, UNCERTAIN_MS))
-            else:
-                fetched = stream.take(wait_ms)
-                if fetched is not None:
-                    with self.lock:
-                        stream.hand_out(fetched)
-                    continue
+                yield Pause(min(wait_ms, UNCERTAIN_MS))
+            elif (yield from stream.take(wait_ms)):
+                with self.lock:
+                    yield from stream.hand_out()
+                continue
             if over:
                 break
         return None
@@ -222,11 +261,16 @@ class Consumption:
         """Like `Share.settle`."""
         self._share.settle()
 
+    @property
+    def calls_back(self) -> bool:
+        """As `Callbacks.are_called_here`."""
+        return self._share.callbacks.are_called_here
+
     def check_no_callback(self) -> None:
         """Raise an `InvalidInputError` if a callback for partitions that come and go asks: what it
         is called in the middle of has to be done first.
         """
-        if self._share.callbacks.are_called_here:
+        if self.calls_back:
             raise InvalidInputError(
                 "a callback for assigned or revoked partitions can't close its consumer, poll it "
                 "or change what it consumes: call request_stop, or do it after the poll"
@@ -257,7 +301,7 @@ class Consumption:
                 stream.notice()
             self.paused.difference_update(keys)
 
-    def resolve(self, key: PartitionKey) -> Position:
+    def resolve(self, key: PartitionKey) -> Work[Any, Position]:
         """Like `Share.resolve`."""
         return self._share.resolve(key)
 
@@ -273,23 +317,31 @@ class Consumption:
 
     # Commits.
 
-    def commit(self, decide: Callable[[], Mapping[PartitionKey, Position]]) -> None:
+    @stepwise
+    def commit(self, decide: Decide) -> Work[Any, None]:
         """Commit what is decided. Until it is done no later claim of these partitions counts."""
-        decision = threading.RLock()
+        decision = self._share.new_lock()
         with decision:
             with self.lock:
                 self.committer.expect(decision)
-                decided = decide()
-            self.committer.commit(decided)
+                decided = yield from decide()
+            yield from self.committer.commit.steps(decided)
 
-    def commit_later(
-        self, decide: Callable[[], Mapping[PartitionKey, Position]], on_commit: OnCommit | None
-    ) -> None:
+    @stepwise
+    def commit_later(self, decide: Decide, on_commit: OnCommit | None) -> Work[Any, None]:
         """The same, in another thread."""
         self.committer.await_room()
         with self.lock:  # So nobody waits for what is decided before it must be done.
-            self.committer.commit_later(decide(), on_commit)
+            self.committer.commit_later((yield from decide()), on_commit)
         self.committer.call_back()
+
+    # Carrying out.
+
+    def _do(self, step: Any) -> object:
+        return do_step(None, self.clock, step)
+
+    async def _do_in_loop(self, step: Any) -> object:
+        return await do_step_in_loop(None, self.clock, step)
 
 
 def _release(streams: Sequence[Stream], membership: GroupMembership) -> None:

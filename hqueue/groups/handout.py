@@ -4,36 +4,51 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hqueue.consume.decode import consumed_messages_of
 from hqueue.consume.intake import FetchedBatches
+from hqueue.consume.queue_reader import LoopReader
+from hqueue.errors import HQueueError
 from hqueue.groups.offsets import Position
 from hqueue.log import Batch
 from hqueue.log.offsets import passed_by
 from hqueue.message import ConsumedMessage
 from hqueue.message_id import MessageID
 from hqueue.metadata import PartitionKey
+from hqueue.runtime.interrupts import is_interruption
+from hqueue.runtime.steps import Wait, Work
+from hqueue.runtime.stepwise import Stepwise, stepwise
+
+if TYPE_CHECKING:
+    import pyarrow
 
 __all__ = ["Handout"]
 
+Result = TypeVar("Result")
 
-class Handout:
-    """Batches that were fetched of a partition, handed out message by message.
+
+class Handout(Stepwise):
+    """Batches that were fetched of a partition, handed out message by message, from the first
+    `advance` on.
 
     Args:
         fetched: one batch or more.
-
-    Raises:
-        CorruptLogError, StoreUnavailableError: as `advance`.
+        reader: decodes them, for a task of an event loop; None for a thread, which does it itself.
     """
 
     __slots__ = (
-        "_fetched", "_left", "_passed", "batch", "last", "lost", "messages", "one_by_one", "over",
+        "_fetched", "_left", "_passed", "_reader", "batch", "last", "lost", "messages",
+        "one_by_one", "over",
     )  # fmt: skip
 
-    def __init__(self, fetched: FetchedBatches[PartitionKey]) -> None:
+    def __init__(
+        self, fetched: FetchedBatches[PartitionKey], reader: LoopReader | None = None
+    ) -> None:
         self._fetched = fetched
+        self._reader = reader
         self._left = collections.deque(fetched.batches)
         self._passed: Position | None = None
         self.batch: Batch
@@ -46,11 +61,10 @@ class Handout:
         """Whether `last` is the only message that is worked on, as who takes them one by one says:
         those before it are done with."""
         self.over = False
-        """Whether all of it was handed out: who takes the `rest` says so."""
+        """Whether all of it was handed out."""
         self.lost = False
         """Whether what was taken of it since its position was noted did not come to its program,
         as who takes from it says."""
-        self.advance()
 
     @property
     def key(self) -> PartitionKey:
@@ -83,7 +97,8 @@ class Handout:
             return None
         return Position(last.id, passed_by(batch.header, last.id))
 
-    def advance(self) -> bool:
+    @stepwise
+    def advance(self) -> Work[Any, bool]:
         """Go on to the next batch; whether there is one.
 
         Raises:
@@ -93,7 +108,10 @@ class Handout:
         if not self._left:
             self.over = True
             return False
-        messages = consumed_messages_of(self._left[0], self.key.queue)
+        if self._reader is None:
+            messages = consumed_messages_of(self._left[0], self.key.queue)
+        else:
+            messages = yield from self._decoded([self._left[0]], self._messages_of)
         if self._passed is not None or self.last is not None:
             self.finish_batch()
         self.batch, self.messages = self._left.popleft(), messages
@@ -112,12 +130,52 @@ class Handout:
             each for each in (self._remaining_of_batch(), *self._left) if each.start < each.stop
         ]
 
-    def finish_first(self) -> None:
-        """The first batch of the `rest` was handed out."""
+    def _finish_first(self) -> None:
+        """The first batch of the remaining ones was handed out."""
         batch = self._remaining_of_batch()
         if batch.start >= batch.stop:
             self.batch = self._left.popleft()
         self.finish_batch()
+
+    @stepwise
+    def columns(
+        self, record_batch: Callable[[Sequence[Batch], str], pyarrow.RecordBatch]
+    ) -> Work[Any, pyarrow.RecordBatch | None]:
+        """All messages of the batches that were not handed out, as a record batch, and they are;
+        those of the first one alone, where others can't be read. None if there are none.
+
+        Args:
+            record_batch: makes it, with the queue's name.
+        """
+        remaining, queue = self.remaining(), self.key.queue
+        if not remaining:
+            self.over = True
+            return None
+        try:
+            columns = yield from self._decoded(remaining, lambda each: record_batch(each, queue))
+        except HQueueError as exc:
+            if len(remaining) == 1 or is_interruption(exc):
+                raise
+            # What can be read before it is handed out, each batch by itself.
+            first = remaining[:1]
+            columns = yield from self._decoded(first, lambda each: record_batch(each, queue))
+            self._finish_first()
+        else:
+            self.over = True
+        return columns
+
+    def _messages_of(self, batches: Sequence[Batch]) -> Iterator[ConsumedMessage]:
+        return consumed_messages_of(batches[0], self.key.queue)
+
+    def _decoded(
+        self, batches: Sequence[Batch], decode: Callable[[Sequence[Batch]], Result]
+    ) -> Work[Any, Result]:
+        if self._reader is None:
+            return decode(batches)
+        decoded: Result = yield Wait(
+            partial(decode, batches), partial(self._reader.decoded_together, batches, decode)
+        )
+        return decoded
 
     def _remaining_of_batch(self) -> Batch:
         if self.last is None:

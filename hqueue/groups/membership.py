@@ -5,6 +5,7 @@ exist.
 from __future__ import annotations
 
 import socket
+import threading
 import uuid
 from collections.abc import Callable, Collection
 
@@ -29,8 +30,9 @@ logger = Log(__name__)
 class GroupMembership:
     """A consumer's membership of its group, or its work alone if it has none.
 
-    The consumer's thread uses it, under the consumer's lock. The process's loop watches the group
-    and the queues: what it hears only leaves a note.
+    The consumer's thread uses it, under the consumer's lock; or one thread at a time that the
+    consumer's event loop has call it. The process's loop watches the group and the queues: what it
+    hears only leaves a note.
 
     Args:
         cluster: where the queues are.
@@ -79,6 +81,9 @@ class GroupMembership:
         self._catalog: QueueCatalog | None = None
         self._broker_watch: Watch | None = None
         self._selected = Selection()
+        self._lock = threading.RLock()
+        """Held where it is closed, and where it gets what must be closed."""
+        self._closed = False
         self._leaving: list[GroupMember | HandAssigned | Watch | QueueCatalog] = []
         """What was given up, and must be closed: an interruption leaves it to the next call."""
 
@@ -128,7 +133,10 @@ class GroupMembership:
         self._finish_leaving()
         if self._paths is not None:
             self._check_broker()
-        self.holder = HandAssigned(self.offsets(), self._unique, partitions)
+        assigned = HandAssigned(self.offsets(), self._unique, partitions)
+        with self._lock:
+            self._check_open()
+            self.holder = assigned
 
     def rejoin(self) -> None:
         """Be a member again, after it had left."""
@@ -157,6 +165,9 @@ class GroupMembership:
         """End the session. That of a static member ends by itself: its successor comes in time, or
         not.
         """
+        with self._lock:
+            self._closed = True
+        self.leave()  # A thread may have joined meanwhile, whose caller was cancelled.
         coordination = self._coordination
         if coordination is None:
             return
@@ -170,7 +181,9 @@ class GroupMembership:
         made: list[GroupMember] = []
         try:
             made.extend(map(self._new_member, (found,)))
-            self._selected, self.found, self.holder = selection, found, made[0]
+            with self._lock:
+                self._check_open()
+                self._selected, self.found, self.holder = selection, found, made[0]
         except BaseException:
             if made and self.holder is not made[0]:
                 made[0].close()
@@ -199,21 +212,36 @@ class GroupMembership:
     def _open_catalog(self) -> None:
         """Look for queues now and then, and at once when a worker registers others."""
         self._check_broker()
-        catalog = QueueCatalog(
-            self._cluster, self._on_catalog, self._settings.metadata_age_ms_max, self._cluster.clock
-        )
-        self._catalog = catalog
         brokers = self._session().brokers
-        self._broker_watch = brokers.watch_queues(lambda _: catalog.refresh())
+        with self._lock:
+            self._check_open()
+            catalog = QueueCatalog(
+                self._cluster,
+                self._on_catalog,
+                self._settings.metadata_age_ms_max,
+                self._cluster.clock,
+            )
+            self._catalog = catalog
+        watch = brokers.watch_queues(lambda _: catalog.refresh())
+        with self._lock:
+            self._broker_watch = watch
+        if self._closed:
+            self.leave()
 
     def _check_broker(self) -> None:
         broker = self._cluster.settings.broker_id
         self._session().brokers.check(broker, self._cluster.cluster_id)
 
     def _session(self) -> Coordination:
-        if self._coordination is None:
-            self._coordination = self._cluster.coordinate()
-        return self._coordination
+        with self._lock:
+            if self._coordination is None:
+                self._check_open()
+                self._coordination = self._cluster.coordinate()
+            return self._coordination
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("the consumer was closed")
 
     def _shares(self, found: Catalog) -> dict[str, int]:
         return dict.fromkeys(found.selected, self._streams)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from functools import partial
+from typing import Any
 
 from hqueue.errors import InvalidInputError, OffsetOutOfRangeError, UnsupportedFormatError
 from hqueue.groups.consumer_options import ERROR
@@ -14,6 +16,7 @@ from hqueue.log.offsets import PartitionOffsets
 from hqueue.message_id import MessageID
 from hqueue.metadata import PartitionKey
 from hqueue.runtime.logs import Log
+from hqueue.runtime.steps import Wait, Work
 
 __all__ = ["BEGINNING", "Positions", "end_of", "is_to_come", "place_since", "unreadable_offset"]
 
@@ -37,9 +40,10 @@ def place_since(time: MessageID, end: Position) -> Position:
     return place if place.next < end.next else end
 
 
-def is_to_come(time: MessageID, log: QueueLog) -> bool:
+def is_to_come(time: MessageID, log: QueueLog) -> Work[Any, bool]:
     """Whether a time is yet to come, by the store's clock."""
-    now_ms = log.reader.do(log.appender.store_clock().now_ms)
+    ask = log.appender.store_clock().now_ms
+    now_ms: int = yield Wait(partial(log.reader.do, ask), partial(log.loop_reader.do, ask))
     return time.timestamp > now_ms + log.settings.clock_skew_ms_max
 
 
@@ -60,11 +64,11 @@ class Positions:
     """The positions of the partitions that a consumer has. Used by its thread.
 
     Args:
-        log: opens the log of a queue that has a partition of this number.
+        log: work that opens the log of a queue which has a partition of this number.
         reset: what ``auto_offset_reset`` says.
     """
 
-    def __init__(self, log: Callable[[str, int], QueueLog], reset: str) -> None:
+    def __init__(self, log: Callable[[str, int], Work[Any, QueueLog]], reset: str) -> None:
         self._log = log
         self._reset = reset
         self._positions: dict[PartitionKey, Position] = {}
@@ -149,7 +153,7 @@ class Positions:
         for key in positions.keys() & self._committed.keys():
             self._committed[key] = positions[key]
 
-    def resolve(self, key: PartitionKey) -> bool:
+    def resolve(self, key: PartitionKey) -> Work[Any, bool]:
         """Have a position where it can begin; whether others of the group must learn of that, too:
         what is written from now on is the group's, also if this consumer sees nothing of it.
 
@@ -166,8 +170,9 @@ class Positions:
         if self._positions[key].next != UNSET.next:
             return False
         self._refuse("the group has no offset in this partition", key, lost=None)
-        self._positions[key] = self.end(key) if self._reset == LATEST else BEGINNING
-        return self._reset == LATEST
+        latest = self._reset == LATEST
+        self._positions[key] = (yield from self.end(key)) if latest else BEGINNING
+        return latest
 
     def begin_again(self, key: PartitionKey) -> None:
         """The log in which its position was reached is gone, for the queue was truncated, or
@@ -181,7 +186,7 @@ class Positions:
         logger.warning("%s", self._refuse(text, key, lost=None))
         self._positions[key] = BEGINNING
 
-    def lose(self, key: PartitionKey, lost: int) -> bool:
+    def lose(self, key: PartitionKey, lost: int) -> Work[Any, bool]:
         """Messages from its position on have expired; whether it goes on at the end of the
         partition, and not with what comes next.
 
@@ -195,25 +200,19 @@ class Positions:
         text = "messages expired before they were consumed"
         logger.warning("%s", self._refuse(text, key, lost=lost))
         if self._reset == LATEST:
-            self._positions[key] = self.end(key)
+            self._positions[key] = yield from self.end(key)
         return self._reset == LATEST
 
-    def end(self, key: PartitionKey) -> Position:
-        """After the last message that is there now."""
-        return end_of(self.ends([key])[key])
+    def end(self, key: PartitionKey) -> Work[Any, Position]:
+        """After the last message that is there now. Two small requests."""
+        reader = (yield from self._log(*key)).reader
+        numbers = [key.partition]
+        (offsets,) = yield Wait(
+            partial(reader.offsets, numbers), partial(reader.in_loop.offsets, numbers)
+        )
+        return end_of(offsets)
 
-    def ends(self, keys: Iterable[PartitionKey]) -> dict[PartitionKey, PartitionOffsets]:
-        """Where these partitions begin and end now. Two small requests each."""
-        numbers: dict[str, list[int]] = {}
-        for key in keys:
-            numbers.setdefault(key.queue, []).append(key.partition)
-        return {
-            PartitionKey(queue, each.partition): each
-            for queue, partitions in numbers.items()
-            for each in self._log(queue, max(partitions)).reader.offsets(partitions)
-        }
-
-    def place(self, key: PartitionKey, message_id: MessageID) -> Position:
+    def place(self, key: PartitionKey, message_id: MessageID) -> Work[Any, Position]:
         """A place in a partition that it has.
 
         Raises:
@@ -222,11 +221,13 @@ class Positions:
         known = self._positions[key]
         if message_id == known.next:
             return known
-        if message_id > known.next and message_id > (end := self.end(key).next):
-            raise self._beyond(key, message_id, end)
+        if message_id > known.next:
+            end = yield from self.end(key)
+            if message_id > end.next:
+                raise self._beyond(key, message_id, end.next)
         return Position(max(message_id, BEGINNING.next))
 
-    def since(self, key: PartitionKey, time: MessageID) -> Position:
+    def since(self, key: PartitionKey, time: MessageID) -> Work[Any, Position]:
         """Where what was written since a time begins, in a partition that it has: the end, if
         nothing was.
 
@@ -235,8 +236,8 @@ class Positions:
         """
         if time <= self._positions[key].next:
             return Position(max(time, BEGINNING.next))
-        end = self.end(key)
-        if time > end.next and is_to_come(time, self._log(*key)):
+        end = yield from self.end(key)
+        if time > end.next and (yield from is_to_come(time, (yield from self._log(*key)))):
             raise self._beyond(key, time, end.next)
         return place_since(time, end)
 

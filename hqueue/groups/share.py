@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 from hqueue.errors import HQueueError, QueueNotFoundError
@@ -23,7 +26,9 @@ from hqueue.runtime.clock import Clock
 from hqueue.runtime.forgotten import weakly
 from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.logs import Log
-from hqueue.runtime.steps import Work
+from hqueue.runtime.loop import blocking
+from hqueue.runtime.program_loop import ProgramLoop
+from hqueue.runtime.steps import Wait, Work
 from hqueue.runtime.stepwise import Stepwise, stepwise
 
 __all__ = ["Share"]
@@ -35,7 +40,9 @@ class Share(Stepwise):
     """The partitions that a consumer has, dealt to its streams, with their positions and commits.
 
     Used under the consumer's lock, except where a method says otherwise. The group is watched by a
-    thread of the member, the queues by one of the catalog, and both only leave a note here.
+    task of the process's loop, the queues by a thread of it, and both only leave a note here.
+
+    What takes requests is work, whose steps the consumer's thread carries out, or its event loop.
 
     Args:
         cluster: as `Consumption` takes it.
@@ -44,6 +51,7 @@ class Share(Stepwise):
         streams: how many it has, each used by a thread of its own, which alone says what it is done
             with; None for one, whose thread does all else, too.
         clock: where time comes from.
+        loop: the event loop that the consumer belongs to; None if threads use it.
 
     Raises:
         InvalidInputError: the group or the instance ID has no possible name.
@@ -56,13 +64,22 @@ class Share(Stepwise):
         settings: ConsumerSettings,
         streams: int | None,
         clock: Clock,
+        *,
+        loop: ProgramLoop | None = None,
     ) -> None:
         self.logs = _Logs(cluster)
-        self.positions = Positions(self.logs, settings.auto_offset_reset)
+        self.new_lock: Callable[[], AbstractContextManager[object]] = threading.RLock
+        """Makes a lock of the consumer's. In a loop it locks nothing: one task uses a consumer."""
+        self.changing: Callable[[Callable[[], object]], Wait] = blocking
+        """Asks for a call that blocks, and changes the membership: no other begins before its end.
+        """
+        if loop is not None:
+            self.new_lock, self.changing = contextlib.nullcontext, loop.blocking
+        self.positions = Positions(self.logs.opened, settings.auto_offset_reset)
         self.paused: set[PartitionKey] = set()
         count = streams or 1
         self.streams = [
-            Stream(self.positions, settings.bytes_max // count, clock) for _ in range(count)
+            Stream(self.positions, settings.bytes_max // count, clock, loop) for _ in range(count)
         ]
         """Its partitions are dealt to these."""
         self._one_thread = streams is None
@@ -70,7 +87,7 @@ class Share(Stepwise):
         notes = weakly(self.take_notice), weakly(self._commit_done)
         self.membership = GroupMembership(cluster, group, settings, *notes, streams=count)
         """Its membership of its group."""
-        self.committer = Committer(self._commit)
+        self.committer = Committer(self._commit, loop)
         self.callbacks = Callbacks()
         self.topics: frozenset[str] = frozenset()
         """Those that are read; all if empty."""
@@ -79,6 +96,7 @@ class Share(Stepwise):
         self._settings = settings
         self._clock = clock
         self._to_accept: dict[PartitionKey, Offset] = {}
+        self._to_lose: set[PartitionKey] = set()
         self._to_release: set[PartitionKey] = set()
 
     def settle(self) -> None:
@@ -88,13 +106,13 @@ class Share(Stepwise):
         if self._one_thread and not self.committer.calls_back:
             self.streams[0].settle()
 
-    def resolve(self, key: PartitionKey) -> Position:
+    def resolve(self, key: PartitionKey) -> Work[Any, Position]:
         """The position of a partition that it has, where one can begin."""
-        decision = threading.RLock()
+        decision = self.new_lock()
         with decision:
             self.committer.expect(decision)
-            if self.positions.resolve(key) and self.membership.in_group:
-                self.committer.commit({key: self.positions[key]})
+            if (yield from self.positions.resolve(key)) and self.membership.in_group:
+                yield from self.committer.commit.steps({key: self.positions[key]})
             return self.positions[key]
 
     def stream_of(self, key: PartitionKey) -> Stream:
@@ -116,7 +134,7 @@ class Share(Stepwise):
         for stream in self.streams:
             stream.notice()
 
-    def leave(self, *, commit: bool) -> HQueueError | None:
+    def leave(self, *, commit: bool) -> Work[Any, HQueueError | None]:
         """Give everything up; why not all of it is committed, if that is so."""
         failure: HQueueError | None = None
         self.settle()
@@ -124,54 +142,77 @@ class Share(Stepwise):
         held: set[PartitionKey] = set()
         try:
             if holder is not None:
-                self._lose(holder.changes().lost)
+                yield from self._lose(self._to_lose | holder.changes().lost)
                 held = self.positions.keys()
                 try:
                     if commit and self.membership.in_group and holder.failure is None:
-                        self.committer.commit(self.positions.moved(held))
-                    self.committer.flush()
+                        yield from self.committer.commit.steps(self.positions.moved(held))
+                    yield from self.committer.flush.steps()
                 except HQueueError as exc:
                     failure = exc
                 if isinstance(holder, GroupMember):
-                    self.callbacks.revoked(held)
-                    self.committer.flush()  # What the callback commits later.
+                    yield from self.callbacks.revoked(held)
+                    yield from self.committer.flush.steps()  # What the callback commits later.
         finally:
             self._remove(held)
-            self._to_accept.clear()
-            self._to_release.clear()
-            self.membership.leave()
+            for noted in (self._to_accept, self._to_lose, self._to_release):
+                noted.clear()
+            yield self.changing(self.membership.leave)
         return failure
 
-    def serve(self, stream: Stream) -> None:
-        """Do what must be done before messages of a stream are handed out: those that were are
-        done with, and it is settled.
+    def look(self, stream: Stream) -> bool:
+        """Note that messages of a stream are asked for, and what became of its partitions; whether
+        `serve` must be called before messages are handed out.
         """
         stream.attention = False
-        stream.asked_ms = self._clock.monotonic_ms()
+        stream.asked_ms = now_ms = self._clock.monotonic_ms()
         holder = self.membership.holder
         if holder is None:
-            return
+            return False
         if holder.failure is not None:
             raise holder.failure
-        if holder.idle and isinstance(holder, GroupMember):
-            self._rejoin()
-            return
+        if holder.idle:
+            return True
         changes = holder.changes(asked_ms=self._asked_ms())
         if changes.assigned or changes.revoked or changes.lost:
             self._note(changes)
-            self._lose(changes.lost)
+        return bool(
+            now_ms >= self.commit_due_ms
+            or self._to_lose
+            or self._to_release
+            or self._to_accept
+            or stream.revoked
+            or stream.to_begin
+            or self.membership.missing
+            or self.positions.unreadable
+        )
+
+    def serve(self, stream: Stream) -> Work[Any, None]:
+        """Do what must be done before messages of a stream are handed out: those that were are
+        done with, and it is settled.
+        """
+        holder = self.membership.holder
+        if holder is None:
+            return
+        if holder.idle and isinstance(holder, GroupMember):
+            yield from self._rejoin()
+            return
+        yield from self._lose(self._to_lose)
+        self._to_lose.clear()
         if stream.revoked or self._to_release:
-            self._revoke(holder, stream)
+            yield from self._revoke(holder, stream)
         if self._to_accept:
-            self.committer.flush()  # What is still to be committed is of earlier claims.
+            # What is still to be committed is of earlier claims.
+            yield from self.committer.flush.steps()
             assigned, self._to_accept = self._to_accept, {}
             holder.accept(assigned)
             self.positions.begin(assigned)
             self._deal(assigned)
-            self.callbacks.assigned(assigned)
+            yield from self.callbacks.assigned(assigned)
         for key in sorted(stream.to_begin - self.paused - self.positions.unreadable):
-            self.resolve(key)
-            stream.begin(key, self.logs(*key).reader, self.topics)
+            yield from self.resolve(key)
+            log = yield from self.logs.opened(*key)
+            stream.begin(key, log.reader, self.topics)
         self.positions.report(stream.keys)
         if self.membership.missing:
             missing, self.membership.missing = min(self.membership.missing), frozenset()
@@ -188,7 +229,8 @@ class Share(Stepwise):
         for key in changes.lost | changes.revoked:
             self._to_accept.pop(key, None)
         self._to_accept |= changes.assigned
-        revoked = changes.revoked & (self.positions.keys() - changes.lost)
+        self._to_lose |= changes.lost
+        revoked = changes.revoked & (self.positions.keys() - self._to_lose)
         self._to_release -= changes.lost
         self._to_release |= changes.revoked - revoked
         for each in self.streams:
@@ -203,51 +245,58 @@ class Share(Stepwise):
             default=self._clock.monotonic_ms(),
         )
 
-    def _rejoin(self) -> None:
+    def _rejoin(self) -> Work[Any, None]:
         """Nothing was asked for so long that it left the group."""
         logger.warning("a consumer joins its group again: %s", self.membership.consumer_id)
-        self._to_accept.clear()
-        self._to_release.clear()
-        self._lose(self.positions.keys())
-        self.membership.rejoin()
+        for noted in (self._to_accept, self._to_lose, self._to_release):
+            noted.clear()
+        yield from self._lose(self.positions.keys())
+        yield self.changing(self.membership.rejoin)
         self.schedule_commit()
 
-    def _lose(self, keys: Collection[PartitionKey]) -> None:
+    def _lose(self, keys: Collection[PartitionKey]) -> Work[Any, None]:
         """Others may have these already."""
         for stream in self.streams:
             stream.drop(keys)
         try:
-            self.callbacks.lost(self.positions.keys() & set(keys))
+            yield from self.callbacks.lost(self.positions.keys() & set(keys))
         finally:
             self._remove(keys)
 
-    def _revoke(self, holder: GroupMember | HandAssigned, stream: Stream) -> None:
-        """Give up what a stream must give up, and what could not be given up before."""
+    def _revoke(self, holder: GroupMember | HandAssigned, stream: Stream) -> Work[Any, None]:
+        """Give up what a stream must give up, and what could not be given up before. What was
+        interrupted before the callback was called is done by the next call.
+        """
         keys = set(stream.revoked)
         stream.drop(keys)
+        if keys:
+            yield from self._commit_before(keys)
         try:
             if keys:
-                if self._settings.auto_commit:
-                    try:
-                        self.committer.commit(self.positions.moved(keys))
-                    except HQueueError as exc:
-                        if is_interruption(exc):
-                            raise
-                        logger.warning("offsets were not committed: %s", exc)
-                self.committer.flush()  # What is under way would be refused.
-                self.callbacks.revoked(keys)
-                self.committer.flush()  # What the callback commits later.
+                yield from self.callbacks.revoked(keys)
+                yield from self.committer.flush.steps()  # What the callback commits later.
         finally:
             self._remove(keys)
             self._to_release |= keys
             if self._to_release:
                 try:
-                    holder.release(self._to_release)
+                    yield holder.release.asked(self._to_release)
                     self._to_release.clear()
                 except HQueueError as exc:
                     if is_interruption(exc):
                         raise
                     logger.warning("partitions were not released yet: %s", exc)
+
+    def _commit_before(self, keys: Collection[PartitionKey]) -> Work[Any, None]:
+        """Commit what is done with of partitions that are given up."""
+        try:
+            if self._settings.auto_commit:
+                yield from self.committer.commit.steps(self.positions.moved(keys))
+        except HQueueError as exc:
+            if is_interruption(exc):
+                raise
+            logger.warning("offsets were not committed: %s", exc)
+        yield from self.committer.flush.steps()  # What is under way would be refused.
 
     def _remove(self, keys: Collection[PartitionKey]) -> None:
         for stream in self.streams:
@@ -297,11 +346,13 @@ class _Logs:
         self._cluster = cluster
         self._open: dict[str, QueueLog] = {}
 
-    def __call__(self, queue: str, partition: int) -> QueueLog:
-        """Like `Consumption.log`."""
+    def opened(self, queue: str, partition: int) -> Work[Any, QueueLog]:
+        """The log of a queue, which is opened once; and again for a partition that it had not: the
+        queue may have been deleted, and made again with more.
+        """
         log = self._open.get(queue)
         if log is None or partition >= log.partitions:
-            log = self._open[queue] = self._cluster.log(queue)
+            log = self._open[queue] = yield blocking(partial(self._cluster.log, queue))
         return log
 
     def drop(self, queue: str) -> None:

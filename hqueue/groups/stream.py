@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
+from typing import Any
 
 from hqueue.consume.intake import FetchedBatches, Intake
 from hqueue.consume.queue_reader import QueueReader
@@ -15,13 +17,15 @@ from hqueue.log.offsets import passed_by
 from hqueue.message_id import MessageID
 from hqueue.metadata import PartitionKey
 from hqueue.runtime.clock import Clock
+from hqueue.runtime.program_loop import ProgramLoop
+from hqueue.runtime.steps import Wait, Work
 
 __all__ = ["Stream"]
 
 
 class Stream:
-    """Some of a consumer's partitions. One thread takes messages from it, which says with each
-    further one that those before are done with.
+    """Some of a consumer's partitions. One thread or task takes messages from it, which says with
+    each further one that those before are done with.
 
     Who holds the consumer's lock may change what it reads.
 
@@ -29,9 +33,12 @@ class Stream:
         positions: those of the consumer.
         bytes_max: as `Intake` takes it.
         clock: where time comes from.
+        loop: as `Intake` takes it.
     """
 
-    def __init__(self, positions: Positions, bytes_max: int, clock: Clock) -> None:
+    def __init__(
+        self, positions: Positions, bytes_max: int, clock: Clock, loop: ProgramLoop | None = None
+    ) -> None:
         self.keys: set[PartitionKey] = set()
         """Its partitions."""
         self.to_begin: set[PartitionKey] = set()
@@ -52,36 +59,48 @@ class Stream:
         self._positions = positions
         self._bytes_max = bytes_max
         self._clock = clock
-        self._intake: Intake[PartitionKey] = Intake(bytes_max, clock)
+        self._loop = loop
+        self._readers: dict[PartitionKey, QueueReader] = {}
+        """Those of the partitions that it reads."""
+        self._fetched: FetchedBatches[PartitionKey] | None = None
+        """What came, until all that must be asked for before it is handed out was asked for."""
+        self._intake: Intake[PartitionKey] = Intake(bytes_max, clock, loop)
 
     def notice(self) -> None:
         """Something must be done: wake the thread that waits for messages. From any thread."""
         self.attention = True
         self._intake.wake()
 
-    def take(self, timeout_ms: float) -> FetchedBatches[PartitionKey] | None:
-        """Like `Intake.take`."""
-        return self._intake.take(timeout_ms)
+    def take(self, timeout_ms: float) -> Work[Any, bool]:
+        """Whether something came in time that `hand_out` hands out. Raises like `Intake.take`."""
+        if self._fetched is None:
+            take = partial(self._intake.take, timeout_ms)
+            self._fetched = yield Wait(take, partial(self._intake.take_in_loop, timeout_ms))
+        return self._fetched is not None
 
     def begin(self, key: PartitionKey, reader: QueueReader, topics: Collection[str]) -> None:
         """Read a partition from its position on."""
         position = self._positions[key]
         scan = Scan(position.next, topics=topics)
         self._intake.add(key, reader, key.partition, scan, position.ordinal)
+        self._readers[key] = reader
         self.to_begin.discard(key)
 
-    def hand_out(self, fetched: FetchedBatches[PartitionKey]) -> None:
+    def hand_out(self) -> Work[Any, None]:
         """Hand out what came next in a partition, unless something is missing before it.
 
         Raises:
             OffsetOutOfRangeError: as `Positions.lose` and `Positions.begin_again`. It comes again
                 until somebody seeks.
-            CorruptLogError, StoreUnavailableError: as `Handout`. It comes again as long as its
-                first batch can't be read.
+            CorruptLogError, StoreUnavailableError: as `Handout.advance`. It comes again as long as
+                its first batch can't be read.
         """
+        fetched = self._fetched
+        assert fetched is not None
         key = fetched.key
         if key not in self._intake:
-            return  # It was given up meanwhile.
+            self._fetched = None  # It was given up meanwhile.
+            return
         position = self._positions[key]
         begun = position.next > BEGINNING.next
         another = fetched.short and begun
@@ -92,21 +111,24 @@ class Stream:
         try:
             if another:
                 self._positions.begin_again(key)
-            if another or (lost and self._positions.lose(key, lost)):
+            if another or (lost and (yield from self._positions.lose(key, lost))):
                 self.restart([key])
                 return
+            if fetched.batches:
+                in_loop = None if self._loop is None else self._readers[key].in_loop
+                handout = Handout(fetched, in_loop)
+                yield from handout.advance.steps()
+                self.handout = handout
+            else:
+                cursor = MessageID.from_int(fetched.cursor)
+                self._positions[key] = Position(cursor, fetched.ordinal)
         except HQueueError:
-            if not fetched.short:
+            if fetched.short:
+                self._fetched = None
+            else:
                 self.restart([key])
             raise
-        if fetched.batches:
-            try:
-                self.handout = Handout(fetched)
-            except HQueueError:
-                self.restart([key])
-                raise
-        else:
-            self._positions[key] = Position(MessageID.from_int(fetched.cursor), fetched.ordinal)
+        self._fetched = None
 
     def settle(self) -> None:
         """Note how far it is in what is being handed out: so far its program is done with it, says
@@ -136,7 +158,8 @@ class Stream:
         self.handout = None
         self.to_begin.update(self.keys)
         self.attention = True
-        before, self._intake = self._intake, Intake(self._bytes_max, self._clock)
+        self._fetched = None
+        before, self._intake = self._intake, Intake(self._bytes_max, self._clock, self._loop)
         self.doubted = False
         before.close()
 
@@ -148,12 +171,16 @@ class Stream:
         self.to_begin.difference_update(keys)
         if self.handout is not None and self.handout.key in keys:
             self.handout = None
+        if self._fetched is not None and self._fetched.key in keys:
+            self._fetched = None
         self.attention = True
 
     def remove(self, keys: Collection[PartitionKey]) -> None:
         """These are its partitions no more."""
         self.drop(keys)
         self.keys.difference_update(keys)
+        for key in keys:
+            self._readers.pop(key, None)
         self.revoked.difference_update(keys)
 
     def restart(self, keys: Collection[PartitionKey]) -> None:

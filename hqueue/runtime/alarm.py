@@ -1,9 +1,11 @@
-"""A task of the process's loop, and what wakes it from any thread."""
+"""A task of a loop, and what wakes it from any thread."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
+from typing import Protocol
 
 from hqueue.runtime.loop import LoopThread, background
 from hqueue.runtime.threads import REFUSAL, refused
@@ -25,6 +27,12 @@ def needed_loop() -> LoopThread:
     return loop
 
 
+class Calling(Protocol):
+    """A loop that calls things: the process's, or the program's."""
+
+    def call(self, function: Callable[..., object], *args: object) -> None: ...
+
+
 class Alarm:
     """Lets one task wait until something must be done. Rung before the task waits, it rings then.
 
@@ -32,7 +40,7 @@ class Alarm:
         loop: the task's.
     """
 
-    def __init__(self, loop: LoopThread) -> None:
+    def __init__(self, loop: Calling) -> None:
         self._loop = loop
         self._rung = asyncio.Event()
 

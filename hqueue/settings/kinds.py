@@ -52,11 +52,16 @@ def check_flag(value: object, option: str) -> bool:
     return bool(check_kind(value, bool, option))
 
 
-def check_callback(callback: object, option: str) -> None:
+def check_callback(callback: object, option: str, *, awaited: bool = False) -> None:
     """Check an argument that the library calls later; None stands for no callback.
 
+    Args:
+        callback: the argument.
+        option: its name.
+        awaited: whether what it returns is awaited.
+
     Raises:
-        InvalidInputError: it can't be called, or is a coroutine function, which nothing awaits.
+        InvalidInputError: it can't be called; or it is a coroutine function, which nothing awaits.
     """
     if callback is None:
         return
@@ -64,7 +69,7 @@ def check_callback(callback: object, option: str) -> None:
         raise InvalidInputError(
             "a callback must be a function", option=option, found=type(callback).__name__
         )
-    if is_async(callback):
+    if is_async(callback) and not awaited:
         raise InvalidInputError(
             "a callback is called and not awaited: give a plain function instead of a coroutine "
             "function",

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
+
+from hqueue.runtime.loop import blocking
+from hqueue.runtime.steps import Wait, Work
+from hqueue.runtime.stepwise import BoundWork
 
 __all__ = ["made_later", "stopped_at"]
 
@@ -22,7 +28,7 @@ def stopped_at(
     """
     method: Callable[..., Any] = getattr(owner, name)
     reached, go_on = threading.Event(), threading.Event()
-    calls = iter(range(1, 1_000))
+    calls = itertools.count(1)
 
     def stop() -> None:
         reached.set()
@@ -37,12 +43,28 @@ def stopped_at(
             stop()
         return result
 
-    setattr(owner, name, gated)
+    setattr(owner, name, _InSteps(gated) if isinstance(method, BoundWork) else gated)
     try:
         yield reached, go_on
     finally:
         go_on.set()
         delattr(owner, name)
+
+
+class _InSteps:
+    """The blocking face of a method that is written as work, in the place of its other faces."""
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self._method = method
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        return self._method(*args, **named)
+
+    def asked(self, *args: Any, **named: Any) -> Wait:
+        return blocking(functools.partial(self._method, *args, **named))
+
+    def steps(self, *args: Any, **named: Any) -> Work[Any, Any]:
+        return (yield self.asked(*args, **named))
 
 
 @contextlib.contextmanager

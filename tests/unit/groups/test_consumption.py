@@ -140,12 +140,8 @@ def test_what_a_stream_decided_to_commit_is_done_before_a_later_claim_counts(
         wait_for(lambda: first.poll(100), "messages")
         committer, holder = consumer._consumption.committer, consumer._consumption.membership.holder
         assert isinstance(holder, GroupMember)
-        claimed, accepted = threading.Event(), threading.Event()
-        flush, accept = committer.flush, holder.accept
-
-        def flush_it() -> None:
-            claimed.set()
-            flush()
+        accepted = threading.Event()
+        accept = holder.accept
 
         def accept_it(assigned: Mapping[PartitionKey, Offset]) -> None:
             accept(assigned)
@@ -155,7 +151,6 @@ def test_what_a_stream_decided_to_commit_is_done_before_a_later_claim_counts(
             second.poll()
             return accepted.is_set()
 
-        monkeypatch.setattr(committer, "flush", flush_it)
         monkeypatch.setattr(holder, "accept", accept_it)
         with (
             ThreadPoolExecutor(2) as pool,
@@ -164,9 +159,11 @@ def test_what_a_stream_decided_to_commit_is_done_before_a_later_claim_counts(
             committing = pool.submit(first.commit)
             assert decided.wait(60)
             server.sessions[-1].expire()
-            serving = pool.submit(wait_for, has_accepted, "it has accepted them")
-            assert claimed.wait(60)
-            assert not accepted.wait(0.2)
+            with stopped_at(committer, "flush") as (claimed, flush):
+                serving = pool.submit(wait_for, has_accepted, "it has accepted them")
+                assert claimed.wait(60)
+                flush.set()
+                assert not accepted.wait(0.2)
             go_on.set()
             with pytest.raises(CommitFailedError):
                 committing.result(60)

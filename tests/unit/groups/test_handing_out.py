@@ -10,9 +10,8 @@ import pytest
 
 import hqueue
 from hqueue import Message, MessageID
-from hqueue.groups.consumption import Consumption
-from hqueue.groups.handout import Handout
 from hqueue.groups.member import GroupMember
+from hqueue.groups.share import Share
 from hqueue.groups.stream import Stream
 from tests.support.backends import MemoryBackend
 from tests.support.memory.metadata import MemoryServer, MemorySession
@@ -27,15 +26,13 @@ class Looks:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
-        original = Consumption.refill
+        original = Share.look
 
-        def refill(
-            consumption: Consumption, stream: Stream, timeout_ms: float | None
-        ) -> Handout | None:
+        def look(share: Share, stream: Stream) -> bool:
             self.count += 1
-            return original(consumption, stream, timeout_ms)
+            return original(share, stream)
 
-        monkeypatch.setattr(Consumption, "refill", refill)
+        monkeypatch.setattr(Share, "look", look)
 
 
 @pytest.fixture
@@ -119,6 +116,7 @@ def test_what_was_read_before_its_session_ended_is_not_handed_out_by_its_next_cl
     before, holder = stream.handout, consumption.membership.holder
     assert before is not None
     assert isinstance(holder, GroupMember)
+    holder._certainty.until_ms = float("-inf")
     with (
         ThreadPoolExecutor(1) as pool,
         stopped_at(holder, "certain") as (reached, go_on),

@@ -1,0 +1,192 @@
+"""What a program asks of its consumer beside messages: positions and commits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from hqueue.errors import InvalidInputError
+from hqueue.groups.committer import OnCommit
+from hqueue.groups.consumption import Consumption
+from hqueue.groups.offsets import UNSET
+from hqueue.groups.offsets import Position as GroupPosition
+from hqueue.groups.positions import BEGINNING, unreadable_offset
+from hqueue.log.lag import PartitionLag
+from hqueue.message import ConsumedMessage, ReceivedMessage
+from hqueue.message_id import MessageID
+from hqueue.metadata import PartitionKey
+from hqueue.position import Position, as_message_id, is_time
+from hqueue.runtime.steps import Wait, Work
+from hqueue.runtime.stepwise import Stepwise, stepwise
+from hqueue.settings.attributes import check_queue_name
+from hqueue.settings.kinds import listed
+from hqueue.settings.numbers import check_whole
+
+__all__ = ["ConsumerCalls", "Partition", "ToCommit"]
+
+Partition = PartitionKey | tuple[str, int]
+"""A partition of a queue: the queue's name, and a number."""
+
+ToCommit = ReceivedMessage | Mapping[Partition, MessageID] | None
+"""The positions to commit: a message, for the position after it; for each partition the first ID
+that is not consumed; or None, for the position after all messages that were returned."""
+
+
+class ConsumerCalls(Stepwise):
+    """The calls of `hqueue.Consumer` and of `hqueue.aio.Consumer` that take a program's own
+    arguments, as steps. Their descriptions are there.
+
+    Args:
+        consumption: what the consumer has.
+        group: the group's name.
+    """
+
+    def __init__(self, consumption: Consumption, group: str | None) -> None:
+        self._consumption = consumption
+        self._group = group
+
+    @stepwise
+    def assign(self, partitions: Iterable[Partition]) -> Work[Any, None]:
+        keys = _as_keys(partitions)
+        for key in keys:
+            log = yield from self._consumption.log(*key)
+            check_whole(key.partition, 0, log.partitions - 1, option="partition")
+        yield from self._consumption.assign.steps(keys)
+
+    def assignment(self) -> set[PartitionKey]:
+        self._consumption.check_process()
+        return self._consumption.positions.keys()
+
+    def subscription(self) -> set[str]:
+        self._consumption.check_process()
+        found = self._consumption.membership.found
+        return set() if found is None else set(found.selected)
+
+    def paused(self) -> set[PartitionKey]:
+        self._consumption.check_process()
+        return set(self._consumption.paused)
+
+    @stepwise
+    def position(self, partition: Partition) -> Work[Any, MessageID]:
+        (key,) = self._chosen([partition])
+        return (yield from self._consumption.resolve(key)).next
+
+    @stepwise
+    def seek(self, partition: Partition, to: Position) -> Work[Any, None]:
+        (key,) = self._chosen([partition])
+        at, positions = as_message_id(to), self._consumption.positions
+        find = positions.since if is_time(to) else positions.place
+        self._consumption.seek(key, (yield from find(key, at)))
+
+    @stepwise
+    def seek_to_beginning(self, *partitions: Partition) -> Work[Any, None]:
+        for key in self._chosen(partitions):
+            self._consumption.seek(key, BEGINNING)
+        return
+        yield
+
+    @stepwise
+    def seek_to_end(self, *partitions: Partition) -> Work[Any, None]:
+        for key in self._chosen(partitions):
+            self._consumption.seek(key, (yield from self._consumption.positions.end(key)))
+
+    def pause(self, *partitions: Partition) -> None:
+        self._consumption.pause(self._chosen(partitions))
+
+    def resume(self, *partitions: Partition) -> None:
+        self._consumption.resume(self._chosen(partitions))
+
+    @stepwise
+    def commit(self, positions: ToCommit) -> Work[Any, None]:
+        yield from self._consumption.commit.steps(partial(self._to_commit, positions))
+
+    @stepwise
+    def commit_later(self, positions: ToCommit, on_commit: OnCommit | None) -> Work[Any, None]:
+        decide = partial(self._to_commit, positions)
+        yield from self._consumption.commit_later.steps(decide, on_commit)
+
+    @stepwise
+    def committed(
+        self, partitions: Iterable[Partition] | None
+    ) -> Work[Any, dict[PartitionKey, MessageID]]:
+        offsets = self._consumption.membership.offsets()
+        if offsets is None:
+            raise InvalidInputError("a consumer without a group can't commit: give it a group")
+        keys = self.assignment() if partitions is None else _as_keys(partitions)
+        found = yield offsets.read.asked(keys)
+        committed = {
+            key: offset.position.next
+            for key, offset in found.items()
+            if offset.position.next != UNSET.next
+        }
+        for key in sorted(found):
+            if (unreadable := found[key].unreadable) is not None:
+                raise unreadable_offset(key, unreadable, committed=committed)
+        return committed
+
+    @stepwise
+    def lag(self, *partitions: Partition) -> Work[Any, dict[PartitionKey, PartitionLag]]:
+        places: dict[str, dict[int, MessageID]] = {}
+        chosen = self._chosen(partitions)
+        if not partitions:
+            chosen -= self._consumption.positions.unreadable
+        for key in chosen:
+            at = yield from self._consumption.resolve(key)
+            places.setdefault(key.queue, {})[key.partition] = at.next
+        lags: dict[PartitionKey, PartitionLag] = {}
+        for queue, each in places.items():
+            reader = (yield from self._consumption.log(queue, max(each))).reader
+            found = yield Wait(partial(reader.lag, each), partial(reader.in_loop.lag, each))
+            lags |= {PartitionKey(queue, number): lag for number, lag in found.items()}
+        return lags
+
+    def _to_commit(self, positions: ToCommit) -> Work[Any, dict[PartitionKey, GroupPosition]]:
+        if self._group is None:
+            raise InvalidInputError("a consumer without a group can't commit: give it a group")
+        known = self._consumption.positions
+        self._consumption.settle()
+        if positions is None:
+            return known.moved(known.keys())
+        if isinstance(positions, ConsumedMessage):
+            key = PartitionKey(positions.queue, positions.partition)
+            positions = {key: positions.id.next()}
+        if not isinstance(positions, Mapping):
+            raise InvalidInputError(
+                "commit takes one of this consumer's messages, or a mapping from partitions to "
+                "MessageIDs",
+                type=type(positions).__name__,
+            )
+        moves: dict[PartitionKey, GroupPosition] = {}
+        for partition, place in positions.items():
+            if not isinstance(place, MessageID):
+                raise InvalidInputError("a position must be a MessageID", position=place)
+            key = _as_key(partition)
+            if known.gave_up(key):
+                moves[key] = GroupPosition(place)  # Refused when the others are committed.
+                continue
+            known.check([key])
+            moves[key] = yield from known.place(key, place)
+        return moves
+
+    def _chosen(self, partitions: Iterable[Partition]) -> set[PartitionKey]:
+        """These, after a check that it has each of them; or all that it has."""
+        self._consumption.settle()
+        keys = {_as_key(each) for each in partitions}
+        self._consumption.positions.check(keys)
+        return keys or self.assignment()
+
+
+def _as_keys(partitions: Iterable[Partition]) -> set[PartitionKey]:
+    return {_as_key(each) for each in listed(partitions, "partitions")}
+
+
+def _as_key(partition: Partition) -> PartitionKey:
+    try:
+        queue, number = partition
+    except (TypeError, ValueError) as exc:
+        raise InvalidInputError(
+            "a partition must be a pair of a queue's name and a partition number",
+            partition=partition,
+        ) from exc
+    return PartitionKey(check_queue_name(queue), check_whole(number, 0, 32_766, option="partition"))
