@@ -356,7 +356,7 @@ class GroupMember(OnStore):
             logger.exception("a member of a group failed: %s", self.consumer)
             self._fail(
                 HQueueError(
-                    "the member failed",
+                    "the consumer's member of the group failed; make another consumer",
                     outcome=Outcome.UNKNOWN,
                     reason=f"{type(exc).__name__}: {exc}",
                 )

@@ -262,7 +262,7 @@ class SubscriberMember(Stepwise):
             except BaseException as exc:  # Else it would keep what others wait for.
                 logger.exception("a member of subscriber %s failed", self._subscriber)
                 failure = HQueueError(
-                    "the member failed",
+                    "the subscriber's member failed; make another subscriber",
                     outcome=Outcome.UNKNOWN,
                     reason=f"{type(exc).__name__}: {exc}",
                 )

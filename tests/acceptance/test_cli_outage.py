@@ -83,7 +83,7 @@ def test_a_restart_of_hbase_and_zookeeper_is_a_few_lines_of_each_process_and_non
         worker = begin("worker", *commands, "worker", "--api-port", "0", *ports)
         hub = begin("hub", *commands, "hub", "q", *ports)
         program = begin("program", str(PROGRAM), "q")
-        wait_for(lambda: worker.said("is ready"), "the worker is ready")
+        wait_for(lambda: worker.said("is ready; it takes notifications at "), "the worker is ready")
         wait_for(lambda: hub.said("the hub of q is ready; it listens at "), "the hub is ready")
         wait_for(lambda: "ready" in program.out, "the program consumes")
         before = {each: len(each.err) for each in (worker, hub, program)}

@@ -135,7 +135,7 @@ def read_answer(frame: bytearray) -> tuple[int, Answer | RemoteError]:
     size, at = _read_varint(view, at)
     block = len(view) - at - size
     if block < 0 or block != header.cell_block_meta.length:
-        raise ValueError("the answer's length is not the one that it states")
+        raise ValueError("the answer's length differs from the length that it states")
     return header.call_id, Answer(view[at : at + size], view[at + size :])
 
 

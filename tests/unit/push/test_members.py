@@ -472,7 +472,7 @@ def test_a_fault_of_a_member_is_its_subscriber_s_failure_and_others_get_its_part
     assert member._member is not None
     monkeypatch.setattr(member._member, "changes", fail)
     member._due.ring()
-    with pytest.raises(hqueue.HQueueError, match="the member failed"):
+    with pytest.raises(hqueue.HQueueError, match="the subscriber's member failed"):
         first.wait(30)
     first.stop()
     scene.settle((scene.start(), PARTITIONS))
