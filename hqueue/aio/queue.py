@@ -167,6 +167,15 @@ class Queue:
             chosen = range(self.partitions)
         return Scanner(self._reader, dict.fromkeys(chosen, wanted), **options)
 
+    def combined_partition_scanner(
+        self, scans: Mapping[int, Scan], **options: Unpack[ScannerOptions]
+    ) -> Scanner:
+        """Open a scanner over some partitions, each with a `Scan` of its own. Its options are those
+        of `scan`.
+        """
+        check_options("CombinedPartitionScanner", options, ScannerOptions.__annotations__)
+        return Scanner(self._reader, scans, **options)
+
     async def offsets(self, partitions: Sequence[int] | None = None) -> list[PartitionOffsets]:
         """The beginning and the end of each partition now. Like `hqueue.Queue.offsets`."""
         return await self._reader.offsets(partitions)

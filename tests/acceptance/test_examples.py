@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 import hqueue
@@ -199,3 +202,54 @@ def test_what_is_read_is_processed_and_written_once(
     assert examples.run(*arguments) == ["9 messages are processed"]
     assert examples.run(*arguments) == ["0 messages are processed"]
     assert [m.value for m in target.scan(partition=1)] == [b"A", b"B", b"C"]
+
+
+def test_the_web_service_publishes_and_streams_and_ends_with_its_streams(
+    examples: Examples, opened: hqueue.Queue, name: str
+) -> None:
+    running = examples.start("web_service.py", name, "--port", "0")
+    log: list[str] = []
+    while (at := re.search(r"http://127\.0\.0\.1:[0-9]+", log[-1] if log else "")) is None:
+        log.append(running.error_line())
+        assert log[-1], log
+    with httpx.Client(base_url=at.group(), timeout=DEADLINE_S) as http:
+        with http.stream("GET", "/topics/t") as response:
+            events = _events(response)
+            assert next(events) == {"": "ready"}
+            sent = http.post("/topics/t", content=b"one")
+            http.post("/topics/other", content=b"not of t")
+            http.post("/topics/t", content=b"two")
+            first, second = next(events), next(events)
+        assert sent.status_code == 201
+        assert {m.value for m in opened.scan(topics=["t"])} == {b"one", b"two"}
+        assert (first["data"], second["data"]) == ("one", "two")
+        for event_id, code in ((first["id"], 200), ("[]", 422), ('{"99": "0"}', 422)):
+            with http.stream("GET", "/topics/t", headers={"Last-Event-ID": event_id}) as response:
+                assert response.status_code == code
+                if code == 200:
+                    events = _events(response)
+                    assert next(events) == {"": "ready"}
+                    assert next(events) == second
+        assert http.post("/topics/hqueue.x", content=b"").status_code == 422
+        assert http.post("/topics/t", content=bytes(2 << 20)).status_code == 413
+        with http.stream("GET", "/topics/t") as response:
+            events = _events(response)
+            assert next(events) == {"": "ready"}
+            running.terminate()
+            assert list(events) == []
+    ended = running.end()
+    assert ended.code == -signal.SIGTERM, ended.err  # As uvicorn ends where it is asked to.
+    assert "Finished server process" in ended.err
+    assert not re.search("error|warn|traceback|never", ended.err, re.IGNORECASE), ended.err
+
+
+def _events(response: httpx.Response) -> Iterator[dict[str, str]]:
+    """Server-sent events as they come: their fields, that of a comment by no name."""
+    fields: dict[str, str] = {}
+    for line in response.iter_lines():
+        if line:
+            field, _, value = line.partition(":")
+            fields[field] = value.removeprefix(" ")
+        elif fields:
+            yield fields
+            fields = {}

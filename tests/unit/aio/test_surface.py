@@ -27,7 +27,6 @@ ONLY_BLOCKING = {
         "close": "nothing is left to close",
         "deadline": "for readers of threads",
         "verify": "a walk over the whole log, for operators",
-        "combined_partition_scanner": "`scan` says it",
         "dead_letters": "subscribers have no asynchronous face yet",
         "expiry": "for operators",
         "headers": "for operators",
