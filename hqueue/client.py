@@ -20,7 +20,6 @@ from hqueue.groups import administration as groups
 from hqueue.groups.administration import GroupDescription, GroupListing
 from hqueue.handle import Cluster
 from hqueue.handle.queue_log import QueueLog
-from hqueue.handle.start import EARLIEST, Start
 from hqueue.log import Appended
 from hqueue.log.table_ports import PartitionLocation
 from hqueue.message_id import MessageID
@@ -33,6 +32,7 @@ from hqueue.metadata.managers import (
     open_migration,
     open_topic_metadata,
 )
+from hqueue.position import EARLIEST, Start
 from hqueue.push import administration as push
 from hqueue.push.administration import SubscriberState
 from hqueue.push.append_notifier import AppendNotifier

@@ -1,4 +1,6 @@
-"""Positions in a partition, by ID or by time, as objects and as text."""
+"""Positions in a partition, by ID or by time, and starts of subscribers and groups, as objects and
+as text.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,14 @@ from hqueue.settings.numbers import as_whole
 
 __all__ = [
     "EARLIEST",
+    "LATEST",
     "POSITION_HELP",
+    "START_HELP",
     "Position",
+    "Start",
     "Timestamp",
     "as_message_id",
+    "check_start",
     "is_relative",
     "is_time",
     "parse_duration_ms",
@@ -23,6 +29,7 @@ __all__ = [
 ]
 
 EARLIEST = "earliest"
+LATEST = "latest"
 
 Timestamp = datetime.datetime | datetime.timedelta | int | str
 """A time: an aware datetime; milliseconds since the epoch; a timedelta before now, by this
@@ -33,6 +40,11 @@ Position = MessageID | Timestamp
 """A position in a partition: a `MessageID` or its text; ``"earliest"`` for the oldest message; or a
 `Timestamp`, for the first message that was written then or later. A plain number is a time and not
 an ID: `MessageID.from_int` converts an ID.
+"""
+
+Start = Position | str
+"""Where a subscriber without a checkpoint begins, or a group that is reset: a `Position`, or
+``"latest"`` for the messages that are written from now on.
 """
 
 SECONDS_MIN = 10**9
@@ -47,6 +59,7 @@ POSITION_HELP = (
     "given), milliseconds since the epoch, 'earliest', 'now' by this machine's clock, or a time "
     "before that: -10m, '1h30m ago'"
 )
+START_HELP = f"'latest', {POSITION_HELP}"
 
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _SPAN = r"(?:\d{1,15}\s*(?:ms|s|m|h|d|w)\s*)+"
@@ -92,6 +105,18 @@ def as_message_id(position: Position) -> MessageID:
     return MessageID(position)
 
 
+def check_start(start: Start) -> Start:
+    """A start that is valid: ``"earliest"`` and ``"latest"`` as they are, and the ID of any other
+    position.
+
+    Raises:
+        InvalidInputError: it is neither a position nor ``"latest"``.
+    """
+    if isinstance(start, str) and start in (EARLIEST, LATEST):
+        return start
+    return as_message_id(start)
+
+
 def parse_position(
     text: str, *, now_ms: int | None = None, local: datetime.tzinfo | None = None
 ) -> MessageID:
@@ -112,7 +137,7 @@ def parse_position(
         return MessageID(0)
     if stripped == "now":
         return MessageID(now_ms)
-    if stripped == "latest":
+    if stripped == LATEST:
         raise InvalidInputError(
             "only subscribers and groups begin at 'latest'; the present is 'now'", position=text
         )

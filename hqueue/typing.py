@@ -10,11 +10,10 @@ from hqueue.exactly_once import Process
 from hqueue.groups.callbacks import OnPartitions
 from hqueue.groups.calls import Partition, ToCommit
 from hqueue.groups.consumer_options import ConsumerOptions
-from hqueue.handle.start import Start
 from hqueue.message import Headers
 from hqueue.message_id import MessageIDs
 from hqueue.metadata import Presence
-from hqueue.position import Timestamp
+from hqueue.position import Start, Timestamp
 from hqueue.produce.delivery import DeliveryCallback
 from hqueue.produce.producer_options import ProducerOptions
 from hqueue.push.listener import ListenerAnswer

@@ -23,12 +23,11 @@ from hqueue.groups.offsets import UNSET, GroupOffsets, Position
 from hqueue.groups.paths import GroupPaths, group_name, groups_below
 from hqueue.groups.positions import BEGINNING, end_of, is_to_come, place_since
 from hqueue.handle import Cluster, QueueLog
-from hqueue.handle.start import EARLIEST, LATEST, Start, check_start
 from hqueue.log.lag import PartitionLag
 from hqueue.message_id import MessageID
 from hqueue.metadata import MetadataStore, Owners, PartitionKey
 from hqueue.metadata.ports import ANY
-from hqueue.position import as_message_id, is_time
+from hqueue.position import EARLIEST, LATEST, Start, as_message_id, check_start, is_time
 from hqueue.runtime.clock import SYSTEM_CLOCK, do_step
 from hqueue.runtime.steps import carry_out
 from hqueue.settings.attributes import check_partition, check_queue_name

@@ -7,7 +7,7 @@ from typing import Literal, TypedDict
 
 from hqueue.errors import InvalidInputError
 from hqueue.groups.assignors import ASSIGNORS
-from hqueue.handle.start import EARLIEST, LATEST
+from hqueue.position import EARLIEST, LATEST
 from hqueue.settings.limits import SCAN_BYTES_MAX
 from hqueue.settings.names import with_closest
 from hqueue.settings.numbers import check_whole

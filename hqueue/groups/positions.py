@@ -11,10 +11,10 @@ from hqueue.errors import InvalidInputError, OffsetOutOfRangeError, UnsupportedF
 from hqueue.groups.consumer_options import ERROR
 from hqueue.groups.offsets import UNSET, Offset, Position
 from hqueue.handle import QueueLog
-from hqueue.handle.start import LATEST
 from hqueue.log.offsets import PartitionOffsets
 from hqueue.message_id import MessageID
 from hqueue.metadata import PartitionKey
+from hqueue.position import LATEST
 from hqueue.runtime.logs import Log
 from hqueue.runtime.steps import Wait, Work
 

@@ -13,10 +13,9 @@ from hqueue.errors import (
     UnsupportedFormatError,
 )
 from hqueue.handle import QueueLog
-from hqueue.handle.start import LATEST, Start, check_start
 from hqueue.message_id import MessageID
 from hqueue.metadata import Coordination, Presence, SubscriptionKey
-from hqueue.position import as_message_id
+from hqueue.position import LATEST, Start, as_message_id, check_start
 from hqueue.push.members import connected_members, delete_members
 from hqueue.push.subscription import Subscription
 from hqueue.runtime.logs import Log

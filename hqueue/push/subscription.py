@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from hqueue.errors import InvalidInputError
-from hqueue.handle.start import EARLIEST, Start, check_start
 from hqueue.message import plain_text, topic_bytes
 from hqueue.metadata import DeliveryOptions, check_name
+from hqueue.position import EARLIEST, Start, check_start
 from hqueue.settings.attributes import check_partition, check_partitions
 from hqueue.settings.kinds import check_flag, check_kind, listed
 from hqueue.settings.limits import PARTITIONS_MAX, TOPICS_PER_BATCH_MAX

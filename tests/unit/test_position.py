@@ -10,9 +10,8 @@ import pytest
 
 from hqueue.consume.scan import Scan
 from hqueue.errors import InvalidInputError
-from hqueue.handle.start import check_start
 from hqueue.message_id import MessageID
-from hqueue.position import Position, as_message_id, is_time, parse_position
+from hqueue.position import Position, as_message_id, check_start, is_time, parse_position
 from hqueue.push.subscription import Subscription
 
 NOW_MS = 1_700_000_000_000

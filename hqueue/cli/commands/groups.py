@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hqueue.cli.commands import options
-from hqueue.cli.commands.subscribers import START_HELP, parse_start
 from hqueue.cli.exits import say
 from hqueue.cli.formats import printable
 from hqueue.cli.output import show_table, write_json
 from hqueue.cli.progress import count_text
 from hqueue.cli.registering import group
 from hqueue.cli.session import session_of
+from hqueue.position import START_HELP, check_start
 from hqueue.runtime.only_reads import OnlyReads
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def reset(
     A partition that ends before that place goes on at its end. What lies beyond the end of each
     is refused, unless it is a time that has passed.
     """
-    session, _ = session_of(context), parse_start(to)  # What can't be read is refused unasked.
+    session, _ = session_of(context), check_start(to)  # What can't be read is refused unasked.
     session.confirm(f"Forget how far {printable(group)} is in {queue}?", yes=yes)
     moved = session.client.reset_group(group, queue, to, partitions=partition)
     positions = sorted({str(at) for at in moved.values()})

@@ -11,7 +11,7 @@ import typer
 
 from hqueue.cli.commands import options
 from hqueue.cli.commands.scan import choose_encoder
-from hqueue.cli.commands.subscribers import PANEL, START_HELP, parse_start
+from hqueue.cli.commands.subscribers import PANEL
 from hqueue.cli.exits import OutputError, say
 from hqueue.cli.formats import Encode, Format
 from hqueue.cli.output import Output
@@ -19,6 +19,7 @@ from hqueue.cli.registering import commands
 from hqueue.cli.session import session_of
 from hqueue.errors import InvalidInputError
 from hqueue.metadata import DeliveryOptions
+from hqueue.position import START_HELP, check_start
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.stopping import stopping
 from hqueue.settings.numbers import whole_number
@@ -83,7 +84,7 @@ def subscribe(
     if limit is not None:
         how = dataclasses.replace(how, batch_messages_max=1)
     wanted = Subscription(
-        name, topic or (), start=parse_start(start), reset=reset, delivery=how
+        name, topic or (), start=check_start(start), reset=reset, delivery=how
     ).add_partitions(partition or ())
     with session_of(context).client.queue(queue) as opened:
         encode = choose_encoder(chosen, opened, print_key=print_key, print_headers=print_headers)

@@ -12,18 +12,15 @@ from hqueue.cli.output import show_table, write_json
 from hqueue.cli.progress import count_text
 from hqueue.cli.registering import commands
 from hqueue.cli.session import session_of
-from hqueue.position import POSITION_HELP, parse_position
+from hqueue.position import START_HELP, check_start
 from hqueue.runtime.only_reads import OnlyReads
 
 if TYPE_CHECKING:
-    from hqueue.handle.start import Start
     from hqueue.push.administration import SubscriberState
 
-__all__ = ["START_HELP", "NameArgument", "parse_start", "register"]
+__all__ = ["NameArgument", "register"]
 
 PANEL = "Subscribers"
-START_HELP = f"earliest, latest, {POSITION_HELP}"
-
 NameArgument = Annotated[str, typer.Argument(metavar="SUBSCRIBER", help="The subscriber's name.")]
 
 
@@ -74,7 +71,7 @@ def add_subscriber(
 ) -> None:
     """Fix now where a subscriber begins when it first connects."""
     session_of(context).client.add_subscriber(
-        queue, subscriber, start=parse_start(start), partitions=partition
+        queue, subscriber, start=check_start(start), partitions=partition
     )
     say(f"Added {subscriber} to {queue}.")
 
@@ -106,20 +103,11 @@ def seek(
     A relative time is written with "ago" here: '10m ago'.
     """
     moved = session_of(context).client.seek_subscriber(
-        queue, subscriber, parse_start(to), partitions=partition
+        queue, subscriber, check_start(to), partitions=partition
     )
     positions = sorted({str(at) for at in moved.values()})
     where = positions[0] if len(positions) == 1 else "the end of each"
     say(f"{subscriber} of {queue} goes on at {where}: {count_text(len(moved), 'partition')}.")
-
-
-def parse_start(text: str) -> Start:
-    """Where a subscriber begins.
-
-    Raises:
-        InvalidInputError: it can't be read.
-    """
-    return text if text in ("earliest", "latest") else parse_position(text)
 
 
 def _topics(state: SubscriberState) -> str | None:
