@@ -285,7 +285,7 @@ class Client:
         start: Start = EARLIEST,
         partitions: Collection[int] | None = None,
     ) -> None:
-        """Register a subscriber at a position that is fixed now, although it connects later.
+        """Register a subscriber that will connect later, at a position that is fixed now.
 
         Args:
             queue: the queue.

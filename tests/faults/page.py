@@ -143,9 +143,10 @@ calls of 300,000 structs, connection storms, and unread answers, all at once. At
 honest caller calls every 20 ms. Each role runs over stores in memory. The same attack first runs
 against a port of another process, which reads and does nothing: this shows how long the honest
 caller waits for the machine, which has two cores for caller, role and strangers. A port gives way
-if the 99th of 100 calls takes more than 5 times as long as alone, as beside the attack elsewhere,
-and as 5 ms; if the process takes 512 MiB or a core; or if it logs more than a line a second. In
-`make test-all`, which does not measure the machine, it gives way if that call takes a second.
+if the 99th of 100 calls takes more than 5 ms, and more than 5 times as long both as alone and as
+beside the attack elsewhere; if the process takes 512 MiB or a core; or if it logs more than a line
+a second. In `make test-all`, which does not measure the machine, it gives way if that call takes a
+second.
 
 The remaining delay is due to single steps of C code, which hold Python's lock: reading a text of
 4 MiB takes 1 to 3 ms, and freeing the objects of 300,000 structs takes 13 ms. Between such steps a
@@ -159,7 +160,7 @@ _FOUND = """
 ## What it found
 
 - A stale answer of a paused region server could make an append believe that another writer had its
-  slot, and append again; or that its batch was no link of the chain, and take it back. An append
+  slot, and append again; or that its batch was not a link of the chain, and take it back. An append
   now decides by one answer of one server, and only if that server knows the batch. The fault
   `stale` in [tests/model](../tests/model/scenarios.py) shows it without a cluster.
 - Two tasks of a worker used one reader when several large batches came at once: the poller
