@@ -84,7 +84,7 @@ class Consumer(GroupConsumer):
         return self._stream().poll(timeout_ms, messages_max)
 
     def __iter__(self) -> Iterator[ConsumedMessage]:
-        """All messages as they come, without an end. As `messages`."""
+        """All messages as they come, without an end. Like `messages`."""
         return self.messages()
 
     def messages(self, *, idle_ms_max: float | None = None) -> Iterator[ConsumedMessage]:

@@ -79,7 +79,7 @@ class ConsumerStream:
             raise
 
     def __iter__(self) -> Iterator[ConsumedMessage]:
-        """All messages as they come, without an end. As `messages`."""
+        """All messages as they come, without an end. Like `messages`."""
         return self.messages()
 
     def messages(self, *, idle_ms_max: float | None = None) -> Iterator[ConsumedMessage]:
@@ -163,7 +163,7 @@ class ConsumerStream:
         yield
 
     def _taken(self, handout: Handout, messages_max: int) -> list[ConsumedMessage]:
-        """So many messages of it at most. They count as lost until they are handed out: so no
+        """This many messages of it at most. They count as lost until they are handed out: so no
         commit of a handler, which runs in between, goes past them.
         """
         messages: list[ConsumedMessage] = []

@@ -36,7 +36,7 @@ __all__ = ["ExactlyOnceProcessor", "Process"]
 
 RESULTS_MAX = 10_000
 RESULT_BYTES_MAX = 4 * 1024 * 1024
-"""Of the results that are put at a time, unless those of one message are more."""
+"""Bytes of the results that are put at a time, unless those of one message are more."""
 
 SHARE_MS = 1_000.0
 """How often a processor without partitions looks whether others have all of them."""
@@ -125,7 +125,7 @@ class ExactlyOnceProcessor:
         ConsumerSettings.of(self._options)
         self._stopping = self._closed = False
         self._running = threading.Lock()
-        """Held while it runs, or is closed."""
+        """Held while it runs or is being closed."""
         self._consumer: Consumer | None = None
         self._own_client = connect() if client is None else None
         self._client: Client = self._own_client or check_kind(client, Client, "client")
@@ -238,7 +238,7 @@ class ExactlyOnceProcessor:
 
 
 class Cut(NamedTuple):
-    """Messages of a partition that follow one another, and what comes of them."""
+    """Messages of a partition that follow one another, and their results."""
 
     first: MessageID
     end: MessageID
@@ -270,7 +270,7 @@ def cut(
 
 
 def _results(process: Process, message: ReceivedMessage) -> list[Message]:
-    """What comes of a message.
+    """The results of a message.
 
     Raises:
         InvalidInputError: it is something else than messages.
@@ -344,7 +344,7 @@ class _Loop:
         consumer.subscribe(source.name, on_assigned=self._begin)
 
     def run(self, idle_ms: float, messages_max: int) -> bool:
-        """Bring over what comes, until nothing comes for so long, or a stop is requested; whether
+        """Bring over what comes, until nothing comes for this long, or a stop is requested; whether
         it had no partition yet when it began to wait.
         """
         while True:

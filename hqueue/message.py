@@ -40,7 +40,7 @@ __all__ = [
 
 
 def partition_of_key(key: bytes, partitions: int) -> int:
-    """The partition of a key, in a queue of so many: CRC-32 of the key, modulo their number."""
+    """The partition of a key, in a queue of this many: CRC-32 of the key, modulo their number."""
     return zlib.crc32(key) % partitions
 
 

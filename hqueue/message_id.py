@@ -121,7 +121,7 @@ class MessageID(int):
             ) from exc
 
     def __add__(self, places: int, /) -> MessageID:
-        """The ID so many places after this one.
+        """The ID this many places after this one.
 
         Raises:
             InvalidInputError: no ID lies there.
@@ -139,7 +139,7 @@ class MessageID(int):
     @overload
     def __sub__(self, other: int, /) -> MessageID: ...
     def __sub__(self, other: int, /) -> int:
-        """The ID so many places before this one; of two IDs how many places they lie apart.
+        """The ID this many places before this one; of two IDs how many places they lie apart.
 
         Raises:
             InvalidInputError: no ID lies there.

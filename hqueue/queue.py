@@ -451,8 +451,8 @@ class Queue:
 
         It serves to cut a part of the log into pieces with equal numbers of messages. If that place
         in the log was collected, the result is the ID of the oldest message that is known; if the
-        partition never had so many messages, the end of the log. Sends some tens of small requests
-        at most.
+        partition never had this many messages, the end of the log. Sends some tens of small
+        requests at most.
         """
         return self._log.reader.id_at(partition, ordinal)
 

@@ -12,7 +12,7 @@ from hqueue.errors import InvalidInputError
 __all__ = ["AT_ONCE", "check_loop", "collected"]
 
 AT_ONCE = 1_000
-"""After so many messages other tasks have turns: they take some milliseconds at most."""
+"""After this many messages other tasks have turns: they take some milliseconds at most."""
 
 Given = TypeVar("Given")
 

@@ -21,7 +21,7 @@ from hqueue.log import Batch, PartitionCursor
 __all__ = ["Follower", "Prefetcher", "Source", "closed_error"]
 
 FOLLOWED_MAX = 2
-"""So many answers of a follower wait to be taken."""
+"""This many answers of a follower wait to be taken."""
 
 
 class Source(Protocol):
@@ -35,7 +35,7 @@ class Source(Protocol):
         """
 
     async def close(self) -> None:
-        """Ask for nothing more, and free what is held in the store. What is under way is cancelled.
+        """Ask for nothing more, and free what is held in the store. Cancels what is under way.
         Never raises.
         """
 
@@ -96,7 +96,7 @@ class Follower:
         reader: of the queue.
         cursors: in different partitions; nobody else reads with them.
         bytes_max: the bodies asked for in one request, about; at least one batch.
-        idle_ms_max: end after so long without a batch; None for never.
+        idle_ms_max: end after this long without a batch; None for never.
     """
 
     def __init__(

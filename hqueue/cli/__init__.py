@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _load() -> Callable[[Sequence[str] | None], int] | None:
-    """What runs commands; none if what it needs is not installed, which is said."""
+    """What runs commands; None, with a line on stderr, if a package is not installed."""
     from hqueue.cli.streams import complete_streams
 
     complete_streams()

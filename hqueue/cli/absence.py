@@ -1,4 +1,4 @@
-"""What a command waits for is not there, or is something else: said on stderr before long."""
+"""Saying on stderr that what a command waits for is not there, or is something else."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from hqueue.settings.connection import Settings, setting_source
 __all__ = ["Absence", "hbase_absence", "hub_absence"]
 
 SILENCE_S = 2.0
-"""After so long a command says that something is not there: operations try on for a minute."""
+"""After this long a command says that something is not there: operations try on for a minute."""
 
 MEETING_S = 2.4
 ADDRESSES_MAX = 8
-"""So long, and at so many addresses, it is looked what listens there."""
+"""How long, and at how many addresses, a command looks what listens there."""
 
 
 class Absence:
@@ -97,7 +97,9 @@ class Absence:
         return found
 
     def _part_of(self, seconds: float) -> float:
-        """So long, or a quarter of what an operation has: it is said before the operation ends."""
+        """This long, or a quarter of what an operation has: it is said before the operation
+        ends.
+        """
         return min(seconds, self._bound_ms / 4e3)
 
 

@@ -124,7 +124,7 @@ def help_(
     context: typer.Context,
     names: Annotated[list[str] | None, typer.Argument(metavar="COMMAND")] = None,
 ) -> None:
-    """Show what the commands are, or how one is used."""
+    """List the commands, or show how to use one."""
     parent = context.find_root()
     parent.command.main(
         args=[*(names or ()), "--help"],

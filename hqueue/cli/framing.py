@@ -65,7 +65,7 @@ def read_values(stream: BinaryIO, framing: Framing, name: str) -> Iterator[bytes
 
 
 def read_lines(stream: BinaryIO, name: str, bytes_max: int = BATCH_BYTES_MAX) -> Iterator[bytes]:
-    """The lines of a stream, without their newlines. Errors as of `read_values`."""
+    """The lines of a stream, without their newlines. Raises as `read_values`."""
     offset = 0
     while line := stream.readline(bytes_max + 2):
         value = line[:-1] if line.endswith(b"\n") else line
@@ -81,7 +81,7 @@ def read_lines(stream: BinaryIO, name: str, bytes_max: int = BATCH_BYTES_MAX) ->
 
 
 def read_length_prefixed(stream: BinaryIO, name: str) -> Iterator[bytes]:
-    """The values of a stream of lengths and values. Errors as of `read_values`."""
+    """The values of a stream of lengths and values. Raises as `read_values`."""
     offset = 0
     while prefix := stream.read(_LENGTH.size):
         if len(prefix) < _LENGTH.size:

@@ -48,7 +48,7 @@ class Advance:
                 self._bar.stop()
 
     def advance(self, size: int) -> None:
-        """One message more, of so many bytes."""
+        """One message more, of this many bytes."""
         self._messages += 1
         self._bytes += size
         self._calls += 1

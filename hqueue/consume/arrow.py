@@ -44,7 +44,7 @@ SMALL_BATCH = 64
 """Batches of fewer messages are put together message by message, which costs less there."""
 
 LARGE_BYTES = 512 * 1024
-"""To copy so many bytes costs more than a record batch does."""
+"""To copy this many bytes costs more than a record batch does."""
 
 _Columns = tuple[pa.Array, ...]
 """The partitions, IDs, topics, values, keys and headers of some messages."""
@@ -58,7 +58,7 @@ def record_batch(batches: Sequence[Batch]) -> pa.RecordBatch:
     Raises:
         CorruptLogError: the offsets or positions in a cell are impossible, although its checksum
             fits: a writer with a fault wrote it. Nothing is read outside of a cell. Where an
-            operator decided so, there is no error, and that cell's messages are passed by.
+            operator chose so, there is no error, and that cell's messages are skipped.
         StoreUnavailableError: it is not known whether one did.
     """
     pieces: list[_Columns] = []
@@ -130,7 +130,7 @@ def _by_cell(batch: Batch) -> _Columns:
         except CorruptLogError as exc:
             exc.facts["row"] = batch.key.hex()
             batch.skips.pass_by(batch.key, batch.header, entry, exc)
-    if not parts:  # All of it is passed by.
+    if not parts:  # All of it is skipped.
         return _by_message([])
     columns = parts[0] if len(parts) == 1 else _merged(parts)
     if batch.start > batch.header.base or batch.stop < batch.header.end:

@@ -38,13 +38,13 @@ __all__ = [
 
 SEVERAL_ROWS = 100
 HITS_TO_SEVERAL = 4
-"""After so many answers with a batch, one after another, several are asked for at a time: that
+"""After this many answers with a batch, one after another, several are asked for at a time: that
 takes two requests, and is worth it where several come."""
 HITS_UNTIL_NEXT_TRY = 16
 GOLDEN_RATIO = 0.618
 
 Poll = Callable[[Sequence[PartitionReader], int], Iterator[list[Batch]]]
-"""Asks once for up to so many next batches of each of some readers, as `hqueue.Queue.poll`."""
+"""Asks once for up to this many next batches of each of some readers, like `hqueue.Queue.poll`."""
 
 
 NO_PAUSE = Backoff(0.0, 0.0)
@@ -254,7 +254,7 @@ def to_check(fetches: Iterable[Fetch[ReaderT]]) -> Iterator[ReaderT]:
 
 
 class Asked(Generic[ReaderT]):
-    """Some partitions' tails that are asked for together, for up to so many batches of each."""
+    """Some partitions' tails that are asked for together, for up to this many batches of each."""
 
     def __init__(self, fetches: Iterable[Fetch[ReaderT]], rows_max: int) -> None:
         self._fetches = {each.reader.partition: each for each in fetches}

@@ -106,7 +106,7 @@ class Intake(Generic[KeyT]):
 
     Requests are made by tasks of the process's loop, or of the taker's own, at most
     `PREFETCH_REQUESTS` at a time for partitions that are behind and one for the ends of each queue,
-    and only so many answers wait to be taken. So nothing goes on by itself when nothing is taken,
+    and only this many answers wait to be taken. So nothing goes on by itself when nothing is taken,
     but for what is under way. Where there is no loop the taker makes them.
 
     One thread or task takes; any thread may add, remove, wake and close.

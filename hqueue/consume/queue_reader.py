@@ -153,7 +153,7 @@ class QueueReader:
         return drive(decide(deadline), self._port, deadline)
 
     def do_long(self, work: Work[Result]) -> Result:
-        """What comes of decisions that bound each operation of many themselves."""
+        """The result of decisions that bound each operation of many themselves."""
         return drive(work, self._port, Deadline(self.clock, math.inf))
 
     def _each(self, work: Work[None]) -> Iterator[Any]:

@@ -32,7 +32,7 @@ class QueueReading:
 
     Args:
         context: the queue.
-        decisions: which batches are passed by where they can't be read.
+        decisions: which batches readers skip where they can't read them.
     """
 
     def __init__(self, context: QueueContext, decisions: SkipDecisions) -> None:
@@ -67,7 +67,7 @@ class QueueReading:
         rows_max: int,
         deadline: Callable[[], Deadline] | None,
     ) -> Work[None]:
-        """Gives what `Queue.poll` does."""
+        """Like `Queue.poll`."""
         return poll(cursors, deadline or self.deadline, bytes_max, rows_max)
 
     def fetch(
@@ -76,7 +76,7 @@ class QueueReading:
         bytes_max: int,
         deadline: Callable[[], Deadline] | None,
     ) -> Work[None]:
-        """Gives what `fetch_once` does."""
+        """Like `fetch_once`."""
         return fetch(fetches, deadline or self.deadline, bytes_max)
 
     def follow(
@@ -92,7 +92,7 @@ class QueueReading:
         Args:
             cursors: in different partitions.
             bytes_max: the bodies asked for in one request, about; at least one batch.
-            idle_ms_max: end after so long without a batch; None for never.
+            idle_ms_max: end after this long without a batch; None for never.
             closed: whether to end.
 
         Raises:
@@ -153,7 +153,7 @@ class QueueReading:
         return appended_since(offsets, self.deadline)
 
     def headers(self, partition: int, start: Position, stop: Position | None) -> Work[None]:
-        """Gives what `Queue.headers` does."""
+        """Like `Queue.headers`."""
         partition = self._context.check_partition(partition)
         scan = Scan(start, stop)
         return headers_of(partition, scan.start, scan.stop, self.deadline)

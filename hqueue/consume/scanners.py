@@ -43,7 +43,7 @@ BYTES_MAX = 16 * 1024 * 1024
 
 MERGED_BYTES_MAX = 1024 * 1024
 MESSAGE_OVERHEAD_BYTES = 200
-"""Merged messages are in record batches of so many bytes, about."""
+"""Merged messages are in record batches of this many bytes, about."""
 
 
 class ScannerOptions(TypedDict, total=False):
@@ -304,7 +304,7 @@ def _some(messages: Iterator[ReceivedMessage]) -> list[ReceivedMessage]:
 def _limited(
     columns: Iterator[pyarrow.RecordBatch], places: Iterator[int]
 ) -> Iterator[pyarrow.RecordBatch]:
-    """Up to so many rows, each of which takes a place."""
+    """Up to this many rows, each of which takes a place."""
     for each in columns:
         given = each.slice(0, length_hint(places))
         collections.deque(itertools.islice(places, given.num_rows), maxlen=0)

@@ -1,4 +1,4 @@
-"""Batches that can't be read, and that readers pass by because an operator said so.
+"""Batches that can't be read, and that readers skip because an operator chose so.
 
 They are named in a record that lies with the queue, and goes when it is truncated. A batch is named
 by its row and its nonce, so no other is ever meant. The record is only read when something can't be
@@ -41,7 +41,7 @@ _Named = tuple[bytes, bytes]
 
 
 class SkipCounts:
-    """What a process has passed by in all queues, each counted and logged once. Thread-safe."""
+    """What a process has skipped in all queues, each counted and logged once. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -49,14 +49,14 @@ class SkipCounts:
         self._messages: collections.Counter[PartitionKey] = collections.Counter()
 
     def messages(self) -> Mapping[PartitionKey, int]:
-        """How many messages were passed by."""
+        """How many messages were skipped."""
         with self._lock:
             return dict(self._messages)
 
     def note(
         self, queue: str, row: bytes, header: Header, entry: TopicEntry, error: CorruptLogError
     ) -> None:
-        """A reader has passed by a topic's messages in a batch."""
+        """A reader has skipped a topic's messages in a batch."""
         partition, _ = rowkey.decode(row)
         noted = (queue, row, header.nonce, entry.topic)
         with self._lock:
@@ -72,7 +72,7 @@ class SkipCounts:
 
 
 class SkipRecord:
-    """Which batches of a queue are passed by, for its readers. Thread-safe.
+    """Which batches of a queue its readers skip. Thread-safe.
 
     Args:
         context: the queue.
@@ -95,7 +95,7 @@ class SkipRecord:
         return self.do(lambda: self.is_skipped(row, header))
 
     def do(self, attempt: Callable[[], Work[Result]]) -> Result:
-        """What comes of an operation on the record, in the caller's thread."""
+        """The result of an operation on the record, in the caller's thread."""
         deadline = self._context.deadline()
         return drive(deadline.insist(attempt), self._log, deadline)
 

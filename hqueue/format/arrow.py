@@ -164,7 +164,7 @@ def without_headers(
 
 
 FEW = 64
-"""So many offsets are counted from 0 on one by one: to call Arrow for them takes longer."""
+"""This many offsets are counted from 0 on one by one: to call Arrow for them takes longer."""
 
 
 class _Columns(NamedTuple):

@@ -132,7 +132,7 @@ def offsets_of(values: pa.Array) -> memoryview:
 
 
 def offsets_in(buffer: pa.Buffer, at: int, count: int) -> memoryview:
-    """Where so many values of a buffer begin and end, from the `at`-th on."""
+    """Where this many values of a buffer begin and end, from the `at`-th on."""
     return memoryview(buffer)[4 * at : 4 * (at + count + 1)].cast("i")
 
 

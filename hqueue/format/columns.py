@@ -106,7 +106,7 @@ class KeysColumn(NamedTuple):
 
     @classmethod
     def of(cls, column: bytes, count: int) -> KeysColumn | None:
-        """Those of the keys of so many messages; None if they can't be."""
+        """Those of the keys of this many messages; None if they can't be."""
         validity_at = 4 * (count + 1)
         data_at = validity_at + (count + 7) // 8
         if len(column) < data_at or _int_at(column, 0):
@@ -131,7 +131,7 @@ class HeadersColumn(NamedTuple):
 
     @classmethod
     def of(cls, column: bytes, count: int) -> HeadersColumn | None:
-        """Those of the headers of so many messages; None if they can't be."""
+        """Those of the headers of this many messages; None if they can't be."""
         names_at = 4 * (count + 1)
         if len(column) < names_at:
             return None
@@ -167,7 +167,7 @@ def _ascending(offsets: list[int]) -> bool:
 
 
 def parse_keys(column: bytes, count: int, topic: str) -> list[bytes | None]:
-    """The keys of so many messages, in their order.
+    """The keys of this many messages, in their order.
 
     Raises:
         CorruptLogError: they can't be what a writer wrote.
@@ -187,7 +187,7 @@ def parse_keys(column: bytes, count: int, topic: str) -> list[bytes | None]:
 
 
 def parse_headers(column: bytes, count: int, topic: str) -> list[Headers]:
-    """The headers of so many messages, in their order.
+    """The headers of this many messages, in their order.
 
     Raises:
         CorruptLogError: they can't be what a writer wrote.

@@ -24,14 +24,18 @@ CODECS: Mapping[str, int] = {"none": PLAIN, "zstd": ZSTD}
 """The codecs that can be written, by name."""
 
 BYTES_MIN = 1_024
-"""Less is left as it is: it would hardly get smaller, and any tool of HBase shows it."""
+"""Smaller cells are not compressed: it would hardly help, and any tool of HBase shows them as they
+are.
+"""
 
 LEVEL = 1
 """docs/log-format.md has what it was compared with."""
 
 PROBE_BYTES = 16 * 1024
 SHARE_MAX = 7 / 8
-"""What does not shrink to this share is left as it is: reading it would cost more than it saves."""
+"""A cell that does not shrink to this share is stored uncompressed: reading it would cost more than
+it saves.
+"""
 
 
 def compressed(bodies: Bodies, codec: int) -> Bodies:

@@ -1,4 +1,4 @@
-"""What hubs say in headers of the topics that they own.
+"""What hubs record in headers about the topics that they own.
 
 A control record: which topics have another owner from here on.
 
@@ -101,7 +101,7 @@ def fences_of(row: bytes, payload: bytes) -> dict[str, int]:
 
 
 def with_owners(bodies: Bodies, epochs: Mapping[str, int]) -> Bodies:
-    """A batch of messages that says by which ownership of each of its topics it is appended.
+    """A batch of messages that carries the epoch of each of its topics' owners.
 
     Args:
         bodies: the batch.

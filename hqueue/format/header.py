@@ -84,7 +84,7 @@ _CHECKSUM = struct.Struct(">I")
 
 
 def framing_bytes(layout: int, count: int) -> int:
-    """How many bytes of a cell tell so many messages apart."""
+    """How many bytes of a cell tell this many messages apart."""
     return {RAW: 0, PACKED: 4 * count + 4, SCATTERED: 8 * count + 4}[layout]
 
 

@@ -172,7 +172,7 @@ class _Plan:
             pass
 
     def _shares(self, queue: str, count: int) -> dict[str, int]:
-        """How many of so many partitions of a queue each member gets: each where is least."""
+        """How many of this many partitions of a queue each member gets: each where is least."""
         members = self._subscribers[queue]
         shares = dict.fromkeys(members, 0)
         heap = [(self._load[member] + self._weight(member, queue), member) for member in members]
@@ -184,7 +184,7 @@ class _Plan:
         return shares
 
     def _together(self, member: str, keys: Sequence[PartitionKey], count: int) -> set[PartitionKey]:
-        """So many of these, from the hosts where the member has most."""
+        """This many of these, from the hosts where the member has most."""
         hosts, of = self._hosts[member], self._view.partitions
         if hosts and 0 < count < len(keys):
             keys = sorted(keys, key=lambda key: -hosts[of[key]])

@@ -68,7 +68,7 @@ class Committer(Stepwise):
     Args:
         commit: commits positions, and returns the partitions for which that was refused.
         loop: the consumer's loop, if it has one: then no commit has a callback.
-        waiting_max: so many commits wait; the caller that wants one more waits as well.
+        waiting_max: this many commits wait; the caller that wants one more waits as well.
         room_s: how long it waits: longer than a commit takes that is given up.
     """
 

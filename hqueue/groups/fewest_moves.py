@@ -10,7 +10,7 @@ from hqueue.metadata import PartitionKey
 __all__ = ["with_fewest_moves"]
 
 _Node = tuple[str, str | int]
-"""A member, a queue, or those members that have so many partitions."""
+"""A member, a queue, or those members that have this many partitions."""
 _MEMBER, _QUEUE, _LOAD = "member", "queue", "load"
 
 

@@ -196,8 +196,8 @@ class GroupMember(OnStore):
 
     @stepwise
     def certain(self, for_ms: float = 0) -> Work[bool]:
-        """Whether nobody else can have its partitions now, nor so long from now. Asks the store if
-        that is not known.
+        """Whether nobody else can have its partitions now, nor this long from now. Asks the store
+        if that is not known.
 
         Asked before messages are handed out: a process that stood still learns only afterwards
         that its session is over.
@@ -206,7 +206,7 @@ class GroupMember(OnStore):
 
     def owns(self, key: PartitionKey, for_ms: float = 0) -> bool:
         """Whether a partition is its own, and not to be given up, and nobody else can have it for
-        so long. From any thread.
+        this long. From any thread.
         """
         if not self.certain(for_ms):
             return False

@@ -52,7 +52,7 @@ class Planning:
         return self._members
 
     def see_members(self, members: Mapping[str, Mapping[str, int]]) -> None:
-        """These are present, with so many streams of each queue."""
+        """These are present, with this many streams of each queue."""
         self.regrouped |= members != self._members
         self._members, self._stands = members, False
 

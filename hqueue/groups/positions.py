@@ -33,7 +33,7 @@ def end_of(offsets: PartitionOffsets) -> Position:
 
 def place_since(time: MessageID, end: Position) -> Position:
     """Where what was written since a time begins, in a partition that ends there. What ends before
-    it is at its end: so nothing that comes is passed by, also not from a writer whose clock is
+    it is at its end: so nothing that comes is skipped, not even from a writer whose clock is
     behind.
     """
     place = Position(max(time, BEGINNING.next))

@@ -48,7 +48,7 @@ class Cluster:
         self._on_append = on_append
         self.clock = clock
         self.skip_counts = SkipCounts()
-        """What readers have passed by in all queues."""
+        """What readers have skipped in all queues."""
         self._id: str | None = None
 
     @property

@@ -14,7 +14,7 @@ __all__ = ["answered", "silence_text", "unanswered"]
 logger = Log(__name__)
 
 QUIET_MS = 1_000.0
-"""It answers again when nobody was without an answer for so long: of several requests to a server
+"""It answers again when nobody was without an answer for this long: of several requests to a server
 that is slow, some are answered meanwhile."""
 
 PATIENCE_MS = 2_000.0

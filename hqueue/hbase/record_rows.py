@@ -50,7 +50,7 @@ class RowPort(Protocol):
         """
 
     def scan(self, first: bytes, beyond: bytes, limit: int) -> list[tuple[bytes, Cells]]:
-        """The first so many rows of ``[first, beyond)``; fewer if there are no more."""
+        """The first rows of ``[first, beyond)``, this many; fewer if there are no more."""
 
     def update(self, updates: Sequence[RowUpdate]) -> list[Answer | HQueueError]:
         """Update rows, each named once and each on its own: for each, in their order, an answer, or

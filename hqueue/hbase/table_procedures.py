@@ -301,7 +301,7 @@ class TableProcedures(abc.ABC, Generic[Table]):
 
     @abc.abstractmethod
     def _set_ttl(self, table: Table, ttl_seconds: int | None) -> None:
-        """Let bodies be kept for so long; None for ever."""
+        """Let bodies be kept for this long; None for ever."""
 
     @abc.abstractmethod
     def _set_attributes(self, table: Table, attributes: Mapping[str, int | str]) -> None:

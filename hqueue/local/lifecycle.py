@@ -142,7 +142,7 @@ def logs(
     Args:
         pattern: a process's name, or a pattern such as ``regionserver-*``.
         home: the server's folder; ``HQUEUE_LOCAL_HOME`` or the user's state folder if None.
-        last: begin so many lines before the end of each log; at its beginning if None.
+        last: begin this many lines before the end of each log; at its beginning if None.
         follow: go on with what is written from now on, until the bound or the iterator's
             ``close``.
         timeout_s: the bound on following; None for none.

@@ -71,7 +71,7 @@ def read_lines(folder: Path, pattern: str = "*", *, last: int | None = None) -> 
     Args:
         folder: where the logs are.
         pattern: a process's name, or a pattern such as ``regionserver-*``.
-        last: at most so many lines of each process; all that its current file has if None.
+        last: at most this many lines of each process; all that its current file has if None.
     """
     for path in _files(folder, pattern):
         if last is not None:
@@ -98,7 +98,7 @@ def follow_lines(
     Args:
         folder: where the logs are.
         pattern: a process's name, or a pattern such as ``regionserver-*``.
-        last: begin so many lines before the end of each log; at its beginning if None.
+        last: begin this many lines before the end of each log; at its beginning if None.
         timeout_s: when to end; None follows until the generator is closed.
     """
     deadline = Deadline(SYSTEM_CLOCK, math.inf if timeout_s is None else timeout_s * 1e3)

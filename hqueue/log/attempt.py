@@ -48,7 +48,7 @@ def check_same(bodies: Bodies, count: int, fingerprint: int) -> None:
     """Refuse a batch whose nonce belongs to another in the log.
 
     Raises:
-        IdempotencyKeyReusedError: that has so many messages, or a fingerprint, that this one has
+        IdempotencyKeyReusedError: that has this many messages, or a fingerprint, that this one has
             not.
     """
     if (bodies.count, bodies.fingerprint) != (count, fingerprint):

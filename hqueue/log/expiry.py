@@ -15,7 +15,7 @@ from hqueue.runtime.clock import Deadline
 __all__ = ["PartitionExpiry", "expiry_of"]
 
 HEADERS_READ = 10
-"""So many batches are looked through for one with messages, where control records lie."""
+"""This many batches are looked through for one with messages, where control records lie."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -30,8 +30,8 @@ class NewestMessages:
 
     Args:
         partition: the partition.
-        pages_max: so many pages of headers are read for one question, or twice as many.
-        topics_max: so many topics are kept in mind.
+        pages_max: this many pages of headers are read for one question, or twice as many.
+        topics_max: this many topics are kept in mind.
     """
 
     def __init__(

@@ -96,10 +96,10 @@ def count_before(partition: int, message_id: int, deadline: Deadline) -> Work[in
 
 
 def id_at(partition: int, ordinal: int, deadline: Deadline) -> Work[MessageID]:
-    """An ID that a partition had so many messages before: the inverse of `count_before`.
+    """An ID that a partition had this many messages before: the inverse of `count_before`.
 
     That is an ID of the first message still known where those before it were collected, and the
-    end of the log where there were never so many. Some tens of small requests at most: messages
+    end of the log where there were never this many. Some tens of small requests at most: messages
     come at about the same rate for a while, so most of them are found by proportion, and halving
     bounds the search where they don't.
     """

@@ -1,4 +1,4 @@
-"""Passing by what can't be read, where an operator decided that readers do."""
+"""Skipping what can't be read, where an operator chose that readers do."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SkipDecisions(Protocol):
     """What operators decided of a queue's batches."""
 
     def is_skipped(self, row: bytes, header: Header) -> Work[bool]:
-        """Whether readers pass by the batch in this row, where they can't read it. One try.
+        """Whether readers skip the batch in this row, where they can't read it. One try.
 
         Args:
             row: the row's key.
@@ -42,11 +42,11 @@ class SkipDecisions(Protocol):
         """
 
     def note(self, row: bytes, header: Header, entry: TopicEntry, error: CorruptLogError) -> None:
-        """A reader passes by the messages of a topic in that batch, because of this error."""
+        """A reader skips the messages of a topic in that batch, because of this error."""
 
 
 class _NoDecisions:
-    """Nothing is passed by."""
+    """Nothing is skipped."""
 
     def is_skipped(self, row: bytes, header: Header) -> Work[bool]:
         return False

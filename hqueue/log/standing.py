@@ -145,7 +145,7 @@ class Standing:
 
         Args:
             row: the row.
-            passed: topics whose messages in it are passed by.
+            passed: topics whose messages in it are skipped.
 
         Raises:
             CorruptLogError: the log is broken here.

@@ -44,7 +44,7 @@ class CountedPart:
     """What a topic has in a part of a partition's log.
 
     Args:
-        messages: its messages, or at most so many.
+        messages: its messages, or at most this many.
         exact: which of the two.
         first: the ID of the first one; None if none was seen.
     """

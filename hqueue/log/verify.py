@@ -78,7 +78,7 @@ class PartitionVerifier:
         now_ms: tells the time by the store's clock, by which bodies expire.
         ranges: topics' ranges; None if they are not compared.
         moved: whether a topic's ranges are others by now: then they are not judged.
-        decisions: which batches readers pass by.
+        decisions: which batches readers skip.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Walking the chain's headers forward, without passing one by."""
+"""Walking the chain's headers forward, without skipping one."""
 
 from __future__ import annotations
 

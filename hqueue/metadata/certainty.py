@@ -41,7 +41,7 @@ class Certainty(OnStore):
 
     @stepwise
     def holds(self, for_ms: float = 0) -> Work[bool]:
-        """Whether the session lives, and does so long from now. Asks the store if that is not
+        """Whether the session lives, and does this long from now. Asks the store if that is not
         known.
         """
         if self._clock.monotonic_ms() + for_ms >= self.until_ms:

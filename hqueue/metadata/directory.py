@@ -22,7 +22,7 @@ _Read = tuple[Record, tuple[Name, Value] | UnsupportedFormatError | None]
 
 
 class Directory(Generic[Name, Value]):
-    """What lies so many segments below a prefix, by name.
+    """What lies this many segments below a prefix, by name.
 
     Args:
         store: where it lies.

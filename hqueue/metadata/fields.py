@@ -65,8 +65,8 @@ class FieldRecords(Protocol):
         """Those of these records that exist."""
 
     def scan(self, prefix: str, depth: int) -> Iterator[tuple[str, Found]]:
-        """The records so many segments below a prefix, by key, each in the state in which the scan
-        finds it.
+        """The records this many segments below a prefix, by key, each in the state in which the
+        scan finds it.
         """
 
     def write(self, changes: Mapping[str, FieldChange]) -> Mapping[str, Version | None]:

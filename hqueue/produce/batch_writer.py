@@ -341,7 +341,7 @@ class FaultReport:
     def __init__(self) -> None:
         self._faults = FaultLog(logger, quiet_ms=FAULT_QUIET_MS)
         self._unwritten = 0
-        """About so many messages were not written since the fault began."""
+        """About this many messages were not written since the fault began."""
 
     def settle(
         self, batch: PendingBatch[Any], ids: MessageIDs, error: BaseException | None

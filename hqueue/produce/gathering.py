@@ -57,7 +57,7 @@ class Gathering(Generic[Target, WriterT, DeliveryT]):
     order in which they were taken. As safe for threads as its writer is.
 
     Args:
-        writer_of: makes what writes the batches of this object, so many at a time.
+        writer_of: makes what writes the batches of this object, this many at a time.
         delivery: makes what tells the sender of a message what becomes of it: of a batch's future,
             and of the message's place in the batch; None for all of it.
         targets: how many targets there may be; None if that is open.

@@ -44,13 +44,13 @@ class OpenMessage:
         self.done = False
         """Whether all of it has come."""
         self.needed = 0
-        """Before the piece has so many bytes, there is nothing to look at."""
+        """Before the piece has this many bytes, there is nothing to look at."""
         self._left = -1
         """Headers that are still to come; -1 before the call says how many."""
 
     @property
     def made_bytes(self) -> int:
-        """Its headers take so much memory beside their bytes, about."""
+        """Its headers take this much memory beside their bytes, about."""
         return len(self._headers) * HEADER_BYTES
 
     def message(self) -> ReceivedMessage:

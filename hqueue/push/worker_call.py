@@ -92,11 +92,11 @@ class WorkerCall:
         """Messages that are still to come; -1 before the call says how many."""
         self._at = 0
         self._needed = 0
-        """Before so many bytes have come, there is nothing to look at."""
+        """Before this many bytes have come, there is nothing to look at."""
 
     @property
     def made_bytes(self) -> int:
-        """The messages that have come take so much memory beside the call's bytes, about."""
+        """The messages that have come take this much memory beside the call's bytes, about."""
         opened = 0 if self._open is None else self._open.made_bytes
         return self._at + len(self._messages) * MESSAGE_BYTES + self._headers_bytes + opened
 

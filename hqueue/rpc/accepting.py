@@ -44,7 +44,7 @@ CONNECTIONS_MIN = 8
 PAUSE_MS = 100.0
 """Until the next look for room."""
 TOGETHER_MAX, TOGETHER_MS = 64, 5.0
-"""So many connections are accepted one after another, for about so long."""
+"""This many connections are accepted one after another, for about this long."""
 OUT_OF_FILES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
@@ -58,7 +58,7 @@ class FileRoom:
         self._taken = 0
 
     def take(self, wanted: int, whose: str) -> int:
-        """So many connections a server may have; it is logged if they are fewer than it wants."""
+        """This many connections a server may have; it is logged if they are fewer than it wants."""
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         if limit == resource.RLIM_INFINITY:
             limit = 2**31

@@ -15,7 +15,7 @@ LIGHT_BYTES = 1024 * 1024
 """A request that takes no more memory is served at once, whatever else is served."""
 TRIM_BYTES = 64 * 1024 * 1024
 TRIM_EVERY_MS, TRIM_LIGHT_EVERY_MS = 5_000.0, 60_000.0
-"""When so much was made of calls it is given back to the system: of large ones as soon as no call
+"""When this much was made of calls it is given back to the system: of large ones as soon as no call
 needs any of it, and now and then while there always is one; of light ones once a minute, for what
 comes next would mostly fit where they were."""
 

@@ -12,11 +12,13 @@ from hqueue.rpc.gathering import Gatherer
 __all__ = ["Bounds", "Caller", "Callers"]
 
 PIECE_BYTES = 64 * 1024
-"""For each so many bytes a request or an answer may take `Bounds.still_ms_max` longer."""
+"""For every piece of this many bytes a request or an answer may take `Bounds.still_ms_max`
+longer.
+"""
 LEAVE_MS = 5_000.0
-"""For so long a caller that was refused may go on to send before it reads why."""
+"""For this long a caller that was refused may go on to send before it reads why."""
 STAY_MS_MIN = 1_000.0
-"""A caller that was answered keeps its place for so long, however many others want one."""
+"""A caller that was answered keeps its place for this long, however many others want one."""
 LOOKED_AT_MAX = 64
 
 

@@ -109,7 +109,7 @@ class CallWalk:
         self._bytes_max = bytes_max
         self._containers_left = containers_max
         self.made_bytes = 0
-        """What is made of the call takes so much memory beside its bytes, about."""
+        """What is made of the call takes this much memory beside its bytes, about."""
         self._at = 0
         """Where the next step begins, which may be beyond what has come."""
         self._open: list[_Open] = []

@@ -23,7 +23,7 @@ class QuickCall(Protocol):
 
     @property
     def made_bytes(self) -> int:
-        """What was made of the call so far takes so much memory beside its bytes, about."""
+        """What was made of the call so far takes this much memory beside its bytes, about."""
 
 
 class Request(NamedTuple):
@@ -107,9 +107,9 @@ class CallGatherer(_Received):
     Args:
         bytes_max: what a call may have.
         containers_max: as `CallWalk` has it.
-        made_bytes_max: what is made of a call may take so much memory beside its bytes.
+        made_bytes_max: what is made of a call may take this much memory beside its bytes.
         quick: makes a reader for calls in the usual layout, given the bytes that a call may have.
-        quick_bytes_max: what that has made of a call may take so much memory. A heavier call is
+        quick_bytes_max: what that has made of a call may take this much memory. A heavier call is
             kept as the bytes that it is until it is served.
         answer_bytes: what the answer to a call may take, by the bytes that the call begins with, if
             its weight counts that.

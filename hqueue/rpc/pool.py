@@ -54,7 +54,7 @@ class KeptConnections(Generic[Pooled]):
     for nothing, so that threads and event loops can use it.
 
     Args:
-        kept_max: so many are kept; further ones are closed when they come back.
+        kept_max: this many are kept; further ones are closed when they come back.
         idle_ms: one that nobody used for longer is closed instead of used.
         usable: asked before one is used; it is closed if this says no.
         clock: where time comes from.
@@ -133,7 +133,7 @@ class ConnectionPool(Generic[Pooled]):
     its own, and leaves those of its parent open.
 
     Args:
-        open: opens a connection, within so many milliseconds.
+        open: opens a connection, within this many milliseconds.
         in_use_max: calls at a time; further ones wait.
         kept_max, idle_ms, usable, clock: as those of `KeptConnections`.
     """

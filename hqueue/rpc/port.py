@@ -33,7 +33,7 @@ LOOKS = 8
 """How often it is looked who has had their time, in that time."""
 LOOK_MS_MAX = 1_000.0
 TURN_MS = 5.0
-"""In each turn, requests are gathered for about so long."""
+"""In each turn, requests are gathered for about this long."""
 
 
 class Port:

@@ -19,11 +19,13 @@ __all__ = ["ServedConnection", "drop_unread"]
 
 PIECE_BYTES_MIN, PIECE_BYTES_MAX = 4 * 1024, 256 * 1024
 LEAVING_BYTES_MAX = 32 * 1024 * 1024
-"""So much a caller that was refused may go on to send: the largest call has less."""
+"""This much a caller that was refused may go on to send: the largest call has less."""
 SMALL_BYTES = 16 * 1024
 """A request that has no more is gathered in no time."""
 PIECE_MS_MIN, PIECE_MS_MAX = 0.5, 2.0
-"""Gathering a piece takes about so long: the next one is larger or smaller if this one did not."""
+"""Gathering a piece takes about this long: the next one is larger or smaller if this one did
+not.
+"""
 
 
 class ServedConnection(Caller):

@@ -98,11 +98,11 @@ class ThriftServer:
 
     Or it is called **in an event loop**, in which it must not wait. Large calls it is called with
     beside that, as `compute` does: so a method checks its arguments and makes of them what it
-    needs, and returns a coroutine for what it then does in the loop. So many coroutines are under
+    needs, and returns a coroutine for what it then does in the loop. This many coroutines are under
     way at a time.
 
     A handler may return a future: the caller is answered when that is done, and waits for it
-    without a thread. So many may wait as there may be connections.
+    without a thread. This many may wait as there may be connections.
 
     Methods whose answers are large have half of the calls at a time; their further calls wait for
     their turn among the large ones. So however many make them, other calls are answered.
@@ -286,7 +286,7 @@ class ThriftServer:
         raise AssertionError("it goes on or returns")
 
     def _goes_on(self, connection: ServedConnection, served: int) -> bool:
-        """Whether the caller's next call is there, and must be served here after so many."""
+        """Whether the caller's next call is there, and must be served here after this many."""
         connection.passed_bytes = 0
         request = connection.request = connection.gathered()
         if connection.reason is not None or self._port.closing:

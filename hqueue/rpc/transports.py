@@ -47,11 +47,11 @@ class BoundedSocket:
     def settimeout(
         self, seconds: float, silence_s: float = math.inf, on_silence: OnSilence | None = None
     ) -> None:
-        """Begin a request: from now on everything together may take so long, or a tenth more.
+        """Begin a request: from now on everything together may take this long, or a tenth more.
 
         Args:
-            seconds: so long.
-            silence_s: when nothing has come for so long, `on_silence` is called, and again after
+            seconds: this long.
+            silence_s: when nothing has come for this long, `on_silence` is called, and again after
                 twice the time.
             on_silence: ends the request by raising an `OSError`.
         """
@@ -133,7 +133,7 @@ class BulkTransport:
         """What was written before `_small`."""
 
     def read(self, size: int) -> bytes:
-        """Exactly so many bytes.
+        """Exactly this many bytes.
 
         Raises:
             OSError: as `BoundedSocket.read`.
@@ -191,7 +191,7 @@ class FramedBulkTransport(BulkTransport):
         self._frame_left = 0
 
     def read(self, size: int) -> bytes:
-        """Exactly so many bytes, of one frame.
+        """Exactly this many bytes, of one frame.
 
         Raises:
             OSError: as `BoundedSocket.read`, or the frame ends before.

@@ -46,9 +46,9 @@ logger = Log(__name__)
 
 NAME = "hqueue-loop"
 BLOCKING_MAX = 16
-"""So many calls that block are under way at a time."""
+"""This many calls that block are under way at a time."""
 BLOCKING_WAIT_MS = 60_000.0
-"""How long a call waits for a thread, while so many are under way."""
+"""How long a call waits for a thread, while this many are under way."""
 TIMELY_MAX = 4
 HERE_ITEMS, HERE_BYTES = 100, 64 * 1024
 """What is encoded or decoded in a loop, at most: in a millisecond."""
@@ -205,8 +205,8 @@ def blocking(function: Callable[[], object]) -> Wait:
 
 
 def is_much(items: int, size: Callable[[], int], bytes_max: int = HERE_BYTES) -> bool:
-    """Whether so many items, of so many bytes, are encoded or decoded beside a loop. Their size is
-    asked for only where they are few.
+    """Whether this many items, of this many bytes, are encoded or decoded beside a loop. Their size
+    is asked for only where they are few.
     """
     return items > HERE_ITEMS or size() > bytes_max
 

@@ -58,10 +58,10 @@ class FaultLog:
     Args:
         logger: where the lines go.
         clock: where time comes from.
-        quiet_ms: a fault is over when it was not met for so long: for what is met by some of those
-            who ask, and not by others.
-        patience_ms: a fault is written when it lasts for so long: for what is mended all the time,
-            as a region that moves.
+        quiet_ms: a fault is over when it was not met for this long: for what is met by some of
+            those who ask, and not by others.
+        patience_ms: a fault is written when it lasts for this long: for what is mended all the
+            time, as a region that moves.
     """
 
     def __init__(

@@ -65,7 +65,7 @@ class ThreadPool(Executor):
         name: what the threads are called.
         unfinished_max: calls that wait or are under way; None for any number.
         wait_s: how long `submit` waits for room among them.
-        kept: so many threads stay.
+        kept: this many threads stay.
         idle_s: how long another one waits for more work before it ends.
     """
 

@@ -166,7 +166,7 @@ class Event:
         self._is_set = False
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until it is set, no longer than so many seconds; whether it is."""
+        """Wait until it is set, no longer than this many seconds; whether it is."""
         if self._carried and _here.carries:
             return self._is_set
         with self._changed:
@@ -187,7 +187,7 @@ class InterruptibleFuture(concurrent.futures.Future[Result]):
         self._condition = Condition(carried=carried)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until it is done, no longer than so many seconds; whether it is. As
+        """Wait until it is done, no longer than this many seconds; whether it is. As
         `concurrent.futures.wait`, which leaves its lock taken where it is interrupted.
         """
         if self._carried and _here.carries:
@@ -197,7 +197,7 @@ class InterruptibleFuture(concurrent.futures.Future[Result]):
 
 
 def wait_for_all(futures: Iterable[InterruptibleFuture[Any]], timeout_s: float) -> None:
-    """Wait until all are done, no longer than so many seconds together. As
+    """Wait until all are done, no longer than this many seconds together. As
     `concurrent.futures.wait`, which leaves their locks taken where it is interrupted: then the
     thread that has a result for one waits for ever.
     """

@@ -220,7 +220,7 @@ def check_same_partitions(queue: str, there: int, wanted: int) -> None:
 
 
 def check_partition(partition: object, partitions: int, **facts: object) -> int:
-    """A partition of a queue that has so many of them.
+    """A partition of a queue that has this many of them.
 
     Raises:
         InvalidInputError: it has none of this number. `facts` say which queue it is.

@@ -51,7 +51,7 @@ BATCH_BYTES_MAX = 8 * 1024 * 1024
 """Bodies and their offsets of one batch. HBase refuses cells of 10 MiB and more."""
 
 HEADER_ROOM_BYTES = BATCH_BYTES_MAX // 2 // BATCH_HEADERS_MAX
-"""What cuts batches by their bytes, half of `BATCH_BYTES_MAX` at most, counts so many for each
+"""What cuts batches by their bytes, half of `BATCH_BYTES_MAX` at most, counts this many for each
 header beside its own: so none gets more headers than a batch may have."""
 
 QUEUE_NAME_LENGTH_MAX = 200
@@ -68,7 +68,7 @@ TAIL_TRUST_MS = 1_000
 """How long a cached tail may be used after the last successful contact with its partition."""
 
 ANSWER_BYTES_MAX = 1024 * 1024 * 1024
-"""What one answer of a gateway may have. No request asks for so much."""
+"""What one answer of a gateway may have. No request asks for this much."""
 
 SCAN_BYTES_MAX = ANSWER_BYTES_MAX // 2
 """What a scanner may be set to hold at a time."""

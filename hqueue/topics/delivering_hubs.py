@@ -38,9 +38,9 @@ __all__ = ["Background", "DeliveringHubs"]
 logger = Log(__name__)
 
 WAIT_MS = 10_000
-"""A hub answers a `detached` after so long, whether or not something was detached."""
+"""A hub answers a `detached` after this long, whether or not something was detached."""
 ANSWER_MS = 10_000
-"""It may take so much longer; then it is as good as dead."""
+"""It may take this much longer; then it is as good as dead."""
 DETACHED_BYTES_MAX = 256 * 1024 * 1024
 DETACHED_CONTAINERS_MAX = 1_000_000
 """Of its answer. A hub tells 100,000 at most."""

@@ -97,7 +97,7 @@ class Endpoint(SubscriberHandler):
         return answer
 
     def close(self, drain_ms: float) -> None:
-        """End. Calls under way may take so long; at 0 they are not waited for, and may be the
+        """End. Calls under way may take this long; at 0 they are not waited for, and may be the
         caller's own.
         """
         self._server.close(drain_ms)

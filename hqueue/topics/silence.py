@@ -20,11 +20,11 @@ SHARE_MS_MIN, SHARE_MS_MAX = 50.0, 3_000.0
 AVOIDED_MS = 5_000.0
 """How long a silent hub is left alone before it is asked whether it is back."""
 HUBS_MAX = 1_024
-"""So many are remembered: hubs name each other, at whatever addresses."""
+"""This many are remembered: hubs name each other, at whatever addresses."""
 
 
 def share_ms(remaining_ms: float) -> float:
-    """How long one hub may be silent in a call that has so much time left."""
+    """How long one hub may be silent in a call that has this much time left."""
     return min(max(remaining_ms / SHARE, SHARE_MS_MIN), SHARE_MS_MAX)
 
 

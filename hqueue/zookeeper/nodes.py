@@ -110,7 +110,9 @@ class ZooKeeperNodes:
             connection.request(READ_XID, READ, _text(path) + b"\0")
             answer = connection.reply(READ_XID)
             connection.request(CLOSE_XID, CLOSE)
-        (length,) = _LENGTH.unpack_from(answer)  # -1 for no data, else so many bytes and the stat.
+        (length,) = _LENGTH.unpack_from(
+            answer
+        )  # -1 for no data, else this many bytes and the stat.
         data = answer[_LENGTH.size :][: max(0, length)]
         if len(data) < length:
             raise ValueError("the reply is cut off")

@@ -142,7 +142,7 @@ def _encoder(
 def _write_messages(
     consumer: Consumer, encode: Encode, out: Output, limit: int | None, idle_ms: int | None
 ) -> None:
-    """Write messages until it is stopped, nothing came for so long, or there were so many.
+    """Write messages until it is stopped, nothing came for this long, or there were this many.
 
     What the consumer counts as handed out, and so commits, is written and flushed.
     """

@@ -42,11 +42,11 @@ PrintHeaders = Annotated[
     ),
 ]
 Limit = Annotated[
-    int | None, typer.Option("--limit", "-n", min=1, help="End after so many messages.")
+    int | None, typer.Option("--limit", "-n", min=1, help="End after this many messages.")
 ]
 Idle = Annotated[
     int | None,
-    duration_option("Follow until no message came for so long.", "--idle-ms", low_ms=1),
+    duration_option("Follow until no message came for this long.", "--idle-ms", low_ms=1),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one document per line.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]

@@ -132,7 +132,7 @@ class _Printer:
         return Status.DONE
 
     def wait(self, subscriber: Subscriber) -> None:
-        """Wait until the subscriber must end, or nothing came for so long."""
+        """Wait until the subscriber must end, or nothing came for this long."""
         while (left_ms := self._idle.remaining_ms) > 0:
             if subscriber.wait(None if left_ms == math.inf else left_ms / 1e3):
                 return

@@ -130,7 +130,9 @@ class _Inbox:
         return Status.DONE
 
     def take(self, timeout_s: float) -> list[ReceivedMessage]:
-        """What has come, some hundred messages or a call's; nothing if nothing does for so long."""
+        """What has come, some hundred messages or a call's; nothing if nothing does for this
+        long.
+        """
         taken: list[ReceivedMessage] = []
         with contextlib.suppress(queues.Empty):
             taken.extend(self._calls.get(timeout=timeout_s))
@@ -154,8 +156,8 @@ def _write_messages(
     limit: int | None,
     idle_ms: int | None,
 ) -> None:
-    """Write messages until it is stopped, nothing came for so long, or there were so many. What is
-    consumed is written and flushed.
+    """Write messages until it is stopped, nothing came for this long, or there were this many. What
+    is consumed is written and flushed.
     """
     written = 0
     acknowledged = newest = subscription.cursor

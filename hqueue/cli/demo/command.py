@@ -36,7 +36,7 @@ __all__ = ["register"]
 
 TTL_FIRST, TTL_THEN = "1d", "2d"
 BURST_OVER_S = 0.25
-"""When nothing came for so long, all that was there at the beginning has been shipped."""
+"""When nothing came for this long, all that was there at the beginning has been shipped."""
 
 CATCH_UP_S = 30.0
 

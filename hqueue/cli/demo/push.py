@@ -83,5 +83,5 @@ class Delivered(Reading):
 
 
 def _listed(option: str, addresses: Sequence[object]) -> list[str]:
-    """An option that has addresses; none where there are none."""
+    """An option with addresses; no option if there are none."""
     return [f"{option}={','.join(map(str, addresses))}"] if addresses else []

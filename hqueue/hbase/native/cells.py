@@ -73,10 +73,10 @@ class CellReader:
         self._at = 0
 
     def take(self, count: int) -> list[Cell]:
-        """The next so many cells.
+        """The next cells, this many.
 
         Raises:
-            ValueError: there are not so many, or they are none.
+            ValueError: there are not this many, or they are none.
         """
         block, at, cells = self._block, self._at, []
         if count > len(block):

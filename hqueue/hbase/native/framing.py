@@ -51,7 +51,7 @@ class Frames:
         return self._space
 
     def add(self, count: int) -> None:
-        """So many bytes came into the last `space`."""
+        """This many bytes came into the last `space`."""
         if self._frame is None:
             self._high += count
         else:

@@ -87,7 +87,7 @@ class TableRequests(Asker[Via]):
         self, rows: Sequence[bytes], columns: Sequence[Any], together_max: int = ROWS_MAX
     ) -> Asking[list[list[Cell]]]:
         """The cells of each of these rows, none where there is none; by one request a server, or
-        one for so many rows.
+        one for this many rows.
         """
         suffix = pb.Get(row=b"", column=columns).SerializePartialToString()[2:]
 
@@ -179,7 +179,7 @@ class TableRequests(Asker[Via]):
     def _multi(
         self, rows: Sequence[bytes], action: Callable[[int], bytes], together_max: int = ROWS_MAX
     ) -> Asking[list[list[Cell]]]:
-        """Do something for each row, by one request a server, or one for so many rows; what came
+        """Do something for each row, by one request a server, or one for this many rows; what came
         of each.
         """
 
@@ -279,7 +279,7 @@ def deletion(
 
 
 def put_of(row: bytes, count: int) -> bytes:
-    """A MutationProto: what puts so many cells of a row, which lie in the cell block."""
+    """A MutationProto: what puts this many cells of a row, which lie in the cell block."""
     return field(_ROW, row) + b"\x10%c\x40%b" % (pb.MutationProto.PUT, varint(count))
 
 

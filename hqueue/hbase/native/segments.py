@@ -19,7 +19,7 @@ __all__ = ["ReadRegion", "read_segments"]
 
 Rows = list[list[Cell]]
 ReadRegion = Callable[[Region, Range, int], Asking[Rows]]
-"""Reads the first so many rows of a range that lies in a region, as they are at one moment."""
+"""Reads the first rows of a range that lies in a region, this many, as of one moment."""
 
 
 def read_segments(

@@ -109,7 +109,7 @@ class Servers:
             requests: the requests; each is taken when it is sent.
             table: the table they are about, for errors.
             timeout_ms: the bound on all together, if not ``request_timeout_ms``.
-            together_max: so many are under way; the next one goes when the first is answered.
+            together_max: this many are under way; the next one goes when the first is answered.
 
         Raises:
             ClosedError: this was closed before. None was sent.

@@ -60,7 +60,7 @@ def attributes_of(schema: Any) -> dict[bytes, bytes]:
 
 
 def set_ttl(schema: Any, ttl_seconds: int | None) -> None:
-    """Let bodies be kept for so long; None for ever."""
+    """Let bodies be kept for this long; None for ever."""
     seconds = TTL_SECONDS_MAX if ttl_seconds is None else ttl_seconds
     for each in schema.column_families:
         if each.name == MESSAGE:

@@ -250,7 +250,7 @@ def _mutates(
 
 
 def _region_action(region: Region, update: RowUpdate, count: int) -> bytes:
-    """An update as a field of MultiRequest, with so many cells in the block."""
+    """An update as a field of MultiRequest, with this many cells in the block."""
     key, version, cells = update
     return field(
         b"\x0a",

@@ -90,7 +90,7 @@ class SideBySide:
         return [results[number] for number in range(len(inputs))]
 
     def _submit(self, run: Callable[[], None], threads: int) -> bool:
-        """Let so many threads do it; false if not all can be started, and perhaps none does."""
+        """Let this many threads do it; false if not all can be started, and perhaps none does."""
         pool = self._threads()
         try:
             for _ in range(threads):

@@ -109,7 +109,7 @@ class Archive:
         queue: the queue's name.
         path: a folder that is empty, does not exist, or is an archive of this queue.
         topics: the topics wanted; all if empty. They are fixed by the first run.
-        round_messages: of one round: so many are written again at most after a crash.
+        round_messages: of one round: this many are written again at most after a crash.
         options: of the data source's stream: ``failOnDataLoss``, ``hqueue.gateways`` and so on.
 
     Raises:

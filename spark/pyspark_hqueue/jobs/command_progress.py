@@ -50,7 +50,7 @@ class MessagesDone:
             self._thread.join()
 
     def advance(self, messages: int) -> None:
-        """So many messages more are done."""
+        """This many messages more are done."""
         self.messages += messages
         self.seconds = time.monotonic() - self._begun_s
 

@@ -27,7 +27,7 @@ from pyspark_hqueue.reading.topic_ranges import planned
 __all__ = ["Count", "Counting", "Statistics"]
 
 WINDOWS = 20
-"""About so many windows there are if nobody says how long they are."""
+"""About this many windows there are if nobody says how long they are."""
 
 SPANS_MS = tuple(
     seconds * 1_000

@@ -201,7 +201,7 @@ def starts_of(
                 continue
             if begins:
                 report_loss(
-                    "messages from startingOffsets on are gone, at most so many",
+                    "messages from startingOffsets on are gone, at most this many",
                     fail=options.fail_on_data_loss,
                     queue=queue.name,
                     partition=each.partition,
@@ -328,7 +328,7 @@ def pieces_of(queue: Queue, ranges: Sequence[Range], options: ReadOptions, cores
 
 
 def place_of(queue: Queue, partition: int, ordinal: int) -> Position:
-    """A position in a partition that had so many messages before.
+    """A position in a partition that had this many messages before.
 
     It had more where those there were collected, and fewer where a region server answers that lost
     the partition and does not know yet: its log ends earlier. So they are counted again: what is

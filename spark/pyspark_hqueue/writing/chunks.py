@@ -152,7 +152,7 @@ class _Pending:
             yield self.cut(target, max(1, fitting))
 
     def cut(self, target: int, messages: int) -> Chunk:
-        """The first so many messages, or fewer if these have too many topics."""
+        """The first messages, this many, or fewer if these have too many topics."""
         whole = self._whole()
         chunk = whole.slice(0, messages)
         topics = chunk.column("topic").dictionary_encode()

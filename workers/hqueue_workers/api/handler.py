@@ -46,7 +46,7 @@ logger = Log(__name__)
 _Result = TypeVar("_Result")
 
 HERE_MESSAGES = 64
-"""So many messages of an answer are made in the loop."""
+"""This many messages of an answer are made in the loop."""
 
 
 class Count(Protocol):

@@ -39,7 +39,7 @@ HEADER_OVERHEAD_BYTES = 16
 
 
 def text_of(given: object, name: str, bytes_max: int = NAME_BYTES_MAX) -> str:
-    """An argument that is a text, and has no more than so many bytes.
+    """An argument that is a text, and has no more than this many bytes.
 
     Raises:
         InvalidInputError: it is missing, too long, or no UTF-8.
@@ -115,7 +115,7 @@ def messages_of_list(given: Sequence[Any] | None) -> list[Message]:
 
 
 def put_answer(first: MessageID, count: int) -> Any:
-    """The answer to a put of so many messages."""
+    """The answer to a put of this many messages."""
     first_id = _SHARED.TMessageID(timestamp=first.timestamp, sequenceID=first.sequence)
     return API.TPutAnswer(firstID=first_id, count=count)
 

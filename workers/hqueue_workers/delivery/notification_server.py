@@ -37,7 +37,7 @@ STILL_MS_MAX = 10_000.0
 IDLE_MS_MAX = 600_000.0
 """How long a producer may be silent. It connects again when it has something to say."""
 TURN_MS = 2.0
-"""The frames of a producer that came together are taken for about so long before others' are."""
+"""The frames of a producer that came together are taken for about this long before others' are."""
 
 
 class Counted(Protocol):

@@ -81,7 +81,7 @@ class EncodedSlice:
         return self.ids[index] if index < len(self.ids) else self.end
 
     def part(self, start: int, stop: int, messages_max: int) -> EncodedSlice:
-        """What it has with IDs in ``[start, stop)``, so many messages at most."""
+        """What it has with IDs in ``[start, stop)``, this many messages at most."""
         low, high = bisect.bisect_left(self.ids, start), bisect.bisect_left(self.ids, stop)
         high = min(high, low + messages_max)
         if high - low == len(self.ids):
@@ -139,7 +139,7 @@ class Segment:
 
         Raises:
             HQueueError: the original of a message that is put back can't be read; or the batch
-                can't, and must not be passed by, or may not be asked for that.
+                can't, and must not be skipped, or may not be asked for that.
         """
         return self.slices(filter_) or self._cut(queue, filter_, may_read=may_read)
 

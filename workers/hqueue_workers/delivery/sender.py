@@ -67,7 +67,7 @@ class MessageSender:
         self._task = runtime.start(self._run())
 
     async def stop(self, grace_ms: float) -> None:
-        """End: a call under way has so long for its answer. Writes the checkpoint."""
+        """End: a call under way has this long for its answer. Writes the checkpoint."""
         self._stopping = True
         if not self._calling:
             self._task.cancel()

@@ -86,7 +86,7 @@ class Decision(NamedTuple):
 
 
 def _backoff_ms(options: DeliveryOptions, times: int) -> float:
-    """The pause before a call is made again that failed so many times."""
+    """The pause before a call is made again that failed this many times."""
     return Backoff(options.backoff_ms_min, options.backoff_ms_max).after(times)
 
 

@@ -98,7 +98,7 @@ class DeliveryMetrics:
         self._latency = metrics.latency.labels(*labels)
 
     def delivered(self, messages: int, age_ms: float) -> None:
-        """A call is done; its first message was written so long ago."""
+        """A call is done; its first message was written this long ago."""
         self._delivered.inc(messages)
         self._latency.observe(age_ms / 1e3)
 

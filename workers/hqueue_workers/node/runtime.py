@@ -48,7 +48,7 @@ class Runtime:
         threads: requests to HBase at a time, and threads for what waits for it otherwise.
         clock: where time comes from.
         fault_quiet_ms: what fails for one partition, and not for others, is over when it failed for
-            none for so long.
+            none for this long.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class Runtime:
         await asyncio.sleep(duration_ms / 1e3)
 
     async def wait(self, changed: asyncio.Event, timeout_ms: float) -> None:
-        """Wait until something changed, or so long; then `changed` is set, too.
+        """Wait until something changed, or this long; then `changed` is set, too.
 
         Unlike `asyncio.wait_for` before Python 3.12 it never swallows a cancellation.
         """

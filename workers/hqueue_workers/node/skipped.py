@@ -1,4 +1,4 @@
-"""What readers passed by because an operator decided so, for Prometheus."""
+"""What readers skipped because an operator chose so, for Prometheus."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["SkippedMessages"]
 
 
 class SkippedMessages(Collector):
-    """The messages that a process could not read and passed by.
+    """The messages that a process could not read and skipped.
 
     Args:
         messages: gives them by partition, now.

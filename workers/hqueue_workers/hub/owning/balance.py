@@ -32,7 +32,7 @@ __all__ = [
 Hub = TypeVar("Hub", bound=Hashable)
 
 MESSAGE_LOAD = 10
-"""What one message a second adds to a load: as much as so many topics at rest."""
+"""What one message a second adds to a load: as much as this many topics at rest."""
 TOLERANCE = 0.1
 """How far from the mean a load may be, as a share of it, without being too much or too little."""
 SPREAD = 0.25
@@ -40,7 +40,7 @@ SPREAD = 0.25
 GAIN = 0.5
 """Which share of what it has more than the mean a hub gives up at a time."""
 RELEASED_MAX, RELEASED_SHARE_MAX = 10, 0.02
-"""How many topics a hub gives up at a time: so many, or this share of its topics."""
+"""How many topics a hub gives up at a time: this many, or this share of its topics."""
 STAY_MS = 60_000.0
 """How long a topic stays at least."""
 STAY_MS_MAX = 24 * 3_600_000.0
@@ -58,7 +58,7 @@ class OwnedTopic(NamedTuple):
 
 
 def load_of(messages_per_s: float) -> float:
-    """The load of a topic with so many messages published a second."""
+    """The load of a topic with this many messages published a second."""
     return 1 + MESSAGE_LOAD * messages_per_s
 
 

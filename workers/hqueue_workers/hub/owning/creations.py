@@ -12,12 +12,14 @@ __all__ = ["Creations"]
 HOUR_MS = 3_600_000.0
 CALLERS_KEPT = 1_024
 ADDRESS_TIMES, ALL_TIMES = 4, 16
-"""So many times what one name may create, an address may under all names, and all may together."""
+"""This many times what one name may create, an address may under all names, and all may
+together.
+"""
 
 
 class Creations:
-    """Lets each caller create so many at once, and so many an hour from then on: the generic cell
-    rate algorithm. Thread-safe. A caller that is far from its bound costs nothing for long.
+    """Lets each caller create this many at once, and this many an hour from then on: the generic
+    cell rate algorithm. Thread-safe. A caller that is far from its bound costs nothing for long.
 
     Who calls is a name that nobody proves, so each address has a bound, too, and all have one
     together.
@@ -49,7 +51,7 @@ class Creations:
         return len(self._free_ms)
 
     def count(self, caller: str, host: str = "", many: int = 1) -> None:
-        """A caller at an address is about to create one, or so many at once.
+        """A caller at an address is about to create one, or this many at once.
 
         Raises:
             BufferFullError: it, its address, or all have created as many as they may for now.

@@ -46,7 +46,7 @@ logger = Log(__name__)
 STEPS_MAX = 10
 LOCKS = 64
 TOGETHER = 64
-"""So many topics are left before the event loop does something else."""
+"""This many topics are left before the event loop does something else."""
 TRIES_MAX = 10
 """How often others may take a topic over at the same time before it is given up."""
 

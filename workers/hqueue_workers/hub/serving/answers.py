@@ -65,7 +65,7 @@ def as_thrift(error: BaseException) -> Exception:
 
 
 def text_of(text: Any, name: str, bytes_max: int = NAME_BYTES_MAX) -> str:
-    """A text of a call, which has no more than so many bytes.
+    """A text of a call, which has no more than this many bytes.
 
     Raises:
         InvalidInputError: it is missing, too long, or no UTF-8.

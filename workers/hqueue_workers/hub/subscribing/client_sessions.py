@@ -24,7 +24,7 @@ HOST_SESSIONS_MAX = 2_500
 """From one address, likewise."""
 HOST_WAITS_MAX = 100
 SHORT_WAIT_MS = 2_000
-"""Each call that waits holds a connection. So many from one address wait for as long as they ask,
+"""Each call that waits holds a connection. This many from one address wait for as long as they ask,
 further ones no longer than this."""
 NOTES_MAX = 100_000
 """Of one session. One that has more is forgotten: its client subscribes to all again."""
@@ -61,7 +61,7 @@ class ClientSessions:
     object.
 
     Args:
-        session_ms: a session that is silent for so long is over.
+        session_ms: a session that is silent for this long is over.
         clock: where time comes from.
         sessions_max: at a time.
         host_sessions_max: at a time, from one address.

@@ -284,7 +284,7 @@ class Delivering:
             return
 
         def ids(after: int, count: int | None) -> list[int]:
-            """The IDs of so many messages, but of the first ones; or how many there are."""
+            """The IDs of this many messages, but of the first ones; or how many there are."""
             with queue.scan_topic(
                 topic,
                 start=MessageID.from_int(position),

@@ -23,7 +23,7 @@ logger = Log(__name__)
 MEASURED_MAX = 1_000
 """Subscriptions whose lags are shown: a hub may have a hundred thousand."""
 TOGETHER = 5_000
-"""So many are looked at before the event loop does something else."""
+"""This many are looked at before the event loop does something else."""
 
 
 class SubscriptionLagMeter:

@@ -13,7 +13,7 @@ __all__ = ["Kept", "Recent"]
 
 KEPT_OVERHEAD_BYTES = 550
 SHED_TO = 15 / 16
-"""Of what may be kept, so much stays when that was too much: not each append makes room."""
+"""Of what may be kept, this much stays when that was too much: not each append makes room."""
 
 
 class Kept(Segment):
@@ -65,7 +65,7 @@ class Recent:
     """What was published lately to topics with subscriptions: bounded in bytes, over all topics.
 
     Args:
-        bytes_max: so much is kept, about.
+        bytes_max: this much is kept, about.
     """
 
     def __init__(self, bytes_max: int) -> None:

@@ -10,12 +10,12 @@ __all__ = ["Share"]
 
 
 class Share:
-    """So many calls at a time, each made for a client at some host. Those for one host are bounded
-    by what is left for others; those that wait take turns, one host after another.
+    """This many calls at a time, each made for a client at some host. Those for one host are
+    bounded by what is left for others; those that wait take turns, one host after another.
 
     Args:
         calls_max: calls at a time.
-        ahead: one host's are at most so many for each that is free.
+        ahead: one host's are at most this many for each that is free.
     """
 
     def __init__(self, calls_max: int, ahead: int) -> None:

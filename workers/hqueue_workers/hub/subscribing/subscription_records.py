@@ -38,7 +38,7 @@ class SubscriptionRecords:
     def __init__(self, manager: SubscriptionDataManager, bound_s: float) -> None:
         self._manager = manager
         self._bound_s = bound_s
-        # As there is always room for so many requests, none makes the event loop wait.
+        # As there is always room for this many requests, none makes the event loop wait.
         self._room = asyncio.Semaphore(ASKED_MAX)
 
     async def read(self, topic: str, subscriber: str) -> Versioned[SubscriptionData] | None:

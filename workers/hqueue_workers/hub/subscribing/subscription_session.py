@@ -126,7 +126,7 @@ class SubscriptionSession:
 
     @property
     def interval(self) -> int:
-        """The cursor is stored after so many messages."""
+        """The cursor is stored after this many messages."""
         return self.preferences.consume_interval or CONSUME_INTERVAL
 
     @property

@@ -137,7 +137,7 @@ class SequenceNumbers:
 
     @property
     def publishers_max(self) -> int:
-        """So many are remembered at a time."""
+        """This many are remembered at a time."""
         return self._max
 
     def knows(self, owned: OwnedTopic, publisher: str, since: int) -> bool:
