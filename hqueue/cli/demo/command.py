@@ -85,7 +85,7 @@ def demo(
     say(f"Created {name} with {count}. Shipping what HBase logs, {seconds:g} s.")
     try:
         with queue:
-            result = _Demo(session, server, queue, files or (), seconds).run()
+            result = Demo(session, server, queue, files or (), seconds).run()
     except BaseException:
         with contextlib.suppress(HQueueError):
             session.client.disable_queue(name)
@@ -95,7 +95,7 @@ def demo(
     _conclude(result)
 
 
-class _Demo:
+class Demo:
     """One run."""
 
     def __init__(

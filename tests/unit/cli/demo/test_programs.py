@@ -63,7 +63,7 @@ def test_a_demo_that_fails_leaves_no_queue(
         assert len(client.list_queues()) == 1
         raise StoreUnavailableError("HBase went away")
 
-    monkeypatch.setattr(command._Demo, "run", fail)
+    monkeypatch.setattr(command.Demo, "run", fail)
     with pytest.raises(StoreUnavailableError):
         demo(context, seconds=1, partitions=2)
     assert client.list_queues() == []

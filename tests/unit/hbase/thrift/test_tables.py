@@ -97,14 +97,14 @@ class Gateways:
     def __init__(self, fails: dict[str, list[HQueueError]]) -> None:
         self.fails = fails
         self.calls: list[str] = []
-        self._descriptor = descriptor()
-        self._descriptor.attributes[b"hqueue.format"] = b"1"
+        self.described = descriptor()
+        self.described.attributes[b"hqueue.format"] = b"1"
 
     def call(self, _: object, method: str, *__: object, **___: object) -> Any:
         self.calls.append(method)
         if self.fails.get(method):
             raise self.fails[method].pop(0)
-        return self._descriptor
+        return self.described
 
 
 def tables_of(gateways: Gateways) -> Tables:
@@ -146,7 +146,7 @@ def test_a_table_that_is_no_queue_is_left_alone_however_often_a_gateway_fails(
     method: str, change: Callable[[Tables], None]
 ) -> None:
     gateways = Gateways({"getTableDescriptor": [AWAY, LOST]})
-    del gateways._descriptor.attributes[b"hqueue.format"]
+    del gateways.described.attributes[b"hqueue.format"]
     with pytest.raises(NotAQueueError):
         change(tables_of(gateways))
     assert method not in gateways.calls

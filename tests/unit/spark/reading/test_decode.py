@@ -78,7 +78,7 @@ def test_topics_are_named_by_a_log_that_reaches_to_the_stop(
     put(queue, 10, topic="a")
     places = put(queue, 20, topic="b")
     headers: Callable[..., Iterator[Any]] = QueueReader.headers
-    answers: list[Sequence[Any]] = [[], list(headers(queue._log.reader, 0, None, None))[:1]]
+    answers: list[Sequence[Any]] = [[], list(queue.headers(0))[:1]]
 
     def stale(*arguments: Any) -> Iterator[Any]:
         return iter(answers.pop(0)) if answers else headers(*arguments)
