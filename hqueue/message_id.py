@@ -116,7 +116,7 @@ class MessageID(int):
             return _EPOCH + datetime.timedelta(milliseconds=self.timestamp)
         except OverflowError as exc:
             raise InvalidInputError(
-                "the timestamp can't be a datetime, which ends with the year 9999",
+                "the timestamp lies beyond the year 9999, where datetimes end",
                 timestamp=self.timestamp,
             ) from exc
 
