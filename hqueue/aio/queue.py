@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, overload
 
@@ -19,6 +20,7 @@ from hqueue.message_id import MessageID, MessageIDs
 from hqueue.position import Position
 from hqueue.produce.producer_options import ProducerOptions
 from hqueue.runtime.loop import in_thread
+from hqueue.runtime.per_loop import PerLoop
 from hqueue.settings.attributes import QueueDescription, check_partition
 from hqueue.settings.kinds import listed
 from hqueue.settings.options import Unpack, check_options
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["Queue"]
+
+DIRECT_PUTS = 4
+"""While so many puts of single messages are under way in a loop, those that come are gathered."""
 
 
 class Queue:
@@ -41,6 +46,7 @@ class Queue:
         self._log = log
         self._appender = log.loop_appender
         self._reader = log.loop_reader
+        self._puts = PerLoop(functools.partial(_Puts, log), _dropped, _dropped)
 
     def __repr__(self) -> str:
         return f"Queue({self.name!r}, partitions={self.partitions})"
@@ -95,6 +101,10 @@ class Queue:
         """Write one message, or several as one batch: all or none of them, in their order. Like
         `hqueue.Queue.put`. A thread encodes and compresses a large batch.
 
+        If many tasks put single messages at the same time, one batch takes the messages of several
+        tasks. Such a put may wait for the append before it, so it ends within two times
+        ``operation_timeout_ms``.
+
         A caller that is cancelled does not learn the outcome: the messages may be in the log, now
         or a moment later. With an `idempotency_key` they can be put again.
 
@@ -107,13 +117,23 @@ class Queue:
         Raises:
             As `hqueue.Queue.put`.
         """
-        return await self._appender.put(
-            await collected(messages),
-            partition=partition,
-            key=key,
-            idempotency_key=idempotency_key,
-            since=since,
-        )
+        puts = self._puts.here() if type(messages) is Message else None
+        if puts is None or idempotency_key is not None or since is not None:
+            return await self._appender.put(
+                await collected(messages),
+                partition=partition,
+                key=key,
+                idempotency_key=idempotency_key,
+                since=since,
+            )
+        assert isinstance(messages, Message)
+        if puts.direct >= DIRECT_PUTS:
+            return await (await puts.gathered.send(messages, partition=partition, key=key))
+        puts.direct += 1
+        try:
+            return await self._appender.put(messages, partition=partition, key=key)
+        finally:
+            puts.direct -= 1
 
     async def claim_epoch(self, producer: str, epoch: int = 0) -> MessageID:
         """Claim an epoch of a producer. Like `hqueue.Queue.claim_epoch`."""
@@ -201,3 +221,22 @@ class Queue:
     async def id_at(self, partition: int, ordinal: int) -> MessageID:
         """An ID before which a partition ever had `ordinal` messages. Like `hqueue.Queue.id_at`."""
         return await self._reader.id_at(partition, ordinal)
+
+
+class _Puts:
+    """The puts of single messages that are under way in one event loop."""
+
+    def __init__(self, log: QueueLog) -> None:
+        self.direct = 0
+        """How many have a batch of their own."""
+        self.gathered = Producer(
+            log.batch_appender,
+            linger_ms=0,
+            appends_max=min(log.partitions, 256),
+            block_ms_max=log.settings.operation_timeout_ms,
+        )
+        """Writes the others."""
+
+
+def _dropped(puts: _Puts) -> None:
+    """Nothing is left to do: each put waits for its message."""

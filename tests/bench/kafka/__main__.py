@@ -30,7 +30,7 @@ from .page import CASES_PICTURE, GROWTH_PICTURE, Section, part
 from .pictures import draw_cases, draw_growth
 
 GROWTH = "growth"
-LIBRARIES = ("confluent-kafka", "kafka-python", "pyarrow")
+LIBRARIES = ("aiokafka", "confluent-kafka", "kafka-python", "pyarrow")
 DOCS = Path(__file__).parents[3] / "docs"
 IDLE_S = 5
 ADMINISTRATION_MS = 300_000

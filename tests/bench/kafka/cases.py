@@ -24,6 +24,7 @@ from .group_member import CONFLUENT, HQUEUE
 from .kafka_python import KafkaPython
 from .keyed import COLUMNS, MESSAGES, keyed_reads, keyed_writes
 from .library import A_BATCH, Library, Log, batches
+from .loop_cases import loops
 from .ours import HQueue
 from .payloads import PAYLOADS, Payload
 
@@ -205,6 +206,11 @@ def consume_in_group(arena: Arena, payload: Payload, _: bool) -> Iterator[Compar
     yield from _against(_title(payload, False), "msg/s", figures, {MESSAGES: 1})
 
 
+def work_in_a_loop(arena: Arena, payload: Payload, _: bool) -> Iterator[Comparison]:
+    """The same by an event loop."""
+    yield from loops(arena.bench, arena.ours, arena.confluent.address, payload)
+
+
 def deliver(arena: Arena, payload: Payload, on_disk: bool) -> Iterator[Comparison]:
     """From the call that publishes to the handler, at a fixed rate."""
     number = arena.bench.many(5 * RATE_PER_S)
@@ -356,6 +362,17 @@ CASES: Mapping[str, Case] = {
         "`consume`, 10,000 messages a call. The processes join their group before the clock "
         "starts. A round lasts until the slower process has read its last message.",
         consume_in_group,
+        FEW_PAYLOADS,
+        on_disk=False,
+    ),
+    "asyncio": Case(
+        "In an event loop",
+        "One loop calls `hqueue.aio`, aiokafka and `confluent_kafka.aio`. Batches: hqueue and "
+        "aiokafka have `send_batch`; confluent-kafka's asyncio producer has none, so it calls "
+        "`produce`. One by one: `send`, and `flush` at the end. 1,000 puts at once: a task for "
+        "each message, which waits for its acknowledgement. One message: the median of 300, one "
+        "after the other. Other rows compare with the blocking calls of hqueue.",
+        work_in_a_loop,
         FEW_PAYLOADS,
         on_disk=False,
     ),

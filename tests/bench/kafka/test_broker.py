@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,23 @@ def test_what_is_produced_is_consumed(library: Any, *, on_disk: bool) -> None:
     assert log.read(6) == 6
     assert log.read(6) == 6, "a second read begins at the beginning, too"
     log.close()
+
+
+@pytest.mark.parametrize("name", ["Aiokafka", "ConfluentInLoop"])
+def test_what_is_produced_in_a_loop_is_consumed_there(name: str, broker: Broker) -> None:
+    from . import in_loops  # noqa: PLC0415
+
+    async def run() -> None:
+        log = await getattr(in_loops, name)(broker.address).open()
+        assert await log.put_batches([b"a", b"b", b"c"]) == 3
+        assert await log.put_each([b"d", b"e"]) == 2
+        assert await log.put_at_once([b"f", b"g"]) == 2
+        await log.put_one(b"h")
+        assert await log.read(8) == 8
+        assert await log.read(8) == 8, "a second read begins at the beginning, too"
+        await log.close()
+
+    asyncio.run(run())
 
 
 def test_what_is_published_reaches_the_handler(library: Any) -> None:
