@@ -129,7 +129,7 @@ def _by_cell(batch: Batch) -> _Columns:
             parts.append(_columns(batch, entry, cell))
         except CorruptLogError as exc:
             exc.facts["row"] = batch.key.hex()
-            batch.skips.pass_by(batch.key, batch.header, entry, exc)
+            batch.skips.skip(batch.key, batch.header, entry, exc)
     if not parts:  # All of it is skipped.
         return _by_message([])
     columns = parts[0] if len(parts) == 1 else _merged(parts)

@@ -69,7 +69,7 @@ def _decoded(
             parts.append(_messages_of_cell(batch, entry, cell, kind, more))
         except CorruptLogError as exc:
             exc.facts["row"] = batch.key.hex()
-            batch.skips.pass_by(batch.key, batch.header, entry, exc)
+            batch.skips.skip(batch.key, batch.header, entry, exc)
     if len(parts) == 1:
         return parts[0]
     each = chain.from_iterable(messages for messages, _ in parts)

@@ -176,7 +176,7 @@ class PartitionCursor(Standing):
                 if not (yield from self._jump(row, exc.header, deadline)):
                     return None
             except UnreadableError as exc:
-                yield from self._skips.passing_by(row.key, exc.header, exc.entry, exc.error)
+                yield from self._skips.skip_in_steps(row.key, exc.header, exc.entry, exc.error)
                 passed.add(exc.entry.topic)
 
     def check_tail(self, deadline: Deadline) -> Work[None]:

@@ -86,10 +86,8 @@ class Skips:
         """How many messages were skipped, in cells that could not be read."""
         return sum(self._messages.values())
 
-    def pass_by(
-        self, row: bytes, header: Header, entry: TopicEntry, error: CorruptLogError
-    ) -> None:
-        """Return if the operator chose to skip a topic's messages in a batch, which can't be read.
+    def skip(self, row: bytes, header: Header, entry: TopicEntry, error: CorruptLogError) -> None:
+        """Skip a topic's messages in a batch, which can't be read, if the operator chose so.
 
         Raises:
             CorruptLogError: the given error, if the messages are not skipped.
@@ -97,10 +95,10 @@ class Skips:
         """
         self._judge(row, header, entry, error, self._decisions.decide(row, header))
 
-    def passing_by(
+    def skip_in_steps(
         self, row: bytes, header: Header, entry: TopicEntry, error: CorruptLogError
     ) -> Work[None]:
-        """Like `pass_by`, as work, in one try."""
+        """Like `skip`, in steps and in one try."""
         is_skipped = yield from self._decisions.is_skipped(row, header)
         self._judge(row, header, entry, error, is_skipped)
 
