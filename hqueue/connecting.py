@@ -56,7 +56,7 @@ def open_client(settings: Settings, clock: Clock = SYSTEM_CLOCK) -> Client:
 
 
 def open_store(settings: Settings, clock: Clock = SYSTEM_CLOCK) -> StorePort:
-    """HBase as the settings say that it is spoken to."""
+    """The store on HBase, natively or over gateways, as the settings say."""
     if settings.hbase == NATIVE:
         from hqueue.hbase.native import NativeStore
         from hqueue.zookeeper import ZooKeeperNodes

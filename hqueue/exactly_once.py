@@ -293,7 +293,7 @@ def _results(process: Process, message: ReceivedMessage) -> list[Message]:
 
 @dataclasses.dataclass
 class Progress:
-    """How far a processor is in a partition of the source."""
+    """A processor's progress in a partition of the source."""
 
     begin: MessageID
     """The group's offset. The batch of results that begins there is known by it: so the

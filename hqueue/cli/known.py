@@ -1,4 +1,4 @@
-"""Where nothing was found for a name: nothing is there, or nothing has that name.
+"""Checks whether a name exists when nothing was found for it.
 
 Commands ask here only when they have nothing to show, so what is found costs nothing more.
 """

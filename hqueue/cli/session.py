@@ -24,7 +24,7 @@ class Session:
 
     def __init__(self) -> None:
         self.given: dict[str, Any] = {}
-        """Settings that were given as options, by name."""
+        """The settings that were given as options, by name."""
         self.verbose = 0
         self.in_shell = False
         self.scripted = False
@@ -63,14 +63,14 @@ class Session:
         return self._client
 
     def watch(self, absence: Absence) -> None:
-        """Say before long that what the command needs is not there, if it is not."""
+        """Report before long if something that the command needs is missing."""
         if self._absence is not None:
             self._absence.cancel()
         self._absence = absence
         absence.start()
 
     def say_absence(self) -> None:
-        """The same now: the command has failed for want of it."""
+        """Report at once what the command needs and did not find: the command has failed."""
         if self._absence is not None:
             self._absence.say(trying=False)
 

@@ -1,4 +1,4 @@
-"""What is behind a scanner: it reads, and gives each message once, in whichever way it is asked."""
+"""Behind a scanner: reads, and gives each message once, one by one or in record batches."""
 
 from __future__ import annotations
 

@@ -252,7 +252,7 @@ def bodies_of(columns: Sequence[Column]) -> Bodies:
 
 
 def check_count(count: int) -> None:
-    """Refuse a number of messages that no batch can have."""
+    """Refuse a number of messages that a batch can't have."""
     if not count:
         raise InvalidInputError(
             "a batch needs at least one message: nothing was written; leave the call out",

@@ -68,7 +68,7 @@ def _offsets(pieces: Iterable[bytes | Sequence[object]]) -> bytes:
 
 
 def check_size(size: int) -> None:
-    """Refuse a number of bytes that no batch can have."""
+    """Refuse a number of bytes that a batch can't have."""
     if size > BATCH_BYTES_MAX:
         raise MessageTooLargeError(
             "put and send_batch take up to 8 MiB, as one batch: nothing was written; give less, "

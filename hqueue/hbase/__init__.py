@@ -1,4 +1,5 @@
-"""All that speaks to HBase, behind the store's ports: by its own RPC, or through Thrift gateways.
+"""Everything that talks to HBase, behind the store's ports: by HBase's own RPC, or through Thrift
+gateways.
 
 Every error is translated here, and every time-out set. Each way is imported where it is chosen.
 """

@@ -74,7 +74,7 @@ class Mark(NamedTuple):
     @classmethod
     def first(cls, wall_ms: int) -> Mark:
         """That of a row without a record that was not there. The counter begins at another number
-        each time, and a later one at later times: so no version comes a second time, nor is one
+        each time, and a later one at later times: so no version is used twice, nor is one
         of another life of the row taken for one of this life.
         """
         return cls(wall_ms << 20 | secrets.randbits(20), secrets.token_bytes(NONCE_BYTES), True)

@@ -155,8 +155,8 @@ class RowRecords:
         return self._change(versions, delete, deadline)
 
     def clear(self, prefix: str) -> None:
-        """Like `ClearableRecords.clear`: whole rows, without tombstones, a page at a time. Versions
-        come no second time all the same. Creates no table.
+        """Like `ClearableRecords.clear`: whole rows, without tombstones, a page at a time. Even so,
+        no version is used twice. Creates no table.
         """
         first, beyond = _below(prefix)
         outcome = Outcome.NOT_APPLIED

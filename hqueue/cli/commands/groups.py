@@ -1,4 +1,4 @@
-"""``hqueue groups``: which groups there are, how far each is, where it goes on, forgetting it."""
+"""``hqueue groups``: listing, describing, resetting and deleting groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``hqueue lag``: how far the subscribers and the groups are behind, live."""
+"""``hqueue lag``: the lag of subscribers and groups, live."""
 
 from __future__ import annotations
 

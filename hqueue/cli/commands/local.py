@@ -134,7 +134,7 @@ def reset(
 
 
 def start_server(profile: str = "standalone", *, gateways: bool = False) -> LocalServer:
-    """Start the local server, or find it running, showing on stderr what goes on.
+    """Start the local server, or find it running, and show the progress on stderr.
 
     Raises:
         LocalServerError: it could not be started.
@@ -150,7 +150,7 @@ def start_server(profile: str = "standalone", *, gateways: bool = False) -> Loca
 
 @contextlib.contextmanager
 def _waiting(what: str) -> Iterator[Callable[[str], None]]:
-    """Show what goes on: a line that changes on a terminal, else a line a step."""
+    """Show progress: one changing line on a terminal, else a line for each step."""
     begun_s = time.monotonic()
     if not sys.stderr.isatty():
         yield lambda text: say(f"{time.monotonic() - begun_s:5.1f} s  {text}")
@@ -161,7 +161,7 @@ def _waiting(what: str) -> Iterator[Callable[[str], None]]:
 
 
 def _way(found: Status) -> str | None:
-    """How clients that name nothing speak to HBase; None if there is no server."""
+    """How clients without settings reach HBase; None if there is no server."""
     if found.profile is None:
         return None
     return GATEWAYS if found.gateways else NATIVE

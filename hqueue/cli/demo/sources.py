@@ -92,7 +92,7 @@ def _lines(descriptor: int, deadline: Deadline) -> Iterator[bytes]:
 
 
 class Sources:
-    """Several sources, each read in a thread of its own, as one stream of items.
+    """Several sources as one stream of items; a thread reads each.
 
     Args:
         sources: functions that give items.

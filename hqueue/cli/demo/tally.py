@@ -64,7 +64,7 @@ class Tally:
         self.add(partition, message)
 
     def differences(self, put: Tally, name: str) -> list[str]:
-        """How what was read differs from what was put; nothing if it does not."""
+        """The differences between the messages that were read and those that were put."""
         found = [f"{name}: {text}" for text in self.disorder]
         for partition, (read, sent) in enumerate(zip(self.counts, put.counts, strict=True)):
             if read != sent:

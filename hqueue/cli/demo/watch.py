@@ -1,4 +1,4 @@
-"""Showing, on stderr, what the demo does while it does it."""
+"""Shows the demo's progress on stderr."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class ShellCompleter(Completer):
         self._names_until_s = 0.0
 
     def get_completions(self, document: Document, _event: CompleteEvent) -> Iterator[Completion]:
-        """What fits the word before the cursor."""
+        """The completions of the word before the cursor."""
         before = document.text_before_cursor
         match = _WORD.search(before)
         word = match[0] if match else ""

@@ -25,11 +25,13 @@ LEAVE_S = 1.0
 
 
 class UnsentError(ConnectionError):
-    """The request never left this process as a whole: the server can't have done it."""
+    """The request was not sent completely: the server can't have executed it."""
 
 
 class NoAnswerError(ConnectionError):
-    """The request was sent, and no answer came: the server may have done it, or may do it yet."""
+    """The request was sent, and no answer came: the server may have executed it, or may still do
+    so.
+    """
 
 
 class Call(abc.ABC):
@@ -122,8 +124,8 @@ class Calls(Generic[Under]):
         return self._under_way.get(call.number) is call
 
     def deliver(self, number: int, result: Answer | RemoteError) -> bool:
-        """An answer came: give it to its caller, or throw it away where that has left; whether
-        that made room.
+        """Give an answer to its caller, or discard it if the caller has left; whether that made
+        room.
 
         Raises:
             ValueError: no request has that number.

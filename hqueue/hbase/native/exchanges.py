@@ -1,5 +1,5 @@
-"""A request to one server, and what comes of it: an answer, or an error that says whether the
-server may have done it. However one waits for it.
+"""A request to one server, and its result: an answer, or an error that says whether the server may
+have executed it. For threads and for event loops.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MASTER = "MasterService"
 """Administration, at the active master."""
 
 REGISTRY = "ClientMetaService"
-"""Where the cluster's first servers are, and what it is called: at any master."""
+"""Where the cluster's first servers are, and the cluster's ID: at any master."""
 
 
 class Request(NamedTuple):

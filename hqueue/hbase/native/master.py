@@ -99,7 +99,7 @@ class Procedure:
             raise translate_answer(error, self._table, self._method, "master") from error
 
     def _result(self, deadline: Deadline) -> Any:
-        """What the master says came of it."""
+        """The outcome, as the master reports it."""
         answer = self._master.ask(
             self._method, self._message, pb.CreateTableResponse, self._table, deadline
         )

@@ -30,7 +30,7 @@ class Registry(abc.ABC):
 
     @abc.abstractmethod
     def cluster_id(self) -> Asking[str]:
-        """What the cluster is called: HBase's own, a UUID."""
+        """The cluster's ID: HBase's own, a UUID."""
 
     def meta(self) -> Asking[Address]:
         """The region server that has ``hbase:meta``."""

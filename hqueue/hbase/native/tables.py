@@ -37,7 +37,7 @@ _SMALL = {
 
 
 class Tables(TableProcedures[Any]):
-    """Administration of queues by the master, whose procedures are known by a number.
+    """Administration of queues by the master, which identifies procedures by numbers.
 
     Args:
         master: the master.

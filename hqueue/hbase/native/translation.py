@@ -148,7 +148,7 @@ def translate_silence(
 
 
 def reads_answer(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Let an answer that a function, or work, can't make sense of count as none."""
+    """Treat an answer that a function, or work, can't read as a missing answer."""
 
     @functools.wraps(function)
     def read(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:

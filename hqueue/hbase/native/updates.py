@@ -240,7 +240,7 @@ def multis(
 def _mutates(
     updates: Sequence[RowUpdate], placed: Sequence[tuple[int, Region]]
 ) -> Iterator[_UpdateBatch]:
-    """Requests to one server, of an update each."""
+    """Requests to one server, each of one update."""
     for number, region in placed:
         key, version, cells = updates[number]
         pieces, size, count = _block(updates[number])

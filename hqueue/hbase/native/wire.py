@@ -40,7 +40,9 @@ FRAME_BYTES_MAX = 256 * 1024 * 1024
 CODEC = "org.apache.hadoop.hbase.codec.KeyValueCodec"
 SIMPLE_AUTHENTICATION = 80
 VERSION = (2, 6)
-"""What this client says it is. To one older than 1.3 Gets are answered without cell blocks."""
+"""The version that this client reports. Servers answer Gets of clients older than 1.3 without cell
+blocks.
+"""
 
 VARINT_BYTES_MAX = 5
 
