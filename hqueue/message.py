@@ -462,7 +462,7 @@ def encoded_key(key: str | bytes) -> bytes:
 
 
 def check_header_count(count: int, count_own: Callable[[], int]) -> None:
-    """Refuse a number of headers that no batch can have.
+    """Refuse a number of headers that a batch can't have.
 
     Args:
         count: of all messages.

@@ -170,7 +170,7 @@ class Attempt:
         return Appended(self._base, self._count, self._end.slot, slot=slot, header=self._header)
 
     def _look(self) -> Work[tuple[Header | None, bool]]:
-        """Whose batch lies at the slot; and if none does, whether one can.
+        """Whose batch lies at the slot; and if it is empty, whether a batch can still arrive there.
 
         It is one request, for two could be answered by two servers, one of which lost the
         partition and knows less than the other: then the slot would seem to be passed by.
@@ -263,7 +263,7 @@ class Attempt:
         return self._clock.monotonic_ms() - self._tail_seen_ms > TAIL_TRUST_MS
 
     def _check_stillness(self) -> None:
-        """Let no append go on that stood still until its slot could have been collected."""
+        """Refuse to continue an append that was paused until its slot could have been collected."""
         if self._clock.monotonic_ms() - self._tail_seen_ms > HEADER_GRACE_MS / 2:
             raise RequestRefusedError(
                 "the process was paused for too long to learn the outcome of the append",

@@ -1,4 +1,6 @@
-"""Up to where a partition's messages have expired, by what is there and no clock."""
+"""Up to where a partition's messages have expired, judged by the stored messages and not by a
+clock.
+"""
 
 from __future__ import annotations
 

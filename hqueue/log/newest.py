@@ -14,7 +14,7 @@ from hqueue.runtime.clock import Deadline
 __all__ = ["NewestMessages"]
 
 PAGES_MAX = 40
-"""Who asks for more is better served by a scan."""
+"""For more than this a scan is better."""
 TOPICS_MAX = 1 << 18
 
 

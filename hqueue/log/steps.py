@@ -1,4 +1,4 @@
-"""What the log asks a store for, as values: its decisions yield them, and are sent the answers.
+"""The log's requests to a store, as values: its decisions yield them, and receive the answers.
 
 Each is one request of the ports of `hqueue.log.ports`, and makes one try; its fields are the
 arguments of the port's method, where the answers are described. `Pause` comes between two tries. A

@@ -58,8 +58,8 @@ class PartitionVerification:
     moved during the verification, so that its ranges were not judged.
     """
     skipped: list[Finding] = dataclasses.field(default_factory=list)
-    """Batches that can't be read and that readers skip, since an operator added them. They are no
-    findings any more.
+    """Batches that can't be read and that readers skip, since an operator added them. They no
+    longer count as findings.
     """
 
 

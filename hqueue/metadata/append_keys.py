@@ -1,4 +1,4 @@
-r"""Who may vouch for a batch: the keys that notifications of appends are signed with.
+r"""The keys that sign notifications of appends.
 
 A worker's port is open to all that reach it, and checksums are anyone's to compute. So a batch
 that comes with a notification counts only with a MAC, HMAC-SHA-256 of
@@ -96,7 +96,7 @@ class AppendKeys:
         header: bytes,
         cells: Mapping[bytes, bytes],
     ) -> bool:
-        """Whether one who knows a key that counts signed just this. In constant time."""
+        """Whether a holder of a valid key signed exactly this. In constant time."""
         key = self.key(key_id, now_ms)
         return key is not None and hmac.compare_digest(
             mac, sign(key, queue, partition, slot, header=header, cells=cells)

@@ -39,8 +39,7 @@ FORMAT = 1
 WRITER = "writer"
 WRITER_BYTES = 6
 GONE = b"gone "
-"""How a node begins that was a record, and is none any more. One that only leads to others is
-empty."""
+"""How a node begins whose record was deleted. A node that only leads to others is empty."""
 
 TRIES_MAX = 100
 """How often a record may be changed by others while it is changed whatever its version."""
@@ -257,7 +256,7 @@ class BlobRecords:
 
 
 class _Known:
-    """Versions that are a record's, and no empty node's: the latest that were read or written."""
+    """Versions of records, not of empty nodes: the latest that were read or written."""
 
     def __init__(self) -> None:
         self._versions: dict[str, Version] = {}

@@ -40,9 +40,9 @@ class Given(NamedTuple):
     partition: int | None
     """Any if None."""
     search: Search | None = None
-    """What to look for in the log before, if it may be there already."""
+    """What to look for in the log first, if the batch may be there already."""
     is_one: bool = False
-    """Whether it is a message, and no sequence of them."""
+    """Whether it is one message, and not a sequence."""
 
     def ids(self, appended: Appended) -> MessageID | MessageIDs:
         """Of what was appended."""

@@ -1,4 +1,4 @@
-"""Who writes the batches of a buffer: the process's loop, a few threads, or one that waits."""
+"""The writer of a buffer's batches: the process's loop, a few threads, or a thread that waits."""
 
 from __future__ import annotations
 
@@ -336,7 +336,7 @@ class BatchWriter(Generic[Target]):
 
 
 class FaultReport:
-    """Tells senders what came of their batches, and the log that batches fail."""
+    """Reports the outcomes of batches to their senders, and failures to the log."""
 
     def __init__(self) -> None:
         self._faults = FaultLog(logger, quiet_ms=FAULT_QUIET_MS)
@@ -346,7 +346,7 @@ class FaultReport:
     def settle(
         self, batch: PendingBatch[Any], ids: MessageIDs, error: BaseException | None
     ) -> None:
-        """Let the senders of a batch know."""
+        """Report a batch's outcome to its senders."""
         if error is None:
             text = "batches can be written again; %d messages were not written"
             if self._faults.over("writing", text, self._unwritten):

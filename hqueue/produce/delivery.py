@@ -1,4 +1,4 @@
-"""What was sent through a `Producer`, and what becomes of it."""
+"""Messages that were sent through a `Producer`, and their outcomes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _IDs = TypeVar("_IDs", MessageID, Sequence[MessageID])
 
 
 class BatchFuture(InterruptibleFuture[MessageIDs]):
-    """What becomes of a batch: the IDs of its messages, or an error."""
+    """The outcome of a batch: the IDs of its messages, or an error."""
 
     inherited = False
     """Whether it was not known yet when this process was forked: its parent alone learns it."""
@@ -72,7 +72,7 @@ class PendingBatch(Generic[Target]):
         self.calls_back = False
         """Whether some message has a callback."""
         self.outcome: tuple[MessageIDs, BaseException | None] | None = None
-        """What came of it, since it was written or failed."""
+        """The outcome, once it was written or failed."""
         self.to_call: Iterator[tuple[int, Taken]] | None = None
         """The messages whose callbacks were not called yet, since it is time to."""
         self.future = BatchFuture(carried=True)
@@ -142,8 +142,8 @@ class Delivery(Generic[_IDs]):
             raise TimeoutError("the outcome of the delivery is not known yet") from exc
 
     def _awaited(self) -> BatchFuture:
-        """What becomes of it, if that may be waited for: not in the middle of a call of its
-        producer, which goes on when the wait is over.
+        """The outcome, if the caller may wait for it: not in the middle of a call of its producer,
+        which continues only after the wait.
         """
         future = self._known()
         if future.changed is not None and future.changed.is_held() and not future.done():
@@ -151,7 +151,7 @@ class Delivery(Generic[_IDs]):
         return future
 
     def _known(self) -> BatchFuture:
-        """What becomes of it, if that is learned in this process."""
+        """The outcome, if this process learns it."""
         if self._future.inherited:
             raise ClosedError(
                 "the message was sent before the fork: the parent process learns its outcome",

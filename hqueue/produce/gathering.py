@@ -108,7 +108,7 @@ class Gathering(Generic[Target, WriterT, DeliveryT]):
         self._buffered = 0
         self._unfinished: set[PendingBatch[Target]] = set()
         self._flushing: set[object] = set()
-        """Those who wait for all that was sent: nothing lingers."""
+        """Callers that wait for everything that was sent: nothing lingers meanwhile."""
         self._closed = False
         self._ending = False
         """Whether what is taken is written before the call returns."""

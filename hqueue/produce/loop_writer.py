@@ -1,4 +1,4 @@
-"""Who writes the batches of a buffer that belongs to an event loop: tasks of that loop."""
+"""The writer of the batches of a buffer that belongs to an event loop: tasks of that loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Administration of subscribers: where each begins, how far it is, and forgetting it."""
+"""Administration of subscribers: listing, adding, seeking and deleting."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def add_subscriber(
 
 
 def delete_subscriber(queue_name: str, coordination: Coordination, name: str) -> None:
-    """Forget a subscriber that is not connected, with its checkpoints. The queue may be gone.
+    """Delete a subscriber that is not connected, with its checkpoints. The queue may be gone.
 
     Raises:
         SubscriberNotFoundError: no subscriber has this name.

@@ -19,7 +19,7 @@ __all__ = ["Handover"]
 
 
 class _Phase(enum.Enum):
-    """How far a member is with a partition that it has claimed."""
+    """A member's state in a partition that it has claimed."""
 
     CLAIMED = enum.auto()
     """To become present in. A try may have gone through, at least in part."""
@@ -69,9 +69,7 @@ class Handover:
             self._stray.add(partition)
 
     def vanished(self, partitions: Iterable[int]) -> None:
-        """It is not present in these any more, by another's hand; what it has claimed it still
-        has.
-        """
+        """Another program removed its presence in these; it still has its claims."""
         for partition in partitions:
             if self._phases.get(partition) is _Phase.PRESENT:
                 self._phases[partition] = _Phase.CLAIMED
