@@ -24,7 +24,7 @@ from hqueue.position import Position
 from hqueue.runtime.forgotten import Watched
 from hqueue.settings.kinds import check_callback, check_kind
 
-__all__ = ["GroupConsumer"]
+__all__ = ["GroupConsumer", "release"]
 
 ConsumerT = TypeVar("ConsumerT", bound="GroupConsumer")
 
@@ -70,8 +70,8 @@ class GroupConsumer:
                 cluster_of(used), group, self._settings, streams=streams
             )
             self._calls = ConsumerCalls(consumption, group)
-            release = functools.partial(_release, consumption.release, self._own_client)
-            self._watched = Watched(self, "a consumer", release)
+            released = functools.partial(release, consumption.release, self._own_client)
+            self._watched = Watched(self, "a consumer", released)
             try:
                 if queues is not None:
                     self.subscribe(queues)
@@ -345,7 +345,8 @@ class GroupConsumer:
             raise ClosedError("the consumer was closed")
 
 
-def _release(consumption: Callable[[], None], own_client: Client | None) -> None:
+def release(consumption: Callable[[], None], own_client: Client | None) -> None:
+    """Free what a consumer has that a program forgot, and the connection if that is its own."""
     try:
         consumption()
     finally:

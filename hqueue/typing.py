@@ -7,7 +7,7 @@ def consumer(*queues: str, **options: Unpack[hqueue.typing.ConsumerOptions]) -> 
 from hqueue.client import Ttl
 from hqueue.consume.scanners import ScannerOptions
 from hqueue.exactly_once import Process
-from hqueue.groups.callbacks import OnPartitions
+from hqueue.groups.callbacks import OnPartitions, OnPartitionsInLoop
 from hqueue.groups.calls import Partition, ToCommit
 from hqueue.groups.consumer_options import ConsumerOptions
 from hqueue.message import Headers
@@ -34,6 +34,7 @@ __all__ = [
     "ListenerAnswer",
     "MessageIDs",
     "OnPartitions",
+    "OnPartitionsInLoop",
     "Partition",
     "Presence",
     "Process",

@@ -9,14 +9,15 @@ async def main():
                 print(message.id, message.topic, message.value)
 
 Messages, IDs, errors, options and guarantees are those of `hqueue`: the same code decides which
-requests go to HBase. Several event loops may use one client and its queues; a producer or a scanner
-belongs to one loop.
+requests go to HBase. Several event loops may use one client and its queues; a consumer, a producer
+or a scanner belongs to one loop.
 """
 
 from hqueue.aio.client import Client, connect
+from hqueue.aio.consumer import Consumer
 from hqueue.aio.delivery import Delivery
 from hqueue.aio.producer import Producer
 from hqueue.aio.queue import Queue
 from hqueue.aio.scanner import Scanner
 
-__all__ = ["Client", "Delivery", "Producer", "Queue", "Scanner", "connect"]
+__all__ = ["Client", "Consumer", "Delivery", "Producer", "Queue", "Scanner", "connect"]

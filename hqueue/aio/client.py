@@ -15,7 +15,7 @@ from hqueue.runtime.loop import in_thread
 from hqueue.settings.connection import Settings
 from hqueue.settings.options import ConnectOptions, QueueAttributes, Unpack
 
-__all__ = ["Client", "connect"]
+__all__ = ["Client", "blocking_client", "connect"]
 
 
 def connect(settings: Settings | None = None, **given: Unpack[ConnectOptions]) -> Client:
@@ -23,6 +23,11 @@ def connect(settings: Settings | None = None, **given: Unpack[ConnectOptions]) -
     be called outside of an event loop.
     """
     return Client(connect_blocking(settings, **given))
+
+
+def blocking_client(client: Client) -> BlockingClient:
+    """The connection below a client, whose calls block."""
+    return client._client
 
 
 Parameters = ParamSpec("Parameters")

@@ -19,6 +19,7 @@ from hqueue.message import ConsumedMessage
 from hqueue.message_id import MessageID
 from hqueue.metadata import PartitionKey
 from hqueue.runtime.interrupts import is_interruption
+from hqueue.runtime.loop import is_much
 from hqueue.runtime.steps import Wait, Work
 from hqueue.runtime.stepwise import Stepwise, stepwise
 
@@ -96,6 +97,14 @@ class Handout(Stepwise):
         if not self.one_by_one or self.over or last is None or self.batch is not batch:
             return None
         return Position(last.id, passed_by(batch.header, last.id))
+
+    def is_next_large(self) -> bool:
+        """Whether the next batch, if there is one, is decoded beside an event loop."""
+        if not self._left:
+            return False
+        following = self._left[0]
+        size = partial(sum, [len(cell) for _, cell in following.cells])
+        return is_much(following.header.count, size)
 
     @stepwise
     def advance(self) -> Work[Any, bool]:

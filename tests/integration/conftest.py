@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 import hqueue
 from hqueue import Consumer, Message, ParallelConsumer, local
 from tests.support.backends import Backend, MemoryBackend
+from tests.support.consumer_faces import LoopedConsumer
 from tests.support.raw import RawHBase
 
 from . import administering
@@ -76,25 +78,37 @@ def make(
     return lambda *arguments, **options: pushing.queue(make_queue(*arguments, **options).name)
 
 
+@pytest.fixture(params=[Consumer, LoopedConsumer], ids=["threads", "asyncio"])
+def join(
+    backend: Backend, queue_name: str, request: pytest.FixtureRequest
+) -> Iterator[Callable[..., Any]]:
+    """Consumers of one group, each on a client of its own; by both faces."""
+    with joining(backend, queue_name) as join_one:
+        yield partial(join_one, request.param)
+
+
 @pytest.fixture
-def join(backend: Backend, queue_name: str) -> Iterator[Callable[..., Any]]:
-    """Consumers of one group, each on a client of its own."""
-    joined: list[Consumer | ParallelConsumer] = []
-    clients: list[hqueue.Client] = []
+def join_in_threads(backend: Backend, queue_name: str) -> Iterator[Callable[..., Any]]:
+    """The same, by the blocking face alone; with streams, if that is an option."""
+    with joining(backend, queue_name) as join_one:
+        yield lambda *queues, **options: join_one(
+            ParallelConsumer if "streams" in options else Consumer, *queues, **options
+        )
 
-    def join_one(*queues: hqueue.Queue, **options: object) -> Consumer:
-        clients.append(backend.connect())
-        names = [queue.name for queue in queues] or None
-        options = {"group": f"{queue_name}, a group/", **options}
-        kind = ParallelConsumer if "streams" in options else Consumer
-        joined.append(kind(names, client=clients[-1], **options))
-        return joined[-1]
 
-    yield join_one
-    for consumer in joined:
-        consumer.close(commit=False)
-    for client in clients:
-        client.close()
+@contextlib.contextmanager
+def joining(backend: Backend, queue_name: str) -> Iterator[Callable[..., Any]]:
+    with contextlib.ExitStack() as clients, contextlib.ExitStack() as joined:
+
+        def join_one(kind: Callable[..., Any], *queues: hqueue.Queue, **options: object) -> Any:
+            client = clients.enter_context(backend.connect())
+            names = [queue.name for queue in queues] or None
+            options = {"group": f"{queue_name}, a group/", **options}
+            made = kind(names, client=client, **options)
+            joined.callback(made.close, commit=False)
+            return made
+
+        yield join_one
 
 
 @pytest.fixture

@@ -306,20 +306,22 @@ def test_the_range_assignor_gives_slices_and_all_give_up_everything_first(
     assert sorted(by_id[0].assignment()) == [(queue.name, 0), (queue.name, 1)]
 
 
-def test_streams_count_as_so_many_members(make_queue: MakeQueue, join: Join) -> None:
+def test_streams_count_as_so_many_members(make_queue: MakeQueue, join_in_threads: Join) -> None:
     queue = make_queue(4)
-    one, three = join(queue), join(queue, streams=3)
+    one, three = join_in_threads(queue), join_in_threads(queue, streams=3)
     settle(one, *three.streams, shares=[1, 1, 1, 1])
     assert len(three.assignment()) == 3
+    with pytest.raises(hqueue.InvalidInputError, match="whole number"):
+        join_in_threads(streams=0)
 
 
 @pytest.mark.in_memory_first
 def test_each_stream_has_partitions_of_its_own_for_a_thread_of_its_own(
-    make_queue: MakeQueue, join: Join
+    make_queue: MakeQueue, join_in_threads: Join
 ) -> None:
     queue = make_queue(4)
     put_numbered(queue, 40)
-    consumer = join(queue, streams=3)
+    consumer = join_in_threads(queue, streams=3)
     streams = consumer.streams
     taken = take(4, *streams)
     found: list[list[hqueue.ConsumedMessage]] = [[], [], []]
@@ -334,7 +336,7 @@ def test_each_stream_has_partitions_of_its_own_for_a_thread_of_its_own(
         thread.start()
     wait_for(lambda: sum(map(len, found)) >= 36, "all of it is handed out")
     assert sorted(len(stream.assignment()) for stream in streams) == [1, 1, 2]
-    other = join(queue)
+    other = join_in_threads(queue)
     wait_for(lambda: not other.poll(10) and other.assignment(), "another has its share")
     put_numbered(queue, 40, first=40)
     wait_for(
@@ -456,7 +458,7 @@ def test_a_block_that_ends_with_an_error_commits_nothing(make_queue: MakeQueue, 
         ({"instance_id": "x" * 201}, "1 to 200 characters"),
         ({"auto_offset_reset": "erliest"}, "auto_offset_reset must be one of"),
         ({"assignor": "rang"}, "assignor must be one of"),
-        ({"streams": 0}, "whole number"),
+        ({"bytes_max": 0}, "whole number"),
         ({"auto_commit": 1}, "True or False"),
         ({"auto_comit": False}, "no such option"),
     ],

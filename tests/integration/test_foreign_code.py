@@ -63,11 +63,11 @@ def test_a_delivery_callback_that_raises_anything_ends_no_thread_of_its_producer
 
 
 @pytest.fixture
-def consumer(make_queue: MakeQueue, join: Join) -> Consumer:
+def consumer(make_queue: MakeQueue, join_in_threads: Join) -> Consumer:
     """One that was handed out ten messages."""
     queue = make_queue(1)
     put_numbered(queue, 10)
-    joined = join(queue, auto_commit=False)
+    joined = join_in_threads(queue, auto_commit=False)
     take(10, joined)
     return joined
 
@@ -116,11 +116,11 @@ def test_a_callback_of_a_commit_may_commit_now_or_later(consumer: Consumer) -> N
 
 
 def test_a_commit_without_places_in_a_callback_passes_nothing_that_is_worked_on(
-    make_queue: MakeQueue, join: Join
+    make_queue: MakeQueue, join_in_threads: Join
 ) -> None:
     queue = make_queue(1)
     put_numbered(queue, 4)
-    consumer = join(queue, auto_commit=False)
+    consumer = join_in_threads(queue, auto_commit=False)
     messages = consumer.messages(idle_ms_max=60_000)
     first, second = next(messages), next(messages)
     handed_out, committed = threading.Event(), threading.Event()
@@ -154,12 +154,12 @@ def test_a_callback_of_a_commit_may_close_its_consumer(consumer: Consumer) -> No
 @pytest.mark.parametrize("ends", ["close", "a block", "unsubscribe", "another member"])
 @pytest.mark.parametrize("later", [False, True])
 def test_what_on_revoked_commits_is_committed_however_the_partitions_go(
-    ends: str, later: bool, make_queue: MakeQueue, join: Join
+    ends: str, later: bool, make_queue: MakeQueue, join_in_threads: Join
 ) -> None:
     queue = make_queue(2)
     put_numbered(queue, 10)
     errors: list[object] = []
-    consumer = join(auto_commit=False)
+    consumer = join_in_threads(auto_commit=False)
 
     def on_revoked(partitions: list[PartitionKey]) -> None:
         assert partitions
@@ -179,7 +179,7 @@ def test_what_on_revoked_commits_is_committed_however_the_partitions_go(
             pass
     elif ends == "unsubscribe":
         consumer.unsubscribe()
-    other = join(queue, auto_commit=False)
+    other = join_in_threads(queue, auto_commit=False)
     if ends == "another member":
         settle(consumer, other, shares=[1, 1])
     else:
@@ -190,11 +190,11 @@ def test_what_on_revoked_commits_is_committed_however_the_partitions_go(
 
 
 def test_what_a_callback_for_partitions_can_t_do_is_refused_at_once(
-    make_queue: MakeQueue, join: Join
+    make_queue: MakeQueue, join_in_threads: Join
 ) -> None:
     queue = make_queue(1)
     put_numbered(queue, 3)
-    consumer = join(auto_commit=False)
+    consumer = join_in_threads(auto_commit=False)
     calls: list[Callable[[], object]] = [
         consumer.close,
         consumer.unsubscribe,

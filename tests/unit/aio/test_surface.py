@@ -15,6 +15,7 @@ PAIRS = {
     hqueue.Producer: hqueue.aio.Producer,
     hqueue.Delivery: hqueue.aio.Delivery,
     hqueue.Scanner: hqueue.aio.Scanner,
+    hqueue.Consumer: hqueue.aio.Consumer,
 }
 
 ONLY_BLOCKING = {
@@ -40,10 +41,12 @@ ONLY_BLOCKING = {
         "topic_lags": "topics of hubs have no asynchronous face yet",
         "topics": "for operators",
     },
+    "Consumer": {"commit_async": "any task may await `commit`, also while another one polls"},
     "Producer": {"send_value": "a message costs little beside a turn of a loop"},
 }
 
 OTHER_PARAMETERS = {
+    "Consumer.subscribe": "callbacks may be coroutine functions",
     "Delivery.exception": "it does not wait: a delivery is awaited",
     "Delivery.result": "it does not wait: a delivery is awaited",
     "Producer.close": "`asyncio.timeout` bounds it",
