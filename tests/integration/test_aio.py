@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 from collections import Counter
 from collections.abc import Callable
 
@@ -11,7 +12,8 @@ import pytest
 
 import hqueue
 import hqueue.aio
-from hqueue import ClosedError, Message, MessageID, QueueNotFoundError
+from hqueue import ClosedError, Message, MessageID, PartitionKey, QueueNotFoundError
+from tests.support.consuming import put_numbered, values
 
 MakeQueue = Callable[..., hqueue.Queue]
 
@@ -275,3 +277,105 @@ def test_queues_are_administered(asynchronous: hqueue.aio.Client, make_queue: Ma
             await asynchronous.queue(name)
 
     asyncio.run(run())
+
+
+def test_consumers_of_a_group_share_partitions_commit_and_go_on_after_a_restart(
+    asynchronous: hqueue.aio.Client, make_queue: MakeQueue, group: str
+) -> None:
+    blocking = make_queue(4)
+    put_numbered(blocking, 400)
+    events: list[tuple[str, str, int]] = []
+    got: list[int] = []
+
+    async def consume(name: str, stop: asyncio.Event) -> None:
+        consumer = hqueue.aio.Consumer(group=group, client=asynchronous, auto_commit=False)
+
+        async def assigned(keys: list[PartitionKey]) -> None:
+            await asyncio.gather(consumer.position(keys[0]))
+            events.extend((name, "assigned", key.partition) for key in keys)
+
+        async def revoked(keys: list[PartitionKey]) -> None:
+            await consumer.commit()
+            events.extend((name, "revoked", key.partition) for key in keys)
+
+        async with consumer:
+            await consumer.subscribe(blocking.name, on_assigned=assigned, on_revoked=revoked)
+            while not stop.is_set():
+                got.extend(values(await consumer.poll(100, messages_max=7)))
+                await consumer.commit()
+
+    async def until(condition: Callable[[], object]) -> None:
+        while not condition():
+            await asyncio.sleep(0.01)
+
+    def count(name: str, what: str) -> Counter[int]:
+        return Counter(each[2] for each in events if each[:2] == (name, what))
+
+    async def run() -> None:
+        stops = asyncio.Event(), asyncio.Event()
+        first = asyncio.ensure_future(consume("first", stops[0]))
+        await until(lambda: len(got) >= 100)
+        second = asyncio.ensure_future(consume("second", stops[1]))
+        await until(lambda: count("second", "assigned").total() == 2)
+        await until(lambda: len(got) >= 400)
+        stops[0].set()
+        await first
+        queue = await asynchronous.queue(blocking.name)
+        for number in range(400, 440):
+            await queue.put(Message("t", b"%d" % number), partition=number % 4)
+        await until(lambda: len(got) >= 440)
+        stops[1].set()
+        await second
+
+    async def restarted() -> None:
+        async with hqueue.aio.Consumer(blocking.name, group=group, client=asynchronous) as consumer:
+            await (await asynchronous.queue(blocking.name)).put(Message("t", b"440"))
+            assert values([await anext(aiter(consumer))]) == [440]
+
+    asyncio.run(asyncio.wait_for(run(), 300))
+    assert sorted(got) == list(range(440)), "each once: what was returned was committed"
+    for name in ("first", "second"):
+        assert count(name, "assigned") == count(name, "revoked")
+    asyncio.run(restarted())
+
+
+def test_a_consumer_that_is_cancelled_ever_again_under_load_loses_nothing(
+    asynchronous: hqueue.aio.Client, make_queue: MakeQueue, group: str
+) -> None:
+    blocking = make_queue(3)
+    got: list[int] = []
+
+    async def produce() -> None:
+        queue = await asynchronous.queue(blocking.name)
+        async with queue.producer(linger_ms=1) as producer:
+            for number in range(3_000):
+                await producer.send(Message("t", b"%d" % number), partition=number % 3)
+                if number % 100 == 0:
+                    await asyncio.sleep(0.005)
+
+    async def take(consumer: hqueue.aio.Consumer) -> None:
+        got.extend(values(await consumer.poll(1_000, messages_max=50)))
+
+    async def run() -> None:
+        producing = asyncio.ensure_future(produce())
+        draws = random.Random(7)
+        async with hqueue.aio.Consumer(
+            blocking.name, group=group, client=asynchronous, auto_commit_interval_ms=20
+        ) as consumer:
+            while len(got) < 3_000:
+                calls = [asyncio.ensure_future(take(consumer))]
+                if draws.random() < 0.3:
+                    calls.append(asyncio.ensure_future(consumer.commit()))
+                await asyncio.wait(calls, timeout=draws.random() * 0.02)
+                for call in calls:
+                    call.cancel()
+                await asyncio.wait(calls)
+                for call in calls:
+                    assert call.cancelled() or call.exception() is None
+        await producing
+
+    asyncio.run(asyncio.wait_for(run(), 300))
+    assert sorted(got) == list(range(3_000))
+    for partition in range(3):
+        of_it = [number for number in got if number % 3 == partition]
+        assert of_it == sorted(of_it)
