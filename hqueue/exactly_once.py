@@ -416,8 +416,8 @@ class _Loop:
             )
         except MessageTooLargeError as exc:
             raise MessageTooLargeError(
-                "the results that process returned are too large for one batch: let it return "
-                "fewer or smaller ones for a message",
+                "the results that process returned are too large for one batch: let process return "
+                "fewer or smaller results for a message",
                 outcome=exc.outcome,
                 **exc.facts
                 | {

@@ -59,7 +59,8 @@ class RowChange:
             raise
         if fate is _Fate.UNKNOWABLE:
             raise StoreUnavailableError(
-                "an answer was lost, and other programs have changed the record too often since",
+                "an answer was lost, and other programs have changed the record too often since "
+                "to find out its outcome: read the record again",
                 outcome=Outcome.UNKNOWN,
                 path=self._key.decode(errors="backslashreplace"),
             )

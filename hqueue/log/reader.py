@@ -154,7 +154,7 @@ class PartitionReader:
         """Accept a row that the caller has, without a request to the store; None if it isn't the
         next one.
 
-        As `PartitionCursor.take`.
+        Like `PartitionCursor.take`.
         """
         return self.steps.take(row)
 

@@ -140,7 +140,9 @@ class Counting:
             InvalidInputError: an expression needs the messages.
         """
         if self.needs_spark:
-            raise InvalidInputError("the log's headers can't answer this: use Spark to count it")
+            raise InvalidInputError(
+                "the log's headers are not enough to count this: count in Spark instead"
+            )
         window_ms = self._window()
         found: dict[tuple[int, str], list[int]] = collections.defaultdict(lambda: [0, 0])
         for range_ in self.pending():

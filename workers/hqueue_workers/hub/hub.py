@@ -290,7 +290,7 @@ class Hub:
         return 0 if self._service is None else self._service.pending_bytes
 
     async def _look_after(self) -> None:
-        """Tell the load, claim partitions, shed topics, every so often."""
+        """Report the load, claim partitions, shed topics, every so often."""
         while True:
             await self._runtime.sleep_ms(self._settings.balance_ms)
             if not self.holds:
