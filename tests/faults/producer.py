@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 import random
 import sys
 import threading
 import time
 from collections.abc import Sequence
 
-from hqueue import HQueueError, Message, Outcome, Queue
+import hqueue.aio
+from hqueue import HQueueError, Message, MessageID, Outcome, Queue
 from hqueue.connecting import open_client
 
 from . import history
@@ -19,15 +22,20 @@ from .specification import Specification
 
 __all__ = ["FILLING", "STYLES"]
 
-STYLES = ("single", "batch", "keyed", "free", "careless", "buffered")
+STYLES = ("single", "batch", "keyed", "free", "careless", "buffered", "asyncio")
 """``single`` messages, ``batch`` es, ``keyed`` ones, ``free`` to go to any partition; a
 ``careless`` one writes on when its clock is set, which the others refuse; ``buffered`` by a
-`Producer`. A ``filling`` one is started by the nemesis now and then."""
+`Producer`; ``asyncio`` by several tasks of an event loop, some of which are cancelled. A
+``filling`` one is started by the nemesis now and then."""
 
 FILLING = "filling"
 PAUSE_S = 0.08
 FILLING_MESSAGES = 32
 FILLING_BYTES = 256 * 1024
+HOW = ("partition", "key", "any")
+TASKS = 6
+CANCELLED_S = (0.0, 0.002, 0.02)
+"""When a put that is cancelled is."""
 
 
 class _Process:
@@ -51,8 +59,8 @@ class _Process:
             except HQueueError:
                 time.sleep(PAUSE_S)
                 continue
-            write = {"buffered": self._send, FILLING: self._fill}.get(self._style, self._write)
-            write(queue)
+            write = {"buffered": self._send, "asyncio": self._run_tasks, FILLING: self._fill}
+            write.get(self._style, self._write)(queue)
             return
 
     def _next(
@@ -98,7 +106,7 @@ class _Process:
     def _send(self, queue: Queue) -> None:
         with queue.producer(buffer_bytes_max=1024 * 1024, linger_ms=10) as producer:
             while not self._specification.stopped():
-                how = self._random.choice(("partition", "key", "any"))
+                how = self._random.choice(HOW)
                 partition, key, keys = self._target(queue, how)
                 put, (message,) = self._next(1, partition, self._size(), keys)
 
@@ -122,8 +130,54 @@ class _Process:
                     done(None, exc)
                 time.sleep(self._random.random() * PAUSE_S / 2)
 
+    def _run_tasks(self, queue: Queue) -> None:
+        asyncio.run(self._write_in_loop(queue.name))
+
+    async def _write_in_loop(self, name: str) -> None:
+        queue = await hqueue.aio.Client(self._client).queue(name)
+        async with queue.producer(buffer_bytes_max=1024 * 1024, linger_ms=10) as producer:
+            tasks = [self._put_in_loop(queue) for _ in range(TASKS)]
+            await asyncio.gather(*tasks, self._send_in_loop(queue, producer))
+
+    async def _put_in_loop(self, queue: hqueue.aio.Queue) -> None:
+        while not self._specification.stopped():
+            partition, key, keys = self._target(queue, self._random.choice(HOW))
+            count = self._random.choice((1, 1, 1, 5))
+            put, messages = self._next(count, partition, self._size(), keys)
+            given = messages[0] if count == 1 else messages
+            chosen = partition if key is None else None
+            timeout_s = self._random.choice((None, None, None, *CANCELLED_S))
+            # Between tasks, and after one that was cancelled, no order is promised.
+            self._recorder.invoke(dataclasses.replace(put, partition=None))
+            try:
+                putting = queue.put(given, partition=chosen, key=_routing(messages[0], key))
+                ids = await asyncio.wait_for(putting, timeout_s)
+            except asyncio.TimeoutError:
+                self._recorder.complete(put.number, "unknown", [], "cancelled")
+            except HQueueError as exc:
+                self._recorder.complete(put.number, _outcome(exc), [], str(exc))
+            else:
+                found = [ids] if isinstance(ids, MessageID) else ids
+                self._recorder.complete(put.number, "ok", map(int, found))
+            await asyncio.sleep(self._random.random() * PAUSE_S)
+
+    async def _send_in_loop(self, queue: hqueue.aio.Queue, producer: hqueue.aio.Producer) -> None:
+        while not self._specification.stopped():
+            partition, key, keys = self._target(queue, self._random.choice(HOW))
+            put, (message,) = self._next(1, partition, self._size(), keys)
+            chosen = partition if key is None else None
+            self._recorder.invoke(put)
+            try:
+                message_id = await (
+                    await producer.send(message, partition=chosen, key=_routing(message, key))
+                )
+            except HQueueError as exc:
+                self._recorder.complete(put.number, _outcome(exc), [], str(exc))
+            else:
+                self._recorder.complete(put.number, "ok", [int(message_id)])
+
     def _target(
-        self, queue: Queue, how: str
+        self, queue: Queue | hqueue.aio.Queue, how: str
     ) -> tuple[int | None, bytes | None, Sequence[bytes | None]]:
         """A partition of choice, that of a key, or any; the key; and the messages' own keys."""
         if how == "key":
