@@ -344,7 +344,7 @@ def test_results_that_are_too_large_are_an_error_that_names_their_message(queues
     def process(message: ReceivedMessage) -> list[Message]:
         return large if message.id == second else results_of(message)
 
-    with pytest.raises(hqueue.MessageTooLargeError, match="let it return fewer") as error:
+    with pytest.raises(hqueue.MessageTooLargeError, match="let process return fewer") as error:
         queues.run(process=process)
     assert "Producer" not in str(error.value)
     assert error.value.facts["first"] == str(second)
