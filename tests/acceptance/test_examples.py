@@ -204,6 +204,30 @@ def test_what_is_read_is_processed_and_written_once(
     assert [m.value for m in target.scan(partition=1)] == [b"A", b"B", b"C"]
 
 
+@pytest.mark.usefixtures("server")
+def test_a_concurrent_consumer_loses_nothing_when_it_dies_and_commits_all_when_it_is_stopped(
+    examples: Examples, opened: hqueue.Queue, name: str
+) -> None:
+    values = [f"m{number}" for number in range(300)]
+    for partition in range(opened.partitions):
+        several = values[partition :: opened.partitions]
+        opened.put([Message("t", value.encode()) for value in several], partition=partition)
+    dying = examples.start("concurrent_consumer.py", name, "g", "--idle-ms", "60000")
+    begun = [dying.line() for _ in range(100)]
+    dying.kill()
+    stopped = examples.start("concurrent_consumer.py", name, "g", "--idle-ms", "60000")
+    done = {line.split()[2] for line in begun}
+    while not done.issuperset(values):
+        done.add(stopped.line().split()[2])
+    opened.put(Message("t", b"last"), partition=0)
+    while "last" not in done:
+        done.add(stopped.line().split()[2])
+    stopped.terminate()
+    ended = stopped.end()
+    assert (ended.code, ended.err) == (0, "")
+    assert examples.run("concurrent_consumer.py", name, "g", "--idle-ms", "1000") == []
+
+
 def test_the_web_service_publishes_and_streams_and_ends_with_its_streams(
     examples: Examples, opened: hqueue.Queue, name: str
 ) -> None:
