@@ -28,7 +28,14 @@ __all__ = ["ConsumerCalls", "Partition", "ToCommit"]
 Partition = PartitionKey | tuple[str, int]
 """A partition of a queue: the queue's name, and a number."""
 
-ToCommit = ReceivedMessage | Mapping[Partition, MessageID] | None
+# A mapping's keys are of just one type: so what `committed` returns needs a type of its own here.
+ToCommit = (
+    ReceivedMessage
+    | Mapping[Partition, MessageID]
+    | Mapping[PartitionKey, MessageID]
+    | Mapping[tuple[str, int], MessageID]
+    | None
+)
 """The positions to commit: a message, for the position after it; for each partition the first ID
 that is not consumed; or None, for the position after all messages that were returned."""
 
