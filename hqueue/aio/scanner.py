@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import dataclasses
+import functools
 import heapq
 import importlib
 import itertools
@@ -12,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from hqueue.aio.loops import AT_ONCE, check_loop
-from hqueue.aio.sources import Follower, Prefetcher, Source, closed_error
+from hqueue.aio.sources import Follower, Prefetcher, Source, closed_error, started
 from hqueue.consume.decode import each_message_of
 from hqueue.consume.queue_reader import LoopReader
 from hqueue.consume.scan import Scan
@@ -26,7 +28,8 @@ from hqueue.log import Batch
 from hqueue.message import ReceivedMessage
 from hqueue.message_id import MessageID
 from hqueue.runtime.extras import needing_arrow
-from hqueue.runtime.loop import in_thread
+from hqueue.runtime.forgotten import Watched
+from hqueue.runtime.loop import computed, in_thread
 from hqueue.settings.options import Unpack
 
 if TYPE_CHECKING:
@@ -36,15 +39,19 @@ __all__ = ["Scanner"]
 
 ARROW = "hqueue.consume.arrow"
 
+SORTED_AT_ONCE = 200
+"""After so many sorted messages other tasks have turns: to sort takes longer than to read."""
+
 
 class Scanner:
     """Reads some partitions of a queue in an event loop. Like `hqueue.Scanner`: ``async for``
     iterates over messages, and `arrow_batches` over record batches.
 
     A caller that is cancelled while it waits for a message loses none: the next call returns it.
-    Use the scanner as an asynchronous context manager, or `close` it. After an error every further
-    call raises that error; it never ends as if it had read everything. Only one task at a time may
-    use it. Made by `Queue.scan`.
+    Use the scanner as an asynchronous context manager, or `close` it: one that Python collects in
+    the middle of its messages causes a `ResourceWarning`. After an error every further call raises
+    that error; it never ends as if it had read everything. Only one task at a time may use it. Made
+    by `Queue.scan`.
 
     Args:
         reader: the reader of the queue.
@@ -80,10 +87,18 @@ class Scanner:
         """How many messages may still be given; None if that isn't limited."""
         self._merged: collections.deque[ReceivedMessage] = collections.deque()
         """Sorted messages for the next record batch."""
+        self._turns = 0
+        """How many messages were sorted."""
         self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
         """The one that uses it, from the first call on."""
         self._failure: BaseException | None = None
+        self._watched = Watched(
+            self,
+            "an asynchronous scanner",
+            functools.partial(_release, self._sources),
+            functools.partial(_any_holds, self._sources),
+        )
 
     async def __aenter__(self) -> Scanner:
         return self
@@ -137,6 +152,9 @@ class Scanner:
         return self._merged.popleft() if self._merged else await self._sorted()
 
     async def _sorted(self) -> ReceivedMessage | None:
+        self._turns += 1
+        if not self._turns % SORTED_AT_ONCE:
+            await asyncio.sleep(0)
         while self._unsorted:
             flow = self._unsorted[0]
             message = await flow.next()
@@ -192,7 +210,7 @@ class Scanner:
             left -= _size_of(message)
         if not self._merged:
             return None
-        columns = record_batch_of(list(self._merged))
+        columns = await computed(record_batch_of, list(self._merged))
         self._merged.clear()
         return columns
 
@@ -215,13 +233,17 @@ class Scanner:
     async def close(self) -> None:
         """End the scan, and free what it holds in HBase."""
         self._closed = True
-        for flow in self._flows:
-            flow.messages = iter(())
+        begun = [flow.drop() for flow in self._flows]
         if self._loop is not None and self._loop.is_closed():
+            self._watched.closed()
             return  # So are its connections.
         self._loop = check_loop(self._loop, "a scanner")
+        for messages in itertools.chain.from_iterable(begun):
+            while next(itertools.islice(messages, AT_ONCE - 1, None), None) is not None:
+                await asyncio.sleep(0)  # To free what was decoded of a batch takes time, too.
         for source in self._sources:
             await source.close()
+        self._watched.closed()
 
     def _check_usable(self) -> None:
         self._loop = check_loop(self._loop, "a scanner")
@@ -229,6 +251,23 @@ class Scanner:
             raise closed_error()
         if self._failure is not None:
             raise self._failure
+
+
+def _any_holds(sources: Sequence[Source]) -> bool:
+    return any(source.loop is not None for source in sources)
+
+
+def _release(sources: Sequence[Source]) -> None:
+    """Close the sources of a scanner that was forgotten, in the loop that they belong to."""
+    for source in sources:
+        loop = source.loop
+        if loop is not None:
+            with contextlib.suppress(RuntimeError):  # It has ended.
+                loop.call_soon_threadsafe(_close, source)
+
+
+def _close(source: Source) -> None:
+    started(source.close())
 
 
 def _size_of(message: ReceivedMessage) -> int:
@@ -288,6 +327,12 @@ class _Flow:
         for _ in batches:
             self._batches.popleft()
         return columns
+
+    def drop(self) -> Sequence[Iterator[ReceivedMessage]]:
+        """Give no more. Returns what was decoded and not given."""
+        begun = () if self._begun is None else (self.messages, self._begun[1])
+        self._begun, self.messages = None, iter(())
+        return begun
 
     async def _come(self) -> bool:
         """Whether there is a batch to begin: this waits for one."""

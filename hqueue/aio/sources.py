@@ -18,7 +18,7 @@ from hqueue.consume.queue_reader import LoopReader
 from hqueue.errors import ClosedError, HQueueError
 from hqueue.log import Batch, PartitionCursor
 
-__all__ = ["Follower", "Prefetcher", "Source", "closed_error"]
+__all__ = ["Follower", "Prefetcher", "Source", "closed_error", "started"]
 
 FOLLOWED_MAX = 2
 """This many answers of a follower wait to be taken."""
@@ -26,6 +26,10 @@ FOLLOWED_MAX = 2
 
 class Source(Protocol):
     """Gives batches, some at a time."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The loop in which it has to be closed; None if it holds nothing."""
 
     async def next(self) -> list[Batch]:
         """The next ones; none at the end. A caller who is cancelled loses nothing.
@@ -55,9 +59,15 @@ class Prefetcher:
         self._fetcher = Fetcher(Fetch(cursor, Pace(), 0.0) for cursor in cursors)
         self._asked: collections.deque[tuple[PartitionFetch, asyncio.Task[list[Batch]]]]
         self._asked = collections.deque()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        return self._loop if self._asked or _hold(self._cursors) else None
+
     async def next(self) -> list[Batch]:
+        self._loop = asyncio.get_running_loop()
         while True:
             self._ask()
             if not self._asked:
@@ -86,7 +96,7 @@ class Prefetcher:
             fetch = self._fetcher.take_first(0.0)
             if fetch is None:
                 return
-            self._asked.append((fetch, _started(self._reader.read(fetch.reader))))
+            self._asked.append((fetch, started(self._reader.read(fetch.reader))))
 
 
 class Follower:
@@ -113,9 +123,16 @@ class Follower:
         self._following: asyncio.Task[None] | None = None
         self._ended = False
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        following = self._following
+        if following is None or (following.done() and not _hold(self._cursors)):
+            return None
+        return following.get_loop()
+
     async def next(self) -> list[Batch]:
         if self._following is None:
-            self._following = _started(self._follow())
+            self._following = started(self._follow())
         came: list[Batch] | BaseException = [] if self._ended else await self._ready.get()
         if isinstance(came, BaseException):
             raise came
@@ -149,11 +166,15 @@ def closed_error() -> ClosedError:
     return ClosedError("the scanner was closed: open another one")
 
 
-def _started(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+def started(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
     """A task whose error is not reported as one that nobody learned: it may be given up."""
     task = asyncio.get_running_loop().create_task(work)
     task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
     return task
+
+
+def _hold(cursors: Sequence[PartitionCursor]) -> bool:
+    return any(cursor.holds for cursor in cursors)
 
 
 async def _cancelled(tasks: Sequence[asyncio.Task[Any]]) -> None:

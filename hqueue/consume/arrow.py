@@ -21,6 +21,7 @@ from hqueue.format.columns import HeadersColumn, KeysColumn
 from hqueue.format.header import RAW, SCATTERED, TopicEntry
 from hqueue.log import Batch
 from hqueue.message import ReceivedMessage
+from hqueue.runtime.pieces import PIECE, drop_in_pieces
 from hqueue.settings.limits import BATCH_MESSAGES_MAX, SEQUENCE_BITS
 
 __all__ = ["SCHEMA", "first_of", "record_batch", "record_batch_of", "with_queue"]
@@ -47,6 +48,8 @@ LARGE_BYTES = 512 * 1024
 """To copy this many bytes costs more than a record batch does."""
 
 _Columns = tuple[pa.Array, ...]
+
+ARRAYS_FREED_TOGETHER = 100
 """The partitions, IDs, topics, values, keys and headers of some messages."""
 
 _POSITIONS = pa.array(array("q", range(BATCH_MESSAGES_MAX)))
@@ -72,7 +75,7 @@ def record_batch(batches: Sequence[Batch]) -> pa.RecordBatch:
 
 def record_batch_of(messages: Sequence[ReceivedMessage]) -> pa.RecordBatch:
     """Messages as a record batch."""
-    return _with_timestamps(*_columns_of(messages))
+    return _with_timestamps(*_by_pieces(messages))
 
 
 def _with_timestamps(partitions: pa.Array, ids: pa.Array, *fields: pa.Array) -> pa.RecordBatch:
@@ -108,7 +111,13 @@ def _together(arrays: Sequence[pa.Array]) -> pa.Array:
 
 
 def _by_message(batches: Iterable[Batch]) -> _Columns:
-    return _columns_of([message for batch in batches for message in messages_of(batch)])
+    return _by_pieces([message for batch in batches for message in messages_of(batch)])
+
+
+def _by_pieces(messages: Sequence[ReceivedMessage]) -> _Columns:
+    starts = range(0, len(messages) or 1, PIECE)
+    pieces = [_columns_of(messages[at : at + PIECE]) for at in starts]
+    return tuple(map(_together, zip(*pieces, strict=True)))
 
 
 def _columns_of(messages: Sequence[ReceivedMessage]) -> _Columns:
@@ -223,7 +232,8 @@ def _validate(array: pa.Array, text: str, entry: TopicEntry) -> None:
         raise CorruptLogError(text, topic=entry.topic) from exc
 
 
-def _merged(parts: Sequence[_Columns]) -> _Columns:
+def _merged(parts: list[_Columns]) -> _Columns:
     columns = [pa.concat_arrays(each) for each in zip(*parts, strict=True)]
+    drop_in_pieces(parts, ARRAYS_FREED_TOGETHER)
     order = pc.array_sort_indices(columns[0])
     return tuple(column.take(order) for column in columns)

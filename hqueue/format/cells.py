@@ -41,6 +41,7 @@ from hqueue.format.header import (
     framing_bytes,
 )
 from hqueue.message import Headers, Message, Messages, check_headers_of, topic_bytes
+from hqueue.runtime.pieces import join_in_pieces, list_in_pieces
 from hqueue.settings.limits import BATCH_MESSAGES_MAX, TOPICS_PER_BATCH_MAX
 
 __all__ = [
@@ -196,7 +197,7 @@ class Column(NamedTuple):
             parts.insert(0, struct.pack(f"<{len(self.indexes)}I", *self.indexes))
         if self.keys or self.headers:
             parts[:0] = self.keys, self.headers
-        return b"".join(parts)
+        return join_in_pieces(parts)
 
 
 def _column(
@@ -206,7 +207,7 @@ def _column(
     keys: Sequence[bytes | None] | None,
     headers: Sequence[Headers] | None,
 ) -> Column:
-    offsets = list(accumulate(map(len, values), initial=0))
+    offsets = list_in_pieces(accumulate(map(len, values), initial=0))
     size = offsets[-1]
     check_size(size)
     return Column(
@@ -338,7 +339,7 @@ def decode_bodies(entry: TopicEntry, cell: bytes) -> Iterator[bytes]:
     return (data[start:stop] for start, stop in pairwise(offsets))
 
 
-def decode_keys(entry: TopicEntry, cell: bytes) -> Sequence[bytes | None] | None:
+def decode_keys(entry: TopicEntry, cell: bytes) -> list[bytes | None] | None:
     """The keys of a cell that was checked, in their order; None if none of its messages has one.
 
     Raises:
@@ -349,7 +350,7 @@ def decode_keys(entry: TopicEntry, cell: bytes) -> Sequence[bytes | None] | None
     return parse_keys(cell[: entry.key_bytes], entry.count, entry.topic)
 
 
-def decode_headers(entry: TopicEntry, cell: bytes) -> Sequence[Headers] | None:
+def decode_headers(entry: TopicEntry, cell: bytes) -> list[Headers] | None:
     """The headers of a cell's messages, likewise; None if none of them has any."""
     if not entry.header_bytes:
         return None

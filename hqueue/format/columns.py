@@ -14,12 +14,13 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain, pairwise
 from typing import NamedTuple
 
 from hqueue.errors import CorruptLogError, MessageTooLargeError
 from hqueue.message import Headers
+from hqueue.runtime.pieces import join_in_pieces, list_in_pieces
 from hqueue.settings.limits import BATCH_BYTES_MAX
 
 __all__ = [
@@ -38,9 +39,9 @@ __all__ = [
 ALIGNMENT = 8
 
 
-def aligned(parts: Iterable[bytes | memoryview]) -> bytes:
+def aligned(parts: Sequence[bytes | memoryview]) -> bytes:
     """These one after another, and zeros up to a multiple of 8 bytes."""
-    joined = b"".join(parts)
+    joined = join_in_pieces(parts)
     return joined + bytes(-len(joined) % ALIGNMENT)
 
 
@@ -62,7 +63,7 @@ def from_little_endian(code: str, data: bytes) -> list[int]:
 
 
 def _offsets(pieces: Iterable[bytes | Sequence[object]]) -> bytes:
-    offsets = list(accumulate(map(len, pieces), initial=0))
+    offsets = list_in_pieces(accumulate(map(len, pieces), initial=0))
     check_size(offsets[-1])
     return struct.pack(f"<{len(offsets)}i", *offsets)
 
@@ -89,12 +90,13 @@ def encode_keys(keys: Sequence[bytes | None]) -> bytes:
 
 def encode_headers(headers: Sequence[Headers]) -> bytes:
     """The column of the headers of a cell's messages; empty if none has any."""
-    pairs = list(chain.from_iterable(headers))
+    pairs = list_in_pieces(chain.from_iterable(headers))
     if not pairs:
         return b""
-    texts, values = zip(*pairs, strict=True)
-    names = list(map(str.encode, texts))
-    return aligned([_offsets(headers), _offsets(names), _offsets(values), *names, *values])
+    names = [name.encode() for name, _ in pairs]
+    values = [value for _, value in pairs]
+    data = join_in_pieces(names), join_in_pieces(values)
+    return aligned([_offsets(headers), _offsets(names), _offsets(values), *data])
 
 
 class KeysColumn(NamedTuple):
@@ -158,8 +160,8 @@ def _ends(column: bytes, data_at: int, end: int) -> bool:
     return data_at <= end <= len(column) < end + ALIGNMENT and not any(column[end:])
 
 
-def _cut(data: bytes, offsets: Sequence[int]) -> list[bytes]:
-    return [data[start:stop] for start, stop in pairwise(offsets)]
+def _cut(data: bytes, offsets: Sequence[int]) -> Iterator[bytes]:
+    return (data[start:stop] for start, stop in pairwise(offsets))
 
 
 def _ascending(offsets: list[int]) -> bool:
@@ -199,12 +201,11 @@ def parse_headers(column: bytes, count: int, topic: str) -> list[Headers]:
         values = from_little_endian("i", column[parts.values_at : parts.names_data_at])
         if all(map(_ascending, (of_messages, names, values))):
             try:
-                found = _cut(column[parts.names_data_at : parts.values_data_at], names)
-                texts = list(map(bytes.decode, found))
+                cut = _cut(column[parts.names_data_at : parts.values_data_at], names)
+                texts = list_in_pieces(map(bytes.decode, cut))
             except UnicodeDecodeError as exc:
                 raise CorruptLogError("a header's name is not UTF-8", topic=topic) from exc
-            pairs = list(
-                zip(texts, _cut(column[parts.values_data_at : parts.end], values), strict=True)
-            )
+            cut = _cut(column[parts.values_data_at : parts.end], values)
+            pairs = list_in_pieces(zip(texts, cut, strict=True))
             return [tuple(pairs[start:stop]) for start, stop in pairwise(of_messages)]
     raise CorruptLogError("the column of headers is malformed", topic=topic)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 from hqueue.errors import CorruptLogError, HQueueError
 from hqueue.format.header import Header
+from hqueue.log.decoding import decoded_headers
 from hqueue.log.ports import Row, RowStream, header_of
 from hqueue.log.skipping import HeldUpError, UnreadableError
 from hqueue.log.standing import Batch, GapError, Standing, accept_ahead
@@ -142,11 +144,9 @@ class PartitionCursor(Standing):
     def _look_ahead(self) -> Work[None]:
         self._known = {}
         rows: list[Row] = yield Headers(self.partition, self.next_slot[1], LOOKAHEAD_HEADERS)
-        for row in rows:
-            try:
-                self._known[row.slot] = (row.header, header_of(row))
-            except CorruptLogError:
-                break  # What lies before it is read; then `accept` meets it.
+        with contextlib.suppress(CorruptLogError):  # `accept` meets it, after what lies before it.
+            for row, header in (yield from decoded_headers(rows)):
+                self._known[row.slot] = (row.header, header)
         self._sizes = [
             sum(entry.size for entry in self._wanted(header))
             for _, header in reversed(self._known.values())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hqueue.log.ports import Row, header_of
+from hqueue.log.decoding import decoded_headers
+from hqueue.log.ports import Row
 from hqueue.log.steps import Headers, Newest, Work, request
 from hqueue.runtime.clock import Deadline
 from hqueue.runtime.steps import Give
@@ -27,8 +28,7 @@ def headers_of(
     while slot < stop:
         headers = Headers(partition, slot, HEADERS_A_REQUEST)
         rows: list[Row] = yield from request(headers, deadline())
-        for row in rows:
-            header = header_of(row)
+        for _, header in (yield from decoded_headers(rows)):
             if header.base >= stop:
                 return
             slot = header.end

@@ -11,6 +11,7 @@ from functools import partial
 from hqueue.errors import CorruptLogError
 from hqueue.format.control import owners_of
 from hqueue.format.header import CONTROL, Header, TopicEntry
+from hqueue.log.decoding import are_much
 from hqueue.log.ports import Row, header_of
 from hqueue.log.skipping import (
     NO_DECISIONS,
@@ -247,7 +248,7 @@ def accept_ahead(
 
     Where this is cut off it stands where it stood.
     """
-    if not is_much(len(rows), partial(standing._size_of, rows), HERE_BYTES):
+    if not are_much(rows) and not is_much(len(rows), partial(standing._size_of, rows), HERE_BYTES):
         return rows
     ahead = copy.copy(standing)
     accepted: list[Batch | None] = yield computing(partial(_accepted, ahead, rows))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hqueue.errors import Outcome, StoreUnavailableError
 from hqueue.format.header import Header
+from hqueue.log.decoding import decoded_headers
 from hqueue.log.ports import Row, header_of
 from hqueue.log.steps import Headers, Newest, Work
 from hqueue.log.tail import LogPosition
@@ -47,8 +48,7 @@ class HeaderWalk:
         if not rows:
             yield from self._check_end()
         seen, end = [], self.end
-        for row in rows:
-            header = header_of(row)
+        for row, header in (yield from decoded_headers(rows)):
             if (row.slot, header.ordinal) != end:
                 raise BrokenOffError
             seen.append((row, header))

@@ -216,7 +216,7 @@ class BatchAppender(_InLoop):
         """
         deadline = self._context.deadline()
         work = self._appending.encode_and_append(
-            lambda: Given(batch.encoded(), batch.target),
+            lambda: Given(batch.encode_once(), batch.target),
             deadline,
             much=batch.buffered > HERE_BYTES,
         )
@@ -240,6 +240,7 @@ def _are_much(messages: object) -> bool:
     if isinstance(messages, Message):
         return messages.size > HERE_BYTES
     if isinstance(messages, (list, tuple)):
-        given = [each for each in messages if isinstance(each, Message)]
-        return is_much(len(messages), lambda: sum(each.size for each in given))
+        return is_much(
+            len(messages), lambda: sum(each.size for each in messages if isinstance(each, Message))
+        )
     return True

@@ -12,6 +12,7 @@ from hqueue.format.header import Bodies
 from hqueue.message import Headers
 from hqueue.message_id import MessageID, MessageIDs
 from hqueue.runtime.interrupts import is_interruption
+from hqueue.runtime.pieces import drop_in_pieces
 from hqueue.runtime.turn import OWN_TURN
 from hqueue.runtime.waiting import Condition, InterruptibleFuture
 from hqueue.settings.kinds import check_timeout_s
@@ -85,12 +86,21 @@ class PendingBatch(Generic[Target]):
         """
         if self.bodies is not None:
             return self.bodies
-        topics, values, extras, _ = zip(*self.taken, strict=True)
+        topics = [topic for topic, _, _, _ in self.taken]
+        values = [value for _, value, _, _ in self.taken]
+        extras = [extra for _, _, extra, _ in self.taken]
         if not any(extras):
             return encode_values(topics, values)
         keys = [None if extra is None else extra[0] for extra in extras]
         headers: list[Headers] = [() if extra is None else extra[1] for extra in extras]
         return encode_values(topics, values, keys, headers)
+
+    def encode_once(self) -> Bodies:
+        """As `encoded`. If no message has a callback, they are not kept beside the result."""
+        self.bodies = self.encoded()
+        if not self.calls_back:
+            drop_in_pieces(self.taken)
+        return self.bodies
 
 
 class Delivery(Generic[_IDs]):

@@ -67,7 +67,7 @@ def test_a_scan_is_sorted_bounded_chosen_and_filtered(
     blocking = make_queue(3)
     for number in range(30):
         blocking.put(Message("ab"[number % 2], b"%d" % number), partition=number % 3)
-    every = sorted(blocking.scan(), key=lambda message: message.id)
+    every = sorted(blocking.scan(), key=lambda message: (message.id, message.partition))
 
     async def run() -> None:
         queue = await asynchronous.queue(blocking.name)
