@@ -16,8 +16,28 @@ or a scanner belongs to one loop.
 from hqueue.aio.client import Client, connect
 from hqueue.aio.consumer import Consumer
 from hqueue.aio.delivery import Delivery
+from hqueue.aio.hub_client import HubClient, connect_hubs
+from hqueue.aio.hub_producer import HubProducer
+from hqueue.aio.hub_queue import HubQueue, HubScanner
+from hqueue.aio.hub_topic import HubTopic
 from hqueue.aio.producer import Producer
 from hqueue.aio.queue import Queue
 from hqueue.aio.scanner import Scanner
+from hqueue.aio.topic_subscription import TopicSubscription
 
-__all__ = ["Client", "Consumer", "Delivery", "Producer", "Queue", "Scanner", "connect"]
+__all__ = [
+    "Client",
+    "Consumer",
+    "Delivery",
+    "HubClient",
+    "HubProducer",
+    "HubQueue",
+    "HubScanner",
+    "HubTopic",
+    "Producer",
+    "Queue",
+    "Scanner",
+    "TopicSubscription",
+    "connect",
+    "connect_hubs",
+]

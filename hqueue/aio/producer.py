@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from hqueue.aio.delivery import Delivery
 from hqueue.aio.loops import AT_ONCE, check_loop, collected
@@ -14,7 +14,8 @@ from hqueue.format.header import FORMAT_1
 from hqueue.message import Message
 from hqueue.message_id import MessageID
 from hqueue.produce.appender import BatchAppender
-from hqueue.produce.delivery import DeliveryCallback
+from hqueue.produce.batch_writer import WriteInLoop
+from hqueue.produce.delivery import DeliveryCallback, Target
 from hqueue.produce.encode import headers_to_put, taken
 from hqueue.produce.gathering import Gathering
 from hqueue.produce.loop_writer import LoopWriter
@@ -25,10 +26,87 @@ from hqueue.settings.options import Unpack
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Producer"]
+__all__ = ["BufferedSender", "Producer"]
 
 
-class Producer:
+class BufferedSender(Generic[Target]):
+    """What producers of an event loop have in common: a buffer, and tasks that write its batches.
+
+    Args:
+        write: writes a batch; the messages' IDs, in their order.
+        targets: how many targets there may be; None if that is open.
+        options: see `ProducerOptions`.
+
+    Raises:
+        InvalidInputError: an option is out of range.
+    """
+
+    def __init__(
+        self,
+        write: WriteInLoop[Target],
+        targets: int | None,
+        **options: Unpack[ProducerOptions],
+    ) -> None:
+        self._gathering: Gathering[Target, LoopWriter[Target], Delivery[Any]] = Gathering(
+            lambda gathered, at_a_time: LoopWriter(gathered, write, at_a_time),
+            Delivery,
+            targets,
+            **options,
+        )
+        self._writer = self._gathering.writer
+        self._sends = 0
+        self._block_s = self._gathering.block_ms_max / 1e3
+        self._watched = Watched(
+            self,
+            "an asynchronous producer",
+            functools.partial(self._writer.call_in_loop, self._gathering.seal),
+            self._gathering.holds_any,
+        )
+
+    async def flush(self) -> None:
+        """Wait until every message sent so far is in the log or failed. The time is bounded, since
+        each append ends within ``operation_timeout_ms``. Cancelling the caller does not cancel the
+        appends.
+        """
+        self._check_loop()
+        flush = object()
+        try:
+            await self._writer.wait_for(self._gathering.begin_flush(flush))
+        finally:
+            self._gathering.end_flush(flush)
+
+    async def close(self) -> None:
+        """Refuse further messages, write the buffered ones, and end. A caller that is cancelled may
+        call it again.
+        """
+        if self._writer.loop.is_closed():  # Nothing of it can be written any more.
+            self._watched.closed()
+            return
+        self._check_loop()
+        self._gathering.seal()
+        await self.flush()
+        self._writer.close()
+        self._watched.closed()
+
+    async def _take(
+        self, message: Message, target: Target | None, callback: DeliveryCallback | None
+    ) -> Delivery[MessageID]:
+        """Buffer a message, when there is room."""
+        extra = None
+        if message.key is not None or message.headers:
+            extra = message.key, headers_to_put(message)
+        self._sends += 1
+        if not self._sends % AT_ONCE:
+            await asyncio.sleep(0)
+        if not self._gathering.may_take():
+            await self._writer.wait_for(self._gathering.may_take, self._block_s)
+        return self._gathering.take(message.topic, message.value, extra, target, callback)
+
+    def _check_loop(self) -> None:
+        check_loop(self._writer.loop, "a producer")
+
+
+class Producer(BufferedSender[int]):
     """Buffers messages and appends them in batches, in tasks of its event loop. Like
     `hqueue.Producer`, with these differences:
 
@@ -49,22 +127,8 @@ class Producer:
     """
 
     def __init__(self, appender: BatchAppender, **options: Unpack[ProducerOptions]) -> None:
+        super().__init__(appender.append, appender.partitions, **options)
         self._appender = appender
-        self._gathering: Gathering[int, LoopWriter[int], Delivery[Any]] = Gathering(
-            lambda gathered, at_a_time: LoopWriter(gathered, appender.append, at_a_time),
-            Delivery,
-            appender.partitions,
-            **options,
-        )
-        self._writer = self._gathering.writer
-        self._sends = 0
-        self._block_s = self._gathering.block_ms_max / 1e3
-        self._watched = Watched(
-            self,
-            "an asynchronous producer",
-            functools.partial(self._writer.call_in_loop, self._gathering.seal),
-            self._gathering.holds_any,
-        )
 
     async def __aenter__(self) -> Producer:
         return self
@@ -98,20 +162,12 @@ class Producer:
         self._check_loop()
         if not isinstance(message, Message):
             raise InvalidInputError("send takes a Message", type=type(message).__name__)
-        extra = None
-        if message.key is not None or message.headers:
-            extra = message.key, headers_to_put(message)
         if key is None and partition is None:
             key = message.key
         target = None
         if partition is not None or key is not None:
             target = self._appender.choose_partition(partition, key)
-        self._sends += 1
-        if not self._sends % AT_ONCE:
-            await asyncio.sleep(0)
-        if not self._gathering.may_take():
-            await self._writer.wait_for(self._gathering.may_take, self._block_s)
-        return self._gathering.take(message.topic, message.value, extra, target, callback)
+        return await self._take(message, target, callback)
 
     async def send_batch(
         self,
@@ -139,31 +195,3 @@ class Producer:
         if not self._gathering.may_take():
             await self._writer.wait_for(self._gathering.may_take, self._block_s)
         return self._gathering.take_batch(bodies, target)
-
-    async def flush(self) -> None:
-        """Wait until every message sent so far is in the log or failed. The time is bounded, since
-        each append ends within ``operation_timeout_ms``. Cancelling the caller does not cancel the
-        appends.
-        """
-        self._check_loop()
-        flush = object()
-        try:
-            await self._writer.wait_for(self._gathering.begin_flush(flush))
-        finally:
-            self._gathering.end_flush(flush)
-
-    async def close(self) -> None:
-        """Refuse further messages, write the buffered ones, and end. A caller that is cancelled may
-        call it again.
-        """
-        if self._writer.loop.is_closed():  # Nothing of it can be written any more.
-            self._watched.closed()
-            return
-        self._check_loop()
-        self._gathering.seal()
-        await self.flush()
-        self._writer.close()
-        self._watched.closed()
-
-    def _check_loop(self) -> None:
-        check_loop(self._writer.loop, "a producer")

@@ -20,7 +20,18 @@ from hqueue.runtime.threads import start
 from hqueue.settings.kinds import is_async
 from hqueue.settings.limits import REASON_LENGTH_MAX
 
-__all__ = ["Answer", "Listener", "ListenerAnswer", "Listeners", "MessageListener", "Status"]
+__all__ = [
+    "Answer",
+    "Listener",
+    "ListenerAnswer",
+    "Listeners",
+    "MessageListener",
+    "Status",
+    "current_call",
+    "functions_of",
+    "reason_of",
+    "status_of",
+]
 
 LEFT = "what a listener left to be done"
 RETRY_S = 1.0
@@ -72,7 +83,7 @@ _Consume = Callable[[Sequence[ReceivedMessage]], ListenerAnswer]
 Listener = MessageListener | _Consume
 """A `MessageListener`, or a plain or async function that does what its `consume` does."""
 
-_call: ContextVar[object] = ContextVar("_call", default=None)
+current_call: ContextVar[object] = ContextVar("current_call", default=None)
 """The call of listeners in which this runs: also in tasks and threads that asyncio makes in it."""
 
 
@@ -88,24 +99,8 @@ class Listeners:
     """
 
     def __init__(self, listeners: Sequence[Listener] | Listener, timeout_ms: int) -> None:
-        if not isinstance(listeners, Sequence):
-            listeners = [listeners]
         self._timeout_ms = timeout_ms
-        self._consume: list[_Consume] = []
-        for listener in listeners:
-            if _is_class(listener):
-                raise InvalidInputError(
-                    "a listener is a class: give an object of it", listener=repr(listener)
-                )
-            consume = listener.consume if isinstance(listener, MessageListener) else listener
-            if not callable(consume):
-                raise InvalidInputError(
-                    "a listener must be a MessageListener or a function",
-                    type=type(listener).__name__,
-                )
-            self._consume.append(consume)
-        if not self._consume:
-            raise InvalidInputError("a subscriber needs at least one listener")
+        self._consume = functions_of(listeners)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         """The event loop's. It enters itself, too: an interrupted `start` leaves none unknown."""
@@ -122,14 +117,14 @@ class Listeners:
 
     def is_caller(self) -> bool:
         """Whether these call the caller, who would wait for itself if it waited for them."""
-        return _call.get() in self._behind or threading.current_thread() is self._thread
+        return current_call.get() in self._behind or threading.current_thread() is self._thread
 
     def leave_behind(self, work: Callable[[], object]) -> bool:
         """If these call the caller, have something done that waits for their calls, soon after this
         one has ended: True at once. Else it is not done: False.
         """
         with self._lock:
-            behind = self._behind.get(_call.get())
+            behind = self._behind.get(current_call.get())
             if behind is not None:
                 behind.append(work)
                 return True
@@ -169,17 +164,17 @@ class Listeners:
         """
         call = object()
         self._behind[call] = []
-        within = _call.set(call)
+        within = current_call.set(call)
         try:
             for consume in self._consume:
                 status, error = call_foreign("a listener", self._call, consume, messages)
                 if error is not None:
-                    return Answer(Status.RETRY, _reason(error))
+                    return Answer(Status.RETRY, reason_of(error))
                 if status:  # `Status.DONE` is 0.
                     return Answer(status)
             return Answer(Status.DONE)
         finally:
-            _call.reset(within)
+            current_call.reset(within)
             with self._lock:
                 behind = self._behind.pop(call)
             for work in behind:
@@ -207,11 +202,44 @@ class Listeners:
                 running.cancel()
             if error is not None:
                 raise error
-        if answer is None:
-            return Status.DONE
-        if isinstance(answer, bool):  # As numbers, True would mean retry.
-            raise InvalidInputError("a listener must return a Status or None", answer=answer)
-        return Status(answer)
+        return status_of(answer)
+
+
+def functions_of(listeners: Sequence[Listener] | Listener) -> list[_Consume]:
+    """The functions of one listener, or of several.
+
+    Raises:
+        InvalidInputError: one is not a listener, or there are none.
+    """
+    found: list[_Consume] = []
+    for listener in listeners if isinstance(listeners, Sequence) else [listeners]:
+        if _is_class(listener):
+            raise InvalidInputError(
+                "a listener is a class: give an object of it", listener=repr(listener)
+            )
+        consume = listener.consume if isinstance(listener, MessageListener) else listener
+        if not callable(consume):
+            raise InvalidInputError(
+                "a listener must be a MessageListener or a function",
+                type=type(listener).__name__,
+            )
+        found.append(consume)
+    if not found:
+        raise InvalidInputError("a subscriber needs at least one listener")
+    return found
+
+
+def status_of(answer: object) -> Status:
+    """What a listener's return value means.
+
+    Raises:
+        ValueError, InvalidInputError: it is no answer.
+    """
+    if answer is None:
+        return Status.DONE
+    if isinstance(answer, bool):  # As numbers, True would mean retry.
+        raise InvalidInputError("a listener must return a Status or None", answer=answer)
+    return Status(answer)  # type: ignore[arg-type]
 
 
 def _is_class(listener: object) -> bool:
@@ -237,7 +265,7 @@ async def _done(work: Callable[[], object]) -> None:
             await asyncio.sleep(RETRY_S)
 
 
-def _reason(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
     """An exception as a short text, which has a UTF-8 encoding."""
     name = type(error).__name__
     try:

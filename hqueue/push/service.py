@@ -16,7 +16,13 @@ from hqueue.rpc.messages import Reasoned, RefusedCallError
 from hqueue.rpc.services import load
 from hqueue.runtime.held import Held, NotHeldError
 
-__all__ = ["Consumption", "SubscriberHandler", "received_message", "subscriber_service"]
+__all__ = [
+    "Consumption",
+    "SubscriberHandler",
+    "received_message",
+    "received_messages",
+    "subscriber_service",
+]
 
 NOT_ADMITTED = "this member of the subscriber does not have the partition"
 
@@ -104,6 +110,20 @@ class Consumption(SubscriberHandler):
                 return self._listeners.consume(messages)
         except NotHeldError:
             return Answer(Status.RETRY)
+
+
+def received_messages(messages: Sequence[Any] | None) -> list[ReceivedMessage]:
+    """The messages of a call as the library has them.
+
+    Raises:
+        RefusedCallError: a message could be in no queue, or there is no list of them.
+    """
+    if messages is None:
+        raise RefusedCallError("the argument messages is missing")
+    try:
+        return [received_message(message) for message in messages]
+    except (InvalidInputError, UnicodeDecodeError) as exc:
+        raise RefusedCallError("a message is not one that a queue can hold") from exc
 
 
 def received_message(message: Any) -> ReceivedMessage:

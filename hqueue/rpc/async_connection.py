@@ -10,7 +10,7 @@ from typing import Any
 
 from hqueue.rpc.calls import REPLIES, CallWalk
 from hqueue.rpc.messages import decode_reply, encode_call
-from hqueue.runtime.sockets import connect, resolve
+from hqueue.runtime.sockets import connect, resolve, within
 from hqueue.settings.addresses import Address
 
 __all__ = ["AsyncConnection", "UncallableError"]
@@ -161,7 +161,7 @@ class AsyncConnection:
 
     async def _open(self, timeout_s: float) -> socket.socket:
         try:
-            found = await asyncio.wait_for(resolve(self._address), timeout_s)
+            found = await within(resolve(self._address), timeout_s)
         except asyncio.TimeoutError as exc:
             raise socket.gaierror("its host name can't be resolved") from exc
         allowed = [each for each in found if self._may_reach(str(each[4][0]))]

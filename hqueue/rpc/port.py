@@ -192,6 +192,10 @@ class Port:
         self._end()
         return self._drained
 
+    def abandon(self) -> None:
+        """Hang up on all callers. The loop that served the port was closed."""
+        self._end()
+
     def turn(self) -> float:
         """Do what must be done now, and for a while; how long nothing will be from then on, unless
         something comes: in seconds, below 0 if all is over.

@@ -232,6 +232,10 @@ class ThriftServer:
                 end(thread, END_S)
         return drained
 
+    def abandon(self) -> None:
+        """Hang up. The loop that served it was closed."""
+        self._port.abandon()
+
     def _answer_bytes(self, begun: bytes) -> int:
         """What the answer to a call may take, if it may be large."""
         head = call_head(begun)

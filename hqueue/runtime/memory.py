@@ -7,12 +7,15 @@ import ctypes
 import gc
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from hqueue.runtime.fork import register
 from hqueue.settings.limits import BATCH_BYTES_MAX
 
-__all__ = ["bound_arenas", "give_back_freed", "keep_freed", "without_collection"]
+__all__ = ["bound_arenas", "give_back_freed", "keep_freed", "uncollected", "without_collection"]
+
+Result = TypeVar("Result")
 
 ARENAS_MAX = 2
 _M_ARENA_MAX = -8
@@ -115,3 +118,13 @@ def without_collection() -> Iterator[None]:
         yield
     finally:
         _collection.go_on()
+
+
+def uncollected(function: Callable[[], Result]) -> Callable[[], Result]:
+    """The same function, which makes many objects, as `without_collection` lets it."""
+
+    def call() -> Result:
+        with without_collection():
+            return function()
+
+    return call

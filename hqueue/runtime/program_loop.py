@@ -7,7 +7,7 @@ import contextlib
 import contextvars
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from hqueue.errors import HQueueError
 from hqueue.runtime.logs import Log
@@ -18,6 +18,8 @@ __all__ = ["ProgramLoop"]
 
 logger = Log(__name__)
 
+Result = TypeVar("Result")
+
 
 class ProgramLoop:
     """The running event loop, and the tasks of one object in it. Made in that loop; `start` and
@@ -26,10 +28,15 @@ class ProgramLoop:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Future[Any]] = set()
         """Loops keep no task."""
         self._left: asyncio.Future[Any] | None = None
         """What a thread does now: a caller that was cancelled has left it to its end."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop."""
+        return self._loop
 
     def start(self, function: Callable[..., Coroutine[Any, Any, object]], *args: object) -> None:
         """Have a coroutine go on by itself, with none of the caller's context variables."""
@@ -50,15 +57,29 @@ class ProgramLoop:
         self, function: Callable[..., Coroutine[Any, Any, object]], *args: object
     ) -> asyncio.Task[Any]:
         task = contextvars.Context().run(self._loop.create_task, function(*args))
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        self.own(task)
+        task.add_done_callback(_log)
         return task
 
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error is not None and not isinstance(error, HQueueError):
-            logger.error("a task in the background failed", exc_info=error)
+    def own(self, task: asyncio.Future[Any]) -> None:
+        """Add a task that goes on until it is done, or until `close`."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(_see)
+
+    def begin(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
+        """Have work go on, with the caller's context variables. The caller, who may be cancelled
+        meanwhile, waits for the task that this returns.
+        """
+        task = self._loop.create_task(work)
+        self.own(task)
+        return task
+
+    async def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """The result of work, which goes on if the caller is cancelled."""
+        task = self.begin(work)
+        await asyncio.wait([task])
+        return task.result()
 
     def blocking(self, function: Callable[[], object]) -> Wait:
         """Asks for a call that blocks, and that must not be left in its middle: a thread makes it.
@@ -81,13 +102,19 @@ class ProgramLoop:
         await self.settled()
         return left.result()
 
-    async def close(self) -> None:
-        """Cancel the tasks that go on, and wait until they have ended."""
-        tasks = list(self._tasks)
+    async def close(self, bound_s: float | None = None) -> None:
+        """Cancel the tasks that go on, and wait until they have ended, no longer than the bound."""
+        tasks = self._tasks - {asyncio.current_task()}
         for task in tasks:
             task.cancel()
         if tasks:
-            await asyncio.wait(tasks)
+            await asyncio.wait(tasks, timeout=bound_s)
+
+
+def _log(ended: asyncio.Task[Any]) -> None:
+    error = None if ended.cancelled() else ended.exception()
+    if error is not None and not isinstance(error, HQueueError):
+        logger.error("a task in the background failed", exc_info=error)
 
 
 def _see(ended: asyncio.Future[Any]) -> None:

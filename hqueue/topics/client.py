@@ -6,20 +6,22 @@ import functools
 import weakref
 from collections.abc import Sequence
 
-from hqueue.errors import InvalidInputError
 from hqueue.produce.producer_options import ProducerOptions
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.runtime.forgotten import Watched
 from hqueue.settings.addresses import Address
-from hqueue.settings.attributes import check_queue_name
-from hqueue.settings.loading import all_known
 from hqueue.settings.options import Unpack, check_options
 from hqueue.topics.api_calls import ApiCalls
 from hqueue.topics.calls import HubCalls
 from hqueue.topics.idempotent import IdempotentPublisher
 from hqueue.topics.producer import HubProducer
 from hqueue.topics.queue import HubQueue
-from hqueue.topics.settings import HubClientSettings, HubOptions, hub_addresses
+from hqueue.topics.settings import (
+    HubClientSettings,
+    HubOptions,
+    hub_settings,
+    queue_named,
+)
 from hqueue.topics.subscription import TopicSubscription
 from hqueue.topics.thread_subscriptions import ThreadSubscriptions
 from hqueue.topics.topic import HubTopic
@@ -87,7 +89,7 @@ class HubClient:
         """
         return HubTopic(
             name,
-            self._queue(queue),
+            queue_named(self.settings, queue),
             calls=self._calls,
             idempotent=self._idempotent,
             subscriptions=self._subscriptions,
@@ -108,7 +110,7 @@ class HubClient:
             ClosedError: the client was closed.
         """
         self._calls.check_open()
-        name = self._queue(queue)
+        name = queue_named(self.settings, queue)
         check_options("HubProducer", options, ProducerOptions.__annotations__)
         return HubProducer(
             lambda topic, messages: self.topic(topic, queue=name).publish_many(messages), **options
@@ -124,15 +126,7 @@ class HubClient:
         Raises:
             InvalidInputError: no queue is given, or the name can't be a queue's.
         """
-        return HubQueue(self._queue(name), self._api, self)
-
-    def _queue(self, queue: str | None) -> str:
-        chosen = self.settings.queue if queue is None else queue
-        if chosen is None:
-            raise InvalidInputError(
-                "no queue is named: name it in this call, or when you make the client"
-            )
-        return check_queue_name(chosen)
+        return HubQueue(queue_named(self.settings, name), self._api, self)
 
 
 def connect_hubs(
@@ -152,8 +146,7 @@ def connect_hubs(
     Raises:
         SettingsError: a setting is unknown or has a wrong value.
     """
-    known = all_known(HubClientSettings, {}, given)
-    return HubClient(HubClientSettings(hub_addresses(hubs), **known))
+    return HubClient(hub_settings(hubs, given))
 
 
 def _release(subscriptions: ThreadSubscriptions, calls: HubCalls, api: ApiCalls) -> None:

@@ -17,6 +17,7 @@ from hqueue.position import Position
 from hqueue.push.service import received_message
 from hqueue.runtime.clock import Patience
 from hqueue.runtime.loop import computing, is_much
+from hqueue.runtime.memory import uncollected
 from hqueue.runtime.steps import Work
 from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.settings.addresses import Address
@@ -149,7 +150,9 @@ class _PartitionScan:
             if not came:
                 break
             read = partial(_received, came)
-            messages = (yield computing(read)) if is_much(len(came), lambda: 0) else read()
+            messages = (
+                (yield computing(uncollected(read))) if is_much(len(came), lambda: 0) else read()
+            )
             self.messages.extend(messages)
             self._position = int(messages[-1].id) + 1
             return

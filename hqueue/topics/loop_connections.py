@@ -13,6 +13,7 @@ from hqueue.rpc.messages import decode_reply, encode_call
 from hqueue.rpc.pool import KeptConnections, NotConnectedError
 from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.loop import HERE_BYTES, computed, is_much
+from hqueue.runtime.memory import uncollected
 from hqueue.runtime.per_loop import PerLoop
 from hqueue.settings.addresses import Address
 from hqueue.settings.limits import ANSWER_BYTES_MAX, BATCH_MESSAGES_MAX, CALL_HEADERS_MAX
@@ -57,7 +58,7 @@ class LoopHubConnections:
         """Make a call. As `HubConnections.exchange`."""
         method = call.method
         encode = partial(encode_call, self._service, method.name, *method.arguments)
-        sent = await computed(encode) if _is_much(method.messages) else encode()
+        sent = await computed(uncollected(encode)) if _is_much(method.messages) else encode()
         try:
             reply = await self._exchange(call, sent)
         except Exception as exc:
@@ -66,7 +67,7 @@ class LoopHubConnections:
             raise
         decode = partial(decode_reply, self._service, method.name, reply)
         try:
-            return await computed(decode) if len(reply) > HERE_BYTES else decode()
+            return await computed(uncollected(decode)) if len(reply) > HERE_BYTES else decode()
         except self._declared:
             raise
         except Exception as exc:

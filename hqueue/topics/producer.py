@@ -15,7 +15,7 @@ from hqueue.produce.producer_options import ProducerOptions
 from hqueue.runtime.forgotten import Watched
 from hqueue.settings.options import Unpack
 
-__all__ = ["HubProducer"]
+__all__ = ["HubProducer", "messages_of_batch"]
 
 
 class HubProducer:
@@ -104,7 +104,10 @@ class HubProducer:
 def _write(
     publish: Callable[[str, list[Message]], MessageIDs], batch: PendingBatch[str]
 ) -> MessageIDs:
-    messages = [
-        Message(topic, value, *(extra or (None, ()))) for topic, value, extra, _ in batch.taken
-    ]
+    messages = messages_of_batch(batch)
     return publish(messages[0].topic, messages)
+
+
+def messages_of_batch(batch: PendingBatch[str]) -> list[Message]:
+    """The messages of a batch, which are all of one topic."""
+    return [Message(topic, value, *(extra or (None, ()))) for topic, value, extra, _ in batch.taken]

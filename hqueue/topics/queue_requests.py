@@ -12,6 +12,7 @@ from hqueue.message_id import MessageID, MessageIDs
 from hqueue.position import Position, as_message_id
 from hqueue.produce.idempotency import key_bytes
 from hqueue.runtime.loop import computing, is_much
+from hqueue.runtime.memory import uncollected
 from hqueue.runtime.steps import Work
 from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.settings.kinds import listed
@@ -59,7 +60,7 @@ class QueueRequests(Stepwise):
         """Like `HubQueue.put`."""
         batch = [messages] if isinstance(messages, Message) else listed(messages, "messages")
         make = partial(_structs, batch)
-        structs = (yield computing(make)) if is_much(len(batch), lambda: 0) else make()
+        structs = (yield computing(uncollected(make))) if is_much(len(batch), lambda: 0) else make()
         if partition is not None:
             if key is not None:
                 raise InvalidInputError("give a partition or a key, not both")

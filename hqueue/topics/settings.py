@@ -11,8 +11,9 @@ from hqueue.metadata import check_name
 from hqueue.settings.addresses import Address
 from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.fields import check_fields
+from hqueue.settings.loading import all_known
 
-__all__ = ["HubClientSettings", "HubOptions", "hub_addresses"]
+__all__ = ["HubClientSettings", "HubOptions", "hub_addresses", "hub_settings", "queue_named"]
 
 _BOUNDS = {
     "connect_timeout_ms": (1, 3_600_000),
@@ -103,3 +104,29 @@ def hub_addresses(given: str | Address | Sequence[str | Address]) -> tuple[Addre
     if not found:
         raise SettingsError("at least one hub is needed")
     return found
+
+
+def hub_settings(
+    hubs: str | Address | Sequence[str | Address], given: HubOptions
+) -> HubClientSettings:
+    """The settings of a client, of its hubs and of single settings.
+
+    Raises:
+        SettingsError: a setting is unknown or has a wrong value.
+    """
+    known = all_known(HubClientSettings, {}, given)
+    return HubClientSettings(hub_addresses(hubs), **known)
+
+
+def queue_named(settings: HubClientSettings, given: str | None) -> str:
+    """The queue that a call names, or the setting.
+
+    Raises:
+        InvalidInputError: there is neither, or the name can't be a queue's.
+    """
+    chosen = settings.queue if given is None else given
+    if chosen is None:
+        raise InvalidInputError(
+            "no queue is named: name it in this call, or when you make the client"
+        )
+    return check_queue_name(chosen)

@@ -192,9 +192,11 @@ class Subscriptions(Stepwise):
         listeners = self._make_listeners(listener)
         deadline = Deadline(SYSTEM_CLOCK, self._calls.settings.operation_timeout_ms)
         name = queue, topic, subscriber
-        yield from self._await_ending(name, deadline)
         if host is None and (queue, subscriber) not in self._endpoints:
             host = yield blocking(partial(_host_towards, self._calls.settings.hubs))
+        yield from self._await_ending(name, deadline)
+        if not is_wanted():
+            raise ClosedError("the subscription was closed before it was made")
         subscription: SubscriptionState | None = None
         try:
             with self._opening:

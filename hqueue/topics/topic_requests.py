@@ -11,6 +11,7 @@ from hqueue.message import Message, topic_bytes
 from hqueue.message_id import MessageID, MessageIDs, check_message_id
 from hqueue.metadata.managers import TopicACL
 from hqueue.runtime.loop import computing, is_much
+from hqueue.runtime.memory import uncollected
 from hqueue.runtime.steps import Work
 from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.settings.addresses import Address
@@ -120,7 +121,7 @@ class TopicRequests(Stepwise):
     def _structs(self, messages: Messages) -> Work[Any, list[Any]]:
         make = partial(message_structs, self.name, messages)
         is_beside = isinstance(messages, Sequence) and is_much(len(messages), lambda: 0)
-        sent: list[Any] = (yield computing(make)) if is_beside else make()
+        sent: list[Any] = (yield computing(uncollected(make))) if is_beside else make()
         return sent
 
     def _change(self, method: str, *how: object) -> Work[Any, Any]:

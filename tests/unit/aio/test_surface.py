@@ -16,6 +16,12 @@ PAIRS = {
     hqueue.Delivery: hqueue.aio.Delivery,
     hqueue.Scanner: hqueue.aio.Scanner,
     hqueue.Consumer: hqueue.aio.Consumer,
+    hqueue.HubClient: hqueue.aio.HubClient,
+    hqueue.HubTopic: hqueue.aio.HubTopic,
+    hqueue.TopicSubscription: hqueue.aio.TopicSubscription,
+    hqueue.HubQueue: hqueue.aio.HubQueue,
+    hqueue.HubScanner: hqueue.aio.HubScanner,
+    hqueue.HubProducer: hqueue.aio.HubProducer,
 }
 
 ONLY_BLOCKING = {
@@ -49,13 +55,21 @@ OTHER_PARAMETERS = {
     "Consumer.subscribe": "callbacks may be coroutine functions",
     "Delivery.exception": "it does not wait: a delivery is awaited",
     "Delivery.result": "it does not wait: a delivery is awaited",
+    "HubProducer.close": "`asyncio.timeout` bounds it",
+    "HubProducer.flush": "`asyncio.timeout` bounds it",
+    "HubQueue.partitions": "it makes a request, and a property is not awaited",
     "Producer.close": "`asyncio.timeout` bounds it",
     "Producer.flush": "`asyncio.timeout` bounds it",
+    "TopicSubscription.wait": "`asyncio.timeout` bounds it",
 }
 
 
 def calls_of(kind: type) -> dict[str, object]:
-    return {name: item for name, item in inspect.getmembers(kind) if not name.startswith("_")}
+    return {
+        name: item
+        for name, item in inspect.getmembers(kind)
+        if not name.startswith("_") and not inspect.ismemberdescriptor(item)
+    }
 
 
 @pytest.mark.parametrize("blocking", PAIRS, ids=lambda kind: kind.__name__)
@@ -79,3 +93,10 @@ def test_a_call_has_the_same_parameters_and_a_docstring_in_both_faces(blocking: 
         ):
             expected = inspect.signature(getattr(blocking, name)).parameters
             assert inspect.signature(call).parameters == expected, name
+
+
+def test_both_faces_connect_to_hubs_by_the_same_call() -> None:
+    assert (
+        inspect.signature(hqueue.connect_hubs).parameters
+        == inspect.signature(hqueue.aio.connect_hubs).parameters
+    )

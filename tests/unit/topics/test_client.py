@@ -32,6 +32,7 @@ from hqueue.rpc.server import ThriftServer
 from hqueue.rpc.services import load
 from hqueue.topics import calls
 from tests.support.doubles import SteppedClock
+from tests.support.hub_faces import both_faces
 
 IDL, STRUCTS = load("hub"), load("subscriber")
 WAIT_S = 60.0
@@ -102,6 +103,7 @@ def client_of(*hubs: FakeHub, **options: Any) -> Iterator[hqueue.HubClient]:
         yield client
 
 
+@both_faces
 def test_a_message_is_sent_with_its_key_and_headers_and_its_id_comes_back(hub: FakeHub) -> None:
     with client_of(hub, publisher="me") as client:
         message = Message("t", b"value", b"key", [("name", b"x")])
@@ -114,6 +116,7 @@ def test_a_message_is_sent_with_its_key_and_headers_and_its_id_comes_back(hub: F
     assert [each.value for each in hub.calls[1][3]] == [b"a", b"b"]
 
 
+@both_faces
 def test_a_redirect_is_followed_and_the_owner_remembered(make_hub: Callable[[], FakeHub]) -> None:
     first, owner = make_hub(), make_hub()
     first.to(owner)
@@ -142,6 +145,7 @@ def test_two_hubs_that_name_each_other_are_given_up_within_the_bound(
     assert len(one.calls) + len(other.calls) == 4 * pauses
 
 
+@both_faces
 def test_a_loop_that_ends_is_waited_for(make_hub: Callable[[], FakeHub]) -> None:
     one, other = make_hub(), make_hub()
     one.to(other)
@@ -156,6 +160,7 @@ def test_a_loop_that_ends_is_waited_for(make_hub: Callable[[], FakeHub]) -> None
         assert client.topic("t").publish(b"v")
 
 
+@both_faces
 @pytest.mark.parametrize(
     "error", [IDL.TBusy("much"), IDL.TUnavailable("no", IDL.TOutcome.NOT_APPLIED)]
 )
@@ -170,6 +175,7 @@ def test_what_was_not_applied_is_tried_again(hub: FakeHub, error: Exception) -> 
         assert client.topic("t").publish(b"v") == MessageID(7, 3)
 
 
+@both_faces
 @pytest.mark.parametrize(
     ("error", "raised", "outcome"),
     [
@@ -202,6 +208,7 @@ def test_other_errors_are_raised_with_their_outcome_and_tried_once(
         assert client.topic("t").publish(b"v")
 
 
+@both_faces
 def test_a_hub_that_is_gone_is_passed_by(make_hub: Callable[[], FakeHub], hub: FakeHub) -> None:
     gone = make_hub()
     gone.to(hub)
@@ -275,6 +282,7 @@ def other_service(kind: str) -> Iterator[Address]:
         yield other.address
 
 
+@both_faces
 @pytest.mark.parametrize("kind", ["Thrift API", "HTTP", "HBase"])
 def test_what_answers_and_is_no_hub_has_done_nothing_and_is_named(kind: str) -> None:
     with (
@@ -289,6 +297,7 @@ def test_what_answers_and_is_no_hub_has_done_nothing_and_is_named(kind: str) -> 
             client.queue().put(Message("t", b"v"))
 
 
+@both_faces
 def test_no_answer_in_time_is_an_unknown_outcome(hub: FakeHub) -> None:
     waiting: Future[Any] = Future()
     hub.answer = lambda messages: waiting
@@ -299,6 +308,7 @@ def test_no_answer_in_time_is_an_unknown_outcome(hub: FakeHub) -> None:
     waiting.set_result(IDL.TPublished(STRUCTS.TMessageID(1, 1), 0, 1))
 
 
+@both_faces
 def test_an_answer_that_comes_later_holds_no_thread_of_the_server(hub: FakeHub) -> None:
     waiting: list[Future[Any]] = []
     all_there = threading.Event()
@@ -354,6 +364,7 @@ def test_a_forked_child_publishes_by_connections_of_its_own(hub: FakeHub) -> Non
     assert {call[3][0].value for call in hub.calls} == {b"parent", b"child", b"parent again"}
 
 
+@both_faces
 def test_what_makes_no_sense_is_refused_before_anything_is_sent(hub: FakeHub) -> None:
     with client_of(hub) as client:
         for topic, messages in (("", [b"v"]), ("t", []), ("t", b"v"), ("t", [Message("u", b"v")])):

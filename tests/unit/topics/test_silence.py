@@ -20,6 +20,7 @@ from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.runtime.steps import carry_out
 from hqueue.topics.silence import AVOIDED_MS, HUBS_MAX, SilentHubs
 from tests.support.doubles import SteppedClock
+from tests.support.hub_faces import both_faces
 
 IDL, API, STRUCTS = load("hub"), load("hqueue"), load("subscriber")
 TIMEOUT_MS = 4_000
@@ -116,6 +117,7 @@ def client_of(*hubs: Hub) -> Iterator[hqueue.HubClient]:
         yield client
 
 
+@both_faces
 def test_what_is_published_once_goes_on_at_another_hub_and_the_silent_one_is_left_alone(
     make: Make,
 ) -> None:
@@ -129,6 +131,7 @@ def test_what_is_published_once_goes_on_at_another_hub_and_the_silent_one_is_lef
     assert other.published == 30
 
 
+@both_faces
 def test_a_publish_to_a_silent_hub_fails_soon_and_the_next_one_goes_elsewhere(make: Make) -> None:
     stopped, other = make(), make()
     with client_of(stopped, other) as client:
@@ -144,6 +147,7 @@ def test_a_publish_to_a_silent_hub_fails_soon_and_the_next_one_goes_elsewhere(ma
         assert time.monotonic() - began_s < 1
 
 
+@both_faces
 def test_what_became_of_a_publish_to_a_silent_hub_is_unknown(make: Make) -> None:
     stopped = make()
     with client_of(stopped) as client:
@@ -155,6 +159,7 @@ def test_what_became_of_a_publish_to_a_silent_hub_is_unknown(make: Make) -> None
         assert raised.value.outcome is Outcome.UNKNOWN
 
 
+@both_faces
 def test_a_hub_that_takes_long_over_a_call_and_answers_others_is_waited_for(make: Make) -> None:
     slow = make()
     slow.takes_s = 0.7 * TIMEOUT_MS / 1e3
@@ -163,6 +168,7 @@ def test_a_hub_that_takes_long_over_a_call_and_answers_others_is_waited_for(make
     assert slow.published == 1
 
 
+@both_faces
 def test_a_redirect_to_a_silent_hub_is_passed_by_as_soon_as_another_has_the_topic(
     make: Make,
 ) -> None:
@@ -178,6 +184,7 @@ def test_a_redirect_to_a_silent_hub_is_passed_by_as_soon_as_another_has_the_topi
     taken.join()
 
 
+@both_faces
 def test_one_that_is_back_is_asked_and_then_called_again(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,6 +198,7 @@ def test_one_that_is_back_is_asked_and_then_called_again(
         client.topic("t").publish(b"v")
 
 
+@both_faces
 @pytest.mark.parametrize(
     "then",
     [
@@ -236,6 +244,7 @@ def test_a_hub_that_was_silent_is_chosen_again_though_another_one_never_was() ->
     assert {silent.choose(hubs, by) for _ in range(50)} == {was_silent, dead}
 
 
+@both_faces
 def test_the_api_of_a_silent_hub_is_left_alone_and_another_one_is_called(make: Make) -> None:
     stopped, other = make(), make()
     with client_of(stopped, other) as client:
@@ -249,6 +258,7 @@ def test_the_api_of_a_silent_hub_is_left_alone_and_another_one_is_called(make: M
         assert time.monotonic() - began_s < SOON_S
 
 
+@both_faces
 def test_a_hub_that_was_silent_to_a_publish_is_not_asked_for_its_api(make: Make) -> None:
     stopped, other = make(), make()
     with client_of(stopped, other) as client:
@@ -261,6 +271,7 @@ def test_a_hub_that_was_silent_to_a_publish_is_not_asked_for_its_api(make: Make)
         assert time.monotonic() - began_s < 1
 
 
+@both_faces
 def test_a_put_to_the_api_of_a_hub_that_falls_silent_fails_soon_with_an_unknown_outcome(
     make: Make,
 ) -> None:
@@ -276,6 +287,7 @@ def test_a_put_to_the_api_of_a_hub_that_falls_silent_fails_soon_with_an_unknown_
         assert raised.value.outcome is Outcome.UNKNOWN
 
 
+@both_faces
 def test_a_call_of_an_api_that_takes_long_over_it_is_waited_for(make: Make) -> None:
     slow = make()
     slow.takes_s = 0.7 * TIMEOUT_MS / 1e3

@@ -7,6 +7,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -30,7 +31,7 @@ from hqueue.errors import (
 )
 from hqueue.metadata.managers import SubscriptionPreferences
 from hqueue.runtime import loop
-from hqueue.runtime.steps import Work
+from hqueue.runtime.steps import Wait, Work
 from hqueue.runtime.stepwise import stepwise
 from hqueue.topics import stream
 from hqueue.topics.delivering_hubs import DeliveringHubs
@@ -40,6 +41,7 @@ from hqueue_workers.hub.limits import HubLimits
 from hqueue_workers.hub.subscribing import subscription_sessions
 from hqueue_workers.hub.subscribing.subscription_session import SubscriptionSession
 from tests.support.backends import MemoryBackend
+from tests.support.hub_faces import both_faces
 from tests.support.hubs import HubThread
 from tests.support.waiting import wait_for
 
@@ -126,6 +128,7 @@ class Taking:
         return [each.value for each in self.messages]
 
 
+@both_faces
 def test_what_is_published_after_it_comes_in_order_and_goes_on_at_the_cursor(scene: Scene) -> None:
     first, second = Taking(), Taking()
     scene.publisher.topic("t").publish(b"before")
@@ -144,6 +147,7 @@ def test_what_is_published_after_it_comes_in_order_and_goes_on_at_the_cursor(sce
     wait_for(lambda: scene.cursor() == later, "its cursor is stored")
 
 
+@both_faces
 def test_it_follows_its_topic_from_hub_to_hub_by_itself(scene: Scene) -> None:
     taking = Taking()
     with scene.client().topic("t").subscribe("sub", taking):
@@ -156,6 +160,7 @@ def test_it_follows_its_topic_from_hub_to_hub_by_itself(scene: Scene) -> None:
             scene.abandon()
 
 
+@both_faces
 def test_it_goes_on_when_its_hub_ends(scene: Scene) -> None:
     taking = Taking()
     subscription = scene.client().topic("t").subscribe("sub", taking)
@@ -208,6 +213,7 @@ def test_one_that_is_detached_as_soon_as_it_is_attached_is_attached_again(
     wait_for(lambda: taking.values == [b"a"], "it is attached again")
 
 
+@both_faces
 def test_one_that_another_client_takes_over_ends_and_says_so(scene: Scene) -> None:
     first, second = Taking(), Taking()
     subscription = scene.client().topic("t").subscribe("sub", first)
@@ -219,6 +225,7 @@ def test_one_that_another_client_takes_over_ends_and_says_so(scene: Scene) -> No
     assert first.values == []
 
 
+@both_faces
 def test_modes_and_unsubscribing(scene: Scene) -> None:
     client, taking = scene.client(), Taking()
     with pytest.raises(SubscriberNotFoundError):
@@ -243,6 +250,7 @@ def test_modes_and_unsubscribing(scene: Scene) -> None:
     assert scene.cursor() is None
 
 
+@both_faces
 def test_what_a_listener_fails_at_comes_again(scene: Scene) -> None:
     taken: list[bytes] = []
     failing = iter([True])
@@ -258,6 +266,7 @@ def test_what_a_listener_fails_at_comes_again(scene: Scene) -> None:
         wait_for(lambda: taken == [b"a"], "it came again")
 
 
+@both_faces
 def test_an_explicit_ack_moves_the_cursor(scene: Scene) -> None:
     taking = Taking()
     client = scene.client()
@@ -278,6 +287,7 @@ def test_an_explicit_ack_moves_the_cursor(scene: Scene) -> None:
         implicit.acknowledge_cumulative(ids[2])
 
 
+@both_faces
 def test_one_name_has_many_topics_on_one_port(scene: Scene) -> None:
     client = scene.client()
     listeners = {f"t{number}": Taking() for number in range(20)}
@@ -459,6 +469,7 @@ def test_a_close_that_is_interrupted_closes_the_other_ports_when_it_is_called_ag
     wait_for(lambda: servers() <= before, "it leaves no thread")
 
 
+@both_faces
 def test_bad_input_is_refused_before_anything_is_called() -> None:
     taking = Taking()
     with hqueue.connect_hubs("127.0.0.1:1", queue=QUEUE, operation_timeout_ms=100) as client:
@@ -479,6 +490,7 @@ def test_bad_input_is_refused_before_anything_is_called() -> None:
             client.topic("t").subscribe("sub", taking)
 
 
+@both_faces
 def test_an_iterator_consumes_what_was_gone_on_from(scene: Scene) -> None:
     client = scene.client()
     created = client.topic("t").subscribe("sub", Taking())
@@ -499,6 +511,7 @@ def test_an_iterator_consumes_what_was_gone_on_from(scene: Scene) -> None:
     assert asyncio.run(take(7)) == [b"%d" % number for number in range(3, 10)]
 
 
+@both_faces
 def test_an_iterator_goes_on_over_moves_and_ends_when_it_is_taken_over(scene: Scene) -> None:
     client = scene.client()
     taken: list[bytes] = []
@@ -538,6 +551,7 @@ def test_an_iterator_goes_on_over_moves_and_ends_when_it_is_taken_over(scene: Sc
     assert not other.ended
 
 
+@both_faces
 @seldom_stored
 def test_an_iterator_says_again_what_is_consumed_when_a_hub_lost_that(
     scene: Scene,
@@ -562,6 +576,7 @@ def test_an_iterator_says_again_what_is_consumed_when_a_hub_lost_that(
     assert scene.cursor() == ids[1]
 
 
+@both_faces
 @seldom_stored
 def test_an_iterator_that_is_left_says_again_what_is_consumed_when_a_hub_lost_that(
     scene: Scene,
@@ -590,6 +605,7 @@ def test_an_iterator_that_is_left_says_again_what_is_consumed_when_a_hub_lost_th
     assert scene.cursor() == ids[0]
 
 
+@both_faces
 def test_a_hub_that_ends_does_not_wait_for_what_a_client_asked_that_has_left(scene: Scene) -> None:
     client = scene.client()
     client.topic("t").subscribe("sub", Taking())
@@ -613,10 +629,15 @@ class SlowAttaching:
         @stepwise
         def slow(hubs: DeliveringHubs, *args: Any, **named: Any) -> Work[Any, None]:
             self.begun.release()
-            assert self.going_on.wait(WAIT_S)
+            assert (yield Wait(partial(self.going_on.wait, WAIT_S), self._in_loop))
             yield from attach.__get__(hubs, None).steps(*args, **named)
 
         monkeypatch.setattr(DeliveringHubs, "attach", slow)
+
+    async def _in_loop(self) -> bool:
+        while not self.going_on.is_set():
+            await asyncio.sleep(0.001)
+        return True
 
     async def begin(self, client: HubClient, topics: int) -> list[asyncio.Future[Any]]:
         """Iterators that subscribe to so many topics."""
@@ -646,6 +667,7 @@ def test_an_iterator_that_is_cancelled_while_it_subscribes_leaves_no_subscriptio
     client.topic("t0").subscribe("sub", Taking()).close()
 
 
+@both_faces
 def test_an_iterator_is_closed_when_it_was_cancelled_while_it_subscribed(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -664,6 +686,7 @@ def test_an_iterator_is_closed_when_it_was_cancelled_while_it_subscribed(
     asyncio.run(give_up())
 
 
+@both_faces
 def test_a_subscribe_waits_for_an_iterator_that_was_left_while_it_subscribed(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -705,6 +728,7 @@ def test_a_subscribe_waits_for_a_subscription_that_its_listener_closed(scene: Sc
         assert going_on.is_set()
 
 
+@both_faces
 def test_a_subscribe_waits_no_longer_than_an_operation_for_a_subscription_that_ends(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -726,6 +750,7 @@ def test_a_subscribe_waits_no_longer_than_an_operation_for_a_subscription_that_e
     wait_for(lambda: not client.subscriptions, "it is left")
 
 
+@both_faces
 def test_an_iterator_that_is_cancelled_twice_while_it_subscribes_ends_at_once(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -749,6 +774,7 @@ def test_an_iterator_that_is_cancelled_twice_while_it_subscribes_ends_at_once(
     assert not scene.attached("t0")
 
 
+@both_faces
 def test_iterators_that_wait_for_hubs_leave_others_the_threads_of_the_process(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -768,6 +794,7 @@ def test_iterators_that_wait_for_hubs_leave_others_the_threads_of_the_process(
     wait_for(lambda: not client.subscriptions, "all are left")
 
 
+@both_faces
 def test_errors_of_subscriptions_that_are_or_are_not_there_name_the_subscriber(
     scene: Scene,
 ) -> None:

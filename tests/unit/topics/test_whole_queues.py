@@ -12,6 +12,7 @@ import pytest
 
 import hqueue
 from hqueue import (
+    Address,
     ClosedError,
     HubUnavailableError,
     IdempotencyKeyReusedError,
@@ -25,9 +26,11 @@ from hqueue import (
 )
 from hqueue.consume.scanners import ScannerOptions
 from hqueue.errors import QueueDisabledError
+from hqueue.topics.exchanges import Exchange
 from hqueue.topics.queue import HubQueue
 from hqueue.typing import MessageIDs
 from tests.support.backends import MemoryBackend
+from tests.support.hub_faces import after_exchanges, both_faces
 from tests.support.hubs import HubThread
 
 ROOT = Path(__file__).parents[3]
@@ -79,6 +82,7 @@ def test_the_page_names_what_puts_and_scans_by_way_of_hubs_do_not_take() -> None
     assert "iterators" not in page
 
 
+@both_faces
 def test_what_is_put_is_what_is_read(scene: Scene) -> None:
     queue = scene.queue
     headers = [("n", b"1"), ("\u00fc", b"\xff")]
@@ -100,18 +104,13 @@ def test_what_is_put_is_what_is_read(scene: Scene) -> None:
     assert [m.topic for m in queue.scan(topics=["\u00fc"])] == ["\u00fc"]
 
 
+@both_faces
 def test_a_scan_goes_on_at_another_hub(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hqueue.topics.hub_scan.MESSAGES_MAX", 7)
     sent = [b"%d" % number for number in range(100)]
     scene.queue.put([Message("t", value) for value in sent], partition=0)
-    connections = scene.client._api._connections
-    exchange, at = connections.exchange, []
-
-    def noted(call: Any) -> Any:
-        at.append(call.address)
-        return exchange(call)
-
-    monkeypatch.setattr(connections, "exchange", noted)
+    at: list[Address] = []
+    after_exchanges(monkeypatch, scene.client._api, lambda call: at.append(call.address))
     came = []
     for message in scene.queue.scan():
         came.append(message.value)
@@ -122,6 +121,7 @@ def test_a_scan_goes_on_at_another_hub(scene: Scene, monkeypatch: pytest.MonkeyP
     assert scene.queue.put(Message("t", b"after"))
 
 
+@both_faces
 def test_a_put_returns_the_ids(scene: Scene) -> None:
     one = scene.queue.put(Message("t", b"1"), partition=2)
     several = scene.queue.put([Message("t", b"2"), Message("t", b"3")], partition=2)
@@ -136,6 +136,7 @@ def test_a_put_returns_the_ids(scene: Scene) -> None:
     assert [*keyed] == [m.id for m in scene.queue.scan(partition=partition) if m.value == b"4"]
 
 
+@both_faces
 def test_a_put_with_an_idempotency_key_is_there_once(scene: Scene) -> None:
     since = scene.queue.put(Message("t", b"0"), partition=1)
     messages = [Message("t", b"1"), Message("t", b"2")]
@@ -150,20 +151,18 @@ def test_a_put_with_an_idempotency_key_is_there_once(scene: Scene) -> None:
     assert [message.value for message in scene.queue.scan()] == [b"0", b"1", b"2"]
 
 
+@both_faces
 def test_a_put_with_an_idempotency_key_is_tried_again_where_its_answer_was_lost(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connections, lost = scene.client._api._connections, []
-    exchange = connections.exchange
+    lost: list[Address] = []
 
-    def losing(call: Any) -> Any:
-        answer = exchange(call)
-        if not lost:
+    def lose_one(call: Exchange) -> None:
+        if call.method.name == "put" and not lost:
             lost.append(call.address)
             raise ConnectionError("no answer came")
-        return answer
 
-    monkeypatch.setattr(connections, "exchange", losing)
+    after_exchanges(monkeypatch, scene.client._api, lose_one)
     put = scene.queue.put(Message("t", b"v"), partition=0, idempotency_key="once")
     assert lost
     assert [message.id for message in scene.queue.scan()] == [put]
@@ -173,6 +172,7 @@ def test_a_put_with_an_idempotency_key_is_tried_again_where_its_answer_was_lost(
     assert caught.value.outcome is Outcome.UNKNOWN
 
 
+@both_faces
 def test_a_scan_is_a_scanner_as_that_of_a_queue(scene: Scene) -> None:
     scene.queue.put([Message("t", b"%d" % number) for number in range(2_000)], partition=2)
     with scene.queue.scan() as scanner:
@@ -195,6 +195,7 @@ def test_a_scan_is_a_scanner_as_that_of_a_queue(scene: Scene) -> None:
             broken.next()
 
 
+@both_faces
 @pytest.mark.parametrize(
     "given",
     [
@@ -214,6 +215,7 @@ def test_a_put_that_makes_no_sense_is_refused(scene: Scene, given: dict[str, Any
     assert list(scene.queue.scan()) == []
 
 
+@both_faces
 def test_errors_are_those_of_a_queue(scene: Scene) -> None:
     with pytest.raises(MessageTooLargeError):
         scene.queue.put([Message("t", bytes(5 << 20))] * 2)
@@ -230,6 +232,7 @@ def test_errors_are_those_of_a_queue(scene: Scene) -> None:
         scene.queue.put(Message("t", b"v"))
 
 
+@both_faces
 def test_hubs_without_the_api_and_none_at_all_are_told_apart(scene: Scene) -> None:
     with contextlib.ExitStack() as stack:
         without = stack.enter_context(

@@ -11,6 +11,7 @@ import pytest
 import hqueue
 from hqueue import BufferFullError, ClosedError, InvalidInputError, Message, NotAllowedError
 from tests.support.backends import MemoryBackend
+from tests.support.hub_faces import both_faces
 from tests.support.hubs import HubThread
 
 QUEUE = "q"
@@ -52,6 +53,7 @@ def scene() -> Iterator[Scene]:
         yield Scene(stack)
 
 
+@both_faces
 def test_messages_are_published_together_and_in_order(scene: Scene) -> None:
     topics = ["a", "b", "c"]
     with scene.client.producer(linger_ms=50) as producer:
@@ -72,6 +74,7 @@ def test_messages_are_published_together_and_in_order(scene: Scene) -> None:
     assert scene.appends() < 60
 
 
+@both_faces
 def test_order_is_kept_while_a_topic_changes_hands(scene: Scene) -> None:
     done = threading.Event()
     failed: list[BaseException] = []
@@ -99,6 +102,7 @@ def test_order_is_kept_while_a_topic_changes_hands(scene: Scene) -> None:
     assert values == [b"first", *(b"%d" % number for number in range(300))]
 
 
+@both_faces
 def test_a_batch_that_failed_is_said_to_have_and_others_go_on(scene: Scene) -> None:
     scene.client.topic("closed").set_acl(publish=[])
     told: list[tuple[object, object]] = []
@@ -112,6 +116,7 @@ def test_a_batch_that_failed_is_said_to_have_and_others_go_on(scene: Scene) -> N
     assert len(told) == 2
 
 
+@both_faces
 def test_what_a_producer_can_not_take_is_refused(scene: Scene) -> None:
     with pytest.raises(InvalidInputError, match="linger_ms"):
         scene.client.producer(lingr_ms=3)  # type: ignore[call-arg]
@@ -131,6 +136,7 @@ def test_what_a_producer_can_not_take_is_refused(scene: Scene) -> None:
         producer.send(Message("t", b"v"))
 
 
+@both_faces
 def test_what_comes_after_the_client_was_closed_fails(scene: Scene) -> None:
     with hqueue.connect_hubs(scene.hubs[0].address, queue=QUEUE) as client:
         producer = client.producer(linger_ms=60_000)

@@ -1,0 +1,126 @@
+"""The subscriptions of a client of hubs in one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, TypeVar
+
+from hqueue.aio.topic_subscription import TopicSubscription
+from hqueue.errors import HQueueError
+from hqueue.push.listener import Listener
+from hqueue.push.loop_service import LoopConsumption, LoopListeners
+from hqueue.runtime.program_loop import ProgramLoop
+from hqueue.runtime.steps import Wait, Work, carry_out_in_loop
+from hqueue.topics.calls import HubCalls
+from hqueue.topics.delivering_hubs import Background
+from hqueue.topics.endpoint import TIMEOUT_MS, LoopEndpoint
+from hqueue.topics.subscription_state import SubscriptionState
+from hqueue.topics.subscriptions import Subscriptions
+
+__all__ = ["LoopSubscriptions"]
+
+END_S = 10.0
+"""How long listeners that were cancelled may take to end."""
+
+Result = TypeVar("Result")
+
+
+class LoopSubscriptions(Subscriptions):
+    """One event loop receives messages, calls listeners, and works in the background: the one that
+    makes this, and makes all calls.
+
+    A caller that is cancelled leaves what it has begun to its end.
+
+    Args:
+        calls, client: as for `Subscriptions`.
+    """
+
+    def __init__(self, calls: HubCalls, client: Callable[[], object | None]) -> None:
+        self._tasks = ProgramLoop()
+        super().__init__(calls, client)
+
+    def _background(self) -> Background:
+        return self._tasks
+
+    def _make_endpoint(self, host: str, port: int) -> LoopEndpoint:
+        return LoopEndpoint(host, port)
+
+    def _make_listeners(self, listener: Listener) -> LoopListeners:
+        return LoopListeners(listener, TIMEOUT_MS, self._tasks)
+
+    def _make_subscription(
+        self, name: tuple[str, str, str], listeners: Any, **options: Any
+    ) -> TopicSubscription:
+        consumption = LoopConsumption(listeners, TIMEOUT_MS)
+        return TopicSubscription(
+            self, *name, consumption=consumption, event=asyncio.Event, **options
+        )
+
+    def _event(self) -> asyncio.Event:
+        return asyncio.Event()
+
+    def _wait_for(self, event: Any, bound_ms: float) -> Wait:
+        return Wait(event.is_set, partial(_wait, event, bound_ms / 1e3))
+
+    def _end_later(self, *ending: Any) -> Callable[[], Any]:
+        return partial(self._end_behind.in_loop, *ending)
+
+    async def _lose(self, subscription: SubscriptionState, failure: HQueueError) -> None:
+        self.lose(subscription, failure)
+
+    def go_on(self, work: Work[Any, Result]) -> Awaitable[Result]:
+        return self._tasks.run(carry_out_in_loop(work, self._do_in_loop))
+
+    async def begin(self, *given: Any, **options: Any) -> TopicSubscription:
+        """Subscribe, as `subscribe` does. If the caller is cancelled, the subscription is closed in
+        the background as soon as it is attached.
+        """
+        is_left = False
+
+        async def subscribe() -> TopicSubscription:
+            options["is_wanted"] = lambda: not is_left
+            subscription: TopicSubscription = await self.subscribe.in_loop(*given, **options)
+            if is_left:
+                await self.leave.in_loop(subscription)
+            return subscription
+
+        task = self._tasks.begin(subscribe())
+        try:
+            await asyncio.wait([task])
+        except BaseException:
+            is_left = True
+            if task.done() and not task.cancelled() and task.exception() is None:
+                self._tasks.start(self.leave.in_loop, task.result())
+            raise
+        return task.result()
+
+    async def release(self) -> None:
+        """Close all subscriptions, and end the work in the background."""
+        await self._tasks.run(self.close.in_loop())
+        self.hubs.close(None)
+        await self._tasks.close(END_S)
+
+    def release_soon(self) -> None:
+        """The same, by a task of the loop, which calls this."""
+        if self._all or self._endpoints:
+            self._tasks.start(self.release)
+
+    def abandon(self) -> None:
+        """Close the ports, if the loop was closed. A forked child has none of them."""
+        if self._tasks.loop.is_closed():
+            for endpoint in self._endpoints.values():
+                assert isinstance(endpoint, LoopEndpoint)
+                endpoint.abandon()
+            self._endpoints.clear()
+
+
+async def _wait(event: asyncio.Event, bound_s: float) -> bool:
+    """Wait for a flag, no longer than the bound; whether it is set."""
+    waiting = asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait([waiting], timeout=bound_s)
+    finally:
+        waiting.cancel()
+    return event.is_set()

@@ -1,0 +1,201 @@
+"""Listeners in an event loop, and the subscriber's side of ``HQueueSubscriberService`` there."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from hqueue.message import ReceivedMessage
+from hqueue.push.listener import (
+    Answer,
+    Listener,
+    ListenerAnswer,
+    Status,
+    current_call,
+    functions_of,
+    reason_of,
+    status_of,
+)
+from hqueue.push.service import received_messages
+from hqueue.rpc.messages import Reasoned
+from hqueue.runtime.held import NotHeldError
+from hqueue.runtime.interrupts import is_interruption
+from hqueue.runtime.logs import Log
+from hqueue.runtime.steps import Wait, Work
+from hqueue.runtime.stepwise import Stepwise, stepwise
+from hqueue.runtime.turn import Turn
+
+__all__ = ["LoopConsumption", "LoopListeners", "LoopSubscriberHandler"]
+
+logger = Log(__name__)
+
+
+class Tasks(Protocol):
+    """The tasks of the listeners' owner, who ends them."""
+
+    def start(self, function: Callable[..., Coroutine[Any, Any, Any]], /, *args: Any) -> object:
+        """Have a coroutine go on by itself."""
+
+    def own(self, task: asyncio.Future[Any]) -> None:
+        """Take in a task that goes on."""
+
+
+class LoopListeners:
+    """A subscriber's listeners, called in turn in one event loop. A plain one runs in the loop, and
+    must not block it; what an async one returns is awaited.
+
+    Args:
+        listeners: one, or several.
+        timeout_ms: how long an async listener may take before it is cancelled.
+        tasks: those of the owner.
+    """
+
+    def __init__(
+        self, listeners: Sequence[Listener] | Listener, timeout_ms: int, tasks: Tasks
+    ) -> None:
+        self._consume = functions_of(listeners)
+        self._timeout_s = timeout_ms / 1e3
+        self._owner = tasks
+        self._awaited: set[asyncio.Future[Any]] = set()
+        """What async listeners do now."""
+        self._behind: dict[object, list[Callable[[], Any]]] = {}
+        """What is left to be done behind each call that is under way."""
+
+    def start(self) -> None:
+        """Get ready to be called."""
+
+    def is_caller(self) -> bool:
+        """Whether these call the caller, who would wait for itself if it waited for them."""
+        return current_call.get() in self._behind
+
+    def leave_behind(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> bool:
+        """If these call the caller, have a coroutine go on when this call has ended: True at once.
+        Else it does not: False.
+        """
+        behind = self._behind.get(current_call.get())
+        if behind is None:
+            return False
+        behind.append(work)
+        return True
+
+    def close(self) -> None:
+        """Cancel what async listeners still do."""
+        for task in self._awaited:
+            task.cancel()
+
+    async def consume(self, messages: Sequence[ReceivedMessage]) -> Answer:
+        """Call the listeners in turn, until one answers anything but done; that is the answer. A
+        listener that raises an error is logged, and the messages come again. So do the listeners
+        before it get them again.
+        """
+        call = object()
+        self._behind[call] = []
+        within = current_call.set(call)
+        try:
+            for consume in self._consume:
+                answer = await self._call(consume, messages)
+                if answer.status:  # `Status.DONE` is 0.
+                    return answer
+            return Answer(Status.DONE)
+        finally:
+            current_call.reset(within)
+            for work in self._behind.pop(call):
+                self._owner.start(work)
+
+    async def _call(
+        self,
+        consume: Callable[[Sequence[ReceivedMessage]], ListenerAnswer],
+        messages: Sequence[ReceivedMessage],
+    ) -> Answer:
+        try:
+            answer: Any = consume(messages)
+            if inspect.isawaitable(answer):
+                answer = await self._result_of(answer)
+            return Answer(status_of(answer))
+        except Exception as exc:
+            if is_interruption(exc):
+                raise
+            logger.exception("a listener failed")
+            return Answer(Status.RETRY, reason_of(exc))
+
+    async def _result_of(self, awaitable: Awaitable[Any]) -> Any:
+        """What an async listener returns.
+
+        Raises:
+            TimeoutError: it was not done in time, and is cancelled.
+            Exception: what it raises.
+        """
+        task = asyncio.ensure_future(awaitable)
+        self._owner.own(task)
+        self._awaited.add(task)
+        task.add_done_callback(self._awaited.discard)
+        try:
+            await asyncio.wait([task], timeout=self._timeout_s)
+            if not task.done():
+                raise TimeoutError(f"it was not done in {self._timeout_s:g} s")
+            if task.cancelled():
+                raise _CancelledError("it was cancelled")
+            return task.result()
+        finally:
+            task.cancel()
+
+
+class _CancelledError(Exception):
+    """A listener was cancelled, or cancelled itself."""
+
+
+class LoopConsumption(Stepwise):
+    """Gives the messages of each call to the listeners, one call after another, also when a caller
+    gave up waiting and calls again. A call that can't be handled in time is answered with *retry*.
+
+    Args:
+        listeners: they get the messages.
+        timeout_ms: how long a call may wait for its turn.
+    """
+
+    def __init__(self, listeners: LoopListeners, timeout_ms: int) -> None:
+        self._listeners = listeners
+        self._timeout_s = timeout_ms / 1e3
+        self._turn = Turn()
+
+    async def consume(self, messages: Sequence[ReceivedMessage]) -> Answer:
+        """Give messages to the listeners, when it is their turn."""
+        try:
+            return await self._in_turn.in_loop(messages)
+        except NotHeldError:
+            return Answer(Status.RETRY)
+
+    @stepwise
+    def _in_turn(self, messages: Sequence[ReceivedMessage]) -> Work[Any, Answer]:
+        return (yield from self._turn.take(self._given(messages), self._timeout_s))
+
+    def _given(self, messages: Sequence[ReceivedMessage]) -> Work[Any, Answer]:
+        answer: Answer = yield Wait(lambda: None, partial(self._listeners.consume, messages))
+        return answer
+
+
+class LoopSubscriberHandler:
+    """The service's handler in an event loop: what it is called with becomes what `consume`
+    gets.
+    """
+
+    def consumeMessages(  # noqa: N802  (the IDL's)
+        self, messages: Sequence[Any] | None
+    ) -> Coroutine[Any, Any, Reasoned]:
+        """Like `SubscriberHandler.consumeMessages`.
+
+        Raises:
+            RefusedCallError: a message could be in no queue, there is no list of them, or they are
+                not for this subscriber.
+        """
+        return self._answered(received_messages(messages))
+
+    async def _answered(self, messages: Sequence[ReceivedMessage]) -> Reasoned:
+        return Reasoned(*(await self.consume(messages)))
+
+    async def consume(self, messages: Sequence[ReceivedMessage]) -> Answer:
+        """Like `SubscriberHandler.consume`."""
+        raise NotImplementedError
