@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import random
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import hqueue
+import hqueue.aio
 from hqueue import (
     Client,
     CommitFailedError,
@@ -30,9 +34,10 @@ from .specification import CONSUMED, Specification
 __all__ = ["GROUP", "STYLES"]
 
 GROUP = "consumers"
-STYLES = ("polling", "iterating", "restless")
+STYLES = ("polling", "iterating", "restless", "asyncio")
 """A ``polling`` one commits now and then; an ``iterating`` one leaves that to its consumer; a
-``restless`` one commits beside what it does, leaves its group again and again, and comes back."""
+``restless`` one commits beside what it does, leaves its group again and again, and comes back; an
+``asyncio`` one does so in an event loop, and has its calls cancelled."""
 
 POLL_MS = 200.0
 PAUSE_S = 0.5
@@ -43,6 +48,12 @@ AUTO_COMMIT_MS = 300
 WORK_S = 0.02
 LOOK_EVERY_S = 2.0
 SKEW_MS_MAX = 600_000
+CANCELLED_S = (0.0, 0.005, 0.1)
+"""When a call that is cancelled is."""
+CANCELS = 0.2
+
+Answer = TypeVar("Answer")
+Committed = Callable[[Iterable[tuple[str, int]]], Mapping[PartitionKey, MessageID]]
 
 
 class _Process:
@@ -72,6 +83,9 @@ class _Process:
         chance = random.Random(f"{self._specification.seed} {number}")
         first = STYLES.index(self._specification.style)
         style = STYLES[(first + number) % len(STYLES)]
+        if style == "asyncio":
+            asyncio.run(self._consume_in_loop(client, chance))
+            return
         while True:  # Ends when all was consumed; the run ends this process if it never is.
             stays_s = chance.uniform(*STAYS_S) if style == "restless" else float("inf")
             try:
@@ -87,6 +101,20 @@ class _Process:
             except HQueueError as exc:
                 print(repr(exc), file=sys.stderr)
                 time.sleep(PAUSE_S)
+
+    async def _consume_in_loop(self, client: Client, chance: random.Random) -> None:
+        while True:
+            stays_s = chance.uniform(*STAYS_S)
+            try:
+                async with hqueue.aio.Consumer(
+                    group=GROUP, client=hqueue.aio.Client(client), auto_commit=False
+                ) as consumer:
+                    one = _ConsumingInLoop(self._specification, consumer, chance)
+                    if await one.run(client, self._recorder, self._witness, self._drain, stays_s):
+                        return
+            except HQueueError as exc:
+                print(repr(exc), file=sys.stderr)
+                await asyncio.sleep(PAUSE_S)
 
 
 class _Consuming:
@@ -130,7 +158,7 @@ class _Consuming:
                     self._commit()
             elif self._specification.drained():
                 self._commit()
-                if drain.is_over(client, consumer):
+                if drain.is_over(client, consumer.committed):
                     return True
         return False
 
@@ -154,6 +182,76 @@ class _Consuming:
             pass  # It stood still, and others have its partitions.
 
 
+class _ConsumingInLoop:
+    """A consumer in an event loop, for as long as it is in its group."""
+
+    def __init__(
+        self, specification: Specification, consumer: hqueue.aio.Consumer, chance: random.Random
+    ) -> None:
+        self._specification = specification
+        self._consumer = consumer
+        self._chance = chance
+        self._claims: dict[int, int] = {}
+        self._messages = consumer.messages(idle_ms_max=POLL_MS) if chance.random() < 0.5 else None
+
+    async def run(
+        self,
+        client: Client,
+        recorder: GroupRecorder,
+        witness: GroupWitness,
+        drain: _Drain,
+        stays_s: float,
+    ) -> bool:
+        """Consume, for so long; whether all was consumed."""
+        consumer, name = self._consumer, self._specification.queue
+        ends_s = time.monotonic() + stays_s
+
+        async def on_assigned(partitions: Sequence[PartitionKey]) -> None:
+            await asyncio.sleep(0)
+            for _, partition in partitions:
+                self._claims[partition] = witness.claim(consumer.consumer_id, partition)
+
+        await consumer.subscribe(name, on_assigned=on_assigned)
+        partitions = [(name, number) for number in range(client.queue(name).partitions)]
+        while time.monotonic() < ends_s:
+            began_s = now_s()
+            messages = await self._cancelled_now_and_then(self._next()) or []
+            if messages:
+                claim = self._claims[messages[0].partition]
+                recorder.handed(consumer.consumer_id, claim, began_s, map(noted, messages))
+                await asyncio.sleep(self._chance.random() * WORK_S)
+                if self._chance.random() < COMMITS:
+                    await self._commit()
+            elif self._specification.drained():
+                await self._commit()
+                committed = await consumer.committed(partitions)
+                if await asyncio.to_thread(drain.is_over, client, lambda _, c=committed: c):
+                    return True
+        return False
+
+    async def _next(self) -> list[ConsumedMessage]:
+        if self._messages is None:
+            return await self._consumer.poll(POLL_MS, self._chance.randint(1, MESSAGES_MAX))
+        try:
+            return [await anext(self._messages)]
+        except StopAsyncIteration:
+            self._messages = self._consumer.messages(idle_ms_max=POLL_MS)
+            return []
+
+    async def _commit(self) -> None:
+        with contextlib.suppress(CommitFailedError):  # Others have its partitions by now.
+            await self._cancelled_now_and_then(self._consumer.commit())
+
+    async def _cancelled_now_and_then(self, call: Awaitable[Answer]) -> Answer | None:
+        """Its answer; None if it was cancelled."""
+        cancelled = self._chance.random() < CANCELS
+        timeout_s = self._chance.choice(CANCELLED_S) if cancelled else None
+        try:
+            return await asyncio.wait_for(call, timeout_s)
+        except asyncio.TimeoutError:
+            return None
+
+
 class _Drain:
     """Finds out when a group is done with all there is: a process that does tells all others.
 
@@ -168,23 +266,28 @@ class _Drain:
         self._left: set[int] | None = None
         """The partitions that are not consumed to the end."""
 
-    def is_over(self, client: Client, consumer: Consumer) -> bool:
-        """Whether no more will come, and the group is done with all there is."""
+    def is_over(self, client: Client, committed: Committed) -> bool:
+        """Whether no more will come, and the group is done with all there is.
+
+        Args:
+            client: a client.
+            committed: the group's offsets in partitions at least.
+        """
         over = self._specification.consumed()
         if not over and self._looking.acquire(blocking=False):
             try:
                 if time.monotonic() >= self._look_s:
-                    self._look(client.queue(self._specification.queue), consumer)
+                    self._look(client.queue(self._specification.queue), committed)
                     self._look_s = time.monotonic() + LOOK_EVERY_S
             finally:
                 self._looking.release()
         return over
 
-    def _look(self, queue: Queue, consumer: Consumer) -> None:
+    def _look(self, queue: Queue, committed: Committed) -> None:
         if self._left is None:
             self._left = set(range(queue.partitions))
-        committed = consumer.committed((queue.name, partition) for partition in self._left)
-        begins = {key.partition: place for key, place in committed.items()}
+        known = committed([(queue.name, partition) for partition in self._left])
+        begins = {k.partition: place for k, place in known.items() if k.partition in self._left}
         for partition in self._left - begins.keys():
             begins[partition] = MessageID(0)
         self._left = {number for number, lag in queue.lag(begins).items() if lag.messages}
