@@ -13,10 +13,18 @@ import hqueue
 from hqueue import Consumer, Message, ParallelConsumer, local
 from tests.support.backends import Backend, MemoryBackend
 from tests.support.consumer_faces import LoopedConsumer
+from tests.support.hub_faces import face_of
 from tests.support.raw import RawHBase
 
 from . import administering
 from .pushing import SESSION_MS, WorkerProcess, WorkerThread
+
+
+@pytest.fixture
+def hub_face(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The face of the clients of hubs: see `both_faces`."""
+    with face_of(request.param, monkeypatch):
+        yield request.param
 
 
 @pytest.fixture(scope="session")

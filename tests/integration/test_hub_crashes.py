@@ -14,7 +14,11 @@ from tests.support.waiting import wait_for
 
 from .hub_processes import HubProcess, hub_environment
 
-pytestmark = pytest.mark.parametrize("store", ["zookeeper", "hbase"])
+pytestmark = pytest.mark.parametrize(
+    ("store", "hub_face"),
+    [("zookeeper", "threads"), ("hbase", "threads"), ("zookeeper", "asyncio")],
+    indirect=["hub_face"],
+)
 
 WAIT_S = 240.0
 EACH = 20
@@ -54,6 +58,7 @@ def test_a_subscription_goes_on_at_its_cursor_when_its_hub_is_killed_and_when_on
     server_environment: dict[str, str],
     make_queue: Callable[..., hqueue.Queue],
     store: str,
+    hub_face: str,
 ) -> None:
     queue = make_queue(3).name
     environment = hub_environment(server, server_environment, store)

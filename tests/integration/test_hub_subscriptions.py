@@ -10,6 +10,7 @@ import pytest
 import hqueue
 from hqueue import MessageID, Status
 from tests.support.backends import Backend
+from tests.support.hub_faces import both_faces
 from tests.support.hub_subscribers import IDL, Subscriber
 from tests.support.hubs import HubThread
 from tests.support.waiting import wait_for
@@ -148,8 +149,9 @@ def test_a_hub_that_ends_leaves_its_subscriptions_to_the_other_at_their_cursors(
         assert (hubs.cursor("t") or MessageID(0)) >= stored
 
 
+@both_faces
 def test_a_client_that_knows_hubs_alone_follows_its_topic_from_hub_to_hub(
-    backend: Backend, queue: str, store: str
+    backend: Backend, queue: str, store: str, hub_face: str
 ) -> None:
     taken: list[hqueue.ReceivedMessage] = []
     with contextlib.ExitStack() as stack:
