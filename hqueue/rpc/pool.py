@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import functools
 import math
@@ -277,17 +278,33 @@ class AsyncConnectionPool(Generic[Pooled]):
     Args:
         make: makes a connection, which is opened when it is used.
         in_use_max: calls at a time; further ones wait.
+        kept_max, usable: as those of `KeptConnections`.
     """
 
-    def __init__(self, make: Callable[[], Pooled], in_use_max: int) -> None:
+    def __init__(
+        self,
+        make: Callable[[], Pooled],
+        in_use_max: int,
+        kept_max: float = math.inf,
+        usable: Callable[[Pooled], bool] = lambda connection: True,
+    ) -> None:
         self._make = make
-        self._free = asyncio.Semaphore(in_use_max)
-        self._kept: KeptConnections[Pooled] = KeptConnections()
+        self._free = in_use_max
+        self._waiting: collections.deque[asyncio.Future[None]] = collections.deque()
+        self._kept: KeptConnections[Pooled] = KeptConnections(kept_max, usable=usable)
 
     @contextlib.asynccontextmanager
-    async def connection(self) -> AsyncIterator[Pooled]:
-        """A connection for the caller alone. Those that wait get theirs in turn."""
-        async with self._free:
+    async def connection(self, wait_s: float | None = None) -> AsyncIterator[Pooled]:
+        """A connection for the caller alone. Those that wait get theirs in turn.
+
+        Raises:
+            AllInUseError: all stay in use for `wait_s`.
+        """
+        if self._free and not self._waiting:
+            self._free -= 1
+        else:
+            await self._wait(wait_s)
+        try:
             found = self._kept.take()
             connection = self._make() if found is None else found[0]
             try:
@@ -297,7 +314,36 @@ class AsyncConnectionPool(Generic[Pooled]):
                 raise
             finally:
                 self._kept.keep(connection)
+        finally:
+            self._give_back()
 
     def close(self) -> None:
         """Close the connections that are free now, and the others when they get free."""
         self._kept.close()
+
+    def abandon(self, how: Callable[[Pooled], object]) -> None:
+        """Leave the connections that are free now to a function."""
+        for connection in self._kept.take_all():
+            how(connection)
+
+    async def _wait(self, wait_s: float | None) -> None:
+        has_it = False
+        woken = asyncio.get_running_loop().create_future()
+        self._waiting.append(woken)
+        try:
+            await asyncio.wait([woken], timeout=wait_s)
+            has_it = woken.done()
+        finally:
+            if not has_it:
+                if woken.done():  # It was cancelled when it had just got one.
+                    self._give_back()
+                else:
+                    self._waiting.remove(woken)
+        if not has_it:
+            raise AllInUseError("all connections stay in use")
+
+    def _give_back(self) -> None:
+        if self._waiting:
+            self._waiting.popleft().set_result(None)
+        else:
+            self._free += 1

@@ -10,7 +10,7 @@ from hqueue.rpc.async_connection import AsyncConnection
 from hqueue.rpc.calls import NoCallError
 from hqueue.rpc.connection import ThriftError
 from hqueue.rpc.messages import decode_reply, encode_call
-from hqueue.rpc.pool import KeptConnections, NotConnectedError
+from hqueue.rpc.pool import AllInUseError, AsyncConnectionPool, NotConnectedError
 from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.loop import HERE_BYTES, computed, is_much
 from hqueue.runtime.memory import uncollected
@@ -27,7 +27,10 @@ REPLY_CONTAINERS_MAX = 1 + 3 * BATCH_MESSAGES_MAX + CALL_HEADERS_MAX
 RECEIVE_BYTES = 64 * 1024
 ASKED_BYTES_MAX = 64 * 1024
 
-_Kept = dict[Address, KeptConnections[AsyncConnection]]
+CALLS_MAX = 128
+"""Calls of a hub at a time, in each loop. Each uses a connection; further ones wait."""
+
+_Pools = dict[Address, AsyncConnectionPool[AsyncConnection]]
 
 
 class LoopHubConnections:
@@ -52,7 +55,7 @@ class LoopHubConnections:
         self._kept_max = settings.connections_max
         self._timeout_ms = settings.connect_timeout_ms
         self._closed = False
-        self._kept: PerLoop[_Kept] = PerLoop(dict, _close, _abandon)
+        self._pools: PerLoop[_Pools] = PerLoop(dict, _close, _abandon)
 
     async def exchange(self, call: Exchange) -> Any:
         """Make a call. As `HubConnections.exchange`."""
@@ -62,7 +65,7 @@ class LoopHubConnections:
         try:
             reply = await self._exchange(call, sent)
         except Exception as exc:
-            if not is_interruption(exc):
+            if not is_interruption(exc) and not isinstance(exc.__cause__, AllInUseError):
                 self._drop(call.address)
             raise
         decode = partial(decode_reply, self._service, method.name, reply)
@@ -93,44 +96,43 @@ class LoopHubConnections:
     def close(self) -> None:
         """Keep none any more. From any thread."""
         self._closed = True
-        self._kept.close()
+        self._pools.close()
 
     def _drop(self, address: Address) -> None:
-        kept = self._kept.here().pop(address, None)
-        if kept is not None:
-            kept.close()
+        pool = self._pools.here().pop(address, None)
+        if pool is not None:
+            pool.close()
 
     async def _exchange(self, call: Exchange, sent: bytes) -> bytes:
-        bound_ms = max(1.0, call.deadline.remaining_ms)
-        here, address = self._kept.here(), call.address
-        kept = here.get(address)
-        if kept is None:
-            # Where the hub has hung up, what is sent would be lost.
-            kept = KeptConnections(self._kept_max, usable=AsyncConnection.is_quiet)
-            here[address] = kept
+        bound_s = max(1.0, call.deadline.remaining_ms) / 1e3
+        here, address = self._pools.here(), call.address
+        pool = here.get(address)
+        if pool is None:
+            pool = here[address] = self._pool_of(address)
         if self._closed:
-            kept.close()
-        found = kept.take()
-        connection = (
-            AsyncConnection(
-                address, ANSWER_BYTES_MAX, REPLY_CONTAINERS_MAX, receive_bytes=RECEIVE_BYTES
-            )
-            if found is None
-            else found[0]
-        )
+            pool.close()
         try:
-            try:
-                await connection.open(min(bound_ms, self._timeout_ms) / 1e3)
-            except (OSError, UnicodeError) as exc:
-                if is_interruption(exc):
-                    raise
-                raise NotConnectedError("the connection can't be opened") from exc
-            reply = await _watched(connection, sent, bound_ms / 1e3, call.watch)
-        except BaseException:
-            connection.close()
-            raise
-        kept.keep(connection)
-        return reply
+            async with pool.connection(bound_s) as connection:
+                bound_s = max(1.0, call.deadline.remaining_ms) / 1e3
+                try:
+                    await connection.open(min(bound_s, self._timeout_ms / 1e3))
+                except (OSError, UnicodeError) as exc:
+                    if is_interruption(exc):
+                        raise
+                    raise NotConnectedError("the connection can't be opened") from exc
+                return await _watched(connection, sent, bound_s, call.watch)
+        except AllInUseError as exc:
+            raise NotConnectedError("no connection became free") from exc
+
+    def _pool_of(self, address: Address) -> AsyncConnectionPool[AsyncConnection]:
+        return AsyncConnectionPool(
+            lambda: AsyncConnection(
+                address, ANSWER_BYTES_MAX, REPLY_CONTAINERS_MAX, receive_bytes=RECEIVE_BYTES
+            ),
+            CALLS_MAX,
+            self._kept_max,
+            AsyncConnection.is_quiet,  # Where the hub has hung up, what is sent would be lost.
+        )
 
 
 async def _watched(
@@ -170,12 +172,11 @@ def _is_much(messages: Any) -> bool:
     return is_much(len(messages), lambda: sum(len(each.value) for each in messages))
 
 
-def _close(kept: _Kept) -> None:
-    for each in kept.values():
-        each.close()
+def _close(pools: _Pools) -> None:
+    for pool in pools.values():
+        pool.close()
 
 
-def _abandon(kept: _Kept) -> None:
-    for each in kept.values():
-        for connection in each.take_all():
-            connection.abandon()
+def _abandon(pools: _Pools) -> None:
+    for pool in pools.values():
+        pool.abandon(AsyncConnection.abandon)

@@ -27,6 +27,7 @@ from hqueue import (
 )
 from hqueue.aio import hub_subscriptions
 from hqueue.errors import SubscriberConnectedError
+from hqueue.topics.loop_connections import CALLS_MAX
 from hqueue_workers.hub.subscribing import subscription_sessions
 from tests.support.backends import MemoryBackend
 from tests.support.hubs import HubThread
@@ -148,6 +149,25 @@ def test_a_publish_that_is_cancelled_anywhere_leaves_nothing_and_its_outcome_unk
     wait_for(lambda: files() <= before, "the hubs have closed theirs, too")
 
 
+def test_a_thousand_publishes_at_a_time_share_a_bounded_number_of_connections(
+    connect: Connect, topic: str
+) -> None:
+    async def publish() -> None:
+        async with connect() as client:
+            clicks = client.topic(topic)
+            await clicks.publish(b"first")
+            before = files()
+            sent = [asyncio.ensure_future(clicks.publish(b"v")) for _ in range(1_000)]
+            most = 0
+            while not all(each.done() for each in sent):
+                await asyncio.sleep(0.005)
+                most = max(most, files() - before)
+            assert len({each.result() for each in sent}) == 1_000
+            assert most <= 2 * CALLS_MAX + 100, "the hub has its ends in this process, too"
+
+    run(publish)
+
+
 def test_an_idempotent_publish_that_was_cancelled_is_repeated_and_is_there_once(
     connect: Connect, topic: str
 ) -> None:
@@ -226,6 +246,79 @@ def test_an_iterator_whose_calls_are_cancelled_ever_again_gives_each_message_onc
                     values.append(message.value)
 
     assert run(take) == [b"%d" % number for number in range(40)]
+
+
+def test_messages_that_are_cancelled_anywhere_go_on_at_what_was_acknowledged(
+    connect: Connect, topic: str
+) -> None:
+    sent = [b"%d" % number for number in range(40)]
+
+    async def take() -> list[bytes]:
+        values: list[bytes] = []
+        async with connect() as client:
+            clicks = client.topic(topic)
+            await (await clicks.subscribe("sub", lambda messages: None)).close()
+            await clicks.publish_many(sent)
+
+            async def some() -> None:
+                async with contextlib.aclosing(clicks.messages("sub")) as messages:
+                    async for message in messages:
+                        values.append(message.value)
+
+            turns = 0
+            while sent[-1] not in values:
+                await cancelled_after(some(), turns % 40)
+                turns += 1
+            await until(lambda: not client.subscriptions, "all are closed")
+        return values
+
+    values = run(take)
+    assert list(dict.fromkeys(values)) == sent, "none is missing, and each came first in its order"
+
+
+def test_a_task_that_waits_learns_that_another_one_closed_its_scanner(
+    connect: Connect, topic: str
+) -> None:
+    async def close() -> None:
+        async with connect() as client:
+            await client.topic(topic).publish(b"v")
+            scanner = client.queue().scan()
+            waiting = asyncio.ensure_future(scanner.next())
+            await asyncio.sleep(0)
+            await scanner.close()
+            with pytest.raises(ClosedError):
+                await waiting
+            with pytest.raises(ClosedError):
+                await scanner.next()
+
+    run(close)
+
+
+def test_a_forked_child_publishes_by_connections_of_its_own(connect: Connect, topic: str) -> None:
+    client = connect()
+
+    async def publish(value: bytes) -> None:
+        await client.topic(topic).publish(value)
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(publish(b"parent"))
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            asyncio.run(publish(b"child"))
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    loop.run_until_complete(publish(b"parent again"))
+
+    async def values() -> list[bytes]:
+        async with client, client.queue().scan(topics=[topic]) as messages:
+            return [message.value async for message in messages]
+
+    assert loop.run_until_complete(values()) == [b"parent", b"child", b"parent again"]
+    loop.close()
 
 
 def test_a_coroutine_listener_that_fails_or_hangs_gets_its_messages_again(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import pytest
 
 from hqueue.rpc.pool import (
     AllInUseError,
+    AsyncConnectionPool,
     ConnectionPool,
     KeptConnections,
     NoOlderConnectionError,
@@ -188,3 +190,33 @@ def test_kept_connections_need_no_threads() -> None:
     kept.close()
     kept.keep(first)
     assert first.closed
+
+
+def test_coroutines_wait_for_a_connection_in_turn_within_a_bound_and_may_be_cancelled() -> None:
+    async def run() -> list[str]:
+        pool: AsyncConnectionPool[Opened] = AsyncConnectionPool(Opened, 1)
+        order: list[str] = []
+        release = asyncio.Event()
+
+        async def use(name: str) -> None:
+            async with pool.connection(60):
+                order.append(name)
+                await release.wait()
+
+        async def hold() -> None:
+            async with pool.connection(0.01):
+                pass
+
+        holding, *waiting = [asyncio.ensure_future(use(name)) for name in "abcd"]
+        await asyncio.sleep(0)
+        with pytest.raises(AllInUseError):
+            await hold()
+        waiting[0].cancel()
+        release.set()
+        await holding
+        waiting[1].cancel()  # It has got the connection just now, and has not gone on.
+        await asyncio.wait(waiting)
+        await use("e")
+        return order
+
+    assert asyncio.run(run()) == ["a", "d", "e"]

@@ -54,7 +54,7 @@ class FakeHub:
             self,
             listener,
             threads=4,
-            connections_max=64,
+            connections_max=256,
             call_bytes_max=2**24,
             idle_ms_max=10_000,
         )
