@@ -6,7 +6,7 @@ def consumer(*queues: str, **options: Unpack[hqueue.typing.ConsumerOptions]) -> 
 
 from hqueue.client import Ttl
 from hqueue.consume.scanners import ScannerOptions
-from hqueue.exactly_once import Process
+from hqueue.exactly_once_steps import Process, ProcessInLoop
 from hqueue.groups.callbacks import OnPartitions, OnPartitionsInLoop
 from hqueue.groups.calls import Partition, ToCommit
 from hqueue.groups.consumer_options import ConsumerOptions
@@ -38,6 +38,7 @@ __all__ = [
     "Partition",
     "Presence",
     "Process",
+    "ProcessInLoop",
     "ProducerOptions",
     "QueueAttributes",
     "ScannerOptions",

@@ -16,6 +16,7 @@ or a scanner belongs to one loop.
 from hqueue.aio.client import Client, connect
 from hqueue.aio.consumer import Consumer
 from hqueue.aio.delivery import Delivery
+from hqueue.aio.exactly_once import ExactlyOnceProcessor
 from hqueue.aio.hub_client import HubClient, connect_hubs
 from hqueue.aio.hub_producer import HubProducer
 from hqueue.aio.hub_queue import HubQueue, HubScanner
@@ -29,6 +30,7 @@ __all__ = [
     "Client",
     "Consumer",
     "Delivery",
+    "ExactlyOnceProcessor",
     "HubClient",
     "HubProducer",
     "HubQueue",

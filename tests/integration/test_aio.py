@@ -379,3 +379,38 @@ def test_a_consumer_that_is_cancelled_ever_again_under_load_loses_nothing(
     for partition in range(3):
         of_it = [number for number in got if number % 3 == partition]
         assert of_it == sorted(of_it)
+
+
+def test_processors_of_a_group_that_are_cancelled_put_each_result_once(
+    asynchronous: hqueue.aio.Client, make_queue: MakeQueue, group: str
+) -> None:
+    source, target = make_queue(3), make_queue(2)
+    put_numbered(source, 300)
+
+    async def process(message: hqueue.ReceivedMessage) -> list[Message]:
+        await asyncio.sleep(0)
+        return [Message("r", message.value)]
+
+    async def run_once(seconds: float) -> bool:
+        """Whether it came to its end."""
+        async with hqueue.aio.ExactlyOnceProcessor(
+            source.name, target.name, group, process, client=asynchronous, messages_max=5
+        ) as processor:
+            running = asyncio.ensure_future(processor.run(idle_ms_max=1_000))
+            await asyncio.wait([running], timeout=seconds)
+            running.cancel()
+            await asyncio.wait([running])
+            return not running.cancelled() and running.result() >= 0
+
+    async def run() -> None:
+        draws = random.Random(7)
+        for _ in range(4):
+            await asyncio.gather(*(run_once(draws.random()) for _ in range(2)))
+        assert all(await asyncio.gather(*(run_once(240) for _ in range(2))))
+
+    asyncio.run(asyncio.wait_for(run(), 300))
+    results = [int(value) for value in values_of(target)]
+    assert sorted(results) == list(range(300))
+    for partition in range(3):
+        of_it = [number for number in results if number % 3 == partition]
+        assert of_it == sorted(of_it)

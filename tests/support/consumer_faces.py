@@ -1,5 +1,5 @@
-"""An asynchronous consumer behind the blocking one's face: so what is promised of both is tested by
-the same tests.
+"""An asynchronous consumer or processor behind the blocking one's face: so what is promised of both
+is tested by the same tests.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import hqueue.aio
 from hqueue import HQueueError, MessageID, PartitionKey
 from tests.support.looped import LoopThread
 
-__all__ = ["LoopedConsumer"]
+__all__ = ["LoopedConsumer", "LoopedProcessor"]
 
 CALLBACKS = ("on_assigned", "on_revoked", "on_lost")
 
@@ -101,6 +101,51 @@ class LoopedConsumer:
         if self._closed:
             raise hqueue.ClosedError("the consumer was closed")
         return self._thread.run(_awaited(call))
+
+
+class LoopedProcessor:
+    """An `ExactlyOnceProcessor`, likewise.
+
+    Args:
+        source, target, group, process, client, options: as `hqueue.ExactlyOnceProcessor` takes
+            them.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        target: str,
+        group: str,
+        process: hqueue.typing.Process,
+        *,
+        client: hqueue.Client,
+        **options: Any,
+    ) -> None:
+        async def processed(message: hqueue.ReceivedMessage) -> Any:
+            """It may call the processor, which a thread may do, and the loop may not."""
+            results: Any = await asyncio.to_thread(process, message)
+            return await results if inspect.isawaitable(results) else results
+
+        self._processor = hqueue.aio.ExactlyOnceProcessor(
+            source, target, group, processed, client=hqueue.aio.Client(client), **options
+        )
+        self._thread = LoopThread()
+
+    def __enter__(self) -> LoopedProcessor:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+        self._thread.close()
+
+    def run(self, *, idle_ms_max: float | None = None) -> int:
+        return self._thread.run(self._processor.run(idle_ms_max=idle_ms_max))
+
+    def request_stop(self) -> None:
+        self._processor.request_stop()
+
+    def close(self) -> None:
+        self._thread.run(self._processor.close())
 
 
 async def _begun(*args: Any, client: hqueue.Client, **options: Any) -> hqueue.aio.Consumer:

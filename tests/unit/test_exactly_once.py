@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import pytest
 
 import hqueue
+import hqueue.aio
 from hqueue import (
     Consumer,
     ExactlyOnceProcessor,
@@ -20,10 +23,15 @@ from hqueue import (
 )
 from hqueue.groups.member import GroupMember
 from tests.support.backends import MemoryBackend
+from tests.support.consumer_faces import LoopedProcessor
 from tests.support.memory.metadata import MemorySession
 from tests.support.waiting import wait_for
 
 IDLE_MS = 300
+
+
+Face = Callable[..., Any]
+"""Makes a processor."""
 
 
 class Death(BaseException):
@@ -39,8 +47,9 @@ def client() -> Iterator[hqueue.Client]:
 class Queues:
     """A source and a target, and processors that bring one into the other."""
 
-    def __init__(self, client: hqueue.Client, partitions: int = 1) -> None:
+    def __init__(self, client: hqueue.Client, face: Face, partitions: int = 1) -> None:
         self.client = client
+        self._face = face
         self.source = client.create_queue("source", partitions=partitions)
         self.target = client.create_queue("target", partitions=min(partitions, 2))
 
@@ -56,9 +65,9 @@ class Queues:
 
     def processor(
         self, messages_max: int = 500, process: hqueue.typing.Process | None = None
-    ) -> ExactlyOnceProcessor:
+    ) -> Any:
         options = {"client": self.client, "messages_max": messages_max}
-        return ExactlyOnceProcessor("source", "target", "g", process or results_of, **options)  # type: ignore[arg-type]
+        return self._face("source", "target", "g", process or results_of, **options)
 
     def check(self) -> None:
         """Each result is in the target once, and those of a partition are in its order."""
@@ -78,9 +87,15 @@ def results_of(message: ReceivedMessage) -> list[Message]:
     return [Message("r", b"%s: %d" % (message.value, number)) for number in range(count)]
 
 
+@pytest.fixture(params=[ExactlyOnceProcessor, LoopedProcessor], ids=["threads", "asyncio"])
+def face(request: pytest.FixtureRequest) -> Face:
+    face: Face = request.param
+    return face
+
+
 @pytest.fixture
-def queues(client: hqueue.Client) -> Queues:
-    return Queues(client)
+def queues(client: hqueue.Client, face: Face) -> Queues:
+    return Queues(client, face)
 
 
 Commit = Callable[[], None]
@@ -97,7 +112,14 @@ def before_a_commit(
             does(consumer)
         original(consumer, positions)
 
+    async def commit_in_loop(consumer: Any, positions: hqueue.typing.ToCommit = None) -> None:
+        if next(commits) == number:
+            await asyncio.to_thread(does, consumer)
+        await original_in_loop(consumer, positions)
+
+    original_in_loop = hqueue.aio.Consumer.commit
     monkeypatch.setattr(Consumer, "commit", commit)
+    monkeypatch.setattr(hqueue.aio.Consumer, "commit", commit_in_loop)
 
 
 def dies(_: Consumer) -> None:
@@ -185,9 +207,9 @@ def test_one_that_stood_still_while_another_had_its_partition_puts_nothing_twice
 
 
 def test_results_of_several_partitions_go_to_fewer_in_the_order_of_each(
-    client: hqueue.Client,
+    client: hqueue.Client, face: Face
 ) -> None:
-    queues = Queues(client, partitions=5)
+    queues = Queues(client, face, partitions=5)
     queues.fill(*range(3), *range(3), *range(3), *[1] * 20)
     assert queues.run(2) == 29
     queues.check()
@@ -197,13 +219,16 @@ def test_large_results_are_put_in_several_batches_and_those_of_a_message_in_one(
     queues: Queues, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     puts: list[int] = []
-    put = hqueue.Queue.put
 
-    def counted(queue: hqueue.Queue, messages: Sequence[Message], **options: object) -> object:
-        puts.append(len(messages))
-        return put(queue, messages, **options)  # type: ignore[call-overload]
+    def counted(put: Callable[..., Any]) -> Callable[..., Any]:
+        def counting(queue: Any, messages: Sequence[Message], **options: object) -> Any:
+            puts.append(len(messages))
+            return put(queue, messages, **options)
 
-    monkeypatch.setattr(hqueue.Queue, "put", counted)
+        return counting
+
+    for kind in (hqueue.Queue, hqueue.aio.Queue):
+        monkeypatch.setattr(kind, "put", counted(kind.put))
     large = {b"0": [b"x" * 2**20] * 3, b"1": [b"y"] * 10_500, b"2": [b"z" * 2**21], b"3": [b""]}
     queues.source.put([Message("t", value) for value in large], partition=0)
     del puts[:]
@@ -307,8 +332,8 @@ def test_after_a_reset_with_another_process_the_error_says_what_to_do(queues: Qu
     queues.check()
 
 
-async def _async(message: ReceivedMessage) -> list[Message]:
-    return []
+async def _async(message: ReceivedMessage) -> list[bytes]:
+    return [b"abc"]  # A thread does not await it, and an event loop finds no messages.
 
 
 @pytest.mark.parametrize(
@@ -352,11 +377,11 @@ def test_results_that_are_too_large_are_an_error_that_names_their_message(queues
 
 
 def test_after_close_it_does_not_run(queues: Queues) -> None:
-    processor = queues.processor()
-    processor.close()
-    processor.close()
-    with pytest.raises(hqueue.ClosedError, match="processor was closed"):
-        processor.run(idle_ms_max=0)
+    with queues.processor() as processor:
+        processor.close()
+        processor.close()
+        with pytest.raises(hqueue.ClosedError, match="processor was closed"):
+            processor.run(idle_ms_max=0)
 
 
 def test_a_stop_that_is_requested_before_it_runs_holds_for_every_run(queues: Queues) -> None:
@@ -406,15 +431,15 @@ def test_one_for_which_no_partition_is_left_ends_as_well(queues: Queues) -> None
 
 def test_it_ends_when_that_is_asked_for_and_commits_what_it_took(queues: Queues) -> None:
     queues.fill(1, 1, 1)
-    processor = queues.processor(2)
     ended: list[int] = []
-    running = threading.Thread(target=lambda: ended.append(processor.run()))
-    running.start()
-    wait_for(lambda: len(list(queues.target.scan())) == 3, "all is processed")
-    processor.request_stop()
-    running.join(60)
-    assert ended == [3]
-    assert processor.run() == 0
+    with queues.processor(2) as processor:
+        running = threading.Thread(target=lambda: ended.append(processor.run()))
+        running.start()
+        wait_for(lambda: len(list(queues.target.scan())) == 3, "all is processed")
+        processor.request_stop()
+        running.join(60)
+        assert ended == [3]
+        assert processor.run() == 0
     queues.check()
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from hqueue.exactly_once import Cut, Progress, cut
+from hqueue.exactly_once_steps import Cut, Progress, cut, each_of
 from hqueue.message import Message, ReceivedMessage
 from hqueue.message_id import MessageID
+from hqueue.runtime.steps import carry_out
 from tests.model.groups.world import ViolationError
 
 __all__ = ["Action", "Bounds", "Rules", "World"]
@@ -174,7 +175,7 @@ class World:
 
     def _take(self, processor: _Processor, count: int) -> None:
         there = self._messages[processor.cursor : processor.cursor + count]
-        taken = cut(there, _process, UNBOUNDED, UNBOUNDED)
+        taken = _cut(there, UNBOUNDED)
         processor.cursor = int(taken.end)
         if not processor.progress.hold(taken):
             processor.taken = taken
@@ -207,7 +208,7 @@ class World:
 
     def _retake(self, processor: _Processor) -> None:
         there = self._messages[int(processor.progress.begin) :]
-        processor.taken = cut(there, _process, processor.refused, UNBOUNDED)
+        processor.taken = _cut(there, processor.refused)
         if len(processor.taken.results) != processor.refused:
             raise ViolationError("what was put can't be made again")
         processor.does_next = "put"
@@ -230,6 +231,14 @@ class World:
     def _crash(self, processor: _Processor) -> None:
         self._left["crash"] -= 1
         processor.does_next, processor.taken = "claim", None
+
+
+def _cut(messages: Sequence[ReceivedMessage], results_max: int) -> Cut:
+    return carry_out(cut(each_of(messages), _process, results_max, UNBOUNDED), _asks_nothing)
+
+
+def _asks_nothing(step: object) -> object:
+    raise AssertionError(step)
 
 
 def _process(message: ReceivedMessage) -> list[Message]:

@@ -16,6 +16,7 @@ PAIRS = {
     hqueue.Delivery: hqueue.aio.Delivery,
     hqueue.Scanner: hqueue.aio.Scanner,
     hqueue.Consumer: hqueue.aio.Consumer,
+    hqueue.ExactlyOnceProcessor: hqueue.aio.ExactlyOnceProcessor,
     hqueue.HubClient: hqueue.aio.HubClient,
     hqueue.HubTopic: hqueue.aio.HubTopic,
     hqueue.TopicSubscription: hqueue.aio.TopicSubscription,
