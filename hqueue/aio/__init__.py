@@ -9,8 +9,8 @@ async def main():
                 print(message.id, message.topic, message.value)
 
 Messages, IDs, errors, options and guarantees are those of `hqueue`: the same code decides which
-requests go to HBase. Several event loops may use one client and its queues; a consumer, a producer
-or a scanner belongs to one loop.
+requests go to HBase. Several event loops may use one client and its queues; a consumer, a producer,
+a scanner or a subscriber belongs to one loop.
 """
 
 from hqueue.aio.client import Client, connect
@@ -24,6 +24,7 @@ from hqueue.aio.hub_topic import HubTopic
 from hqueue.aio.producer import Producer
 from hqueue.aio.queue import Queue
 from hqueue.aio.scanner import Scanner
+from hqueue.aio.subscriber import Subscriber
 from hqueue.aio.topic_subscription import TopicSubscription
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "Producer",
     "Queue",
     "Scanner",
+    "Subscriber",
     "TopicSubscription",
     "connect",
     "connect_hubs",

@@ -8,7 +8,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from hqueue.aio.queue import Queue
 from hqueue.client import Client as BlockingClient
-from hqueue.client import Ttl, open_log
+from hqueue.client import Ttl, cluster_of, open_log
 from hqueue.connecting import connect as connect_blocking
 from hqueue.metadata import PartitionKey
 from hqueue.runtime.loop import in_thread
@@ -77,7 +77,8 @@ class Client:
 
     async def queue(self, name: str) -> Queue:
         """Open a queue. Like `hqueue.Client.queue`."""
-        return Queue(await in_thread(open_log, self._client, name))
+        log = await in_thread(open_log, self._client, name)
+        return Queue(log, cluster_of(self._client).coordinate)
 
     async def create_queue(
         self,

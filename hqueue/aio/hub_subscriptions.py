@@ -53,7 +53,7 @@ class LoopSubscriptions(Subscriptions):
     def _make_subscription(
         self, name: tuple[str, str, str], listeners: Any, **options: Any
     ) -> TopicSubscription:
-        consumption = LoopConsumption(listeners, TIMEOUT_MS)
+        consumption = LoopConsumption(listeners, 1, TIMEOUT_MS)
         return TopicSubscription(
             self, *name, consumption=consumption, event=asyncio.Event, **options
         )

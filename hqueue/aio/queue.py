@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, overload
 
 from hqueue.aio.loops import collected
 from hqueue.aio.producer import Producer
 from hqueue.aio.scanner import Scanner
+from hqueue.aio.subscriber import Subscriber
 from hqueue.consume.scan import Scan
 from hqueue.consume.scanners import ScannerOptions
 from hqueue.errors import InvalidInputError
@@ -17,8 +18,12 @@ from hqueue.log.lag import PartitionLag
 from hqueue.log.offsets import PartitionOffsets
 from hqueue.message import Message
 from hqueue.message_id import MessageID, MessageIDs
+from hqueue.metadata import Coordination
 from hqueue.position import Position
 from hqueue.produce.producer_options import ProducerOptions
+from hqueue.push.listener import Listener
+from hqueue.push.subscriber import SubscriberOptions
+from hqueue.push.subscription import Subscription
 from hqueue.runtime.loop import in_thread
 from hqueue.runtime.per_loop import PerLoop
 from hqueue.settings.attributes import QueueDescription, check_partition
@@ -40,10 +45,12 @@ class Queue:
 
     Args:
         log: the queue's log.
+        coordinate: opens a session with the coordination service.
     """
 
-    def __init__(self, log: QueueLog) -> None:
+    def __init__(self, log: QueueLog, coordinate: Callable[[], Coordination]) -> None:
         self._log = log
+        self._coordinate = coordinate
         self._appender = log.loop_appender
         self._reader = log.loop_reader
         self._puts = PerLoop(functools.partial(_Puts, log), _dropped, _dropped)
@@ -154,6 +161,28 @@ class Queue:
         """
         check_options("Producer", options, ProducerOptions.__annotations__)
         return Producer(self._log.batch_appender, **options)
+
+    def subscriber(
+        self,
+        subscription: Subscription,
+        listeners: Sequence[Listener] | Listener,
+        **options: Unpack[SubscriberOptions],
+    ) -> Subscriber:
+        """Make a `Subscriber` of this queue, which the caller starts. Call it in the event loop
+        that uses the subscriber.
+
+        Args:
+            subscription, listeners: as for `hqueue.Queue.subscriber`. Listeners may be coroutine
+                functions.
+            options: see `SubscriberOptions`.
+
+        Raises:
+            InvalidInputError: an option is unknown, or an argument is out of range.
+        """
+        check_options("Subscriber", options, SubscriberOptions.__annotations__)
+        return Subscriber(
+            self._log, subscription, listeners, coordinate=self._coordinate, **options
+        )
 
     def scan(
         self,

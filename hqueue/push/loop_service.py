@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Protocol
 
@@ -19,8 +21,8 @@ from hqueue.push.listener import (
     reason_of,
     status_of,
 )
-from hqueue.push.service import received_messages
-from hqueue.rpc.messages import Reasoned
+from hqueue.push.service import NOT_ADMITTED, received_messages
+from hqueue.rpc.messages import Reasoned, RefusedCallError
 from hqueue.runtime.held import NotHeldError
 from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.logs import Log
@@ -147,36 +149,6 @@ class _CancelledError(Exception):
     """A listener was cancelled, or cancelled itself."""
 
 
-class LoopConsumption(Stepwise):
-    """Gives the messages of each call to the listeners, one call after another, also when a caller
-    gave up waiting and calls again. A call that can't be handled in time is answered with *retry*.
-
-    Args:
-        listeners: they get the messages.
-        timeout_ms: how long a call may wait for its turn.
-    """
-
-    def __init__(self, listeners: LoopListeners, timeout_ms: int) -> None:
-        self._listeners = listeners
-        self._timeout_s = timeout_ms / 1e3
-        self._turn = Turn()
-
-    async def consume(self, messages: Sequence[ReceivedMessage]) -> Answer:
-        """Give messages to the listeners, when it is their turn."""
-        try:
-            return await self._in_turn.in_loop(messages)
-        except NotHeldError:
-            return Answer(Status.RETRY)
-
-    @stepwise
-    def _in_turn(self, messages: Sequence[ReceivedMessage]) -> Work[Any, Answer]:
-        return (yield from self._turn.take(self._given(messages), self._timeout_s))
-
-    def _given(self, messages: Sequence[ReceivedMessage]) -> Work[Any, Answer]:
-        answer: Answer = yield Wait(lambda: None, partial(self._listeners.consume, messages))
-        return answer
-
-
 class LoopSubscriberHandler:
     """The service's handler in an event loop: what it is called with becomes what `consume`
     gets.
@@ -199,3 +171,76 @@ class LoopSubscriberHandler:
     async def consume(self, messages: Sequence[ReceivedMessage]) -> Answer:
         """Like `SubscriberHandler.consume`."""
         raise NotImplementedError
+
+
+class LoopConsumption(LoopSubscriberHandler, Stepwise):
+    """Like `Consumption`, in an event loop.
+
+    Args:
+        listeners, calls_max, timeout_ms, admit: as for `Consumption`.
+    """
+
+    def __init__(
+        self,
+        listeners: LoopListeners,
+        calls_max: int,
+        timeout_ms: int,
+        admit: Callable[[int], AbstractContextManager[bool]] | None = None,
+    ) -> None:
+        self._listeners = listeners
+        self._admit = admit or (lambda _: nullcontext(True))
+        self._timeout_s = timeout_ms / 1e3
+        self._turn = asyncio.Semaphore(calls_max)
+        self._partitions: dict[int, Turn] = {}
+
+    async def consume(self, messages: Sequence[ReceivedMessage]) -> Answer:
+        """Give messages of one partition to the listeners, when it is their turn.
+
+        Raises:
+            RefusedCallError: as `Consumption.consume`.
+        """
+        if not messages:
+            return Answer(Status.DONE)
+        number = messages[0].partition
+        with self._admit(number) as admitted:  # What is another's now needs not wait for its turn.
+            if not admitted:
+                raise RefusedCallError(NOT_ADMITTED)
+        try:
+            return await self._in_turn.in_loop(number, messages)
+        except NotHeldError:
+            return Answer(Status.RETRY)
+
+    @stepwise
+    def _in_turn(self, number: int, messages: Sequence[ReceivedMessage]) -> Work[Any, Answer]:
+        partition = self._partitions.setdefault(number, Turn())
+        return (yield from partition.take(self._given(number, messages), self._timeout_s))
+
+    def _given(self, number: int, messages: Sequence[ReceivedMessage]) -> Work[Any, Answer]:
+        answer: Answer = yield Wait(lambda: None, partial(self._handle, number, messages))
+        return answer
+
+    async def _handle(self, number: int, messages: Sequence[ReceivedMessage]) -> Answer:
+        async with _held(self._turn, self._timeout_s):
+            with self._admit(number) as admitted:
+                if not admitted:
+                    raise RefusedCallError(NOT_ADMITTED)
+                return await self._listeners.consume(messages)
+
+
+@contextlib.asynccontextmanager
+async def _held(semaphore: asyncio.Semaphore, timeout_s: float) -> AsyncIterator[None]:
+    """Hold a semaphore for a block.
+
+    Raises:
+        NotHeldError: it was not free in time.
+    """
+    acquiring = asyncio.ensure_future(semaphore.acquire())
+    try:
+        await asyncio.wait([acquiring], timeout=timeout_s)
+        if not acquiring.done():
+            raise NotHeldError
+        yield
+    finally:
+        if acquiring.done() and not acquiring.cancelled():
+            semaphore.release()
+        acquiring.cancel()

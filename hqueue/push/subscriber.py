@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -10,35 +9,32 @@ from typing import TypedDict
 
 from hqueue.errors import ClosedError, HQueueError, InvalidInputError
 from hqueue.handle import QueueLog
-from hqueue.metadata import Address, Coordination, Presence, Registration, SubscriptionKey
+from hqueue.metadata import (
+    Address,
+    Coordination,
+    DeliveryOptions,
+    Presence,
+    Registration,
+    SubscriptionKey,
+)
 from hqueue.push.administration import create_checkpoints
-from hqueue.push.listener import Listener, Listeners
+from hqueue.push.listener import Listener
 from hqueue.push.member import SubscriberMember
-from hqueue.push.service import Consumption, subscriber_service
+from hqueue.push.serving import Serving, ThreadServing
 from hqueue.push.subscription import Subscription
-from hqueue.push.worker_call import WorkerCall
 from hqueue.rpc.accepting import host_towards, listen_at
-from hqueue.rpc.server import ThriftServer
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.forgotten import Watched
 from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.logs import Log
 from hqueue.runtime.stopping import stopping
-from hqueue.runtime.waiting import Event
 from hqueue.settings.addresses import PORT_MAX, is_host, zookeeper_servers
 from hqueue.settings.kinds import check_kind, check_timeout_s
-from hqueue.settings.limits import BATCH_BYTES_MAX, TOPIC_BYTES_MAX
 from hqueue.settings.numbers import check_whole
 
-__all__ = ["Subscriber", "SubscriberOptions"]
+__all__ = ["Subscriber", "SubscriberOptions", "serving_of"]
 
 logger = Log(__name__)
-
-CALL_IDLE_MS_MAX = 10_000
-MESSAGE_OVERHEAD_BYTES = TOPIC_BYTES_MAX + 64
-MESSAGE_BYTES_MAX = 2 * BATCH_BYTES_MAX
-"""Of one message in a call. Beside their names and values headers take 15 bytes there, in the log
-8."""
 
 
 class SubscriberOptions(TypedDict, total=False):
@@ -73,43 +69,38 @@ class _Reception:
     """What of a subscriber other threads have: all that is open. It does not keep the subscriber.
 
     Args:
-        listeners: the listeners.
+        serving: serves the calls.
         timeout_ms: how long deliveries under way may take when it ends.
     """
 
-    def __init__(self, listeners: Listeners, timeout_ms: int) -> None:
-        self.listeners = listeners
+    def __init__(self, serving: Serving, timeout_ms: int) -> None:
+        self.serving = serving
         self.coordination: Coordination | None = None
         self.registration: Registration | None = None
         self.member: SubscriberMember | None = None
-        self.server: ThriftServer | None = None
         self.failure: HQueueError | None = None
         self.ended = False
-        self.wanted_end = Event()
         self._timeout_ms = timeout_ms
 
     def fail(self, error: HQueueError) -> None:
         """It can't be present any more: after its session was lost another of its name came."""
         self.failure = error
-        self.wanted_end.set()
+        self.serving.wanted_end.set()
 
     def end(self) -> bool:
         """Workers first see that it is gone; so what they have under way is all there is."""
-        drained = True
         deadline = Deadline(SYSTEM_CLOCK, self._timeout_ms)
         if self.registration is not None:
             self.registration.close()
         if self.member is not None:
             self.member.leave(deadline.remaining_ms)
-        if self.server is not None:
-            drained = self.server.close(deadline.remaining_ms)
-        self.listeners.close()
+        drained = self.serving.close(deadline.remaining_ms)
         if self.coordination is not None:
             self.coordination.close()
         if self.member is not None:
             self.member.close()
         self.ended = True
-        self.wanted_end.set()
+        self.serving.wanted_end.set()
         return drained
 
 
@@ -139,6 +130,7 @@ class Subscriber:
         listeners: the listeners that get the messages. They are called in turn, one for each
             delivery.
         coordinate: opens a session with the coordination service.
+        serving: makes what serves the calls.
         port, host, listen_host, calls_max, connections_max, shared: as `SubscriberOptions` says.
 
     Raises:
@@ -152,6 +144,9 @@ class Subscriber:
         listeners: Sequence[Listener] | Listener,
         *,
         coordinate: Callable[[], Coordination],
+        serving: Callable[
+            [Sequence[Listener] | Listener, int, int, DeliveryOptions], Serving
+        ] = ThreadServing,
         port: int = 0,
         host: str | None = None,
         listen_host: str | None = None,
@@ -172,15 +167,13 @@ class Subscriber:
         self._log = log
         self._subscription = subscription
         self._delivery = subscription.delivery
-        timeout_ms = self._delivery.timeout_ms
-        self._reception = _Reception(Listeners(listeners, timeout_ms), timeout_ms)
+        served = serving(listeners, calls_max, connections_max, self._delivery)
+        self._reception = _Reception(served, self._delivery.timeout_ms)
         self._coordinate = coordinate
         self._zookeeper = log.settings.zookeeper
         self._port = port
         self._host = host
         self._listen_host = listen_host
-        self._calls_max = calls_max
-        self._connections_max = connections_max
         self._pid = os.getpid()
         self._lock = threading.RLock()
         self._begun = False
@@ -279,7 +272,7 @@ class Subscriber:
         """
         if os.getpid() != self._pid:
             return True
-        if self._reception.listeners.is_caller():
+        if self._reception.serving.is_caller():
             raise InvalidInputError("a listener can't stop its own subscriber; see request_stop")
         with self._lock:
             if self._reception.ended or not self._begun:
@@ -306,7 +299,7 @@ class Subscriber:
         Listeners may call it. In a forked child it does nothing.
         """
         if os.getpid() == self._pid:
-            self._reception.wanted_end.set()
+            self._reception.serving.wanted_end.set()
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until the subscriber was stopped, or `request_stop` was called. Returns False if the
@@ -319,11 +312,11 @@ class Subscriber:
         """
         self._check_process()
         timeout_s = check_timeout_s(timeout_s)
-        if not self._begun and not self._reception.wanted_end.is_set():
+        if not self._begun and not self._reception.serving.wanted_end.is_set():
             raise InvalidInputError(
                 "the subscriber was not started: call start, or use it as a context manager, first"
             )
-        ended = self._reception.wanted_end.wait(timeout_s)
+        ended = self._reception.serving.wanted_end.wait(timeout_s)
         if self.failure is not None:
             raise self.failure
         return ended
@@ -336,25 +329,8 @@ class Subscriber:
         host = self._host or _host_towards(self._zookeeper)
         listener = listen_at(self._listen_host or host, self._port)
         self._address = Address(host, listener.getsockname()[1])
-        self._reception.listeners.start()
-        consumption = Consumption(
-            self._reception.listeners,
-            self._calls_max,
-            self._delivery.timeout_ms,
-            None if self._reception.member is None else self._reception.member.call,
-        )
-        self._reception.server = ThriftServer(
-            subscriber_service(),
-            consumption,
-            listener,
-            threads=self._calls_max + 4,
-            connections_max=self._connections_max,
-            call_bytes_max=max(self._delivery.batch_bytes_max, MESSAGE_BYTES_MAX)
-            + self._delivery.batch_messages_max * MESSAGE_OVERHEAD_BYTES,
-            idle_ms_max=CALL_IDLE_MS_MAX,
-            quick=functools.partial(WorkerCall, consumption.consume),
-        )
-        self._reception.server.start()
+        member = self._reception.member
+        self._reception.serving.start(listener, None if member is None else member.call)
         self._reception.coordination = self._coordinate()
         keys = {
             SubscriptionKey(self._log.name, partition, self.name): start
@@ -364,12 +340,17 @@ class Subscriber:
             self._log, self._reception.coordination, keys, reset=self._subscription.reset
         )
         presence = Presence(self._address, self._subscription.topics or None, self._delivery)
-        if self._reception.member is not None:
-            self._reception.member.start(self._reception.coordination, presence)
+        if member is not None:
+            member.start(self._reception.coordination, presence)
             return
         self._reception.registration = self._reception.coordination.subscriptions.register(
             self._log.name, self.name, presence, self.partitions, self._reception.fail
         )
+
+
+def serving_of(subscriber: Subscriber) -> Serving:
+    """What serves a subscriber's calls, for `hqueue.aio`."""
+    return subscriber._reception.serving
 
 
 def _host_towards(zookeeper: str) -> str:

@@ -17,6 +17,7 @@ PAIRS = {
     hqueue.Scanner: hqueue.aio.Scanner,
     hqueue.Consumer: hqueue.aio.Consumer,
     hqueue.ExactlyOnceProcessor: hqueue.aio.ExactlyOnceProcessor,
+    hqueue.Subscriber: hqueue.aio.Subscriber,
     hqueue.HubClient: hqueue.aio.HubClient,
     hqueue.HubTopic: hqueue.aio.HubTopic,
     hqueue.TopicSubscription: hqueue.aio.TopicSubscription,
@@ -35,7 +36,7 @@ ONLY_BLOCKING = {
         "close": "nothing is left to close",
         "deadline": "for readers of threads",
         "verify": "a walk over the whole log, for operators",
-        "dead_letters": "subscribers have no asynchronous face yet",
+        "dead_letters": "they have no asynchronous face yet",
         "expiry": "for operators",
         "headers": "for operators",
         "partition_scanner": "`scan` says it",
@@ -44,7 +45,6 @@ ONLY_BLOCKING = {
         "reader": "for readers of threads",
         "scan_topic": "topics of hubs have no asynchronous face yet",
         "skipped_batches": "for operators",
-        "subscriber": "subscribers have no asynchronous face yet",
         "topic_lags": "topics of hubs have no asynchronous face yet",
         "topics": "for operators",
     },
@@ -61,6 +61,7 @@ OTHER_PARAMETERS = {
     "HubQueue.partitions": "it makes a request, and a property is not awaited",
     "Producer.close": "`asyncio.timeout` bounds it",
     "Producer.flush": "`asyncio.timeout` bounds it",
+    "Subscriber.wait": "`asyncio.timeout` bounds it",
     "TopicSubscription.wait": "`asyncio.timeout` bounds it",
 }
 

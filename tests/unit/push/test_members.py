@@ -8,6 +8,7 @@ import contextlib
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -26,6 +27,7 @@ from hqueue.rpc.messages import RefusedCallError
 from tests.support.backends import MemoryBackend
 from tests.support.delivering import Delivering
 from tests.support.memory.metadata import MemoryServer, MemorySession
+from tests.support.subscriber_faces import LoopedSubscriber
 from tests.support.waiting import wait_for
 
 PARTITIONS = 4
@@ -42,8 +44,9 @@ def nothing(messages: Sequence[ReceivedMessage]) -> None:
 class Scene:
     """A queue, its subscribers, and what they got."""
 
-    def __init__(self, client: hqueue.Client, server: MemoryServer) -> None:
+    def __init__(self, client: hqueue.Client, server: MemoryServer, *, in_loop: bool) -> None:
         self.client = client
+        self._in_loop = in_loop
         self.server = server
         self.queue = client.create_queue("events", partitions=PARTITIONS)
         self.started: list[Subscriber] = []
@@ -59,7 +62,9 @@ class Scene:
         **wanted: Any,
     ) -> Subscriber:
         subscription = Subscription("s", **wanted).add_partitions(partitions)
-        made = self.queue.subscriber(
+        in_loop = partial(LoopedSubscriber, self.client, "events")
+        make: Callable[..., Any] = in_loop if self._in_loop else self.queue.subscriber
+        made: Subscriber = make(
             subscription,
             listen or nothing,
             host="127.0.0.1",
@@ -101,14 +106,19 @@ class Scene:
         wait_for(settled, f"they share {[count for _, count in shares]}")
 
 
-@pytest.fixture
-def scene() -> Iterator[Scene]:
+@pytest.fixture(params=["threads", "loop"])
+def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
+    """Subscribers whose calls threads serve, or an event loop each."""
     server = MemoryServer(session_timeout_ms=SESSION_MS)
     with MemoryBackend(coordination=server).connect() as client:
-        made = Scene(client, server)
+        made = Scene(client, server, in_loop=request.param == "loop")
         yield made
         for subscriber in made.started:
             subscriber.stop()
+
+
+BY_THREADS = pytest.mark.parametrize("scene", ["threads"], indirect=True)
+"""A listener in a loop is cancelled when it takes too long."""
 
 
 def message(partition: int, number: int = 1) -> ReceivedMessage:
@@ -380,6 +390,7 @@ def test_one_that_stops_while_it_is_cut_off_waits_for_nothing(scene: Scene) -> N
     scene.settle((second, 4))
 
 
+@BY_THREADS
 def test_a_listener_that_never_ends_is_logged_and_bounds_the_stop(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -458,6 +469,7 @@ def test_a_presence_or_a_claim_that_somebody_removes_or_overwrites_is_there_agai
     assert deliver(first, 0) == Status.DONE
 
 
+@BY_THREADS
 def test_a_fault_of_a_member_is_its_subscriber_s_failure_and_others_get_its_partitions(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
