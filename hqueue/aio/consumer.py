@@ -297,6 +297,7 @@ class Consumer:
         a moment, but not after those of a later commit.
         """
         self._check_usable()
+        check_loop(self._loop, "a consumer")
         await self._calls.commit.in_loop(positions)
 
     async def committed(

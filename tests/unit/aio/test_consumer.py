@@ -273,7 +273,7 @@ def test_a_second_task_is_refused_while_another_one_polls_but_it_may_commit(
 
 def test_a_consumer_of_another_loop_is_refused(client: hqueue.Client) -> None:
     async def use(consumer: hqueue.aio.Consumer) -> None:
-        for call in (consumer.poll(), consumer.close()):
+        for call in (consumer.poll(), consumer.commit(), consumer.close()):
             with pytest.raises(InvalidInputError, match="belongs to the event loop"):
                 await call
 
