@@ -11,7 +11,7 @@ from hqueue.aio.topic_subscription import TopicSubscription
 from hqueue.errors import HQueueError
 from hqueue.push.listener import Listener
 from hqueue.push.loop_service import LoopConsumption, LoopListeners
-from hqueue.runtime.program_loop import ProgramLoop
+from hqueue.runtime.program_loop import ProgramLoop, result_of
 from hqueue.runtime.steps import Wait, Work, carry_out_in_loop
 from hqueue.topics.calls import HubCalls
 from hqueue.topics.delivering_hubs import Background
@@ -94,7 +94,7 @@ class LoopSubscriptions(Subscriptions):
             if task.done() and not task.cancelled() and task.exception() is None:
                 self._tasks.start(self.leave.in_loop, task.result())
             raise
-        return task.result()
+        return result_of(task)
 
     async def release(self) -> None:
         """Close all subscriptions, and end the work in the background."""

@@ -9,12 +9,12 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
-from hqueue.errors import HQueueError
+from hqueue.errors import ClosedError, HQueueError, Outcome
 from hqueue.runtime.logs import Log
 from hqueue.runtime.loop import in_thread
 from hqueue.runtime.steps import Wait
 
-__all__ = ["ProgramLoop"]
+__all__ = ["ProgramLoop", "result_of"]
 
 logger = Log(__name__)
 
@@ -76,10 +76,14 @@ class ProgramLoop:
         return task
 
     async def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """The result of work, which goes on if the caller is cancelled."""
+        """The result of work, which goes on if the caller is cancelled.
+
+        Raises:
+            ClosedError: `close` has cancelled the work.
+        """
         task = self.begin(work)
         await asyncio.wait([task])
-        return task.result()
+        return result_of(task)
 
     def blocking(self, function: Callable[[], object]) -> Wait:
         """Asks for a call that blocks, and that must not be left in its middle: a thread makes it.
@@ -109,6 +113,18 @@ class ProgramLoop:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=bound_s)
+
+
+def result_of(ended: asyncio.Task[Result]) -> Result:
+    """The result of a task that a `ProgramLoop` owned.
+
+    Raises:
+        ClosedError: it was cancelled. The caller was not: so this is no `asyncio.CancelledError`.
+        BaseException: what the task raised.
+    """
+    if ended.cancelled():
+        raise ClosedError("it was closed while the call was under way", outcome=Outcome.UNKNOWN)
+    return ended.result()
 
 
 def _log(ended: asyncio.Task[Any]) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import sys
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -15,6 +17,7 @@ from hqueue import HQueueError, HubClient, ReceivedMessage, Status, TopicSubscri
 from hqueue.runtime.steps import Work
 from hqueue.runtime.stepwise import stepwise
 from hqueue.topics.delivering_hubs import DeliveringHubs
+from tests.support.hub_faces import connected
 
 from .specification import Specification
 from .topic_history import TOPICS, TopicRecorder, now_s, token_of
@@ -24,6 +27,8 @@ __all__ = ["STYLES"]
 STYLES = ("hearing", "asking")
 """A ``hearing`` one consumes by what it answers; an ``asking`` one says itself what is consumed."""
 
+IN_LOOP = 0.5
+"""So many hearing processes receive in an event loop, by coroutines."""
 PAUSE_S = 0.5
 RETRIES = 0.02
 WORK_S = 0.005
@@ -41,6 +46,8 @@ class _Process:
             specification.folder / f"{specification.name}.listener.jsonl"
         )
         self._random = random.Random(specification.seed)
+        # An asking one calls hubs within its listener.
+        self._in_loop = self._name == "hearing" and self._random.random() < IN_LOOP
         self._lock = threading.Lock()
         self._reached = dict.fromkeys(TOPICS, -1)
         self._open: dict[str, TopicSubscription] = {}
@@ -61,8 +68,10 @@ class _Process:
 
         with (
             mock.patch.object(DeliveringHubs, "attach", attach),
-            hqueue.connect_hubs(
-                ",".join(self._specification.hubs), queue=self._specification.topics_queue
+            connected(
+                ",".join(self._specification.hubs),
+                in_loop=self._in_loop,
+                queue=self._specification.topics_queue,
             ) as client,
         ):
             while not self._over():
@@ -73,16 +82,24 @@ class _Process:
 
     def _subscribe(self, client: HubClient, topic: str) -> None:
         try:
+            listener = self._take_in_loop if self._in_loop else self._take
             self._open[topic] = client.topic(topic).subscribe(
                 self._name,
-                lambda messages: self._take(topic, messages),
+                partial(listener, topic),
                 explicit_ack=self._name == "asking",
             )
         except HQueueError as exc:
             print(repr(exc), file=sys.stderr)
 
+    async def _take_in_loop(self, topic: str, messages: Sequence[ReceivedMessage]) -> Status:
+        await asyncio.sleep(self._random.random() * WORK_S)
+        return self._note(topic, messages)
+
     def _take(self, topic: str, messages: Sequence[ReceivedMessage]) -> Status:
         time.sleep(self._random.random() * WORK_S)
+        return self._note(topic, messages)
+
+    def _note(self, topic: str, messages: Sequence[ReceivedMessage]) -> Status:
         done = self._random.random() >= RETRIES
         given = [(int(each.id), token_of(each.value)) for each in messages]
         self._recorder.given(self._name, topic, given, done)

@@ -59,8 +59,9 @@ stranger notifies the workers of batches that nobody put.
 At the same time three hubs own six topics of a second queue. Four publishers (two publish each
 message once; two give sequence numbers, and retry until the message is in the topic, even after
 they were killed and restarted) and two subscribers (one consumes by its answers, one acknowledges
-explicitly) know only the hubs' addresses. A put gives up after 20 s and a request after 5 s, which
-is less than a recovery may take, so all three outcomes occur.
+explicitly) know only the hubs' addresses. Half of their processes, chosen by the seed, are programs
+in asyncio, but for the subscriber that acknowledges explicitly. A put gives up after 20 s and a
+request after 5 s, which is less than a recovery may take, so all three outcomes occur.
 
 Each process records each operation before it tries it, and then the outcome: **ok**, **fail** (not
 applied) or **unknown**. With a message's name it records a digest of topic, value, key and headers,

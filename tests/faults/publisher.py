@@ -8,8 +8,8 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-import hqueue
 from hqueue import HQueueError, HubClient, Outcome
+from tests.support.hub_faces import connected
 
 from . import history
 from .specification import Specification
@@ -22,6 +22,8 @@ STYLES = ("plain", "plentiful", "numbered", "counted")
 shorter pause. ``numbered`` and ``counted`` ones number what they publish, and call again until it
 is there; one that is restarted goes on where the topic's newest number says."""
 
+IN_LOOP = 0.5
+"""So many processes publish in an event loop."""
 PAUSES_S = {"plain": 0.1, "plentiful": 0.02, "numbered": 0.1, "counted": 0.05}
 TIMEOUT_MS = 20_000
 
@@ -36,8 +38,9 @@ class _Process:
         self._calls = itertools.count()
 
     def run(self) -> None:
-        with hqueue.connect_hubs(
+        with connected(
             ",".join(self._specification.hubs),
+            in_loop=self._random.random() < IN_LOOP,
             queue=self._specification.topics_queue,
             publisher=self._style,
             operation_timeout_ms=TIMEOUT_MS,

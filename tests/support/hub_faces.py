@@ -17,7 +17,7 @@ import hqueue.aio
 from hqueue.topics.exchanges import Exchange
 from tests.support.looped import LoopThread
 
-__all__ = ["after_exchanges", "both_faces", "connect_hubs_in_loop", "face_of"]
+__all__ = ["after_exchanges", "both_faces", "connected", "face_of"]
 
 both_faces = pytest.mark.parametrize("hub_face", ["threads", "asyncio"], indirect=True)
 """The test runs with clients of both faces: `hqueue.connect_hubs` makes them."""
@@ -43,9 +43,17 @@ def face_of(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             thread.run(client.close())
 
 
-def connect_hubs_in_loop(thread: LoopThread, hubs: Any, **options: Any) -> Any:
-    """A client of asyncio's face, whose coroutines go on in a loop's thread."""
-    return _Looped(hqueue.aio.connect_hubs(hubs, **options), thread)
+@contextlib.contextmanager
+def connected(hubs: Any, *, in_loop: bool, **options: Any) -> Iterator[Any]:
+    """A client of either face, with the blocking one's calls."""
+    if not in_loop:
+        with hqueue.connect_hubs(hubs, **options) as client:
+            yield client
+        return
+    with contextlib.closing(LoopThread()) as thread:
+        client = _Looped(hqueue.aio.connect_hubs(hubs, **options), thread)
+        with client:
+            yield client
 
 
 class _Looped:

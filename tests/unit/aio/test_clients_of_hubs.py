@@ -206,6 +206,26 @@ def test_a_subscribe_that_is_cancelled_anywhere_frees_its_name_and_its_port(
     wait_for(lambda: files() <= before, "the hubs have closed theirs, too")
 
 
+def test_a_subscribe_whose_client_is_closed_meanwhile_says_so_and_is_not_cancelled(
+    connect: Connect, topic: str
+) -> None:
+    async def close() -> None:
+        for turns in range(20):
+            client = connect()
+            call = client.topic(topic).subscribe(f"sub{turns}", lambda messages: None)
+            subscribing = asyncio.ensure_future(call)
+            for _ in range(turns):
+                await asyncio.sleep(0.0005)
+            await client.close()
+            try:
+                subscription = await subscribing
+            except ClosedError:
+                continue
+            assert subscription.ended
+
+    run(close)
+
+
 def test_a_close_that_is_cancelled_anywhere_goes_on(connect: Connect, topic: str) -> None:
     async def close() -> None:
         async with connect() as client:
