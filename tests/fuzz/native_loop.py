@@ -79,7 +79,7 @@ async def _in_loop(
         if not isinstance(cancelled, asyncio.CancelledError):
             _meaning(cancelled)
         spoiling().begin({})
-        for connection in [each.connection for each in servers._here().values()]:
+        for connection in [each.connection for each in servers._connected.here().values()]:
             if connection is not None:
                 connection.retire()  # What was damaged may be half a frame.
         later = await servers.ask(_get(3), "q")
