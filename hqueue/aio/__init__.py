@@ -15,6 +15,7 @@ a scanner or a subscriber belongs to one loop.
 
 from hqueue.aio.client import Client, connect
 from hqueue.aio.consumer import Consumer
+from hqueue.aio.dead_letters import DeadLetters
 from hqueue.aio.delivery import Delivery
 from hqueue.aio.exactly_once import ExactlyOnceProcessor
 from hqueue.aio.hub_client import HubClient, connect_hubs
@@ -30,6 +31,7 @@ from hqueue.aio.topic_subscription import TopicSubscription
 __all__ = [
     "Client",
     "Consumer",
+    "DeadLetters",
     "Delivery",
     "ExactlyOnceProcessor",
     "HubClient",

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, overload
 
+from hqueue.aio.dead_letters import DeadLetters
 from hqueue.aio.loops import collected
 from hqueue.aio.producer import Producer
 from hqueue.aio.scanner import Scanner
@@ -183,6 +184,13 @@ class Queue:
         return Subscriber(
             self._log, subscription, listeners, coordinate=self._coordinate, **options
         )
+
+    @property
+    def dead_letters(self) -> DeadLetters:
+        """The messages that subscribers of this queue failed to process. Like
+        `hqueue.Queue.dead_letters`.
+        """
+        return DeadLetters(self._log)
 
     def scan(
         self,

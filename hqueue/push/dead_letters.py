@@ -21,9 +21,11 @@ long as they have not expired.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 from hqueue.consume.scan import Scan
@@ -41,13 +43,17 @@ from hqueue.message_id import MessageID
 from hqueue.metadata import check_name
 from hqueue.metadata.encoding import decode_fields, text_of
 from hqueue.runtime.logs import Log
+from hqueue.runtime.loop import blocking
 from hqueue.runtime.seldom import SeldomLog
+from hqueue.runtime.steps import Give, Wait, Work, each_given
+from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.settings.kinds import check_callback, check_kind
 from hqueue.settings.limits import BATCH_BYTES_MAX, HEADER_ROOM_BYTES, REASON_LENGTH_MAX
 from hqueue.settings.numbers import check_whole
 
 __all__ = [
     "DeadLetter",
+    "DeadLetterSteps",
     "DeadLetters",
     "dead_letter_topic",
     "is_delivered_unasked",
@@ -111,6 +117,192 @@ class DeadLetter:
     expired: bool = False
 
 
+class DeadLetterSteps(Stepwise):
+    """What is done with dead letters, in steps: for threads, and for event loops.
+
+    Args:
+        open_scan: opens a scanner of a partition, or of all if it is None. Its `next` and `close`
+            are called in threads, or awaited in a loop.
+        put: asks for messages of the system's own to be put into a partition.
+    """
+
+    def __init__(
+        self,
+        open_scan: Callable[[int | None, Scan], Any],
+        put: Callable[[list[Message], int], Wait],
+    ) -> None:
+        self._open_scan = open_scan
+        self._put_messages = put
+
+    def waiting(
+        self, subscriber: str, partition: int | None, on_unreadable: OnUnreadable | None
+    ) -> Work[Any, None]:
+        """Gives what `DeadLetters.waiting` iterates over. The arguments are checked at once."""
+        check_name(subscriber)
+        check_callback(on_unreadable, "on_unreadable")
+        report = _log_unreadable if on_unreadable is None else on_unreadable
+        return self._waiting(subscriber, partition, report)
+
+    def _waiting(
+        self, subscriber: str, partition: int | None, report: OnUnreadable
+    ) -> Work[Any, None]:
+        redriven: set[tuple[int, MessageID | None]] = set()
+
+        def note(message: ReceivedMessage, wrapping: _Wrapping) -> Work[Any, None]:
+            redriven.add((message.partition, wrapping.dead_letter))
+            yield from ()
+
+        def give(message: ReceivedMessage, wrapping: _Wrapping) -> Work[Any, None]:
+            if (message.partition, message.id) in redriven:
+                return
+            try:
+                letter = yield from self._letter(message, wrapping)
+            except CorruptLogError as exc:  # Also where the original lies, in the log.
+                report(message, exc)
+            else:
+                yield Give(letter)
+
+        yield from self._each(partition, redrive_topic(subscriber), report, note)
+        yield from self._each(partition, dead_letter_topic(subscriber), report, give)
+
+    def _each(
+        self,
+        partition: int | None,
+        topic: str,
+        report: OnUnreadable,
+        take: Callable[[ReceivedMessage, _Wrapping], Work[Any, None]],
+    ) -> Work[Any, None]:
+        """Take what can be read under a topic."""
+        scanner = self._open_scan(partition, Scan(topics=[topic]))
+        while (message := (yield Wait(scanner.next, scanner.next))) is not None:
+            try:
+                wrapping = _wrapping_of(message)
+            except UnsupportedFormatError as exc:
+                report(message, exc)
+            else:
+                yield from take(message, wrapping)
+        yield Wait(scanner.close, scanner.close)
+
+    @stepwise
+    def put(self, letters: Iterable[DeadLetter]) -> Work[Any, None]:
+        """As `DeadLetters.put`."""
+        yield from self._put((letter, wrapped_dead_letter(letter)) for letter in _letters(letters))
+
+    @stepwise
+    def redrive(self, letters: Iterable[DeadLetter]) -> Work[Any, int]:
+        """As `DeadLetters.redrive`."""
+
+        def wrapped() -> Iterator[tuple[DeadLetter, Message]]:
+            for letter in _letters(letters):
+                if letter.expired:
+                    raise InvalidInputError(
+                        "the value of this dead letter has expired", id=letter.id
+                    )
+                yield letter, wrapped_redrive(letter)
+
+        return (yield from self._put(wrapped()))
+
+    @stepwise
+    def redriven(self, message: ReceivedMessage) -> Work[Any, ReceivedMessage | None]:
+        """As `DeadLetters.redriven`."""
+        try:
+            return (yield from self.unwrap.steps(message))
+        except UnsupportedFormatError as exc:
+            _log_unreadable(message, exc)
+            return None
+
+    @stepwise
+    def unwrap(self, message: ReceivedMessage) -> Work[Any, ReceivedMessage | None]:
+        """As `DeadLetters.unwrap`."""
+        check_kind(message, ReceivedMessage, "message")
+        letter = yield from self._letter(message, _wrapping_of(message))
+        if letter.expired:
+            return None
+        original = letter.message
+        return ReceivedMessage(
+            original.topic,
+            original.value,
+            message.id,
+            message.partition,
+            key=original.key,
+            headers=original.headers,
+        )
+
+    def _put(self, wrapped: Iterable[tuple[DeadLetter, Message]]) -> Work[Any, int]:
+        """Put messages into their letters' partitions, in batches."""
+        count = size = 0
+        open_for: int | None = None
+        batch: list[Message] = []
+
+        def flush() -> Work[Any, None]:
+            nonlocal size
+            if batch:
+                assert open_for is not None
+                yield self._put_messages(list(batch), open_for)
+            batch.clear()
+            size = 0
+
+        for letter, message in wrapped:
+            bytes_ = encode_message(message).size + HEADER_ROOM_BYTES * len(message.headers)
+            full = size + bytes_ > _PUT_BYTES_MAX or len(batch) >= _PUT_MESSAGES_MAX
+            if full or letter.message.partition != open_for:
+                yield from flush()
+            open_for = letter.message.partition
+            batch.append(message)
+            size += bytes_
+            count += 1
+        yield from flush()
+        return count
+
+    def _letter(self, message: ReceivedMessage, wrapping: _Wrapping) -> Work[Any, DeadLetter]:
+        """A dead letter or a redrive, with the original's value, key and headers."""
+        value: bytes
+        held: Message | None = message
+        if wrapping.in_the_log:
+            held = yield from self._in_log(message, wrapping)
+            value = b"" if held is None else held.value
+        else:
+            value = message.value[wrapping.value_at :]
+        try:
+            original = ReceivedMessage(
+                wrapping.topic,
+                value,
+                wrapping.id,
+                message.partition,
+                key=None if held is None else held.key,
+                headers=() if held is None else held.headers,
+            )
+        except InvalidInputError as exc:
+            raise _unreadable(message, "it names a topic that no message can have") from exc
+        return DeadLetter(
+            original,
+            wrapping.subscriber,
+            wrapping.reason,
+            wrapping.attempts,
+            message.id,
+            expired=held is None,
+        )
+
+    def _in_log(self, message: ReceivedMessage, wrapping: _Wrapping) -> Work[Any, Message | None]:
+        """What holds the value, key and headers, where it was; None if it has expired. The original
+        may be a redrive that left them in the log itself: each lies before the one that names it.
+        """
+        named_by = message
+        for _ in range(LINKS_MAX):
+            if wrapping.id >= named_by.id:
+                raise _unreadable(message, "what it stands for does not lie before it")
+            scanner = self._open_scan(message.partition, Scan(wrapping.id, wrapping.id.next()))
+            found: ReceivedMessage | None = yield Wait(scanner.next, scanner.next)
+            yield Wait(scanner.close, scanner.close)
+            if found is None or not found.topic.startswith(_REDRIVE):
+                return found
+            named_by, wrapping = found, _wrapping_of(found)
+            if not wrapping.in_the_log:
+                value = found.value[wrapping.value_at :]
+                return Message(wrapping.topic, value, found.key, found.headers)
+        raise _unreadable(message, "the message that it stands for was put back too often")
+
+
 class DeadLetters:
     """The dead letters in a queue, to read and to redrive. Made by `Queue.dead_letters`.
 
@@ -142,36 +334,13 @@ class DeadLetters:
         Raises:
             As `Queue.scan`.
         """
-        check_name(subscriber)
-        check_callback(on_unreadable, "on_unreadable")
-        report = _log_unreadable if on_unreadable is None else on_unreadable
-        return self._waiting(subscriber, partition, report)
+        opened: list[Scanner] = []
+        work = self._steps(opened).waiting(subscriber, partition, on_unreadable)
+        return self._each(work, opened)
 
-    def _waiting(
-        self, subscriber: str, partition: int | None, report: OnUnreadable
-    ) -> Iterator[DeadLetter]:
-        def readable(topic: str) -> Iterator[tuple[ReceivedMessage, _Wrapping]]:
-            with self._scanner(partition, Scan(topics=[topic])) as scanner:
-                for message in scanner:
-                    try:
-                        wrapping = _wrapping_of(message)
-                    except UnsupportedFormatError as exc:
-                        report(message, exc)
-                    else:
-                        yield message, wrapping
-
-        redriven = {
-            (message.partition, wrapping.dead_letter)
-            for message, wrapping in readable(redrive_topic(subscriber))
-        }
-        for message, wrapping in readable(dead_letter_topic(subscriber)):
-            if (message.partition, message.id) not in redriven:
-                try:
-                    letter = self._letter(message, wrapping)
-                except CorruptLogError as exc:  # Also where the original lies, in the log.
-                    report(message, exc)
-                else:
-                    yield letter
+    def _each(self, work: Work[Any, None], opened: list[Scanner]) -> Iterator[DeadLetter]:
+        with _closing(opened):
+            yield from each_given(work, _nothing)
 
     def put(self, letters: Iterable[DeadLetter]) -> None:
         """Write dead letters, in their order, each into its message's partition. They are durable
@@ -180,7 +349,7 @@ class DeadLetters:
         Raises:
             As `Queue.put`. Some of the dead letters may have been written.
         """
-        self._put((letter, wrapped_dead_letter(letter)) for letter in _letters(letters))
+        self._steps([]).put(letters)
 
     def redrive(self, letters: Iterable[DeadLetter]) -> int:
         """Deliver dead letters to their subscriber again, and to no other. Returns how many.
@@ -192,16 +361,7 @@ class DeadLetters:
             InvalidInputError: the value of a dead letter has expired.
             As `Queue.put`. Some of the dead letters may have been redriven.
         """
-
-        def wrapped() -> Iterator[tuple[DeadLetter, Message]]:
-            for letter in _letters(letters):
-                if letter.expired:
-                    raise InvalidInputError(
-                        "the value of this dead letter has expired", id=letter.id
-                    )
-                yield letter, wrapped_redrive(letter)
-
-        return self._put(wrapped())
+        return self._steps([]).redrive(letters)
 
     def redriven(self, message: ReceivedMessage) -> ReceivedMessage | None:
         """The message that a message under a subscriber's topic of redrives delivers, as `unwrap`.
@@ -210,11 +370,9 @@ class DeadLetters:
         Raises:
             As `Queue.scan`, if the original can't be read now.
         """
-        try:
-            return self.unwrap(message)
-        except UnsupportedFormatError as exc:
-            _log_unreadable(message, exc)
-            return None
+        opened: list[Scanner] = []
+        with _closing(opened):
+            return self._steps(opened).redriven(message)
 
     def unwrap(self, message: ReceivedMessage) -> ReceivedMessage | None:
         """The message that a redrive delivers: the original under the redrive's ID; None if the
@@ -223,95 +381,36 @@ class DeadLetters:
         Raises:
             UnsupportedFormatError: the message is not a redrive.
         """
-        check_kind(message, ReceivedMessage, "message")
-        letter = self._letter(message, _wrapping_of(message))
-        if letter.expired:
-            return None
-        original = letter.message
-        return ReceivedMessage(
-            original.topic,
-            original.value,
-            message.id,
-            message.partition,
-            key=original.key,
-            headers=original.headers,
-        )
+        opened: list[Scanner] = []
+        with _closing(opened):
+            return self._steps(opened).unwrap(message)
 
-    def _scanner(self, partition: int | None, scan: Scan) -> Scanner:
-        return open_scanner(self._log.reader, partition, scan)
+    def _steps(self, opened: list[Scanner]) -> DeadLetterSteps:
+        """The steps of one call, that note which scanners they open."""
 
-    def _put(self, wrapped: Iterable[tuple[DeadLetter, Message]]) -> int:
-        """Put messages into their letters' partitions, in batches."""
-        count = size = 0
-        open_for: int | None = None
-        batch: list[Message] = []
+        def open_scan(partition: int | None, scan: Scan) -> Scanner:
+            scanner = open_scanner(self._log.reader, partition, scan)
+            opened.append(scanner)
+            return scanner
 
-        def flush() -> None:
-            nonlocal size
-            if batch:
-                assert open_for is not None
-                self._log.appender.put_system(batch, open_for)
-            batch.clear()
-            size = 0
+        def put(messages: list[Message], partition: int) -> Wait:
+            return blocking(partial(self._log.appender.put_system, messages, partition))
 
-        for letter, message in wrapped:
-            bytes_ = encode_message(message).size + HEADER_ROOM_BYTES * len(message.headers)
-            full = size + bytes_ > _PUT_BYTES_MAX or len(batch) >= _PUT_MESSAGES_MAX
-            if full or letter.message.partition != open_for:
-                flush()
-            open_for = letter.message.partition
-            batch.append(message)
-            size += bytes_
-            count += 1
-        flush()
-        return count
+        return DeadLetterSteps(open_scan, put)
 
-    def _letter(self, message: ReceivedMessage, wrapping: _Wrapping) -> DeadLetter:
-        """A dead letter or a redrive, with the original's value, key and headers."""
-        value: bytes
-        held: Message | None = message
-        if wrapping.in_the_log:
-            held = self._in_log(message, wrapping)
-            value = b"" if held is None else held.value
-        else:
-            value = message.value[wrapping.value_at :]
-        try:
-            original = ReceivedMessage(
-                wrapping.topic,
-                value,
-                wrapping.id,
-                message.partition,
-                key=None if held is None else held.key,
-                headers=() if held is None else held.headers,
-            )
-        except InvalidInputError as exc:
-            raise _unreadable(message, "it names a topic that no message can have") from exc
-        return DeadLetter(
-            original,
-            wrapping.subscriber,
-            wrapping.reason,
-            wrapping.attempts,
-            message.id,
-            expired=held is None,
-        )
 
-    def _in_log(self, message: ReceivedMessage, wrapping: _Wrapping) -> Message | None:
-        """What holds the value, key and headers, where it was; None if it has expired. The original
-        may be a redrive that left them in the log itself: each lies before the one that names it.
-        """
-        named_by = message
-        for _ in range(LINKS_MAX):
-            if wrapping.id >= named_by.id:
-                raise _unreadable(message, "what it stands for does not lie before it")
-            with self._scanner(message.partition, Scan(wrapping.id, wrapping.id.next())) as scanner:
-                found = scanner.next()
-            if found is None or not found.topic.startswith(_REDRIVE):
-                return found
-            named_by, wrapping = found, _wrapping_of(found)
-            if not wrapping.in_the_log:
-                value = found.value[wrapping.value_at :]
-                return Message(wrapping.topic, value, found.key, found.headers)
-        raise _unreadable(message, "the message that it stands for was put back too often")
+@contextlib.contextmanager
+def _closing(scanners: list[Scanner]) -> Iterator[None]:
+    """Close what is opened in a block."""
+    try:
+        yield
+    finally:
+        for scanner in scanners:
+            scanner.close()
+
+
+def _nothing(step: object) -> None:
+    """There are no steps but those that wait."""
 
 
 def _letters(letters: Iterable[DeadLetter]) -> Iterator[DeadLetter]:

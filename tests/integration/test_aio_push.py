@@ -11,6 +11,7 @@ import hqueue
 import hqueue.aio
 from hqueue import Message, ReceivedMessage, Status, Subscription
 from hqueue.metadata import DeliveryOptions
+from hqueue.settings.limits import BATCH_BYTES_MAX
 
 from .pushing import checkpoint, put_numbers
 
@@ -133,5 +134,34 @@ def test_subscribers_of_a_name_share_its_partitions_in_a_loop(
                 await asyncio.sleep(0.01)
 
         await asyncio.wait_for(shared(), 60)
+
+    asyncio.run(run())
+
+
+def test_dead_letters_are_read_and_redriven_in_a_loop(
+    make: Make, start: Start, pushing: hqueue.Client
+) -> None:
+    blocking = make(2)
+    start()
+
+    async def run() -> None:
+        queue = await hqueue.aio.Client(pushing).queue(blocking.name)
+        got = Awaited()
+        # The larger one is left where it is, for it fits no batch with what a dead letter says.
+        values = [b"small", b"large" + bytes(BATCH_BYTES_MAX - 5)]
+        got.answers = {value: [Status.DEAD_LETTER] for value in values}
+        delivery = DeliveryOptions(batch_messages_max=1)
+        async with queue.subscriber(Subscription("s", delivery=delivery), got):
+            for number, value in enumerate(values):
+                await queue.put(Message("t", value), partition=number)
+            await queue.put(Message("t", b"last"), partition=1)
+            await got.await_values([b"last"])
+            while len(letters := [each async for each in queue.dead_letters.waiting("s")]) < 2:
+                await asyncio.sleep(0.05)
+            assert [each.message.value for each in letters] == values
+            assert letters == list(blocking.dead_letters.waiting("s"))
+            assert await queue.dead_letters.redrive(letters) == 2
+            await got.await_values(values)
+        assert not [each async for each in queue.dead_letters.waiting("s")]
 
     asyncio.run(run())

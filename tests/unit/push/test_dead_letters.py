@@ -69,14 +69,8 @@ class Scanner:
     def __init__(self, messages: Iterator[ReceivedMessage]) -> None:
         self._messages = messages
 
-    def __enter__(self) -> Iterator[ReceivedMessage]:
-        return cast(Any, self)
-
-    def __exit__(self, *exc: object) -> None:
+    def close(self) -> None:
         pass
-
-    def __iter__(self) -> Iterator[ReceivedMessage]:
-        return self._messages
 
     def next(self) -> ReceivedMessage | None:
         return next(self._messages, None)
