@@ -7,6 +7,7 @@ import contextlib
 import gc
 import os
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -648,14 +649,13 @@ def test_many_messages_are_made_encoded_and_decoded_beside_the_loop(
 
     async def watch() -> int:
         turns, longest_s = 0, 0.0
-        loop = asyncio.get_running_loop()
 
         async def tick() -> None:
             nonlocal turns, longest_s
             while True:
-                last_s = loop.time()
+                last_s = time.thread_time()  # Other threads and processes take none of it.
                 await asyncio.sleep(0)
-                turns, longest_s = turns + 1, max(longest_s, loop.time() - last_s)
+                turns, longest_s = turns + 1, max(longest_s, time.thread_time() - last_s)
 
         async with connect() as client:
             clicks, queue = client.topic(topic), client.queue()
@@ -678,8 +678,7 @@ def test_many_messages_are_made_encoded_and_decoded_beside_the_loop(
                     count += 1
                 assert turns >= 10
             watching.cancel()
-        # The hubs' threads have turns with Python's lock, too.
-        assert longest_s < 0.5
+        assert longest_s < 0.05, "Python looks for cycles meanwhile, too"
         return count
 
     assert run(watch) == 3 * many + 1
