@@ -33,8 +33,7 @@ from hqueue.metadata.managers import (
     open_topic_metadata,
 )
 from hqueue.position import EARLIEST, Start
-from hqueue.push import administration as push
-from hqueue.push.administration import SubscriberState
+from hqueue.push.administration import SubscriberAdministration, SubscriberState
 from hqueue.push.append_notifier import AppendNotifier
 from hqueue.queue import Queue
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
@@ -275,7 +274,7 @@ class Client:
 
         Sends some small requests for each partition and subscriber.
         """
-        return push.list_subscribers(self._cluster.log(queue), self.coordination)
+        return SubscriberAdministration(self.coordination).list(self._cluster.log(queue))
 
     def add_subscriber(
         self,
@@ -296,7 +295,9 @@ class Client:
         Raises:
             SubscriberExistsError: there is a subscriber of this name already.
         """
-        push.add_subscriber(self._cluster.log(queue), self.coordination, name, start, partitions)
+        SubscriberAdministration(self.coordination).add(
+            self._cluster.log(queue), name, start, partitions
+        )
 
     def delete_subscriber(self, queue: str, name: str) -> None:
         """Delete a subscriber that is not connected, with its checkpoints. The queue need not exist
@@ -306,7 +307,7 @@ class Client:
             SubscriberNotFoundError: no subscriber has this name.
             SubscriberConnectedError: the subscriber is connected.
         """
-        push.delete_subscriber(check_queue_name(queue), self.coordination, name)
+        SubscriberAdministration(self.coordination).delete(check_queue_name(queue), name)
 
     def seek_subscriber(
         self, queue: str, name: str, start: Start, *, partitions: Collection[int] | None = None
@@ -327,8 +328,8 @@ class Client:
                 the partitions.
             SubscriberConnectedError: the subscriber is connected.
         """
-        return push.seek_subscriber(
-            self._cluster.log(queue), self.coordination, name, start, partitions
+        return SubscriberAdministration(self.coordination).seek(
+            self._cluster.log(queue), name, start, partitions
         )
 
     def list_groups(self) -> list[GroupListing]:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from hqueue.aio.queue import Queue
 from hqueue.client import Client as BlockingClient
 from hqueue.client import Ttl, cluster_of, open_log
 from hqueue.connecting import connect as connect_blocking
+from hqueue.handle import QueueLog
+from hqueue.message_id import MessageID
 from hqueue.metadata import PartitionKey
+from hqueue.position import EARLIEST, Start
+from hqueue.push.administration import SubscriberAdministration, SubscriberState
 from hqueue.runtime.loop import in_thread
+from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.connection import Settings
 from hqueue.settings.options import ConnectOptions, QueueAttributes, Unpack
 
@@ -77,8 +82,7 @@ class Client:
 
     async def queue(self, name: str) -> Queue:
         """Open a queue. Like `hqueue.Client.queue`."""
-        log = await in_thread(open_log, self._client, name)
-        return Queue(log, cluster_of(self._client).coordinate)
+        return Queue(await self._log(name), cluster_of(self._client).coordinate)
 
     async def create_queue(
         self,
@@ -108,6 +112,49 @@ class Client:
         """
         return self._client.skipped_messages()
 
+    async def list_subscribers(self, queue: str) -> list[SubscriberState]:
+        """Every subscriber of a queue in every partition: whether it is connected, and its lag.
+        Like `hqueue.Client.list_subscribers`.
+        """
+        return await self._subscribers.list.in_loop(await self._log(queue))
+
+    async def add_subscriber(
+        self,
+        queue: str,
+        name: str,
+        *,
+        start: Start = EARLIEST,
+        partitions: Collection[int] | None = None,
+    ) -> None:
+        """Register a subscriber that will connect later, at a position that is fixed now. Like
+        `hqueue.Client.add_subscriber`. If the caller is cancelled, it may be registered in some of
+        the partitions.
+        """
+        log = await self._log(queue)
+        await self._subscribers.add.in_loop(log, name, start, partitions)
+
+    async def delete_subscriber(self, queue: str, name: str) -> None:
+        """Delete a subscriber that is not connected, with its checkpoints. Like
+        `hqueue.Client.delete_subscriber`. If the caller is cancelled, call it again.
+        """
+        await self._subscribers.delete.in_loop(check_queue_name(queue), name)
+
+    async def seek_subscriber(
+        self, queue: str, name: str, start: Start, *, partitions: Collection[int] | None = None
+    ) -> dict[int, MessageID]:
+        """Move the checkpoints of a subscriber that is not connected. Like
+        `hqueue.Client.seek_subscriber`. If the caller is cancelled, some of them may be moved.
+        """
+        log = await self._log(queue)
+        return await self._subscribers.seek.in_loop(log, name, start, partitions)
+
+    @property
+    def _subscribers(self) -> SubscriberAdministration:
+        return SubscriberAdministration(self._client.coordination)
+
+    async def _log(self, queue: str) -> QueueLog:
+        return await in_thread(open_log, self._client, queue)
+
     queue_exists = _by_thread(BlockingClient.queue_exists)
     list_queues = _by_thread(BlockingClient.list_queues)
     describe_queue = _by_thread(BlockingClient.describe_queue)
@@ -117,10 +164,6 @@ class Client:
     delete_queue = _by_thread(BlockingClient.delete_queue)
     truncate_queue = _by_thread(BlockingClient.truncate_queue)
     locations = _by_thread(BlockingClient.locations)
-    list_subscribers = _by_thread(BlockingClient.list_subscribers)
-    add_subscriber = _by_thread(BlockingClient.add_subscriber)
-    delete_subscriber = _by_thread(BlockingClient.delete_subscriber)
-    seek_subscriber = _by_thread(BlockingClient.seek_subscriber)
     list_groups = _by_thread(BlockingClient.list_groups)
     describe_group = _by_thread(BlockingClient.describe_group)
     reset_group = _by_thread(BlockingClient.reset_group)

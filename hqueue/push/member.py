@@ -28,7 +28,7 @@ from hqueue.runtime.alarm import Alarm, needed_loop
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.runtime.logs import Log
 from hqueue.runtime.seldom import FaultLog
-from hqueue.runtime.steps import Work
+from hqueue.runtime.steps import Work, carry_out
 from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.runtime.waiting import InterruptibleFuture
 
@@ -215,7 +215,8 @@ class SubscriberMember(Stepwise):
                 if presence and key.subscriber == self._subscriber
             }
             others = {p: each for p, each in there.items() if p in self._wanted}
-            if connected_members(coordination, self._queue, self._subscriber) or not others:
+            members = connected_members(coordination, self._queue, self._subscriber)
+            if carry_out(members, lambda step: step.do(coordination.store)) or not others:
                 break
             if patience.expired:
                 raise SubscriberConnectedError(

@@ -18,6 +18,7 @@ from collections.abc import Collection
 from hqueue.groups.paths import GroupPaths
 from hqueue.metadata import Coordination
 from hqueue.metadata.ports import ANY
+from hqueue.metadata.steps import Delete, Keys, Work
 
 __all__ = ["MemberPaths", "connected_members", "delete_members"]
 
@@ -49,22 +50,22 @@ class MemberPaths(GroupPaths):
         self.plan = f"{self.plans}/{_label(partitions)}"
 
 
-def connected_members(coordination: Coordination, queue: str, subscriber: str) -> Collection[str]:
+def connected_members(
+    coordination: Coordination, queue: str, subscriber: str
+) -> Work[Collection[str]]:
     """The keys of all members of a subscriber that are connected, or seem to be."""
     everyone = MemberPaths(coordination, queue, subscriber, None).everyone
-    return coordination.store.records.keys(everyone, 2)
+    found: Collection[str] = yield Keys(everyone, 2)
+    return found
 
 
-def delete_members(coordination: Coordination, queue: str, subscriber: str) -> None:
+def delete_members(coordination: Coordination, queue: str, subscriber: str) -> Work[None]:
     """Remove the nodes that led to members, if there are none any more."""
     paths = MemberPaths(coordination, queue, subscriber, None)
-    records = coordination.store.records
-    left = [
-        key
-        for above in (paths.everyone, paths.owners, paths.plans)
-        for key in records.keys(above, 1)
-    ]
-    records.delete(dict.fromkeys(left, ANY), levels_above=LEVELS_ABOVE)
+    left: list[str] = []
+    for above in (paths.everyone, paths.owners, paths.plans):
+        left += yield Keys(above, 1)
+    yield Delete(dict.fromkeys(left, ANY), LEVELS_ABOVE)
 
 
 def _label(partitions: Collection[int] | None) -> str:

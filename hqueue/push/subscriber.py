@@ -17,7 +17,7 @@ from hqueue.metadata import (
     Registration,
     SubscriptionKey,
 )
-from hqueue.push.administration import create_checkpoints
+from hqueue.push.administration import SubscriberAdministration
 from hqueue.push.listener import Listener
 from hqueue.push.member import SubscriberMember
 from hqueue.push.serving import Serving, ThreadServing
@@ -336,8 +336,8 @@ class Subscriber:
             SubscriptionKey(self._log.name, partition, self.name): start
             for partition, start in self._starts.items()
         }
-        create_checkpoints(
-            self._log, self._reception.coordination, keys, reset=self._subscription.reset
+        SubscriberAdministration(self._reception.coordination).create_checkpoints(
+            self._log, keys, reset=self._subscription.reset
         )
         presence = Presence(self._address, self._subscription.topics or None, self._delivery)
         if member is not None:

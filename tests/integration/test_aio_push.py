@@ -163,5 +163,12 @@ def test_dead_letters_are_read_and_redriven_in_a_loop(
             assert await queue.dead_letters.redrive(letters) == 2
             await got.await_values(values)
         assert not [each async for each in queue.dead_letters.waiting("s")]
+        client = hqueue.aio.Client(pushing)
+        beginning = await client.seek_subscriber(queue.name, "s", "earliest")
+        listed = await client.list_subscribers(queue.name)
+        assert {each.partition: each.checkpoint for each in listed} == beginning
+        assert listed == pushing.list_subscribers(queue.name)
+        await client.delete_subscriber(queue.name, "s")
+        assert await client.list_subscribers(queue.name) == []
 
     asyncio.run(run())

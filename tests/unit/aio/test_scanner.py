@@ -56,7 +56,7 @@ def test_nothing_is_said_of_a_scanner_that_ended_or_was_closed_or_never_used(
         await anext(scanners[1])
         await scanners[1].close()
         with warnings.catch_warnings():
-            warnings.simplefilter("error")
+            warnings.filterwarnings("error", message=".*scanner")
             scanners.clear()
             gc.collect()
 
