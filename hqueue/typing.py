@@ -18,6 +18,7 @@ from hqueue.produce.delivery import DeliveryCallback
 from hqueue.produce.producer_options import ProducerOptions
 from hqueue.push.listener import ListenerAnswer
 from hqueue.push.subscriber import SubscriberOptions
+from hqueue.runtime.iteration import Iteration
 from hqueue.settings.connection import AccessRule, Credential
 from hqueue.settings.options import AlterableAttributes, ConnectOptions, QueueAttributes
 from hqueue.topics import HubOptions
@@ -31,6 +32,7 @@ __all__ = [
     "DeliveryCallback",
     "Headers",
     "HubOptions",
+    "Iteration",
     "ListenerAnswer",
     "MessageIDs",
     "OnPartitions",

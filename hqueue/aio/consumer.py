@@ -6,7 +6,7 @@ import asyncio
 import importlib
 import itertools
 import re
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
@@ -31,6 +31,7 @@ from hqueue.metadata import PartitionKey
 from hqueue.position import Position
 from hqueue.runtime.extras import needing_arrow
 from hqueue.runtime.forgotten import Watched
+from hqueue.runtime.iteration import Iteration
 from hqueue.runtime.loop import in_thread
 from hqueue.runtime.program_loop import ProgramLoop
 from hqueue.runtime.stepwise import BoundWork
@@ -220,18 +221,22 @@ class Consumer:
         """
         return _Messages(self, _idle(idle_ms_max))
 
-    async def arrow_batches(
+    def arrow_batches(
         self, *, idle_ms_max: float | None = None
     ) -> AsyncIterator[pyarrow.RecordBatch]:
         """Iterate over messages in Arrow record batches, each of one partition and some megabytes,
         until `request_stop` or `close`. Like `hqueue.Consumer.arrow_batches`. Needs the extra
         ``hqueue[arrow]``.
         """
+        return Iteration(partial(self._arrow_batches, _idle(idle_ms_max)))
+
+    async def _arrow_batches(
+        self, idle_ms: float | None
+    ) -> AsyncGenerator[pyarrow.RecordBatch, None]:
         with needing_arrow():
             await in_thread(importlib.import_module, ARROW)  # It takes most of a second.
             from hqueue.consume.arrow import with_queue  # noqa: PLC0415  (pyarrow is an extra)
 
-        idle_ms = _idle(idle_ms_max)
         while True:
             with self._turn():
                 await self._begin()

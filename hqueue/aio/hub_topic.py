@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from hqueue.aio.hub_subscriptions import LoopSubscriptions
@@ -12,6 +12,7 @@ from hqueue.message_id import MessageID, MessageIDs
 from hqueue.metadata import check_name
 from hqueue.metadata.managers import SubscriptionPreferences, TopicACL
 from hqueue.push.listener import Listener
+from hqueue.runtime.iteration import Iteration
 from hqueue.settings.addresses import Address
 from hqueue.topics.idempotent import IdempotentPublishResult
 from hqueue.topics.stream import messages_of
@@ -126,7 +127,7 @@ class HubTopic:
         preferences: SubscriptionPreferences | None = None,
         host: str | None = None,
         port: int = 0,
-    ) -> AsyncGenerator[ReceivedMessage, None]:
+    ) -> Iteration[ReceivedMessage]:
         """Iterate over the topic's messages with ``async for``. Like `hqueue.HubTopic.messages`,
         but without threads. Call it in the event loop that iterates.
         """
@@ -141,7 +142,7 @@ class HubTopic:
             host=host,
             port=port,
         )
-        return messages_of(subscriptions, subscribe, self._client)
+        return Iteration(partial(messages_of, subscriptions, subscribe, self._client))
 
     async def unsubscribe(self, subscriber: str) -> None:
         """Delete a subscription with its cursor and preferences. Like

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 
 from hqueue.message import Message, ReceivedMessage
 from hqueue.message_id import MessageID, MessageIDs
 from hqueue.metadata import check_name
 from hqueue.metadata.managers import SubscriptionPreferences, TopicACL
 from hqueue.push.listener import Listener
+from hqueue.runtime.iteration import Iteration
 from hqueue.settings.addresses import Address
 from hqueue.topics.calls import HubCalls
 from hqueue.topics.idempotent import IdempotentPublisher, IdempotentPublishResult
@@ -203,9 +204,9 @@ class HubTopic:
         preferences: SubscriptionPreferences | None = None,
         host: str | None = None,
         port: int = 0,
-    ) -> AsyncGenerator[ReceivedMessage, None]:
+    ) -> Iteration[ReceivedMessage]:
         """Iterate over the topic's messages with ``async for``. Asking for the next message
-        acknowledges the one before. The cursor is stored from time to time, and when the generator
+        acknowledges the one before. The cursor is stored from time to time, and when the iteration
         is closed (`contextlib.aclosing`). Messages that were not acknowledged come again to the
         next client that attaches.
 
@@ -229,7 +230,9 @@ class HubTopic:
             host=host,
             port=port,
         )
-        return messages_of(self._subscriptions, subscribe, self._client)
+        return Iteration(
+            functools.partial(messages_of, self._subscriptions, subscribe, self._client)
+        )
 
     def unsubscribe(self, subscriber: str) -> None:
         """Delete a subscription with its cursor and preferences, even if a client is attached.
