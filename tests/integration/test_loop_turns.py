@@ -19,8 +19,9 @@ from tests.support.backends import MemoryBackend
 from tests.support.loop_watch import longest_turn_ms
 
 TURN_MS_MAX = 10
-TRIES = 5
-"""Another process that uses the memory makes a turn longer, but not five times."""
+TRIES = 20
+"""Another process that uses the memory makes a turn longer, but not each time. A test that passes
+tries once or twice."""
 
 MESSAGES: dict[str, Callable[[], list[Message]]] = {
     "many small": lambda: [Message("t", b"%06d" % n * 18) for n in range(65_536)],
