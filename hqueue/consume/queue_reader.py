@@ -362,7 +362,9 @@ class LoopReader:
     async def do(
         self, decide: Callable[[Deadline], Work[Result]], deadline: Deadline | None = None
     ) -> Result:
-        """Like `QueueReader.do`."""
+        """Carry out decisions about this log within a deadline, by default that of one operation,
+        in the event loop; their result.
+        """
         deadline = deadline or self.deadline()
         return await drive_in_loop(decide(deadline), self._port, deadline)
 

@@ -54,7 +54,7 @@ class TopicPast:
     def may_have(
         self, topic: str, ranges: Sequence[LogRange], start: Position, stop: Position
     ) -> bool:
-        """Whether a topic may have messages with IDs in ``[start, stop)``. A *no* is certain.
+        """Whether a topic may have messages with IDs in ``[start, stop)``. False is certain.
 
         Args:
             topic: the topic.

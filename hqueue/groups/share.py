@@ -247,7 +247,7 @@ class Share(Stepwise):
 
     def _rejoin(self) -> Work[Any, None]:
         """Nothing was asked for so long that it left the group."""
-        logger.warning("a consumer joins its group again: %s", self.membership.consumer_id)
+        logger.warning("consumer %s rejoins its group", self.membership.consumer_id)
         for noted in (self._to_accept, self._to_lose, self._to_release):
             noted.clear()
         yield from self._lose(self.positions.keys())

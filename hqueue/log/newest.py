@@ -26,7 +26,7 @@ class NewestMessages:
     It grows at both ends, as it is asked; what it has seen it keeps.
 
     It says *yes* where it does not know: because it would take too many headers, has too many
-    topics, or can't follow the log. A *no* is certain.
+    topics, or can't follow the log. False is certain.
 
     Args:
         partition: the partition.

@@ -236,7 +236,7 @@ class ConnectionPool(Generic[Pooled]):
                 use.connection, use.number = found
                 return found[0]
         if below is not None:
-            raise NoOlderConnectionError("all earlier connections have ended")
+            raise NoOlderConnectionError("no older connection is left to reuse")
         try:
             connection = self._open(open_ms)
         except (OSError, UnicodeError) as exc:

@@ -42,8 +42,7 @@ def call_foreign(
         return None, exc
     except BaseException as exc:
         logger.exception(
-            "%s raised %s in a thread of the library, where it ends neither the thread nor the "
-            "program",
+            "%s raised %s in a thread of the library, which ignores it and goes on",
             what,
             type(exc).__name__,
         )

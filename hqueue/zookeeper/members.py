@@ -356,7 +356,7 @@ class Members(Stepwise):
             self._say(state)
             if state is SessionState.LOST:
                 if member.given_up:
-                    logger.error("kazoo gave up its connection to ZooKeeper; another is opened")
+                    logger.error("kazoo gave up its connection to ZooKeeper; opening another")
                 self._begin_again()
             else:
                 if state is SessionState.CONNECTED and self.states.state is SessionState.LOST:

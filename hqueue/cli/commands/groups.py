@@ -107,11 +107,11 @@ def reset(
 ) -> None:
     """Set a group's offsets in a queue, back or ahead. The group must not be consuming it.
 
-    A partition that ends before that place goes on at its end. What lies beyond the end of each
-    is refused, unless it is a time that has passed.
+    If a partition ends before the position, its offset becomes the partition's end. A position
+    beyond the end of every partition is refused, unless it is a time in the past.
     """
     session, _ = session_of(context), check_start(to)  # What can't be read is refused unasked.
-    session.confirm(f"Forget how far {printable(group)} is in {queue}?", yes=yes)
+    session.confirm(f"Overwrite the offsets of {printable(group)} in {queue}?", yes=yes)
     moved = session.client.reset_group(group, queue, to, partitions=partition)
     positions = sorted({str(at) for at in moved.values()})
     where = positions[0] if len(positions) == 1 else f"{to}, or the end where that is before"
@@ -130,7 +130,7 @@ def delete(
     """Delete a group that has no consumers, with its offsets. Its queues may be gone."""
     session = session_of(context)
     where = "all queues" if queue is None else queue
-    session.confirm(f"Forget how far {printable(group)} is in {where}?", yes=yes)
+    session.confirm(f"Delete the offsets of {printable(group)} in {where}?", yes=yes)
     session.client.delete_group(group, queue=queue)
     say(f"Forgot how far {printable(group)} was in {where}.")
 
@@ -169,6 +169,6 @@ def _as_json(each: GroupPartition) -> dict[str, object]:
 register = group(
     PANEL,
     "groups",
-    "List and describe groups of consumers, and set or forget how far they are.",
+    "List and describe consumer groups; reset or delete their offsets.",
     *(list_, describe, reset, delete),
 )

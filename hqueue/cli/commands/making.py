@@ -48,7 +48,7 @@ def message_maker(
         return lambda value: Message(topic, value, key, headers)
     if framing is not Framing.LINES:
         raise InvalidInputError(
-            "a key separator works only with values in lines", format=framing.value
+            "a key separator works only with --format lines", format=framing.value
         )
     if key is not None:
         raise InvalidInputError("give a message key or a key separator, not both")

@@ -59,9 +59,9 @@ def migrate(
 ) -> None:
     """Move the metadata of a queue's topics to another store while hubs run.
 
-    Reads go on, and changes while all is copied; then they wait while it is compared, and go to the
-    other store, where hubs acquire their topics again. If this dies, call it again, or with
-    --abandon. Without --to, --abandon and --clear: say where it is in force, as JSON.
+    Reads continue throughout. Changes continue while the records are copied, wait while the copy is
+    compared, and then go to the new store, where hubs acquire their topics again. If the command
+    dies, run it again, or with --abandon. Without options: print the store in force as JSON.
     """
     if (to is not None) + abandon + clear > 1:
         raise InvalidInputError("give one of --to, --abandon and --clear")

@@ -33,8 +33,9 @@ AttributeOptions = Annotated[
         "--attribute",
         "-a",
         metavar="NAME=VALUE",
-        help=f"An attribute, by its name ({', '.join(ATTRIBUTES)}) or by that of the toolkit "
-        "(hbase.hqueue.partitionsPerRegion, ...). May be given several times.",
+        help=f"An attribute, by its name ({', '.join(ATTRIBUTES)}) or by its name in the "
+        "toolkit shell of Alibaba's HQueue (hbase.hqueue.partitionsPerRegion, ...). May be given "
+        "several times.",
     ),
 ]
 

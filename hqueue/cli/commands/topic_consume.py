@@ -67,9 +67,9 @@ def consume(
 ) -> None:
     """Write a topic's messages to stdout, in their order, from a subscription's cursor on.
 
-    A message is consumed after it was written; what was not comes again, to the next client that
-    attaches. SIGINT and SIGTERM end it in order. With --hubs neither HBase nor ZooKeeper need be in
-    reach.
+    A message is acknowledged once it is written to stdout. Unacknowledged messages are delivered
+    again, to the next client that attaches. SIGINT and SIGTERM end it in order. With --hubs neither
+    HBase nor ZooKeeper need be in reach.
     """
     from hqueue.topics import SubscribeMode  # noqa: PLC0415  (not needed for help)
 

@@ -28,7 +28,7 @@ __all__ = ["register"]
 
 
 NUMBERS = ("ranges", "partition", "epoch", "lag", "age_ms")
-NAMES = "Names with commas between; one that ends with * matches all that begin so."
+NAMES = "Names with commas between; one that ends with * matches all names with that prefix."
 
 
 @OnlyReads()

@@ -240,13 +240,14 @@ class SubscriptionData:
     state: SubscriptionState | None = None
 
     def __post_init__(self) -> None:
-        for part, kind in (
-            (self.preferences, SubscriptionPreferences),
-            (self.state, SubscriptionState),
+        for field, given, kind in (
+            ("preferences", self.preferences, SubscriptionPreferences),
+            ("state", self.state, SubscriptionState),
         ):
-            if part is not None and not isinstance(part, kind):
+            if given is not None and not isinstance(given, kind):
                 raise InvalidInputError(
-                    f"a part of a subscription must be {kind.__name__}", type=type(part).__name__
+                    f"a subscription's {field} must be a {kind.__name__}",
+                    type=type(given).__name__,
                 )
 
 

@@ -252,8 +252,7 @@ class MigrationFence:
     def _closed_to_changes(stage: Stage) -> HQueueError:
         if stage.phase.is_open:
             return StoreUnavailableError(
-                "the session with ZooKeeper ends again and again: check the connection to "
-                "ZooKeeper",
+                "the ZooKeeper session keeps expiring: check the connection to ZooKeeper",
                 outcome=Outcome.NOT_APPLIED,
             )
         return MetadataReadOnlyError(

@@ -64,6 +64,6 @@ class _Scanners(Collector):
         )
         yield CounterMetricFamily(
             "hqueue_api_scanners_expired",
-            "Scanners that were forgotten because nobody used them.",
+            "Scanners that expired unused.",
             value=self._scanners.expired,
         )

@@ -39,7 +39,7 @@ class ScannerTable:
         self.held_bytes = 0
         """What they hold together, about."""
         self.expired = 0
-        """How many were forgotten because nobody used them."""
+        """How many expired unused."""
 
     def __len__(self) -> int:
         return len(self._scanners)
