@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar
@@ -41,14 +42,19 @@ class LoopSubscriptions(Subscriptions):
         self._tasks = ProgramLoop()
         super().__init__(calls, client)
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop."""
+        return self._tasks.loop
+
     def _background(self) -> Background:
         return self._tasks
 
     def _make_endpoint(self, host: str, port: int) -> LoopEndpoint:
         return LoopEndpoint(host, port)
 
-    def _make_listeners(self, listener: Listener) -> LoopListeners:
-        return LoopListeners(listener, TIMEOUT_MS, self._tasks)
+    def _make_listeners(self, listener: Listener, subscriber: str) -> LoopListeners:
+        return LoopListeners(listener, TIMEOUT_MS, self._tasks, subscriber)
 
     def _make_subscription(
         self, name: tuple[str, str, str], listeners: Any, **options: Any
@@ -108,12 +114,19 @@ class LoopSubscriptions(Subscriptions):
             self._tasks.start(self.release)
 
     def abandon(self) -> None:
-        """Close the ports, if the loop was closed. A forked child has none of them."""
+        """Close the ports, and end the subscriptions, if the loop was closed. A forked child has
+        none of them.
+        """
         if self._tasks.loop.is_closed():
             for endpoint in self._endpoints.values():
                 assert isinstance(endpoint, LoopEndpoint)
                 endpoint.abandon()
             self._endpoints.clear()
+            for subscription in self.all:
+                with contextlib.suppress(RuntimeError):  # Its loop had tasks that wait for the end.
+                    subscription.end(None)
+            self._all.clear()
+            self._listeners.clear()
 
 
 async def _wait(event: asyncio.Event, bound_s: float) -> bool:

@@ -29,6 +29,7 @@ __all__ = [
     "Status",
     "current_call",
     "functions_of",
+    "named_listener",
     "reason_of",
     "status_of",
 ]
@@ -72,8 +73,9 @@ class MessageListener:
         """Process some messages of one partition, in their order.
 
         Returns:
-            A `Status`; None counts as `Status.DONE`. An exception counts as `Status.RETRY`; if the
-            messages become dead letters, these name the exception.
+            A `Status`; None counts as `Status.DONE`. An exception counts as `Status.RETRY`, and so
+            does anything else that is returned; if the messages become dead letters, these name
+            the exception.
         """
         raise NotImplementedError
 
@@ -96,10 +98,14 @@ class Listeners:
         listeners: one, or several.
         timeout_ms: how long an async listener may take before it is cancelled. A plain one can't
             be stopped.
+        subscriber: the subscriber's name, for the log.
     """
 
-    def __init__(self, listeners: Sequence[Listener] | Listener, timeout_ms: int) -> None:
+    def __init__(
+        self, listeners: Sequence[Listener] | Listener, timeout_ms: int, subscriber: str
+    ) -> None:
         self._timeout_ms = timeout_ms
+        self._subscriber = subscriber
         self._consume = functions_of(listeners)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -166,8 +172,9 @@ class Listeners:
         self._behind[call] = []
         within = current_call.set(call)
         try:
+            what = named_listener(self._subscriber, messages)
             for consume in self._consume:
-                status, error = call_foreign("a listener", self._call, consume, messages)
+                status, error = call_foreign(what, self._call, consume, messages)
                 if error is not None:
                     return Answer(Status.RETRY, reason_of(error))
                 if status:  # `Status.DONE` is 0.
@@ -233,13 +240,21 @@ def status_of(answer: object) -> Status:
     """What a listener's return value means.
 
     Raises:
-        ValueError, InvalidInputError: it is no answer.
+        InvalidInputError: it is no answer.
     """
     if answer is None:
         return Status.DONE
-    if isinstance(answer, bool):  # As numbers, True would mean retry.
-        raise InvalidInputError("a listener must return a Status or None", answer=answer)
-    return Status(answer)  # type: ignore[arg-type]
+    if not isinstance(answer, bool):  # As numbers, True would mean retry.
+        with contextlib.suppress(ValueError):
+            return Status(answer)  # type: ignore[arg-type]
+    shown = answer if isinstance(answer, int) else type(answer).__name__  # It may be a payload.
+    raise InvalidInputError("a listener must return a Status or None", returned=shown)
+
+
+def named_listener(subscriber: str, messages: Sequence[ReceivedMessage]) -> str:
+    """A listener that gets these messages, for the log."""
+    topic = f" of topic {messages[0].topic!r}" if messages else ""
+    return f"a listener of subscriber {subscriber!r}{topic}"
 
 
 def _is_class(listener: object) -> bool:

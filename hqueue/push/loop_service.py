@@ -18,6 +18,7 @@ from hqueue.push.listener import (
     Status,
     current_call,
     functions_of,
+    named_listener,
     reason_of,
     status_of,
 )
@@ -53,11 +54,17 @@ class LoopListeners:
         listeners: one, or several.
         timeout_ms: how long an async listener may take before it is cancelled.
         tasks: those of the owner.
+        subscriber: the subscriber's name, for the log.
     """
 
     def __init__(
-        self, listeners: Sequence[Listener] | Listener, timeout_ms: int, tasks: Tasks
+        self,
+        listeners: Sequence[Listener] | Listener,
+        timeout_ms: int,
+        tasks: Tasks,
+        subscriber: str,
     ) -> None:
+        self._subscriber = subscriber
         self._consume = functions_of(listeners)
         self._timeout_s = timeout_ms / 1e3
         self._owner = tasks
@@ -120,7 +127,7 @@ class LoopListeners:
         except Exception as exc:
             if is_interruption(exc):
                 raise
-            logger.exception("a listener failed")
+            logger.exception("%s failed", named_listener(self._subscriber, messages))
             return Answer(Status.RETRY, reason_of(exc))
 
     async def _result_of(self, awaitable: Awaitable[Any]) -> Any:

@@ -64,6 +64,7 @@ class ThreadServing:
     Args:
         listeners, calls_max, connections_max: as a subscriber's.
         delivery: how messages are delivered.
+        name: the subscriber's.
     """
 
     def __init__(
@@ -72,9 +73,10 @@ class ThreadServing:
         calls_max: int,
         connections_max: int,
         delivery: DeliveryOptions,
+        name: str,
     ) -> None:
         self.wanted_end = Event()
-        self._listeners = Listeners(listeners, delivery.timeout_ms)
+        self._listeners = Listeners(listeners, delivery.timeout_ms, name)
         self._calls_max = calls_max
         self._connections_max = connections_max
         self._delivery = delivery
@@ -110,7 +112,7 @@ class LoopServing:
     """The running event loop serves the calls, and calls the listeners. Made in that loop.
 
     Args:
-        listeners, calls_max, connections_max, delivery: as for `ThreadServing`.
+        listeners, calls_max, connections_max, delivery, name: as for `ThreadServing`.
     """
 
     def __init__(
@@ -119,10 +121,11 @@ class LoopServing:
         calls_max: int,
         connections_max: int,
         delivery: DeliveryOptions,
+        name: str,
     ) -> None:
         self._tasks = ProgramLoop()
         self.wanted_end = LoopEvent(self._tasks)
-        self._listeners = LoopListeners(listeners, delivery.timeout_ms, self._tasks)
+        self._listeners = LoopListeners(listeners, delivery.timeout_ms, self._tasks, name)
         self._calls_max = calls_max
         self._connections_max = connections_max
         self._delivery = delivery

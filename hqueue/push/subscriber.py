@@ -145,7 +145,7 @@ class Subscriber:
         *,
         coordinate: Callable[[], Coordination],
         serving: Callable[
-            [Sequence[Listener] | Listener, int, int, DeliveryOptions], Serving
+            [Sequence[Listener] | Listener, int, int, DeliveryOptions, str], Serving
         ] = ThreadServing,
         port: int = 0,
         host: str | None = None,
@@ -167,7 +167,7 @@ class Subscriber:
         self._log = log
         self._subscription = subscription
         self._delivery = subscription.delivery
-        served = serving(listeners, calls_max, connections_max, self._delivery)
+        served = serving(listeners, calls_max, connections_max, self._delivery, self.name)
         self._reception = _Reception(served, self._delivery.timeout_ms)
         self._coordinate = coordinate
         self._zookeeper = log.settings.zookeeper

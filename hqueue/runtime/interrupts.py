@@ -47,6 +47,8 @@ def _code(handler: object) -> CodeType | None:
     bound to an object or to arguments, or an object that can be called.
     """
     for _ in range(WRAPPED_MAX):
+        if not callable(handler):  # `SIG_DFL` is an enum's member, whose class can be called.
+            return None
         code = getattr(handler, "__code__", None)
         if isinstance(code, CodeType):
             return code

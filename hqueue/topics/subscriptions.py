@@ -109,7 +109,7 @@ class Subscriptions(Stepwise):
         """
         raise NotImplementedError
 
-    def _make_listeners(self, listener: Listener) -> ListenersFace:
+    def _make_listeners(self, listener: Listener, subscriber: str) -> ListenersFace:
         """What calls a listener.
 
         Raises:
@@ -189,7 +189,7 @@ class Subscriptions(Stepwise):
         if host is not None and not is_host(host):
             raise InvalidInputError("this is not a valid host name", option="host", host=host)
         port = check_whole(port, 0, PORT_MAX, option="port")
-        listeners = self._make_listeners(listener)
+        listeners = self._make_listeners(listener, subscriber)
         deadline = Deadline(SYSTEM_CLOCK, self._calls.settings.operation_timeout_ms)
         name = queue, topic, subscriber
         if host is None and (queue, subscriber) not in self._endpoints:

@@ -42,8 +42,8 @@ class ThreadSubscriptions(Subscriptions):
     def _make_endpoint(self, host: str, port: int) -> Endpoint:
         return Endpoint(host, port)
 
-    def _make_listeners(self, listener: Listener) -> Listeners:
-        return Listeners(listener, TIMEOUT_MS)
+    def _make_listeners(self, listener: Listener, subscriber: str) -> Listeners:
+        return Listeners(listener, TIMEOUT_MS, subscriber)
 
     def _make_subscription(
         self, name: tuple[str, str, str], listeners: Any, **options: Any

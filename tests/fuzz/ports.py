@@ -80,7 +80,7 @@ class _Subscriber:
     def __init__(self) -> None:
         listener = socket.create_server(("127.0.0.1", 0))
         self.address = listener.getsockname()
-        consumption = Consumption(Listeners(lambda messages: Status.DONE, 1_000), 2, 1_000)
+        consumption = Consumption(Listeners(lambda messages: Status.DONE, 1_000, "sub"), 2, 1_000)
         ThriftServer(
             subscriber_service(),
             consumption,

@@ -190,7 +190,7 @@ class Served:
 
     def __init__(self, *, quick: bool) -> None:
         self._got: list[list[ReceivedMessage]] = []
-        consumption = Consumption(Listeners(self._consume, 1_000), 1, 1_000)
+        consumption = Consumption(Listeners(self._consume, 1_000, "sub"), 1, 1_000)
         self._server = ThriftServer(
             subscriber_service(),
             consumption,

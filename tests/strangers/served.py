@@ -137,7 +137,7 @@ def subscriber() -> Iterator[tuple[Ports, Taken]]:
 def hub_client() -> Iterator[tuple[Ports, Taken]]:
     """A hub's client that has subscribed."""
     endpoint = Endpoint("127.0.0.1", 0)
-    consumption = Consumption(Listeners(lambda messages: Status.DONE, 5_000), 4, 5_000)
+    consumption = Consumption(Listeners(lambda messages: Status.DONE, 5_000, "sub"), 4, 5_000)
     subscribed: Any = SimpleNamespace(
         topic="t", subscriber="s", consumption=consumption, ended=False
     )

@@ -58,7 +58,7 @@ class Subscriber:
         self.port = listener.getsockname()[1]
         self._server = ThriftServer(
             subscriber_service(),
-            Consumption(Listeners(self._consume, 10_000), 4, 10_000),
+            Consumption(Listeners(self._consume, 10_000, "sub"), 4, 10_000),
             listener,
             threads=4,
             connections_max=64,

@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import gc
 import os
+import socket
 import threading
 import time
+import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -393,7 +395,36 @@ def test_a_coroutine_listener_that_fails_or_hangs_gets_its_messages_again(
 
     run(receive)
     assert cancelled == [b"value"]
-    assert "a listener failed" in caplog.text
+    assert f"a listener of subscriber 'sub' of topic {topic!r} failed" in caplog.text
+
+
+@pytest.mark.parametrize("wrong", ["nonsense", 7, True, b"payload", [[]]])
+@pytest.mark.parametrize("kind", ["plain", "coroutine"])
+def test_a_listener_that_returns_no_status_has_failed_and_gets_its_messages_again(
+    connect: Connect, topic: str, kind: str, wrong: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls: list[bytes] = []
+
+    def plain(messages: Sequence[ReceivedMessage]) -> Any:
+        calls.extend(message.value for message in messages)
+        return wrong if len(calls) == 1 else None
+
+    async def coroutine(messages: Sequence[ReceivedMessage]) -> Any:
+        return plain(messages)
+
+    async def receive() -> None:
+        async with connect() as client:
+            clicks = client.topic(topic)
+            async with await clicks.subscribe("sub", plain if kind == "plain" else coroutine):
+                await clicks.publish(b"value")
+                await until(lambda: len(calls) == 2, "it came again")
+
+    run(receive)  # In the main thread, which also has handlers of signals.
+    assert calls == [b"value"] * 2
+    assert f"a listener of subscriber 'sub' of topic {topic!r} failed" in caplog.text
+    assert "must return a Status or None" in caplog.text
+    assert "payload" not in caplog.text
+    assert "closed the connection" not in caplog.text
 
 
 def test_a_slow_listener_has_one_call_at_a_time_and_holds_up_no_other(
@@ -545,6 +576,74 @@ def test_a_loop_that_ends_with_subscriptions_frees_their_ports_when_another_one_
 
     port = asyncio.run(leave())
     asyncio.run(again(port))
+
+
+def test_a_subscription_belongs_to_one_loop(connect: Connect, topic: str) -> None:
+    with contextlib.closing(LoopThread()) as thread:
+        client = connect()
+
+        async def subscribe() -> hqueue.aio.TopicSubscription:
+            return await client.topic(topic).subscribe(
+                "sub", lambda messages: None, explicit_ack=True
+            )
+
+        subscription = thread.run(subscribe())
+
+        async def use() -> None:
+            for call in (
+                subscription.wait(),
+                subscription.acknowledge_cumulative(MessageID(1, 0)),
+                subscription.unsubscribe(),
+                subscription.close(),
+                subscription.__aexit__(),
+            ):
+                with pytest.raises(InvalidInputError, match="belongs to the event loop"):
+                    await call
+
+        run(use)
+        assert not subscription.ended
+        for call in (subscription.close(), client.close()):
+            thread.run(call)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_subscription_whose_loop_was_closed_is_freed_by_its_close(
+    connect: Connect, topic: str, waits: bool
+) -> None:
+    client = connect()
+
+    async def subscribe() -> hqueue.aio.TopicSubscription:
+        subscription = await client.topic(topic).subscribe(
+            "sub", lambda messages: None, explicit_ack=True
+        )
+        if waits:  # `asyncio.run` cancels it.
+            waiting.append(asyncio.ensure_future(subscription.wait()))
+            await asyncio.sleep(0)
+        return subscription
+
+    waiting: list[asyncio.Future[None]] = []
+    subscription = asyncio.run(subscribe())
+
+    async def use() -> None:
+        for call in (
+            subscription.wait(),
+            subscription.acknowledge_cumulative(MessageID(1, 0)),
+            subscription.unsubscribe(),
+        ):
+            with pytest.raises(InvalidInputError, match="belongs to the event loop"):
+                await call
+        async with subscription:
+            pass
+        await subscription.close()
+        assert subscription.ended
+        assert client.subscriptions == []
+        with socket.create_server(tuple(subscription.endpoint)):
+            pass
+        await client.close()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(use)
 
 
 def test_a_scanner_and_a_producer_belong_to_one_loop(connect: Connect, topic: str) -> None:

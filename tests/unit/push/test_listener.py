@@ -36,7 +36,7 @@ def test_what_a_listener_left_to_be_done_is_done_though_no_thread_was_free_for_i
     def leave(messages: Sequence[ReceivedMessage]) -> None:
         assert listeners.leave_behind(done.set)
 
-    listeners = Listeners(leave, 1_000)
+    listeners = Listeners(leave, 1_000, "sub")
     busy = [loop._blocking.submit(free.wait, WAIT_S) for _ in range(loop.BLOCKING_MAX)]
     try:
         assert listeners.consume([]).status is Status.DONE
@@ -58,6 +58,6 @@ def test_that_what_a_listener_left_to_be_done_failed_is_logged(
     def leave(messages: Sequence[ReceivedMessage]) -> None:
         assert listeners.leave_behind(fail)
 
-    listeners = Listeners(leave, 1_000)
+    listeners = Listeners(leave, 1_000, "sub")
     assert listeners.consume([]).status is Status.DONE
     wait_for(lambda: "what a listener left to be done raised SystemExit" in caplog.text, "it is")

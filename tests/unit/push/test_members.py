@@ -431,7 +431,7 @@ def test_a_call_in_another_layout_is_refused_as_well(scene: Scene) -> None:
         yield partition == 1
 
     got: list[ReceivedMessage] = []
-    consumption = Consumption(Listeners(got.extend, 1_000), 1, 1_000, admit)
+    consumption = Consumption(Listeners(got.extend, 1_000, "sub"), 1, 1_000, admit)
     idl = Delivering.idl
     sent = [[idl.TMessage(idl.TMessageID(1, 0), number, b"t", b"v")] for number in range(2)]
     with pytest.raises(RefusedCallError):

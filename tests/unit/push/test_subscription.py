@@ -7,6 +7,7 @@ import datetime
 import logging
 import threading
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,8 @@ from hqueue import (
     Subscription,
 )
 from hqueue.push.listener import Answer, Listener, Listeners
+from hqueue.push.loop_service import LoopConsumption, LoopListeners
+from hqueue.runtime.program_loop import ProgramLoop
 from hqueue.settings.limits import REASON_LENGTH_MAX
 
 MESSAGES = [ReceivedMessage("t", value, MessageID(1, n), 0) for n, value in enumerate((b"a", b"b"))]
@@ -73,7 +76,7 @@ def test_a_subscription_that_can_not_be_is_refused(arguments: dict[str, object])
 
 
 def answer(*listeners: Listener, timeout_ms: int = TIMEOUT_MS) -> Answer:
-    called = Listeners(listeners, timeout_ms)
+    called = Listeners(listeners, timeout_ms, "sub")
     called.start()
     try:
         return called.consume(MESSAGES)
@@ -127,8 +130,19 @@ def test_a_listener_that_raises_or_answers_nonsense_means_retry_and_is_logged(
             raise wrong
         return wrong
 
-    assert answer(listener).status is Status.RETRY
-    assert "a listener failed" in caplog.text
+    async def coroutine(messages: Sequence[ReceivedMessage]) -> object:
+        return listener(messages)
+
+    async def answer_in_loop(consume: Any) -> Answer:
+        listeners = LoopListeners(consume, TIMEOUT_MS, ProgramLoop(), "sub")
+        return await LoopConsumption(listeners, 1, TIMEOUT_MS).consume(MESSAGES)
+
+    for consume in (listener, coroutine):
+        for answered in (answer(consume), asyncio.run(answer_in_loop(consume))):
+            assert answered.status is Status.RETRY
+            assert answered.reason
+    said = f"a listener of subscriber 'sub' of topic {MESSAGES[0].topic!r} failed"
+    assert caplog.text.count(said) == 4
     assert "b'a'" not in caplog.text, "payloads are never logged"
 
 
@@ -179,7 +193,7 @@ def test_what_a_listener_raises_is_the_reason(
 @pytest.mark.parametrize("listeners", [[], None, 5, ["x"], [None]])
 def test_what_is_no_listener_is_refused(listeners: object) -> None:
     with pytest.raises(InvalidInputError):
-        Listeners(listeners, TIMEOUT_MS)  # type: ignore[arg-type]
+        Listeners(listeners, TIMEOUT_MS, "sub")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt(), asyncio.CancelledError()])
@@ -203,7 +217,7 @@ def test_a_listener_that_raises_what_is_no_exception_is_called_again_and_nothing
 
     for listener in (plain, coroutine, leaving_a_task):
         raising[0] = True
-        listeners = Listeners([listener], TIMEOUT_MS)
+        listeners = Listeners([listener], TIMEOUT_MS, "sub")
         listeners.start()
         try:
             status, reason = listeners.consume(MESSAGES)

@@ -60,7 +60,7 @@ class Served:
             **options,
         }
         consumption = kind(
-            Listeners(listener, 5_000), chosen.pop("calls_max"), chosen.pop("timeout_ms")
+            Listeners(listener, 5_000, "sub"), chosen.pop("calls_max"), chosen.pop("timeout_ms")
         )
         self.server = ThriftServer(
             subscriber_service(),

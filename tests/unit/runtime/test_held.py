@@ -103,3 +103,9 @@ def test_what_is_done_if_a_lock_is_free_leaves_it_free_wherever_it_was_interrupt
         assert not if_free(lock, lambda: done.append("done"))
         assert lock.locked()
     assert not done
+
+
+def test_a_value_that_is_no_member_of_an_enum_is_no_interruption() -> None:
+    with pytest.raises(ValueError, match="nonsense") as raised:
+        signal.Handlers("nonsense")  # type: ignore[arg-type]
+    assert not is_interruption(raised.value)

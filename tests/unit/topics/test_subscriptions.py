@@ -148,6 +148,24 @@ def test_what_is_published_after_it_comes_in_order_and_goes_on_at_the_cursor(sce
 
 
 @both_faces
+def test_a_listener_that_returns_no_status_has_failed_and_gets_its_messages_again(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    taking = Taking()
+
+    def listener(messages: Sequence[ReceivedMessage]) -> Any:
+        taking(messages)
+        return "nonsense" if len(taking.messages) == 1 else None
+
+    with scene.client().topic("t").subscribe("sub", listener):
+        scene.publisher.topic("t").publish(b"value")
+        wait_for(lambda: taking.values == [b"value"] * 2, "it came again")
+    assert "a listener of subscriber 'sub' of topic 't' failed" in caplog.text
+    assert "must return a Status or None" in caplog.text
+    assert "closed the connection" not in caplog.text
+
+
+@both_faces
 def test_it_follows_its_topic_from_hub_to_hub_by_itself(scene: Scene) -> None:
     taking = Taking()
     with scene.client().topic("t").subscribe("sub", taking):
