@@ -305,7 +305,7 @@ class MetadataStore(Protocol):
         """Report the records that lie `depth` segments below a prefix: all of them, when they are
         first known and after each change.
 
-        Changes that come together are reported once. One thread calls the listener, never twice at
+        Changes that come together are reported once. The listener is never called twice at
         a time. While the session is suspended the last view stays valid; after that, and after it
         was lost, the records are read again. A watch costs nothing while nothing changes. Changes
         above the depth may go unnoticed.

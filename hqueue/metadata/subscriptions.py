@@ -143,7 +143,7 @@ class Subscriptions(OnStore):
         """Report the connected subscribers of all queues to a listener: the whole view, when it is
         first known and after each change.
 
-        Changes that come together are reported once. One thread calls the listener, never twice at
+        Changes that come together are reported once. The listener is never called twice at
         a time. While the session is suspended the last view stays valid; after that, and after it
         was lost, the view is read again. A record that can't be read is left out and logged. A
         watch costs nothing while nothing changes. Checkpoints are not read.
