@@ -112,7 +112,7 @@ def positions_of(event_id: str) -> dict[int, MessageID]:
     """What `events` wrote."""
     try:
         return {int(each): MessageID.parse(text) for each, text in json.loads(event_id).items()}
-    except (AttributeError, TypeError, ValueError) as exc:
+    except (AttributeError, RecursionError, TypeError, ValueError) as exc:
         raise HTTPException(422, "Last-Event-ID does not come from this service") from exc
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["Queue"]
 
 DIRECT_PUTS = 4
-"""While so many puts of single messages are under way in a loop, those that come are gathered."""
+"""While this many puts of single messages are under way in a loop, further ones are gathered."""
 
 
 class Queue:
@@ -123,6 +123,8 @@ class Queue:
             The ID of the one message, or the IDs in the order of the messages.
 
         Raises:
+            BufferFullError: puts of other tasks took all room for ``operation_timeout_ms``. The
+                message was not written.
             As `hqueue.Queue.put`.
         """
         puts = self._puts.here() if type(messages) is Message else None

@@ -114,12 +114,12 @@ class Scanner:
     async def _messages(self) -> AsyncGenerator[ReceivedMessage, None]:
         while (following := await self.next()) is not None:
             yield following
-            if len(self._flows) == 1:
-                for message in itertools.islice(self._flows[0].messages, self._left):
-                    if self._left is not None:
-                        self._left -= 1
+            if len(self._flows) == 1 and self._left is None:
+                flow = self._flows[0]
+                messages = flow.messages
+                for message in messages:
                     yield message
-                    if self._closed:
+                    if flow.messages is not messages:  # It was closed, or read in another way.
                         break
 
     async def __anext__(self) -> ReceivedMessage:

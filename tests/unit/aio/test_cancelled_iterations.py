@@ -84,3 +84,24 @@ def test_an_iteration_that_is_left_is_continued_by_another(client: hqueue.Client
         return values
 
     assert asyncio.run(run()) == [message.value for message in client.queue("q").scan(partition=0)]
+
+
+@pytest.mark.parametrize("options", [{}, {"limit": 40}])
+def test_an_iteration_beside_other_calls_gives_each_message_once_and_no_more_than_the_limit(
+    client: hqueue.Client, options: dict[str, Any]
+) -> None:
+    async def run() -> list[bytes]:
+        queue = await hqueue.aio.Client(client).queue("q")
+        values: list[bytes] = []
+        async with queue.scan(partition=0, **options) as scanner:
+            async for message in scanner:
+                values.append(message.value)
+                if len(values) in (3, 21):
+                    values.append((await anext(scanner)).value)
+                if len(values) == 10:
+                    columns = await anext(scanner.arrow_batches())
+                    values += columns.column("value").to_pylist()
+        return values
+
+    expected = [message.value for message in client.queue("q").scan(partition=0, **options)]
+    assert asyncio.run(run()) == expected
