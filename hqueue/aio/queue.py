@@ -38,6 +38,8 @@ __all__ = ["Queue"]
 
 DIRECT_PUTS = 4
 """While this many puts of single messages are under way in a loop, further ones are gathered."""
+BUFFER_BYTES_MAX = 4 * 1024 * 1024
+"""While gathered messages of this size wait, more puts wait for room: each is bounded in time."""
 
 
 class Queue:
@@ -110,8 +112,8 @@ class Queue:
         `hqueue.Queue.put`. A thread encodes and compresses a large batch.
 
         If many tasks put single messages at the same time, one batch takes the messages of several
-        tasks. Such a put may wait for the append before it, so it ends within two times
-        ``operation_timeout_ms``.
+        tasks. Such a put waits for the appends of the messages before it, about 4 MiB at most.
+        While HBase is unavailable, it may take a few times ``operation_timeout_ms``.
 
         A caller that is cancelled does not learn the outcome: the messages may be in the log, now
         or a moment later. With an `idempotency_key` they can be put again.
@@ -272,6 +274,7 @@ class _Puts:
             log.batch_appender,
             linger_ms=0,
             appends_max=min(log.partitions, 256),
+            buffer_bytes_max=BUFFER_BYTES_MAX,
             block_ms_max=log.settings.operation_timeout_ms,
         )
         """Writes the others."""
