@@ -67,8 +67,8 @@ struct TPut {
    */
   5: optional binary idempotencyKey,
   /**
-   * An ID before the first put with that idempotency key. The log is searched from there on; all if not
-   * set.
+   * An ID before the first put with that idempotency key, such as currentPosition's. The log is searched
+   * from there on; all if not set.
    */
   6: optional subscriber.TMessageID since
 }
@@ -248,6 +248,14 @@ service HQueueService {
     throws (1: TIllegalArgument illegalArgument, 2: TQueueStateError queueState,
             3: TUnavailable unavailable, 4: TServiceError serviceError,
             5: TIdempotencyKeyError idempotencyKey),
+
+  /**
+   * The position of this moment, in every partition, by this process's clock, which was compared with
+   * HBase's: a `since` for puts that are made after this call. So a client needs no clock of its own.
+   */
+  subscriber.TMessageID currentPosition(1: Text queueName)
+    throws (1: TIllegalArgument illegalArgument, 2: TQueueStateError queueState,
+            3: TUnavailable unavailable, 4: TServiceError serviceError),
 
   /**
    * The region server of each partition now, in the order of partitions. While HBase moves a region,

@@ -182,6 +182,17 @@ class LoopAppender(_InLoop):
         owned = self._appending.owned(partition, on_fence, on_settled)
         return LoopOwnedLog(owned, self._port)
 
+    async def current_position(self) -> MessageID:
+        """The position of this moment, by this machine's clock, which was compared with HBase's: a
+        `since` for puts that are made after this call.
+
+        Raises:
+            ClockSkewError, StoreUnavailableError, QueueStateError: as `Queue.put`.
+        """
+        deadline = self._context.deadline()
+        work = self._appending.current_position(deadline)
+        return await drive_in_loop(work, self._port, deadline)
+
     async def claim_epoch(self, producer: str, epoch: int = 0) -> MessageID:
         """Like `Queue.claim_epoch`."""
         deadline = self._context.deadline()

@@ -220,6 +220,15 @@ class QueueAppending:
             on_settled=on_settled,
         )
 
+    def current_position(self, deadline: Deadline) -> Work[MessageID]:
+        """The position of this moment, by a clock that was compared with the store's.
+
+        Raises:
+            ClockSkewError, StoreUnavailableError, QueueStateError: as `Queue.put`.
+        """
+        self._context.check_open()
+        return MessageID((yield from self._skew.now_ms(deadline)))
+
     def claim_epoch(self, producer: str, epoch: int, deadline: Deadline) -> Work[MessageID]:
         """Like `Queue.claim_epoch`."""
         self._context.check_open()

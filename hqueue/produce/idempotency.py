@@ -14,9 +14,13 @@ from hqueue.position import Position, as_message_id
 from hqueue.runtime.clock import Clock, Deadline
 from hqueue.settings.numbers import as_whole
 
-__all__ = ["ProducerEpochs", "Search", "key_bytes", "search_for"]
+__all__ = ["SINCE_WITHOUT_KEY", "ProducerEpochs", "Search", "key_bytes", "search_for"]
 
 EPOCH_MAX = 2**63 - 1
+
+SINCE_WITHOUT_KEY = (
+    "since works only with an idempotency key, whose search it bounds: give the key, too"
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -56,9 +60,7 @@ def search_for(
         InvalidInputError: they are out of range, or don't go together.
     """
     if idempotency_key is None:
-        raise InvalidInputError(
-            "since works only with an idempotency key, whose search it bounds: give the key, too"
-        )
+        raise InvalidInputError(SINCE_WITHOUT_KEY)
     given = key_bytes(idempotency_key)
     if anywhere:
         raise InvalidInputError(

@@ -39,9 +39,12 @@ __all__ = ["ApiCalls"]
 
 RETRIES = Backoff(20.0, 2_000.0, spread=(0.5, 1.5))
 
+POSITION_MS = 10_000.0
+"""How long a position serves puts: the search for one begins as much earlier in any case."""
+
 NOT_AN_API = (
-    "what listens where the hub says its Thrift API is does not know the call, and did nothing: "
-    "does another server have the hub's api_port?"
+    "the server at the hub's Thrift API does not know the call, and did nothing: upgrade the hub "
+    "if its version is older than this client's; or does another server have the hub's api_port?"
 )
 
 
@@ -62,6 +65,8 @@ class ApiCalls(Stepwise):
         self.idl = load("hqueue")
         self._known: dict[Address, Address] = {}
         """Where the API of a hub is."""
+        self._positions: dict[str, tuple[float, Any]] = {}
+        """A position of each queue, and when it was requested."""
         self._closed = False
         idl = self.idl
         self._declared = (
@@ -88,20 +93,22 @@ class ApiCalls(Stepwise):
 
     @stepwise
     def call(
-        self, queue: str, method: HubMethod, *, repeatable: bool
+        self, queue: str, method: HubMethod, deadline: Deadline | None = None
     ) -> Work[Any, tuple[Any, Address]]:
-        """Call one after the other until one has done it; its answer, and which it was.
+        """Call one after the other until one has done it; its answer, and which it was. A call is
+        made again if its answer was lost, so its repetition must change nothing.
 
         Args:
             queue: the queue, for errors.
             method: what is called.
-            repeatable: whether it can be made again where nobody knows what became of it.
+            deadline: the bound on all of it; that of one operation if None.
 
         Raises:
             HubUnavailableError: no hub carried out the call in time.
             HQueueError: otherwise, as the IDL's error says.
         """
-        deadline, tries, pauses = self.deadline(), Tries(), RETRIES.pauses()
+        deadline = deadline or self.deadline()
+        tries, pauses = Tries(), RETRIES.pauses()
         while True:
             try:
                 if self._closed:
@@ -111,12 +118,26 @@ class ApiCalls(Stepwise):
             except (ClosedError, HubError, QueueStateError, IdempotencyKeyTooOldError) as exc:
                 tries.note(exc)
                 tries.conclude(exc)
-                if not isinstance(exc, HubUnavailableError):
-                    raise
-                unknown = exc.outcome is Outcome.UNKNOWN and not repeatable
-                if unknown or deadline.expired:
+                if not isinstance(exc, HubUnavailableError) or deadline.expired:
                     raise
             yield Pause(min(next(pauses), deadline.remaining_ms))
+
+    def position(self, queue: str, deadline: Deadline) -> Work[Any, Any]:
+        """A position before all that is put into a queue from now on, by the hubs' clocks: this
+        machine's clock may be wrong.
+
+        Raises:
+            HQueueError: as `call`. Nothing was done.
+        """
+        now_ms = self._clock.monotonic_ms()
+        known = self._positions.get(queue)
+        if known is None or now_ms - known[0] > POSITION_MS:
+            method = HubMethod("currentPosition", (queue,))
+            found, _ = yield self.call.asked(queue, method, deadline)
+            if len(self._positions) >= self._settings.owners_max:
+                self._positions.clear()
+            self._positions[queue] = known = now_ms, found
+        return known[1]
 
     @stepwise
     def call_at(

@@ -182,7 +182,7 @@ class _PartitionScan:
         )
         name = self._requests.name
         method = HubMethod("messageScannerOpen", (name, self.partition, scan))
-        opened: tuple[bytes, Address] = yield self._calls.call.asked(name, method, repeatable=True)
+        opened: tuple[bytes, Address] = yield self._calls.call.asked(name, method)
         return opened
 
     def _next(self, scanner: bytes, at: Address) -> Work[Any, Sequence[Any]]:

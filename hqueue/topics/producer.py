@@ -24,7 +24,8 @@ class HubProducer:
     Messages of a topic are published in the order of the `send` calls. If a batch fails, its
     messages are left out, and later batches are still published. Each topic has one publish in
     flight at a time. With many producing processes this costs less than a `Producer` in each: a hub
-    writes the messages of all of them together.
+    writes the messages of all of them together. Unlike a `Producer`, it doesn't repeat a publish
+    whose answer was lost: the outcome of its messages is *unknown*.
 
     Use it as a context manager, or `close` it. Buffered messages are lost if the process is killed.
     A process that ends in order publishes them first, if the client is still open; a message that

@@ -136,16 +136,15 @@ class HubQueue:
         """Write one message, or several as one batch: all or none of them, in their order. When the
         call returns, the messages are durable and every reader will see them.
 
-        A put that was certainly not applied is tried again for ``operation_timeout_ms``. With an
-        idempotency key, a put whose answer was lost is tried again, too, and the batch is written
-        exactly once for good, as `Queue.put` says. Without an idempotency key, such a put raises an
-        error with an unknown outcome; `Queue.put` would look it up in the log.
+        The batch is written exactly once as long as this process lives: a put whose answer was
+        lost is repeated for ``operation_timeout_ms``, at any hub, and the hub looks it up in the
+        log. With an idempotency key it is written exactly once for good, as `Queue.put` says.
 
         Args:
             messages: at most 65,536 messages, 8 MiB and 262,144 headers. Only `Queue.put` takes
                 Arrow batches.
-            partition: the partition. If None, the messages' own keys choose it; without keys any
-                partition is taken.
+            partition: the partition. If None, the messages' own keys choose it; without keys each
+                put takes one at random.
             key: puts with the same key go to the same partition, as for `Queue.put`.
             idempotency_key: identifies this batch in its partition, so `partition` or `key` must be
                 given. Always use the same idempotency key for the same messages.
@@ -160,8 +159,8 @@ class HubQueue:
                 partitions. Nothing was written.
             MessageTooLargeError: the batch is too large. Nothing was written.
             QueueStateError: the queue does not exist, or can't be used.
-            HubUnavailableError: no hub carried out the call in time. With the outcome *unknown* the
-                messages may be in the log, now or later.
+            HubUnavailableError: no hub carried out the call within ``operation_timeout_ms``. The
+                error's outcome says whether the put is not applied or unknown.
             HubError: the hub can't write: its clock is off, or HBase refuses.
             IdempotencyKeyReusedError: the batch with this idempotency key has other messages.
             IdempotencyKeyTooOldError: some of the log's headers since `since` were deleted already.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -10,7 +11,7 @@ from hqueue.errors import InvalidInputError
 from hqueue.message import Message, encoded_key
 from hqueue.message_id import MessageID, MessageIDs
 from hqueue.position import Position, as_message_id
-from hqueue.produce.idempotency import key_bytes
+from hqueue.produce.idempotency import SINCE_WITHOUT_KEY, key_bytes
 from hqueue.runtime.loop import computing, is_much
 from hqueue.runtime.memory import uncollected
 from hqueue.runtime.steps import Work
@@ -24,6 +25,8 @@ from hqueue.topics.exchanges import HubMethod
 from hqueue.topics.structs import check_sent, message_struct
 
 __all__ = ["QueueRequests"]
+
+MINTED_KEY_BYTES = 16
 
 Messages = Message | Sequence[Message] | Iterator[Message]
 
@@ -45,7 +48,7 @@ class QueueRequests(Stepwise):
     def partitions(self) -> Work[Any, int]:
         """Like `HubQueue.partitions`."""
         method = HubMethod("getQueueLocations", (self.name,))
-        found, _ = yield self.calls.call.asked(self.name, method, repeatable=True)
+        found, _ = yield self.calls.call.asked(self.name, method)
         return len(found)
 
     @stepwise
@@ -70,12 +73,21 @@ class QueueRequests(Stepwise):
             messages=structs,
             partitionID=partition,
             key=None if key is None else encoded_key(key),
-            idempotencyKey=None if idempotency_key is None else key_bytes(idempotency_key),
             since=None if since is None else self.id_struct(int(as_message_id(since))),
         )
-        answer, _ = yield self.calls.call.asked(
-            self.name, HubMethod("put", (put,), structs), repeatable=idempotency_key is not None
-        )
+        deadline = self.calls.deadline()
+        if idempotency_key is not None:
+            put.idempotencyKey = key_bytes(idempotency_key)
+        elif since is not None:
+            raise InvalidInputError(SINCE_WITHOUT_KEY)
+        else:
+            # A hub knows the put again when it is repeated because its answer was lost.
+            put.idempotencyKey = os.urandom(MINTED_KEY_BYTES)
+            put.since = yield from self.calls.position(self.name, deadline)
+            if partition is None and key is None and all(each.key is None for each in structs):
+                put.key = put.idempotencyKey  # It chooses the same partition each time.
+        method = HubMethod("put", (put,), structs)
+        answer, _ = yield self.calls.call.asked(self.name, method, deadline)
         first = MessageID(answer.firstID.timestamp, answer.firstID.sequenceID)
         return first if isinstance(messages, Message) else MessageIDs(int(first), answer.count)
 

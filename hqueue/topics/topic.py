@@ -64,7 +64,8 @@ class HubTopic:
     def publish(self, message: bytes | bytearray | memoryview | Message) -> MessageID:
         """Publish a message, and return its ID. When the call returns, the message is durable and
         every reader will see it. Messages that a thread publishes to a topic one after the other
-        have growing IDs, also when another hub takes the topic over.
+        have growing IDs, also when another hub takes the topic over. Unlike `HubQueue.put`, it
+        doesn't repeat a publish whose answer was lost; `publish_idempotent` does.
 
         Args:
             message: a value, or a `Message` of this topic with a key and headers.

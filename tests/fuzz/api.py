@@ -159,6 +159,7 @@ CALLS: dict[str, tuple[st.SearchStrategy[Any], ...]] = {
     "putMessageWithPid": (queues, partitions, messages),
     "putMessagesWithPid": (queues, partitions, several),
     "put": (puts,),
+    "currentPosition": (queues,),
     "getQueueLocations": (queues,),
 }
 own_calls = st.one_of(

@@ -47,6 +47,7 @@ class HubProcess:
             "HQUEUE_HUB_HOST": "127.0.0.1",
             "HQUEUE_HUB_PORT": str(self.port),
             "HQUEUE_HUB_METRICS_PORT": str(self.metrics_port),
+            "HQUEUE_HUB_API_PORT": "0",
         }
         self._process = subprocess.Popen(
             [sys.executable, "-m", "hqueue.cli", "hub", queue], env={**environment, **own}

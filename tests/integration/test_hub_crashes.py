@@ -1,10 +1,14 @@
-"""Subscriptions of clients that know hubs alone outlive hubs that die and that stand still."""
+"""Subscriptions and puts of clients that know hubs alone outlive hubs that die and that stand
+still.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import signal
+import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -53,6 +57,31 @@ class Numbers:
         assert list(dict.fromkeys(each.value for each in self.came)) == self.sent
 
 
+class Puts:
+    """Puts numbers into the whole queue, one at a time, while other things happen."""
+
+    def __init__(self, queue: Any) -> None:
+        self.ids: list[MessageID] = []
+        self._queue = queue
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._put, daemon=True)
+        self._thread.start()
+
+    def _put(self) -> None:
+        while not self._ending.is_set():
+            message = hqueue.Message("put", b"%d" % len(self.ids))
+            self.ids.append(self._queue.put(message))
+
+    def check(self, queue: hqueue.Queue) -> None:
+        """End, and check that each number is in the log once, under the ID that its put gave."""
+        self._ending.set()
+        self._thread.join(WAIT_S)
+        assert not self._thread.is_alive()
+        with queue.scan(topics=["put"]) as scanner:
+            found = sorted((int(message.value), message.id) for message in scanner)
+        assert found == list(enumerate(self.ids))
+
+
 def test_a_subscription_goes_on_at_its_cursor_when_its_hub_is_killed_and_when_one_stood_still(
     server: local.LocalServer,
     server_environment: dict[str, str],
@@ -88,7 +117,7 @@ def test_a_subscription_goes_on_at_its_cursor_when_its_hub_is_killed_and_when_on
                 operation_timeout_ms=int(WAIT_S * 1e3),
             )
         )
-        numbers = Numbers(client)
+        numbers, puts = Numbers(client), Puts(client.queue())
         first = numbers.publish()
         numbers.await_all()
         wait_for(lambda: cursor() == first, "its cursor is stored", timeout_s=WAIT_S)
@@ -119,3 +148,4 @@ def test_a_subscription_goes_on_at_its_cursor_when_its_hub_is_killed_and_when_on
         assert not numbers.subscription.ended
         with seen.queue(queue).scan_topic("t") as scanner:
             assert [message.value for message in scanner] == numbers.sent
+        puts.check(seen.queue(queue))

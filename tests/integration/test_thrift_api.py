@@ -90,14 +90,17 @@ def test_a_put_answers_with_its_ids_and_is_there_once_by_its_idempotency_key(
     make: Callable[..., hqueue.Queue], caller: ApacheClient
 ) -> None:
     queue = make(3)
+    before = caller.currentPosition(queue.name)
     first = caller.put(API.TPut(queueName=queue.name, messages=[struct(b"any")]))
     assert first.count == 1
+    assert before.sequenceID == 0
+    assert 0 <= first.firstID.timestamp - before.timestamp < 600_000
     given = API.TPut(
         queueName=queue.name,
         messages=[struct(b"1"), struct(b"2")],
         key=b"k",
         idempotencyKey=b"once",
-        since=first.firstID,
+        since=before,
     )
     answers = [caller.put(given) for _ in range(2)]
     with queue.scan(partition=queue.choose_partition(None, b"k")) as scanner:
@@ -204,6 +207,7 @@ def test_what_makes_no_sense_is_refused_with_the_error_that_the_idl_declares(
         ("put", API.TPut(queueName=name, messages=[struct(b"")], idempotencyKey=b"k")),
         ("put", API.TPut(queueName=name, messages=[struct(b"")], key=b"k", idempotencyKey=b"")),
         ("put", API.TPut(queueName=name, messages=[struct(b"")], since=wrong_id.startMessageID)),
+        ("currentPosition", None),
         ("getQueueLocations", None),
     ]
     for method, *given in refused:
@@ -225,6 +229,7 @@ def test_the_state_of_a_queue_is_told(
     for call in (
         lambda: caller.putMessage("no-such-queue", struct(b"")),
         lambda: caller.messageScannerOpen("no-such-queue", 0, API.TMessageScan()),
+        lambda: caller.currentPosition("no-such-queue"),
         lambda: caller.getQueueLocations("no-such-queue"),
     ):
         with pytest.raises(API.TQueueStateError) as raised:

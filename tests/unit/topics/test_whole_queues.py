@@ -26,15 +26,18 @@ from hqueue import (
 )
 from hqueue.consume.scanners import ScannerOptions
 from hqueue.errors import QueueDisabledError
+from hqueue.rpc.services import load
 from hqueue.topics.exchanges import Exchange
 from hqueue.topics.queue import HubQueue
 from hqueue.typing import MessageIDs
+from hqueue_workers.api import server
 from tests.support.backends import MemoryBackend
 from tests.support.hub_faces import after_exchanges, both_faces
 from tests.support.hubs import HubThread
 
 ROOT = Path(__file__).parents[3]
 QUEUE = "q"
+API = load("hqueue").HQueueService
 
 
 class Scene:
@@ -152,24 +155,110 @@ def test_a_put_with_an_idempotency_key_is_there_once(scene: Scene) -> None:
 
 
 @both_faces
-def test_a_put_with_an_idempotency_key_is_tried_again_where_its_answer_was_lost(
+def test_a_put_whose_answer_was_lost_is_repeated_and_is_there_once(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lost: list[Address] = []
 
-    def lose_one(call: Exchange) -> None:
-        if call.method.name == "put" and not lost:
+    def lose_some(call: Exchange) -> None:
+        if call.method.name == "put" and len(lost) < 3:
             lost.append(call.address)
             raise ConnectionError("no answer came")
 
-    after_exchanges(monkeypatch, scene.client._api, lose_one)
-    put = scene.queue.put(Message("t", b"v"), partition=0, idempotency_key="once")
-    assert lost
-    assert [message.id for message in scene.queue.scan()] == [put]
-    lost.clear()
-    with pytest.raises(HubUnavailableError) as caught:
-        scene.queue.put(Message("t", b"v"), partition=0)
+    after_exchanges(monkeypatch, scene.client._api, lose_some)
+    message, several = Message("t", b"v"), [Message("t", b"1"), Message("t", b"2")]
+    put: list[MessageID] = []
+    for messages, given in (
+        (message, {}),
+        (several, {}),
+        (message, {"partition": 2}),
+        (several, {"key": "k"}),
+        (Message("t", b"v", key=b"k"), {}),
+        (several, {"partition": 1, "idempotency_key": "once"}),
+    ):
+        lost.clear()
+        ids = scene.queue.put(messages, **given)
+        assert len(lost) == 3
+        put += [ids] if isinstance(ids, MessageID) else ids
+    assert sorted(each.id for each in scene.queue.scan()) == sorted(put)
+    assert len(put) == 9
+
+
+@both_faces
+def test_a_put_whose_hub_ended_before_it_answered_is_repeated_at_another(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[Address] = []
+
+    def end_it(call: Exchange) -> None:
+        if call.method.name == "put" and not ended:
+            ended.append(call.address)
+            scene.end(call.address)
+            raise ConnectionError("no answer came")
+
+    after_exchanges(monkeypatch, scene.client._api, end_it)
+    put = scene.queue.put(Message("t", b"v"))
+    assert ended
+    assert [each.id for each in scene.queue.scan()] == [put]
+
+
+@both_faces
+def test_a_put_whose_answer_is_always_lost_has_an_unknown_outcome_and_is_there_once(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost: list[Address] = []
+
+    def lose(call: Exchange) -> None:
+        if call.method.name == "put":
+            lost.append(call.address)
+            raise ConnectionError("no answer came")
+
+    addresses = [hub.address for hub in scene.hubs]
+    with hqueue.connect_hubs(addresses, queue=QUEUE, operation_timeout_ms=300) as client:
+        after_exchanges(monkeypatch, client._api, lose)
+        with pytest.raises(HubUnavailableError) as caught:
+            client.queue().put(Message("t", b"v"))
     assert caught.value.outcome is Outcome.UNKNOWN
+    assert len(lost) > 1
+    assert [each.value for each in scene.queue.scan()] == [b"v"]
+
+
+@both_faces
+def test_puts_ask_for_a_position_from_time_to_time_and_go_on_after_a_truncation(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    after_exchanges(monkeypatch, scene.client._api, lambda call: calls.append(call.method.name))
+    for _ in range(3):
+        scene.queue.put(Message("t", b"before"))
+    scene.store.disable_queue(QUEUE)
+    scene.store.truncate_queue(QUEUE)
+    scene.queue.put(Message("t", b"after"))
+    assert calls == ["currentPosition", *["put"] * 4]
+    assert [each.value for each in scene.queue.scan()] == [b"after"]
+    calls.clear()
+    monkeypatch.setattr("hqueue.topics.api_calls.POSITION_MS", -1.0)
+    scene.client.queue().put(Message("t", b"later"))
+    assert calls == ["currentPosition", "put"]
+
+
+@both_faces
+def test_a_put_to_a_hub_of_an_older_version_is_not_applied_unless_it_has_a_key(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    methods = [each for each in API.thrift_services if each != "currentPosition"]
+    older_service = type("OlderService", (API,), {"thrift_services": methods})
+    monkeypatch.setattr(server, "SERVICE", older_service)
+    with (
+        scene.backend.connect() as store,
+        HubThread(store, QUEUE, api_port=0) as older,
+        hqueue.connect_hubs(older.address, queue=QUEUE, operation_timeout_ms=500) as client,
+    ):
+        with pytest.raises(HubUnavailableError, match="upgrade the hub") as caught:
+            client.queue().put(Message("t", b"v"))
+        assert caught.value.outcome is Outcome.NOT_APPLIED
+        put = client.queue().put(Message("t", b"v"), partition=0, idempotency_key="once")
+    assert [each.id for each in scene.queue.scan()] == [put]
 
 
 @both_faces

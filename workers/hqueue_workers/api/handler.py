@@ -31,6 +31,7 @@ from hqueue_workers.api.structs import (
     API,
     END,
     id_of,
+    id_struct,
     message_of,
     messages_of_list,
     put_answer,
@@ -210,6 +211,12 @@ class Handler:
             since=since,
         )
         return self._answered(ids, len(messages))
+
+    @_declared(writes=False)
+    async def currentPosition(self, queueName: object) -> Any:
+        """As the IDL says."""
+        queue = await self._opened(text_of(queueName, "queueName"))
+        return id_struct(await queue.in_loop().appender.current_position())
 
     @_declared(writes=False)
     async def getQueueLocations(self, queueName: object) -> list[Any]:

@@ -15,6 +15,7 @@ __all__ = [
     "SERVICE",
     "answer_size",
     "id_of",
+    "id_struct",
     "message_of",
     "messages_of_list",
     "put_answer",
@@ -85,6 +86,11 @@ def id_of(given: Any, name: str) -> MessageID | None:
     return MessageID(given.timestamp, given.sequenceID)
 
 
+def id_struct(given: MessageID) -> Any:
+    """The `TMessageID` of an ID."""
+    return _SHARED.TMessageID(timestamp=given.timestamp, sequenceID=given.sequence)
+
+
 def message_of(given: Any) -> Message:
     """A `TMessage` to put.
 
@@ -116,8 +122,7 @@ def messages_of_list(given: Sequence[Any] | None) -> list[Message]:
 
 def put_answer(first: MessageID, count: int) -> Any:
     """The answer to a put of this many messages."""
-    first_id = _SHARED.TMessageID(timestamp=first.timestamp, sequenceID=first.sequence)
-    return API.TPutAnswer(firstID=first_id, count=count)
+    return API.TPutAnswer(firstID=id_struct(first), count=count)
 
 
 def struct_of(message: ReceivedMessage) -> Any:
