@@ -16,10 +16,9 @@ from hqueue.consume.scanners import (
     open_scanner,
 )
 from hqueue.consume.skipped_batches import SkippedBatches
-from hqueue.consume.topic_lags import topic_lags
-from hqueue.consume.topic_ranges import scans_of
 from hqueue.consume.topic_scanner import TopicScanner
-from hqueue.errors import InvalidInputError, NoTopicPersistenceInfoError
+from hqueue.consume.topic_scans import moved_since, topic_scans
+from hqueue.errors import InvalidInputError
 from hqueue.format.header import Header
 from hqueue.handle import QueueLog
 from hqueue.log import Batch, PartitionReader
@@ -41,10 +40,7 @@ from hqueue.push.subscriber import Subscriber, SubscriberOptions
 from hqueue.push.subscription import Subscription
 from hqueue.runtime.clock import Deadline
 from hqueue.settings.attributes import QueueDescription
-from hqueue.settings.kinds import check_flag
-from hqueue.settings.numbers import check_whole
 from hqueue.settings.options import Unpack, check_options
-from hqueue.settings.reserved import is_reserved
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -249,7 +245,7 @@ class Queue:
     @property
     def skipped_batches(self) -> SkippedBatches:
         """The unreadable batches that readers skip: none unless an operator added them."""
-        return self._log.reader.skipped
+        return SkippedBatches(self._log.reader.skipping)
 
     def scan(
         self,
@@ -314,14 +310,9 @@ class Queue:
             NoTopicPersistenceInfoError: no hub ever owned this topic. Read it with `scan`.
             StoreUnavailableError: the metadata was unavailable for ``operation_timeout_ms``.
         """
-        check_flag(whole, "whole")
-        if whole and stop is None:
-            raise InvalidInputError(
-                "whole=True needs a stop: give the position at which to stop", topic=topic
-            )
-        scans_of(topic, (), start, stop)  # Refuses bad input before anything is asked.
-        scans = scans_of(topic, self._ranges_of(topic), start, stop)
-        return TopicScanner(self._log.reader, scans, bytes_max=bytes_max, whole=whole)
+        reader = self._log.reader
+        scans = reader.do_long(topic_scans(topic, self._ranges_of, start, stop, whole=whole))
+        return TopicScanner(reader, scans, bytes_max=bytes_max, whole=whole)
 
     def queue_scanner(
         self, scan: Scan | None = None, **options: Unpack[ScannerOptions]
@@ -436,7 +427,7 @@ class Queue:
                 ``operation_timeout_ms``.
             CorruptLogError: a header can't be read.
         """
-        return topic_lags(self._log.reader, topic, self._ranges_of, positions)
+        return self._log.reader.topic_lags(topic, self._ranges_of, positions)
 
     def count_before(self, partition: int, message_id: MessageID) -> int:
         """The number of messages that a partition ever had before an ID, expired ones included.
@@ -497,14 +488,7 @@ class Queue:
         Raises:
             InvalidInputError: an argument is out of range.
         """
-        check_whole(topics_max, 1, 1_000_000, option="topics_max")
-        found: set[str] = set()
-        for partition in range(self.partitions):
-            for header in self.headers(partition, start):
-                found.update(each.topic for each in header.topics if not is_reserved(each.topic))
-                if len(found) >= topics_max:
-                    return sorted(found)[:topics_max]
-        return sorted(found)
+        return self._log.reader.topics(start, topics_max)
 
     def verify(
         self,
@@ -533,17 +517,9 @@ class Queue:
             StoreUnavailableError: HBase or the metadata was unavailable for
                 ``operation_timeout_ms``.
         """
-        known = ranges or {}
         return self._log.reader.verify(
             partitions,
             now_ms=self._log.appender.store_clock().now_ms,
             ranges=ranges,
-            moved=lambda topic: self._moved(topic, known[topic]),
+            moved=moved_since(self._ranges_of, ranges),
         )
-
-    def _moved(self, topic: str, ranges: Sequence[LogRange]) -> bool:
-        """Whether a topic lies elsewhere by now."""
-        try:
-            return list(self._ranges_of(topic)) != list(ranges)
-        except NoTopicPersistenceInfoError:
-            return True

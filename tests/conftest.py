@@ -36,6 +36,7 @@ from tests.support.backends import (
 from tests.support.memory.cluster import MemoryCluster
 from tests.support.memory.gateway import GatewayPair
 from tests.support.memory.zookeeper import MemoryZooKeeper
+from tests.support.queue_faces import QueueFace, queue_face_of
 from tests.support.raw import RawHBase, RawTables
 
 # How long an example takes is the machine's matter, and nothing that a test could prove.
@@ -302,6 +303,13 @@ def make_queue(
     yield make
     for name in made:
         delete_beside(name)
+
+
+@pytest.fixture(params=["threads", "asyncio"])
+def queue_face(request: pytest.FixtureRequest) -> Iterator[QueueFace]:
+    """Gives a queue one of the two faces, with the blocking one's calls."""
+    with queue_face_of(request.param) as face:
+        yield face
 
 
 @pytest.hookimpl(wrapper=True)

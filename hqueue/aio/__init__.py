@@ -25,7 +25,9 @@ from hqueue.aio.hub_topic import HubTopic
 from hqueue.aio.producer import Producer
 from hqueue.aio.queue import Queue
 from hqueue.aio.scanner import Scanner
+from hqueue.aio.skipped_batches import SkippedBatches
 from hqueue.aio.subscriber import Subscriber
+from hqueue.aio.topic_scanner import TopicScanner
 from hqueue.aio.topic_subscription import TopicSubscription
 
 __all__ = [
@@ -42,7 +44,9 @@ __all__ = [
     "Producer",
     "Queue",
     "Scanner",
+    "SkippedBatches",
     "Subscriber",
+    "TopicScanner",
     "TopicSubscription",
     "connect",
     "connect_hubs",

@@ -8,7 +8,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from hqueue.aio.queue import Queue
 from hqueue.client import Client as BlockingClient
-from hqueue.client import Ttl, cluster_of, open_log
+from hqueue.client import Ttl, cluster_of, open_log, ranges_of
 from hqueue.connecting import connect as connect_blocking
 from hqueue.handle import QueueLog
 from hqueue.message_id import MessageID
@@ -82,7 +82,10 @@ class Client:
 
     async def queue(self, name: str) -> Queue:
         """Open a queue. Like `hqueue.Client.queue`."""
-        return Queue(await self._log(name), cluster_of(self._client).coordinate)
+        log, client = await self._log(name), self._client
+        return Queue(
+            log, cluster_of(client).coordinate, functools.partial(ranges_of, client, log.name)
+        )
 
     async def create_queue(
         self,

@@ -2,29 +2,48 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from typing import TYPE_CHECKING, overload
 
 from hqueue.aio.dead_letters import DeadLetters
-from hqueue.aio.loops import collected
+from hqueue.aio.loops import AT_ONCE, collected
 from hqueue.aio.producer import Producer
 from hqueue.aio.scanner import Scanner
+from hqueue.aio.skipped_batches import SkippedBatches
 from hqueue.aio.subscriber import Subscriber
+from hqueue.aio.topic_scanner import TopicScanner
 from hqueue.consume.scan import Scan
-from hqueue.consume.scanners import ScannerOptions
-from hqueue.errors import InvalidInputError
+from hqueue.consume.scanners import BYTES_MAX, ScannerOptions
+from hqueue.consume.topic_ranges import TopicRanges
+from hqueue.consume.topic_scans import moved_since, topic_scans
+from hqueue.errors import ClosedError, InvalidInputError
+from hqueue.format.header import Header
 from hqueue.handle.queue_log import QueueLog
+from hqueue.log.expiry import PartitionExpiry
 from hqueue.log.lag import PartitionLag
 from hqueue.log.offsets import PartitionOffsets
+from hqueue.log.topic_lag import TopicLag
+from hqueue.log.verify import PartitionVerification
 from hqueue.message import Message
 from hqueue.message_id import MessageID, MessageIDs
 from hqueue.metadata import Coordination
+from hqueue.metadata.managers import LogRange
 from hqueue.position import Position
 from hqueue.produce.producer_options import ProducerOptions
 from hqueue.push.listener import Listener
 from hqueue.push.subscriber import SubscriberOptions
 from hqueue.push.subscription import Subscription
+from hqueue.runtime.iteration import Iteration
 from hqueue.runtime.loop import in_thread
 from hqueue.runtime.per_loop import PerLoop
 from hqueue.settings.attributes import QueueDescription, check_partition
@@ -49,14 +68,27 @@ class Queue:
     Args:
         log: the queue's log.
         coordinate: opens a session with the coordination service.
+        ranges_of: returns where the messages of a topic lie that hubs own. It may block.
     """
 
-    def __init__(self, log: QueueLog, coordinate: Callable[[], Coordination]) -> None:
+    def __init__(
+        self,
+        log: QueueLog,
+        coordinate: Callable[[], Coordination],
+        ranges_of: Callable[[str], Sequence[LogRange]],
+    ) -> None:
         self._log = log
         self._coordinate = coordinate
+        self._ranges_of = ranges_of
         self._appender = log.loop_appender
         self._reader = log.loop_reader
         self._puts = PerLoop(functools.partial(_Puts, log), _dropped, _dropped)
+
+    async def __aenter__(self) -> Queue:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
 
     def __repr__(self) -> str:
         return f"Queue({self.name!r}, partitions={self.partitions})"
@@ -70,6 +102,12 @@ class Queue:
     def partitions(self) -> int:
         """The number of partitions. They are numbered from 0."""
         return self._log.partitions
+
+    async def close(self) -> None:
+        """Refuse further puts and scans through this object. Like `hqueue.Queue.close`. Puts that
+        are under way end as they would have ended.
+        """
+        self._log.close()
 
     def choose_partition(self, partition: int | None, key: str | bytes | None) -> int | None:
         """The partition that `put` would choose. Like `hqueue.Queue.choose_partition`."""
@@ -196,6 +234,11 @@ class Queue:
         """
         return DeadLetters(self._log)
 
+    @property
+    def skipped_batches(self) -> SkippedBatches:
+        """The unreadable batches that readers skip. Like `hqueue.Queue.skipped_batches`."""
+        return SkippedBatches(self._log.reader.skipping)
+
     def scan(
         self,
         *,
@@ -228,6 +271,38 @@ class Queue:
             chosen = range(self.partitions)
         return Scanner(self._reader, dict.fromkeys(chosen, wanted), **options)
 
+    async def scan_topic(
+        self,
+        topic: str,
+        *,
+        start: Position | None = None,
+        stop: Position | None = None,
+        bytes_max: int = BYTES_MAX,
+        whole: bool = False,
+    ) -> TopicScanner:
+        """Open a scanner over a topic that hubs own: it reads all ranges of the topic, in the order
+        of IDs. Like `hqueue.Queue.scan_topic`. A thread reads where they lie. Iterate over the
+        scanner, and close it.
+        """
+        work = topic_scans(topic, self._ranges_of, start, stop, whole=whole)
+        scans = await self._reader.do_long(work)
+        ranges = TopicRanges(self._log.reader.reading, scans, whole=whole)
+        return TopicScanner(self._reader, ranges, bytes_max=bytes_max)
+
+    def queue_scanner(self, scan: Scan | None = None, **options: Unpack[ScannerOptions]) -> Scanner:
+        """Open a scanner over all partitions. Its options are those of `scan`."""
+        check_options("QueueScanner", options, ScannerOptions.__annotations__)
+        scans = dict.fromkeys(range(self.partitions), scan or Scan())
+        return Scanner(self._reader, scans, **options)
+
+    def partition_scanner(
+        self, partition: int, scan: Scan | None = None, **options: Unpack[ScannerOptions]
+    ) -> Scanner:
+        """Open a scanner over one partition. Its options are those of `scan`."""
+        check_options("PartitionScanner", options, ScannerOptions.__annotations__)
+        number = check_partition(partition, self.partitions)
+        return Scanner(self._reader, {number: scan or Scan()}, **options)
+
     def combined_partition_scanner(
         self, scans: Mapping[int, Scan], **options: Unpack[ScannerOptions]
     ) -> Scanner:
@@ -253,6 +328,14 @@ class Queue:
         """
         return await self._reader.lag(positions)
 
+    async def topic_lags(
+        self, topic: str, positions: Mapping[str, MessageID]
+    ) -> dict[str, TopicLag]:
+        """The lag of readers of a topic that continue at these IDs, by name. Like
+        `hqueue.Queue.topic_lags`. A thread reads where the topic lies.
+        """
+        return await self._reader.topic_lags(topic, self._ranges_of, positions)
+
     async def count_before(self, partition: int, message_id: MessageID) -> int:
         """The number of messages that a partition ever had before an ID. Like
         `hqueue.Queue.count_before`.
@@ -262,6 +345,73 @@ class Queue:
     async def id_at(self, partition: int, ordinal: int) -> MessageID:
         """An ID before which a partition ever had `ordinal` messages. Like `hqueue.Queue.id_at`."""
         return await self._reader.id_at(partition, ordinal)
+
+    async def expiry(
+        self, partition: int, guess: MessageID, *, exact_ms: int = 60_000
+    ) -> PartitionExpiry:
+        """The ID up to which a partition's messages have expired. Like `hqueue.Queue.expiry`."""
+        return await self._reader.expiry(partition, guess, exact_ms)
+
+    def headers(
+        self, partition: int, start: Position = 0, stop: Position | None = None
+    ) -> AsyncIterator[Header]:
+        """The headers of the batches that have messages in ``[start, stop)``, ascending. Like
+        `hqueue.Queue.headers`. An iteration whose task is cancelled loses nothing: it can go on.
+        """
+        at, given, ended = start, 0, False
+
+        async def headers() -> AsyncGenerator[Header, None]:
+            nonlocal at, given, ended
+            if ended:
+                return
+            async for header in self._reader.headers(partition, at, stop):
+                given += 1
+                if not given % AT_ONCE:
+                    await asyncio.sleep(0)
+                at = MessageID.from_int(header.end)
+                yield header
+            ended = True
+
+        return Iteration(headers)
+
+    async def topics(self, start: Position = 0, *, topics_max: int = 1_000) -> list[str]:
+        """The topics of the messages that were written since a time, sorted. Like
+        `hqueue.Queue.topics`.
+        """
+        return await self._reader.topics(start, topics_max)
+
+    def verify(
+        self,
+        partitions: Sequence[int] | None = None,
+        *,
+        ranges: Mapping[str, Sequence[LogRange]] | None = None,
+    ) -> AsyncIterator[PartitionVerification]:
+        """Verify the log from its first batch to its last. Like `hqueue.Queue.verify`: iterate with
+        ``async for``. A thread verifies large batches. An iteration whose task is cancelled can't
+        go on: begin another one.
+
+        Raises:
+            ClosedError: the iteration was cancelled or has failed before.
+            As `hqueue.Queue.verify`.
+        """
+        verified = self._reader.verify(
+            partitions,
+            now_ms=self._log.appender.store_clock().now_ms,
+            ranges=ranges,
+            moved=moved_since(self._ranges_of, ranges),
+        )
+        begun = ended = False
+
+        async def results() -> AsyncGenerator[PartitionVerification, None]:
+            nonlocal begun, ended
+            if begun and not ended:
+                raise ClosedError("the verification was cancelled or failed: begin another one")
+            begun = True
+            async for result in verified:
+                yield result
+            ended = True
+
+        return Iteration(results)
 
 
 class _Puts:

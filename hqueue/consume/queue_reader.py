@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from hqueue.consume.fetcher import Fetch
 from hqueue.consume.reading import QueueReading
 from hqueue.consume.scan import Scan
-from hqueue.consume.skipped_batches import SkipCounts, SkippedBatches, SkipRecord
+from hqueue.consume.skipped_batches import SkipCounts, Skipping, SkipRecord
 from hqueue.consume.topic_cursor import TopicCursor
 from hqueue.errors import CorruptLogError
 from hqueue.format.header import Header
@@ -23,18 +23,19 @@ from hqueue.log.expiry import PartitionExpiry
 from hqueue.log.lag import PartitionLag
 from hqueue.log.newest import NewestMessages
 from hqueue.log.offsets import PartitionOffsets
-from hqueue.log.ranges import OwnedRange, RangeVerifier
+from hqueue.log.ranges import OwnedRange
 from hqueue.log.reader import reader_of
 from hqueue.log.skipping import Skips
 from hqueue.log.steps import Work
 from hqueue.log.table_ports import AsyncLogPort, LogPort
-from hqueue.log.verify import Finding, PartitionVerification, PartitionVerifier
+from hqueue.log.topic_lag import TopicLag
+from hqueue.log.verify import PartitionVerification
 from hqueue.message_id import MessageID
 from hqueue.metadata.managers import LogRange
 from hqueue.position import Position
 from hqueue.runtime.clock import Deadline, drive, drive_each, drive_each_in_loop, drive_in_loop
 from hqueue.runtime.loop import computed, in_thread, is_much
-from hqueue.settings.kinds import check_mapping, listed
+from hqueue.settings.kinds import listed
 
 __all__ = ["LoopReader", "QueueReader"]
 
@@ -61,8 +62,8 @@ class QueueReader:
         self._context = context
         self._port = port
         self._decisions = SkipRecord(context, port, counts)
-        self.skipped = SkippedBatches(context, self._decisions)
-        """The batches that readers skip where they can't be read."""
+        self.skipping = Skipping(context, self._decisions, port, loop_port)
+        """Lists and changes the batches that readers skip where they can't be read."""
         self.reading = QueueReading(context, self._decisions)
         """Decides what to ask for."""
         self.in_loop = LoopReader(context, self.reading, loop_port)
@@ -159,6 +160,19 @@ class QueueReader:
     def _each(self, work: Work[None]) -> Iterator[Any]:
         return drive_each(work, self._port, self.clock)
 
+    def topics(self, start: Position, topics_max: int) -> list[str]:
+        """Like `Queue.topics`."""
+        return self.do_long(self.reading.topics(start, topics_max))
+
+    def topic_lags(
+        self,
+        topic: str,
+        ranges_of: Callable[[str], Sequence[LogRange]],
+        positions: Mapping[str, MessageID],
+    ) -> dict[str, TopicLag]:
+        """Like `QueueReading.topic_lags`."""
+        return self.do_long(self.reading.topic_lags(topic, ranges_of, positions))
+
     def verify(
         self,
         partitions: Sequence[int] | None = None,
@@ -167,38 +181,8 @@ class QueueReader:
         ranges: Mapping[str, Sequence[OwnedRange]] | None = None,
         moved: Callable[[str], bool] = lambda topic: False,
     ) -> Iterator[PartitionVerification]:
-        """Like `Queue.verify`; `now_ms` tells the time by the store's clock, and `moved` is as
-        `PartitionVerifier` takes it.
-        """
-        if ranges is not None:
-            for each in check_mapping(ranges, "ranges").values():
-                listed(each, "ranges")
-        ttl_seconds = self._context.describe().ttl_seconds
-        for partition in self._context.chosen(partitions):
-            verifier = PartitionVerifier(
-                partition,
-                self.deadline,
-                ttl_ms=None if ttl_seconds is None else ttl_seconds * 1_000,
-                now_ms=now_ms,
-                ranges=None if ranges is None else RangeVerifier(partition, ranges),
-                moved=moved,
-                decisions=self._decisions,
-            )
-            yield from self._each(verifier.run())
-        yield from self._nowhere(ranges or {}, moved)
-
-    def _nowhere(
-        self, ranges: Mapping[str, Sequence[OwnedRange]], moved: Callable[[str], bool]
-    ) -> Iterator[PartitionVerification]:
-        """Ranges in partitions that the queue has not."""
-        found: dict[int, PartitionVerification] = {}
-        for topic, each in ranges.items():
-            for partition in {one.partition for one in each if one.partition >= self.partitions}:
-                if not moved(topic):
-                    verification = found.setdefault(partition, PartitionVerification(partition))
-                    problem = f"topic {topic!r}: a range lies in a partition that does not exist"
-                    verification.findings.append(Finding(partition, "", problem))
-        yield from found.values()
+        """Like `QueueReading.verify`."""
+        return self._each(self.reading.verify(partitions, now_ms, ranges, moved))
 
 
 class LoopReader:
@@ -359,6 +343,42 @@ class LoopReader:
         """Like `Queue.appended_since`."""
         return await self.do_long(self._reading.appended_since(offsets))
 
+    async def expiry(self, partition: int, guess: MessageID, exact_ms: int) -> PartitionExpiry:
+        """Like `Queue.expiry`."""
+        return await self.do_long(self._reading.expiry(partition, guess, exact_ms))
+
+    def headers(
+        self, partition: int, start: Position, stop: Position | None
+    ) -> AsyncIterator[Header]:
+        """Like `Queue.headers`."""
+        return self._each(self._reading.headers(partition, start, stop))
+
+    async def topics(self, start: Position, topics_max: int) -> list[str]:
+        """Like `Queue.topics`."""
+        return await self.do_long(self._reading.topics(start, topics_max))
+
+    async def topic_lags(
+        self,
+        topic: str,
+        ranges_of: Callable[[str], Sequence[LogRange]],
+        positions: Mapping[str, MessageID],
+    ) -> dict[str, TopicLag]:
+        """Like `Queue.topic_lags`. A thread calls `ranges_of`, which says where the topic lies."""
+        return await self.do_long(self._reading.topic_lags(topic, ranges_of, positions))
+
+    def verify(
+        self,
+        partitions: Sequence[int] | None = None,
+        *,
+        now_ms: Callable[[Deadline], Work[int]],
+        ranges: Mapping[str, Sequence[LogRange]] | None = None,
+        moved: Callable[[str], bool] = lambda topic: False,
+    ) -> AsyncIterator[PartitionVerification]:
+        """Like `Queue.verify`. A thread calls `moved`, which says whether a topic lies elsewhere by
+        now; `now_ms` tells the time by the store's clock.
+        """
+        return self._each(self._reading.verify(partitions, now_ms, ranges, moved))
+
     async def do(
         self, decide: Callable[[Deadline], Work[Result]], deadline: Deadline | None = None
     ) -> Result:
@@ -372,7 +392,7 @@ class LoopReader:
         """Like `QueueReader.do_long`."""
         return await drive_in_loop(work, self._port, Deadline(self.clock, math.inf))
 
-    def _each(self, work: Work[None]) -> AsyncIterator[list[Batch]]:
+    def _each(self, work: Work[None]) -> AsyncIterator[Any]:
         return drive_each_in_loop(work, self._port, self.clock)
 
 

@@ -9,21 +9,32 @@ from hqueue.consume.fetcher import Fetch
 from hqueue.consume.follow import follow
 from hqueue.consume.polling import appended_since, fetch, poll
 from hqueue.consume.scan import Scan
+from hqueue.consume.topic_lags import topic_lags
 from hqueue.log import PartitionCursor
 from hqueue.log.context import QueueContext
 from hqueue.log.expiry import PartitionExpiry, expiry_of
 from hqueue.log.headers import headers_of
 from hqueue.log.lag import PartitionLag, lag_at
 from hqueue.log.offsets import PartitionOffsets, count_before, id_at, offsets_of
+from hqueue.log.ranges import OwnedRange, RangeVerifier
 from hqueue.log.skipping import SkipDecisions
 from hqueue.log.steps import Work, operation
+from hqueue.log.topic_lag import TopicLag
+from hqueue.log.verify import Finding, PartitionVerification, PartitionVerifier
 from hqueue.message_id import MessageID, check_message_id
+from hqueue.metadata.managers import LogRange
 from hqueue.position import Position
 from hqueue.runtime.clock import Deadline
+from hqueue.runtime.loop import blocking
+from hqueue.runtime.steps import Give, Pause, until_given
 from hqueue.settings.kinds import check_kind, check_mapping, listed
 from hqueue.settings.numbers import check_whole
+from hqueue.settings.reserved import is_reserved
 
 __all__ = ["QueueReading"]
+
+NAMES_AT_ONCE = 5_000
+"""After so many topics of headers others have turns in a loop: they take two milliseconds."""
 
 
 class QueueReading:
@@ -157,3 +168,72 @@ class QueueReading:
         partition = self._context.check_partition(partition)
         scan = Scan(start, stop)
         return headers_of(partition, scan.start, scan.stop, self.deadline)
+
+    def topics(self, start: Position, topics_max: int) -> Work[list[str]]:
+        """Like `Queue.topics`."""
+        topics_max = check_whole(topics_max, 1, 1_000_000, option="topics_max")
+        found: set[str] = set()
+        left = NAMES_AT_ONCE
+        for partition in range(self._context.partitions):
+            headers = self.headers(partition, start, None)
+            while (given := (yield from until_given(headers))) is not None:
+                found.update(t.topic for t in given.item.topics if not is_reserved(t.topic))
+                if len(found) >= topics_max:
+                    headers.close()
+                    return sorted(found)[:topics_max]
+                left -= 1 + len(given.item.topics)
+                if left <= 0:
+                    left = NAMES_AT_ONCE
+                    yield Pause(0)
+        return sorted(found)
+
+    def topic_lags(
+        self,
+        topic: str,
+        ranges_of: Callable[[str], Sequence[LogRange]],
+        positions: Mapping[str, MessageID],
+    ) -> Work[dict[str, TopicLag]]:
+        """Like `Queue.topic_lags`; `ranges_of` says where the topic lies, and may block."""
+        return topic_lags(topic, ranges_of, positions, self.deadline, self.clock)
+
+    def verify(
+        self,
+        partitions: Sequence[int] | None,
+        now_ms: Callable[[Deadline], Work[int]],
+        ranges: Mapping[str, Sequence[OwnedRange]] | None,
+        moved: Callable[[str], bool],
+    ) -> Work[None]:
+        """Like `Queue.verify`; `now_ms` tells the time by the store's clock, and `moved` is as
+        `PartitionVerifier` takes it.
+        """
+        if ranges is not None:
+            for each in check_mapping(ranges, "ranges").values():
+                listed(each, "ranges")
+        ttl_seconds = (yield blocking(self._context.describe)).ttl_seconds
+        for partition in self._context.chosen(partitions):
+            verifier = PartitionVerifier(
+                partition,
+                self.deadline,
+                ttl_ms=None if ttl_seconds is None else ttl_seconds * 1_000,
+                now_ms=now_ms,
+                ranges=None if ranges is None else RangeVerifier(partition, ranges),
+                moved=moved,
+                decisions=self._decisions,
+            )
+            yield from verifier.run()
+        yield from self._nowhere(ranges or {}, moved)
+
+    def _nowhere(
+        self, ranges: Mapping[str, Sequence[OwnedRange]], moved: Callable[[str], bool]
+    ) -> Work[None]:
+        """Ranges in partitions that the queue has not."""
+        count = self._context.partitions
+        found: dict[int, PartitionVerification] = {}
+        for topic, each in ranges.items():
+            for partition in {one.partition for one in each if one.partition >= count}:
+                if not (yield blocking(partial(moved, topic))):
+                    verification = found.setdefault(partition, PartitionVerification(partition))
+                    problem = f"topic {topic!r}: a range lies in a partition that does not exist"
+                    verification.findings.append(Finding(partition, "", problem))
+        for verification in found.values():
+            yield Give(verification)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import collections
 import threading
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from hqueue.errors import CorruptLogError, InvalidInputError, Outcome, StoreUnavailableError
 from hqueue.format import rowkey
@@ -18,13 +18,14 @@ from hqueue.format.header import MESSAGES, Header, TopicEntry
 from hqueue.log.context import QueueContext
 from hqueue.log.ports import Row, header_of
 from hqueue.log.steps import Get, ReadRecord, ReplaceRecord, Work, ask
-from hqueue.log.table_ports import LogPort
-from hqueue.log.verify import problems_in
+from hqueue.log.table_ports import AsyncLogPort, LogPort
+from hqueue.log.verify import problems_found
 from hqueue.metadata import PartitionKey, encoding
-from hqueue.runtime.clock import drive
+from hqueue.runtime.clock import do_step, do_step_in_loop, drive
 from hqueue.runtime.logs import Log
+from hqueue.runtime.stepwise import Stepwise, stepwise
 
-__all__ = ["SKIPPED_MAX", "SkipCounts", "SkipRecord", "SkippedBatches"]
+__all__ = ["SKIPPED_MAX", "SkipCounts", "SkipRecord", "SkippedBatches", "Skipping"]
 
 logger = Log(__name__)
 
@@ -92,12 +93,9 @@ class SkipRecord:
 
     def decide(self, row: bytes, header: Header) -> bool:
         """Like `SkipDecisions` has it."""
-        return self.do(lambda: self.is_skipped(row, header))
-
-    def do(self, attempt: Callable[[], Work[Result]]) -> Result:
-        """The result of an operation on the record, in the caller's thread."""
         deadline = self._context.deadline()
-        return drive(deadline.insist(attempt), self._log, deadline)
+        decided = deadline.insist(lambda: self.is_skipped(row, header))
+        return drive(decided, self._log, deadline)
 
     def note(self, row: bytes, header: Header, entry: TopicEntry, error: CorruptLogError) -> None:
         """Like `SkipDecisions` has it."""
@@ -123,59 +121,59 @@ class SkipRecord:
             )
 
 
-class SkippedBatches:
-    """The unreadable batches of a queue that readers skip, because an operator added them.
-    Thread-safe. Made by `Queue.skipped_batches`.
+class Skipping(Stepwise):
+    """Lists and changes the batches of a queue that readers skip, for both faces of
+    `SkippedBatches`.
 
-    A change takes effect at once for all readers, also for those that are stuck at such a batch
-    now: scanners, followers, consumers, workers, hubs, the Thrift API and Spark. They skip the
-    messages that can't be read (a topic's messages in a batch are readable or unreadable together),
-    and return the others. Each process logs and counts the messages that it skips
-    (`Client.skipped_messages`). Positions, lags and ordinals stay right, as if the messages had
-    been read. Readable messages are never skipped.
+    Args:
+        context: the queue.
+        record: names the batches.
+        port: where the record lies, and the batches.
+        loop_port: the same, for event loops.
     """
 
-    def __init__(self, context: QueueContext, record: SkipRecord) -> None:
+    def __init__(
+        self, context: QueueContext, record: SkipRecord, port: LogPort, loop_port: AsyncLogPort
+    ) -> None:
         self._context = context
         self._record = record
+        self._port = port
+        self._loop_port = loop_port
 
-    def rows(self) -> list[str]:
-        """The rows of these batches, as errors and `hqueue verify` name them, in their order."""
-        named, _ = self._record.do(self._record.read)
+    @stepwise
+    def rows(self) -> Work[list[str]]:
+        """Like `SkippedBatches.rows`."""
+        named, _ = yield from self._insist(self._record.read)
         return sorted(row.hex() for row, _ in named)
 
-    def add(self, row: str) -> int:
-        """Make readers skip a batch that can't be read. Adding a batch again changes nothing.
-
-        Args:
-            row: its row in hexadecimal, as the fact ``row`` of the `CorruptLogError` says it.
-
-        Returns:
-            How many messages the batch has, of all topics.
-
-        Raises:
-            InvalidInputError: there is no batch in this row; the batch can be read; its header
-                can't be read, without which readers can't find the next batch; or the record has no
-                room for more batches.
-            StoreUnavailableError: HBase was unavailable. The error has an outcome.
-        """
+    @stepwise
+    def add(self, row: str) -> Work[int]:
+        """Like `SkippedBatches.add`."""
         key = self._key(row)
-        header = self._unreadable(key)
+        header = yield from self._unreadable(key)
         named = key, header.nonce
-        self._record.do(lambda: self._change(lambda before: before | {named}))
+        yield from self._insist(lambda: self._change(lambda before: before | {named}))
         return header.count
 
-    def remove(self, row: str) -> bool:
-        """Make readers stop at a batch again. Returns whether it was one of these.
-
-        Raises:
-            InvalidInputError: the queue can't have such a row.
-            StoreUnavailableError: HBase was unavailable. The error has an outcome.
-        """
+    @stepwise
+    def remove(self, row: str) -> Work[bool]:
+        """Like `SkippedBatches.remove`."""
         key = self._key(row)
-        return self._record.do(
-            lambda: self._change(lambda before: {each for each in before if each[0] != key})
+        return (
+            yield from self._insist(
+                lambda: self._change(lambda before: {each for each in before if each[0] != key})
+            )
         )
+
+    def _insist(self, attempt: Callable[[], Work[Result]]) -> Work[Result]:
+        deadline = self._context.deadline()
+        return (yield from deadline.bound(deadline.insist(attempt)))
+
+    def _do(self, step: Any) -> object:
+        return do_step(self._port, self._context.clock, step)
+
+    async def _do_in_loop(self, step: Any) -> object:
+        return await do_step_in_loop(self._loop_port, self._context.clock, step)
 
     def _key(self, row: str) -> bytes:
         try:
@@ -189,10 +187,10 @@ class SkippedBatches:
         self._context.check_partition(partition)
         return key
 
-    def _unreadable(self, key: bytes) -> Header:
+    def _unreadable(self, key: bytes) -> Work[Header]:
         """The header of a batch that is there and can't be read."""
         place = rowkey.decode(key)
-        found: list[Row] = self._record.do(lambda: ask(Get([place], None)))
+        found: list[Row] = yield from self._insist(lambda: ask(Get([place], None)))
         row: Row | None = next(iter(found), None)
         if row is None or row.header is None:
             raise InvalidInputError("there is no batch in this row", row=key.hex())
@@ -205,7 +203,10 @@ class SkippedBatches:
                 row=key.hex(),
                 problem=exc.text,
             ) from exc
-        if header.kind != MESSAGES or not row.cells or not problems_in(row, header, row.cells):
+        problems: list[str] = []
+        if header.kind == MESSAGES and row.cells:
+            problems = yield from problems_found(row, header, row.cells)
+        if not problems:
             raise InvalidInputError(
                 "readers can read this batch: there is nothing to skip",
                 row=key.hex(),
@@ -235,3 +236,49 @@ class SkippedBatches:
         rows: list[Row] = yield Get(places, frozenset())
         there = {row.key for row in rows if row.header is not None}
         return {each for each in named if each[0] in there}
+
+
+class SkippedBatches:
+    """The unreadable batches of a queue that readers skip, because an operator added them.
+    Thread-safe. Made by `Queue.skipped_batches`.
+
+    A change takes effect at once for all readers, also for those that are stuck at such a batch
+    now: scanners, followers, consumers, workers, hubs, the Thrift API and Spark. They skip the
+    messages that can't be read (a topic's messages in a batch are readable or unreadable together),
+    and return the others. Each process logs and counts the messages that it skips
+    (`Client.skipped_messages`). Positions, lags and ordinals stay right, as if the messages had
+    been read. Readable messages are never skipped.
+    """
+
+    def __init__(self, skipping: Skipping) -> None:
+        self._skipping = skipping
+
+    def rows(self) -> list[str]:
+        """The rows of these batches, as errors and `hqueue verify` name them, in their order."""
+        return self._skipping.rows()
+
+    def add(self, row: str) -> int:
+        """Make readers skip a batch that can't be read. Adding a batch again changes nothing.
+
+        Args:
+            row: its row in hexadecimal, as the fact ``row`` of the `CorruptLogError` says it.
+
+        Returns:
+            How many messages the batch has, of all topics.
+
+        Raises:
+            InvalidInputError: there is no batch in this row; the batch can be read; its header
+                can't be read, without which readers can't find the next batch; or the record has no
+                room for more batches.
+            StoreUnavailableError: HBase was unavailable. The error has an outcome.
+        """
+        return self._skipping.add(row)
+
+    def remove(self, row: str) -> bool:
+        """Make readers stop at a batch again. Returns whether it was one of these.
+
+        Raises:
+            InvalidInputError: the queue can't have such a row.
+            StoreUnavailableError: HBase was unavailable. The error has an outcome.
+        """
+        return self._skipping.remove(row)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from hqueue.consume.reading import QueueReading
-from hqueue.consume.topic_ranges import TopicRanges, scans_of
+from hqueue.consume.topic_ranges import TopicRanges
+from hqueue.consume.topic_scans import scans_of
 from hqueue.log import Batch, PartitionCursor
 from hqueue.log.steps import Work
 from hqueue.message_id import MessageID

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
-from hqueue.consume.queue_reader import QueueReader
-from hqueue.consume.topic_ranges import scans_of
+from hqueue.consume.topic_scans import scans_of
 from hqueue.log.lag import age_ms_of
 from hqueue.log.steps import Work
 from hqueue.log.topic_lag import TopicCounter, TopicLag
 from hqueue.message_id import MessageID, check_message_id
 from hqueue.metadata.managers import LogRange
 from hqueue.runtime.clock import Clock, Deadline
+from hqueue.runtime.loop import blocking
 from hqueue.settings.kinds import check_mapping
 
 __all__ = ["topic_lags"]
 
 
 def topic_lags(
-    reader: QueueReader,
     topic: str,
     ranges_of: Callable[[str], Sequence[LogRange]],
     positions: Mapping[str, MessageID],
-) -> dict[str, TopicLag]:
+    deadline: Callable[[], Deadline],
+    clock: Clock,
+) -> Work[dict[str, TopicLag]]:
     """Like `Queue.topic_lags`. The log is walked from the newest position back to the oldest, each
     part once: so what has to be counted by ordinals is that which the last ones are behind.
     """
@@ -31,17 +33,7 @@ def topic_lags(
         for name, at in check_mapping(positions, "positions").items()
     }
     scans_of(topic, (), None, None)  # Refuses bad input before anything is asked.
-    ranges = ranges_of(topic)
-    return reader.do_long(_count(topic, ranges, starts, reader.deadline, reader.clock))
-
-
-def _count(
-    topic: str,
-    ranges: Sequence[LogRange],
-    starts: Mapping[str, int],
-    deadline: Callable[[], Deadline],
-    clock: Clock,
-) -> Work[dict[str, TopicLag]]:
+    ranges: Sequence[LogRange] = yield blocking(partial(ranges_of, topic))
     counter = TopicCounter(topic, deadline)
     known: dict[int, TopicLag] = {}
     messages, exact = 0, True

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Sequence
 
 from hqueue.consume.queue_reader import QueueReader
-from hqueue.consume.topic_ranges import scans_of
+from hqueue.consume.topic_scans import scans_of
 from hqueue.errors import Outcome, StoreUnavailableError
 from hqueue.log.newest import NewestMessages
 from hqueue.metadata.managers import LogRange

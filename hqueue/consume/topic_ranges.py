@@ -7,38 +7,15 @@ from collections.abc import Sequence
 from hqueue.consume.reading import QueueReading
 from hqueue.consume.scan import Scan
 from hqueue.log.steps import Work
-from hqueue.metadata.managers import LogRange
-from hqueue.position import Position
 from hqueue.runtime.clock import Deadline
 from hqueue.runtime.logs import Log
 from hqueue.runtime.steps import Pause
 
-__all__ = ["TopicRanges", "scans_of"]
+__all__ = ["TopicRanges"]
 
 logger = Log(__name__)
 
 PAUSE_MS = 200
-
-
-def scans_of(
-    topic: str, ranges: Sequence[LogRange], start: Position | None, stop: Position | None
-) -> list[tuple[int, Scan]]:
-    """The scans of partitions, one after the other. Of a range that is marked it is
-    only what its owner appended: not what somebody else put there under the topic's name.
-
-    Raises:
-        InvalidInputError: a moment or the topic is out of range, or `stop` lies before `start`.
-    """
-    wanted = Scan(start, stop, [topic])
-    scans = []
-    for each in ranges:
-        scan = Scan(topics=[topic])
-        scan.owner_epoch = each.epoch if each.marked else None
-        scan.start = max(wanted.start, int(each.first))
-        scan.stop = wanted.stop if each.last is None else min(wanted.stop, int(each.last) + 1)
-        if scan.start < scan.stop:
-            scans.append((each.partition, scan))
-    return scans
 
 
 class TopicRanges:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 from hqueue.errors import CorruptLogError
 from hqueue.format.cells import decode_bodies, decode_headers, decode_keys, positions
 from hqueue.format.compression import plain_cell
 from hqueue.format.control import fences_of, owners_of
 from hqueue.format.header import CONTROL, MESSAGES, Header
+from hqueue.log.decoding import are_much
 from hqueue.log.ports import Row, header_of
 from hqueue.log.ranges import RangeVerifier, Verdict
 from hqueue.log.skipping import NO_DECISIONS, SkipDecisions
 from hqueue.log.steps import Get, Headers, Work, operation, request
 from hqueue.message_id import timestamp_of
 from hqueue.runtime.clock import Deadline
+from hqueue.runtime.loop import blocking, computing, is_much
 from hqueue.runtime.steps import Give
 
-__all__ = ["Finding", "PartitionVerification", "PartitionVerifier", "problems_in"]
+__all__ = ["Finding", "PartitionVerification", "PartitionVerifier", "problems_found"]
 
 HEADERS_READ = 500
 BYTES_READ = 4 * 1024 * 1024
@@ -77,7 +80,7 @@ class PartitionVerifier:
         ttl_ms: the queue's TTL: younger bodies must be there. None if they are kept for ever.
         now_ms: tells the time by the store's clock, by which bodies expire.
         ranges: topics' ranges; None if they are not compared.
-        moved: whether a topic's ranges are others by now: then they are not judged.
+        moved: whether a topic's ranges are others by now: then they are not judged. May block.
         decisions: which batches readers skip.
     """
 
@@ -121,12 +124,11 @@ class PartitionVerifier:
             headers_read = Headers(self._partition, start, HEADERS_READ)
             rows: list[Row] = yield from request(headers_read, self._deadline())
             headers: list[tuple[Row, Header]] = []
-            for row in rows:
+            decode = partial(_decoded, rows)
+            for row, header in (yield computing(decode)) if are_much(rows) else decode():
                 self.result.batches += 1
-                try:
-                    header = header_of(row)
-                except CorruptLogError as exc:
-                    self._find(row, exc.text)
+                if isinstance(header, CorruptLogError):
+                    self._find(row, header.text)
                     before = None
                     continue
                 if before is not None:
@@ -140,7 +142,7 @@ class PartitionVerifier:
             for group in _groups(headers):
                 yield from self._check_bodies(group)
             if len(rows) < HEADERS_READ:
-                self._judge_ranges()
+                yield from self._judge_ranges()
                 yield Give(self.result)
                 return
             yield Give(self.result)
@@ -160,14 +162,14 @@ class PartitionVerifier:
             self._find(row, exc.text)
             return {}
 
-    def _judge_ranges(self) -> None:
+    def _judge_ranges(self) -> Work[None]:
         if self._ranges is None:
             return
         self.result.outside = self._ranges.outside
         moved: dict[str, bool] = {}
         for verdict in self._ranges.verdicts():
             if verdict.topic not in moved:
-                moved[verdict.topic] = self._moved(verdict.topic)
+                moved[verdict.topic] = yield blocking(partial(self._moved, verdict.topic))
                 if moved[verdict.topic]:
                     self._say(verdict, "it moved during the check: check it again", damage=False)
             if not moved[verdict.topic]:
@@ -214,7 +216,7 @@ class PartitionVerifier:
                     self._find(row, "its bodies are missing, and can't have expired")
 
     def _check_cells(self, row: Row, header: Header, cells: Mapping[str, bytes]) -> Work[None]:
-        problems = problems_in(row, header, cells)
+        problems = yield from problems_found(row, header, cells)
         if problems:
             deadline = self._deadline()
             decided = deadline.insist(lambda: self._decisions.is_skipped(row.key, header))
@@ -226,8 +228,27 @@ class PartitionVerifier:
             self._find(row, problem)
 
 
-def problems_in(row: Row, header: Header, cells: Mapping[str, bytes]) -> list[str]:
+def problems_found(row: Row, header: Header, cells: Mapping[str, bytes]) -> Work[list[str]]:
     """What is wrong with the cells of a batch of messages; nothing if all of it can be read."""
+    look = partial(_problems, row, header, cells)
+    if is_much(header.count, lambda: sum(map(len, cells.values()))):
+        problems: list[str] = yield computing(look)
+        return problems
+    return look()
+
+
+def _decoded(rows: Sequence[Row]) -> list[tuple[Row, Header | CorruptLogError]]:
+    """These rows with their headers, or with the errors of those that can't be read."""
+    found: list[tuple[Row, Header | CorruptLogError]] = []
+    for row in rows:
+        try:
+            found.append((row, header_of(row)))
+        except CorruptLogError as exc:
+            found.append((row, exc))
+    return found
+
+
+def _problems(row: Row, header: Header, cells: Mapping[str, bytes]) -> list[str]:
     if set(cells) != {entry.topic for entry in header.topics}:
         return ["it has other topics than its header says"]
     places: list[int] = []

@@ -25,6 +25,7 @@ __all__ = [
     "only_reads",
     "reading",
     "taken_in",
+    "until_given",
 ]
 
 StepT = TypeVar("StepT")
@@ -97,7 +98,7 @@ def noting(work: Work[Any, None], note: Callable[[Any], object]) -> Work[Any, No
 def taken_in(work: Work[Any, None], take: Callable[[Any], Work[Any, None]]) -> Work[Any, None]:
     """The same work, but what it gives is taken in by other work."""
     try:
-        while (given := (yield from _until_given(work))) is not None:
+        while (given := (yield from until_given(work))) is not None:
             yield from take(given.item)
     finally:
         work.close()
@@ -157,7 +158,7 @@ async def carry_out_in_loop(
 def each_given(work: Work[Any, None], do: Callable[[Any], object]) -> Iterator[Any]:
     """Carry out work as `carry_out`, as far as what it gives is taken."""
     try:
-        while (given := carry_out(_until_given(work), do)) is not None:
+        while (given := carry_out(until_given(work), do)) is not None:
             yield given.item
     finally:
         work.close()
@@ -168,13 +169,13 @@ async def each_given_in_loop(
 ) -> AsyncIterator[Any]:
     """Carry out work as `carry_out_in_loop`, as far as what it gives is taken."""
     try:
-        while (given := await carry_out_in_loop(_until_given(work), do)) is not None:
+        while (given := await carry_out_in_loop(until_given(work), do)) is not None:
             yield given.item
     finally:
         work.close()
 
 
-def _until_given(work: Work[Any, None]) -> Work[Any, Give | None]:
+def until_given(work: Work[Any, None]) -> Work[Any, Give | None]:
     """The same work until it gives something: that, or None at its end."""
     try:
         step = next(work)

@@ -9,6 +9,7 @@ import pytest
 import hqueue
 from hqueue import InvalidInputError, Message, MessageID, local
 from tests.support.proxy import Proxies
+from tests.support.queue_faces import QueueFace, queue_face_of
 
 pytestmark = pytest.mark.in_memory_first
 
@@ -38,8 +39,10 @@ def test_id_at_is_the_inverse_of_count_before(make_queue: MakeQueue) -> None:
         queue.id_at(2, 0)
 
 
-def test_headers_tell_topics_counts_and_sizes_of_a_segment(make_queue: MakeQueue) -> None:
-    queue = make_queue(1)
+def test_headers_tell_topics_counts_and_sizes_of_a_segment(
+    client: hqueue.Client, make_queue: MakeQueue, queue_face: QueueFace
+) -> None:
+    queue = queue_face(client, make_queue(1))
     firsts = put(queue, 0, 2, 3) + put(queue, 0, 1, topic="other")
 
     def told(**bounds: MessageID) -> list[tuple[int, int, list[str]]]:
@@ -57,11 +60,16 @@ def test_headers_tell_topics_counts_and_sizes_of_a_segment(make_queue: MakeQueue
     assert next(queue.headers(0)).topics[0].size > 2
 
 
-def test_more_headers_than_come_with_a_request(make_queue: MakeQueue) -> None:
+def test_more_headers_than_come_with_a_request(
+    client: hqueue.Client, make_queue: MakeQueue
+) -> None:
     queue = make_queue(1)
     for n in range(1_203):
         queue.put(Message("t", b"%d" % n))
-    assert [header.ordinal for header in queue.headers(0)] == list(range(1_203))
+    for face in ("threads", "asyncio"):
+        with queue_face_of(face) as queue_face:
+            headers = queue_face(client, queue).headers(0)
+            assert [header.ordinal for header in headers] == list(range(1_203))
 
 
 def test_what_is_new_is_found_in_any_number_of_partitions(make_queue: MakeQueue) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 import hqueue
 from hqueue import Message, ReceivedMessage, Scan, Subscription
+from tests.support.queue_faces import QueueFace
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.in_memory
@@ -74,9 +75,9 @@ def test_a_time_is_a_text_or_a_timedelta_wherever_one_goes(make_queue: MakeQueue
 
 @pytest.mark.in_memory_first
 def test_the_topics_of_a_queue_are_listed_up_to_a_bound_and_without_the_systems_own(
-    make_queue: MakeQueue,
+    client: hqueue.Client, make_queue: MakeQueue, queue_face: QueueFace
 ) -> None:
-    queue = make_queue(2)
+    queue = queue_face(client, make_queue(2))
     assert queue.topics() == []
     queue.put([Message(topic, b"") for topic in "cab"], partition=0)
     last = queue.put(Message("d", b""), partition=1)

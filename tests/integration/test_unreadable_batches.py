@@ -20,6 +20,7 @@ from tests.support.apache_thrift import ApacheClient, apache_module
 from tests.support.backends import Backend
 from tests.support.hub_subscribers import Subscriber
 from tests.support.hubs import HubThread
+from tests.support.queue_faces import QueueFace
 from tests.support.raw import RawTables
 from tests.support.unreadable import BAD, put_unreadable, unreadable_headers
 from tests.support.waiting import wait_for
@@ -284,9 +285,9 @@ def test_a_check_finds_it_and_then_tells_of_the_decision(damaged: Damaged) -> No
 
 
 def test_only_what_can_not_be_read_is_passed_by(
-    damaged: Damaged, raw: RawTables, client: hqueue.Client
+    damaged: Damaged, raw: RawTables, client: hqueue.Client, queue_face: QueueFace
 ) -> None:
-    batches = damaged.queue.skipped_batches
+    batches = queue_face(client, damaged.queue).skipped_batches
     rows = [key for key in raw.rows(damaged.queue.name) if key[0] != 0xFF]
     readable = next(key for key in rows if key.hex() != damaged.row)
     header = bytearray(raw.rows(damaged.queue.name)[readable][b"log:batch"])
@@ -354,19 +355,24 @@ def test_another_batch_in_the_same_row_is_not_meant(damaged: Damaged, raw: RawTa
 
 
 def test_so_many_batches_are_passed_by_and_no_more(
-    make_queue: Callable[..., hqueue.Queue], monkeypatch: pytest.MonkeyPatch, raw: RawTables
+    make_queue: Callable[..., hqueue.Queue],
+    client: hqueue.Client,
+    queue_face: QueueFace,
+    monkeypatch: pytest.MonkeyPatch,
+    raw: RawTables,
 ) -> None:
     assert SKIPPED_MAX == 100
     monkeypatch.setattr("hqueue.consume.skipped_batches.SKIPPED_MAX", 2)
     queue = make_queue()
+    batches = queue_face(client, queue).skipped_batches
     bad = [Message("bad", b"", None, [(BAD, b"")])]
     rows = [put_unreadable(queue, bad) for _ in range(3)]
     for row in rows[:2]:
-        assert queue.skipped_batches.add(row) == 1
-        queue.skipped_batches.add(row)
+        assert batches.add(row) == 1
+        batches.add(row)
     with pytest.raises(InvalidInputError, match="maximum number of skipped batches"):
-        queue.skipped_batches.add(rows[2])
-    assert queue.skipped_batches.rows() == rows[:2]
+        batches.add(rows[2])
+    assert batches.rows() == rows[:2]
     raw.delete_cells(queue.name, bytes.fromhex(rows[0]), b"log:batch")  # As a collection does.
-    queue.skipped_batches.add(rows[2])
-    assert queue.skipped_batches.rows() == rows[1:]
+    batches.add(rows[2])
+    assert batches.rows() == rows[1:]

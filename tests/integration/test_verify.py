@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from hqueue import CorruptLogError, Message, Queue
+from hqueue import Client, CorruptLogError, Message, Queue
 from hqueue.log.verify import Finding
+from tests.support.queue_faces import QueueFace
 from tests.support.raw import RawTables
 
 pytestmark = pytest.mark.in_memory
@@ -16,8 +17,8 @@ HEADER = b"log:batch"
 
 
 @pytest.fixture
-def queue(make_queue: Callable[..., Queue]) -> Queue:
-    queue = make_queue(partitions=2)
+def queue(make_queue: Callable[..., Queue], client: Client, queue_face: QueueFace) -> Queue:
+    queue: Queue = queue_face(client, make_queue(partitions=2))
     for partition in range(2):
         for number in range(5):
             queue.put([Message("a", b"%d" % number), Message("b", b"x")], partition=partition)

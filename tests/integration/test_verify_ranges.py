@@ -11,12 +11,16 @@ import hqueue
 from hqueue import Message, MessageID, PartitionVerification
 from hqueue.metadata.managers import LogRange, TopicMetadata, TopicPersistenceInfo
 from hqueue.store import StorePort
+from tests.support.queue_faces import queue_face_of
 from tests.support.topic_owners import TopicOwner
 
 
-@pytest.fixture
-def queue(make_queue: Callable[..., hqueue.Queue]) -> hqueue.Queue:
-    return make_queue(partitions=2)
+@pytest.fixture(params=["threads", pytest.param("asyncio", marks=pytest.mark.in_memory)])
+def queue(
+    make_queue: Callable[..., hqueue.Queue], client: hqueue.Client, request: pytest.FixtureRequest
+) -> Iterator[hqueue.Queue]:
+    with queue_face_of(request.param) as face:
+        yield face(client, make_queue(partitions=2))
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import pytest
 
 from hqueue import Client, HQueueError, Message, Scan, Scanner
 from hqueue.client import cluster_of
-from hqueue.consume.topic_ranges import scans_of
 from hqueue.consume.topic_scanner import TopicScanner
+from hqueue.consume.topic_scans import scans_of
 from hqueue.message_id import MessageID
 from hqueue.metadata.managers import LogRange
 from hqueue.queue import Queue

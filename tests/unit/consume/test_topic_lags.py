@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 import pytest
 
 from hqueue import InvalidInputError, Message, MessageID, TopicLag
 from hqueue.client import cluster_of
-from hqueue.consume.topic_lags import topic_lags
 from hqueue.format.cells import encode_bodies
 from hqueue.format.control import with_owners
 from hqueue.handle import QueueLog
@@ -18,6 +18,8 @@ from hqueue.metadata.managers import LogRange
 from hqueue.queue import Queue
 from tests.support.backends import MemoryBackend
 from tests.support.doubles import SteppedClock
+from tests.support.log_faces import BlockingFace, LoopFace
+from tests.support.looped import LoopThread
 
 START_MS = 1_000_000
 STEP_MS = 10
@@ -26,9 +28,12 @@ STEP_MS = 10
 class Scene:
     """A queue of two partitions, and what is asked of it."""
 
-    def __init__(self, queue: Queue, log: QueueLog, clock: SteppedClock) -> None:
+    def __init__(
+        self, queue: Queue, log: QueueLog, face: BlockingFace | LoopFace, clock: SteppedClock
+    ) -> None:
         self.queue = queue
         self.log = log
+        self.face = face
         self.clock = clock
         self.ranges = [LogRange(0, MessageID(1), None, 0)]
 
@@ -42,15 +47,23 @@ class Scene:
 
     def lags(self, starts: dict[str, int]) -> dict[str, TopicLag]:
         positions = {name: MessageID.from_int(start) for name, start in starts.items()}
-        return topic_lags(self.log.reader, "t", lambda _: self.ranges, positions)
+        lags: dict[str, TopicLag] = self.face.ask(
+            "topic_lags", "t", lambda _: self.ranges, positions
+        )
+        return lags
 
 
-@pytest.fixture
-def scene() -> Iterator[Scene]:
+@pytest.fixture(params=["threads", "asyncio"])
+def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
     clock = SteppedClock(START_MS)
     with MemoryBackend(clock).connect(clock, operation_timeout_ms=10_000) as client:
         client.create_queue("q", partitions=2)
-        yield Scene(client.queue("q"), cluster_of(client).log("q"), clock)
+        log = cluster_of(client).log("q")
+        if request.param == "threads":
+            yield Scene(client.queue("q"), log, BlockingFace(log), clock)
+            return
+        with contextlib.closing(LoopThread()) as loop:
+            yield Scene(client.queue("q"), log, LoopFace(log, loop), clock)
 
 
 def test_a_topic_s_own_messages_count_and_no_others(scene: Scene) -> None:

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import pytest
 
-from hqueue import Client, HQueueError, InvalidInputError, Message, MessageID
+import hqueue.aio
+from hqueue import Client, HQueueError, InvalidInputError, Message, MessageID, Scan
 from hqueue.client import cluster_of
 from hqueue.consume.queue_reader import LoopReader
-from hqueue.consume.topic_ranges import scans_of
+from hqueue.consume.topic_ranges import TopicRanges
 from hqueue.consume.topic_reader import TopicReader
 from hqueue.consume.topic_scanner import TopicScanner
+from hqueue.consume.topic_scans import scans_of
 from hqueue.engine import messages_of
 from hqueue.format.cells import encode_bodies
 from hqueue.format.control import with_owners
 from hqueue.log.context import QueueContext
 from hqueue.log.owned_writer import OwnedBatch, OwnedPartitionWriter, made
+from hqueue.log.table_ports import AsyncLogPort
 from hqueue.metadata.managers import LogRange
 from hqueue.runtime.clock import Deadline, drive
 from tests.support.backends import MemoryBackend
+from tests.support.cancelling import each_await
 from tests.support.cut_off import CuttingPort, each_cut
 from tests.support.doubles import SteppedClock
 from tests.support.interrupting import each_interruption
@@ -37,7 +42,8 @@ TTL_MS = 3_600_000
 class Scene:
     """A topic in two ranges, of three messages each, and a server that stood still."""
 
-    def __init__(self, client: Client, store: MemoryStore, clock: SteppedClock) -> None:
+    def __init__(self, client: Client, store: MemoryStore, clock: SteppedClock, face: str) -> None:
+        self.face = face
         self.client = client
         self.queue = queue = client.queue("q")
         self.store = store
@@ -57,8 +63,28 @@ class Scene:
 
     def values(self, *, whole: bool = False, stop: MessageID | None = None) -> list[bytes]:
         scans = scans_of("t", self.ranges, None, stop)
+        if self.face == "asyncio":
+            return asyncio.run(self._values_in_loop(scans, whole))
         with TopicScanner(self.reader, scans, whole=whole) as scanner:
             return [message.value for message in scanner]
+
+    def in_loop(
+        self, scans: Sequence[tuple[int, Scan]], *, whole: bool, port: AsyncLogPort | None = None
+    ) -> hqueue.aio.TopicScanner:
+        """A scanner for an event loop, through this port."""
+        reader = self.reader.in_loop
+        if port is not None:
+            queue = self.queue
+            context = QueueContext(
+                queue.describe(), queue.describe, self.client.settings, self.clock
+            )
+            reader = LoopReader(context, self.reader.reading, port)
+        ranges = TopicRanges(self.reader.reading, scans, whole=whole)
+        return hqueue.aio.TopicScanner(reader, ranges, bytes_max=1)
+
+    async def _values_in_loop(self, scans: Sequence[tuple[int, Scan]], whole: bool) -> list[bytes]:
+        async with self.in_loop(scans, whole=whole) as scanner:
+            return [message.value async for message in scanner]
 
     def reader_to(self, stops: Iterator[int]) -> TopicReader:
         """A reader whose stop moves on by `move`."""
@@ -85,18 +111,24 @@ class Scene:
         return values
 
 
+both_faces = pytest.mark.parametrize("scene", ["threads", "asyncio"], indirect=True)
+"""Which face `Scene.values` reads by."""
+
+
 @pytest.fixture
-def scene() -> Iterator[Scene]:
+def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
     clock = SteppedClock(START_MS)
     backend = MemoryBackend(clock)
     with backend.connect(clock, operation_timeout_ms=BOUND_MS) as client:
         client.create_queue("q", partitions=2, ttl=f"{TTL_MS // 1_000}s")
-        yield Scene(client, backend.store(clock), clock)
+        face = getattr(request, "param", "threads")
+        yield Scene(client, backend.store(clock), clock, face)
 
 
 ALL = [b"0", b"1", b"2", b"3", b"4", b"5"]
 
 
+@both_faces
 def test_all_ranges_come_in_order(scene: Scene) -> None:
     assert scene.values() == scene.values(whole=True, stop=scene.stop) == ALL
 
@@ -122,6 +154,7 @@ def test_a_reader_waits_for_a_server_that_lags_and_passes_what_stays_short(scene
     assert scene.clock.now_ms - before_ms >= 2 * BOUND_MS
 
 
+@both_faces
 def test_a_server_that_lags_lets_no_range_be_passed_by(scene: Scene) -> None:
     scene.lagging.ends = {0: int(scene.ids[0]) + 1}
     scene.lagging.scans_left = 3
@@ -129,6 +162,7 @@ def test_a_server_that_lags_lets_no_range_be_passed_by(scene: Scene) -> None:
     assert scene.clock.now_ms < START_MS + BOUND_MS
 
 
+@both_faces
 def test_of_the_range_that_is_open_less_may_be_given_if_it_need_not_be_whole(scene: Scene) -> None:
     scene.lagging.ends = {1: int(scene.ids[3]) + 1}
     scene.lagging.scans_left = 3
@@ -137,6 +171,7 @@ def test_of_the_range_that_is_open_less_may_be_given_if_it_need_not_be_whole(sce
     assert scene.values(whole=True, stop=scene.stop) == ALL
 
 
+@both_faces
 def test_a_log_that_stays_short_was_truncated_and_ends_there(scene: Scene) -> None:
     scene.lagging.ends = {0: int(scene.ids[0]) + 1, 1: int(scene.ids[3]) + 1}
     before_ms = scene.clock.now_ms
@@ -149,6 +184,7 @@ def test_of_what_is_to_be_whole_the_end_is_to_be_said(scene: Scene) -> None:
         scene.queue.scan_topic("t", whole=True)
 
 
+@both_faces
 def test_what_was_collected_is_not_waited_for(scene: Scene) -> None:
     queue = scene.queue
     slots = [row.slot for row in scene.lagging.headers(0, 0, 10)]
@@ -161,6 +197,7 @@ def test_what_was_collected_is_not_waited_for(scene: Scene) -> None:
     assert scene.clock.now_ms == before_ms
 
 
+@both_faces
 def test_of_a_marked_range_only_what_its_owner_appended_is_read(scene: Scene) -> None:
     queue, port = scene.queue, scene.store.log("q")
     writers = []
@@ -239,6 +276,33 @@ def test_a_cursor_in_a_loop_gives_each_once_wherever_it_is_cancelled(
     assert values == ALL
     assert not cursor.holds
     assert port.was_cut or number > 8
+
+
+@pytest.mark.parametrize("arrow", [False, True])
+@pytest.mark.parametrize("which", range(len(ALL) + 1))
+def test_a_scanner_in_a_loop_gives_each_once_wherever_a_call_is_cancelled(
+    scene: Scene, which: int, arrow: bool
+) -> None:
+    async def read(cut: Callable[..., Any]) -> None:
+        values: list[bytes] = []
+        scans = scans_of("t", scene.ranges, None, scene.stop)
+        async with scene.in_loop(scans, whole=True) as scanner:
+            items: AsyncIterator[Any] = scanner.arrow_batches() if arrow else aiter(scanner)
+            found: list[Any] = []
+
+            async def take() -> None:
+                found.append(await anext(items, None))
+
+            for call in itertools.count():
+                await (cut(take()) if call == which else take())
+                if not found:
+                    continue
+                if (item := found.pop()) is None:
+                    break
+                values.extend(item.column("value").to_pylist() if arrow else [item.value])
+        assert values == ALL
+
+    asyncio.run(each_await(read))
 
 
 def by_next(scanner: TopicScanner) -> Iterator[bytes]:

@@ -12,6 +12,7 @@ from hqueue import MessageID
 from tests.support.backends import MemoryBackend
 from tests.support.doubles import SteppedClock
 from tests.support.past import DAY_MS, put_in_the_past
+from tests.support.queue_faces import QueueFace
 
 NOW_MS = 1_700_000_000_000
 MINUTE_MS = 60_000
@@ -25,9 +26,14 @@ def memory() -> MemoryBackend:
 
 
 @pytest.fixture
-def queue(memory: MemoryBackend) -> Iterator[hqueue.Queue]:
+def client(memory: MemoryBackend) -> Iterator[hqueue.Client]:
     with memory.connect(SteppedClock(NOW_MS)) as client:
-        yield client.create_queue("q", partitions=1, ttl="1d")
+        yield client
+
+
+@pytest.fixture
+def queue(client: hqueue.Client) -> hqueue.Queue:
+    return client.create_queue("q", partitions=1, ttl="1d")
 
 
 @pytest.mark.parametrize("wrong_ms", WRONG_MS)
@@ -51,8 +57,13 @@ def test_whatever_is_guessed_the_place_is_found(
 
 @pytest.mark.parametrize("wrong_ms", WRONG_MS)
 def test_where_nothing_or_all_has_expired_that_is_seen(
-    memory: MemoryBackend, queue: hqueue.Queue, wrong_ms: int
+    memory: MemoryBackend,
+    client: hqueue.Client,
+    queue: hqueue.Queue,
+    queue_face: QueueFace,
+    wrong_ms: int,
 ) -> None:
+    queue = queue_face(client, queue)
     guess = MessageID(NOW_MS - DAY_MS + wrong_ms)
     found = queue.expiry(0, guess)
     assert (found.gone, found.kept) == (0, 0), "an empty log"
