@@ -41,6 +41,8 @@ def connect(settings: Settings | None = None, **given: Unpack[ConnectOptions]) -
             "zookeeper='host:2181'",
             settings=settings,
         )
+    if "hubs" in given:
+        raise SettingsError("connect() connects to HBase: call connect_hubs() to connect to hubs")
     if settings is not None and given:
         raise InvalidInputError("give Settings or single settings, not both")
     return open_client(settings or Settings.load(given))

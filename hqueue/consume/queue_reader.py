@@ -147,8 +147,8 @@ class QueueReader:
     def do(
         self, decide: Callable[[Deadline], Work[Result]], deadline: Deadline | None = None
     ) -> Result:
-        """Carry out decisions about this log within a deadline, by default that of one operation;
-        returns their result.
+        """Carry out decisions about this log within a deadline, by default that of one operation.
+        Returns their result.
         """
         deadline = deadline or self.deadline()
         return drive(decide(deadline), self._port, deadline)
@@ -382,8 +382,8 @@ class LoopReader:
     async def do(
         self, decide: Callable[[Deadline], Work[Result]], deadline: Deadline | None = None
     ) -> Result:
-        """Carry out decisions about this log within a deadline, by default that of one operation,
-        in the event loop; their result.
+        """Carry out decisions about this log in the event loop, within a deadline; by default that
+        of one operation. Returns their result.
         """
         deadline = deadline or self.deadline()
         return await drive_in_loop(decide(deadline), self._port, deadline)

@@ -85,7 +85,7 @@ class PartitionReader:
 
     @property
     def next_slot(self) -> tuple[int, int]:
-        """The partition and the slot to read next, where a new batch will lie."""
+        """The partition, and the slot at which this reader expects the next batch."""
         return self.steps.next_slot
 
     @property

@@ -198,6 +198,7 @@ class Subscriber:
 
     @property
     def name(self) -> str:
+        """The subscriber's name, as in its subscription."""
         return self._subscription.name
 
     @property

@@ -139,6 +139,7 @@ class Deadline:
 
     @property
     def expired(self) -> bool:
+        """Whether no time is left."""
         return self.remaining_ms == 0.0
 
     def run(self, operation: Callable[[], Result]) -> Result:

@@ -42,7 +42,7 @@ def call_foreign(
         return None, exc
     except BaseException as exc:
         logger.exception(
-            "%s raised %s in a thread of the library, which ignores it and goes on",
+            "%s raised %s in a library thread; it was ignored, and the thread goes on",
             what,
             type(exc).__name__,
         )

@@ -30,29 +30,35 @@ class DefaultSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
+        """The format's name in Spark: ``spark.read.format("hqueue")``."""
         return "hqueue"
 
     def schema(self) -> StructType:
+        """The columns of the messages that the options choose."""
         from pyspark_hqueue.reading.source import schema_of  # noqa: PLC0415
 
         return schema_of(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        """Make the reader of one query over the messages that are there."""
         from pyspark_hqueue.reading.source import batch_reader  # noqa: PLC0415
 
         return batch_reader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> QueueStreamReader:  # noqa: N802
+        """Make the reader of a streaming query."""
         from pyspark_hqueue.reading.stream import stream_reader  # noqa: PLC0415
 
         return stream_reader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Make the writer of a data frame's rows, each of which becomes a message."""
         from pyspark_hqueue.writing.sink import batch_writer  # noqa: PLC0415
 
         return batch_writer(self.options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        """Make the writer of a streaming query's rows, each of which becomes a message."""
         from pyspark_hqueue.writing.sink import stream_writer  # noqa: PLC0415
 
         return stream_writer(self.options, schema, overwrite=overwrite)

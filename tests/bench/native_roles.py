@@ -114,7 +114,7 @@ def worker(bench: Bench) -> Iterator[Comparison]:
             bench.rounds,
         )
     yield _at_most(
-        f"a worker's {partitions:,} subscriptions that wait, processor time", "% of a core",
+        f"CPU time of a worker with {partitions:,} idle subscriptions", "% of a core",
         {way: tuple(figures) for way, figures in idle.items()}, 1.0,
     )  # fmt: skip
     yield _at_most("a worker's processor time for a message", "µs", costs, 1.0)

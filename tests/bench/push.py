@@ -157,7 +157,7 @@ def push_throughput(bench: Bench) -> Iterator[Comparison]:
 
 
 def push_idle(bench: Bench) -> Iterator[Comparison]:
-    """A worker with 1,000 subscriptions that wait."""
+    """A worker with 1,000 idle subscriptions."""
     queue = bench.queue("push-idle", partitions=bench.many(1_000))
     subscription = Subscription("bench", start="latest")
     figures = []
@@ -169,7 +169,7 @@ def push_idle(bench: Bench) -> Iterator[Comparison]:
             time.sleep(10)
             figures.append(process.cpu_percent())
     yield Comparison(
-        f"CPU of a worker with {queue.partitions:,} subscriptions that wait", "push", "goal",
+        f"CPU time of a worker with {queue.partitions:,} idle subscriptions", "push", "goal",
         "% of a core", tuple(figures), (5.0,) * bench.rounds, 1, at_most=True,
     )  # fmt: skip
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from hqueue.hbase.native import updates
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -115,6 +117,16 @@ def test_the_table_says_who_may_import_what_is_protected() -> None:
         tuple(CODE.findall(name)): CODE.findall(cells[0]) for name, cells in table("module").items()
     }
     assert listed == protected
+
+
+def test_the_page_has_the_bounds_of_many_updates_at_once() -> None:
+    text = " ".join(PAGE.split())
+    for sentence in (
+        f"Multis of up to {updates.TOGETHER_MAX} rows ({updates.BYTES_MAX >> 20} MiB, or one",
+        f"up to {updates.UNDER_WAY_MAX} of them under way at each server",
+        f"up to {updates.ROWS_UNDER_WAY_MAX} requests of one row instead",
+    ):
+        assert sentence in text
 
 
 @pytest.mark.parametrize("page", ["architecture.md", "origins.md"])

@@ -33,9 +33,8 @@ AttributeOptions = Annotated[
         "--attribute",
         "-a",
         metavar="NAME=VALUE",
-        help=f"An attribute, by its name ({', '.join(ATTRIBUTES)}) or by its name in the "
-        "toolkit shell of Alibaba's HQueue (hbase.hqueue.partitionsPerRegion, ...). May be given "
-        "several times.",
+        help=f"An attribute, by its name ({', '.join(ATTRIBUTES)}) or by its name in the shell of "
+        "Alibaba's HQueue (hbase.hqueue.partitionsPerRegion, ...). May be given several times.",
     ),
 ]
 

@@ -56,7 +56,7 @@ KeySeparatorOption = Annotated[
         "--key-separator",
         "-K",
         metavar="TEXT",
-        help="Each line of files and pipes is a message's own key, this text, and the value.",
+        help="The text between key and value in each line of files and pipes.",
     ),
 ]
 FileOption = Annotated[

@@ -57,7 +57,10 @@ def consume(
     ] = True,
     host: Annotated[
         str | None,
-        typer.Option(help="Where hubs reach this process; the address from which it reaches them."),
+        typer.Option(
+            help="The host at which hubs reach this process; by default the address from which it "
+            "reaches them."
+        ),
     ] = None,
     chosen: options.MessageFormat = Format.TEXT,
     print_key: options.PrintKey = False,

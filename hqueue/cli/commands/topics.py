@@ -183,9 +183,8 @@ def acl(
     caller: Annotated[str, typer.Option(help="The caller's name that hubs see.")] = "hqueue",
     json: options.Json = False,
 ) -> None:
-    """Show who may do what with a topic, its ACL: what, who. A list that is given replaces the
-    current one, and the others stay. If a list is given and the topic does not exist, it is
-    created.
+    """Show a topic's ACL, or replace some of its lists. The output has each list and its names. A
+    topic that does not exist is created if a list is given.
 
     ACLs hold where hubs have the setting authorizer = "acl".
     """

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import hqueue
+import hqueue.aio
 from hqueue import (
     GatewayAddress,
     HQueueError,
@@ -55,6 +56,12 @@ def test_a_settings_file_that_is_nested_too_deep_can_not_be_read(tmp_path: Path)
     with pytest.raises(SettingsError) as raised:
         Settings.load({}, {"HQUEUE_CONFIG": str(path)})
     assert raised.value.file == str(path)
+
+
+@pytest.mark.parametrize("connect", [hqueue.connect, hqueue.aio.connect])
+def test_a_connect_to_hubs_names_the_function_for_hubs(connect: Callable[..., object]) -> None:
+    with pytest.raises(SettingsError, match="call connect_hubs"):
+        connect(hubs="hosta:9190")
 
 
 @pytest.mark.parametrize(
