@@ -79,7 +79,7 @@ class Prefetcher:
             self._asked.popleft()
             batches = request.result()
             if not fetch.reader.at_tail:
-                self._fetcher.want(fetch)
+                self._fetcher.request(fetch)
             self._ask()
             if batches:
                 return batches

@@ -170,7 +170,7 @@ FetchT = TypeVar("FetchT", bound=Fetch[Any])
 class Fetcher(Generic[FetchT]):
     """Schedules the polls of partitions. Used by one thread.
 
-    After a partition was taken, it is not scheduled until its driver calls `want` again.
+    After a partition was taken, it is not scheduled until its driver calls `request` again.
 
     Args:
         fetches: the partitions to poll, in the order of their first polls.
@@ -187,7 +187,7 @@ class Fetcher(Generic[FetchT]):
     def __contains__(self, fetch: FetchT) -> bool:
         return fetch in self._waiting
 
-    def want(self, fetch: FetchT) -> None:
+    def request(self, fetch: FetchT) -> None:
         """Schedule a poll of this partition when it is due. A partition whose reader is behind goes
         first.
         """
@@ -196,7 +196,7 @@ class Fetcher(Generic[FetchT]):
             self._waiting.move_to_end(fetch, last=False)
         self.next_due_ms = min(self.next_due_ms, fetch.due_ms)
 
-    def forget(self, fetch: FetchT) -> None:
+    def drop(self, fetch: FetchT) -> None:
         """Stop polling this partition."""
         self._waiting.pop(fetch, None)
 

@@ -75,7 +75,7 @@ def follow(
             if each.answered(now_ms, error):
                 last_ms = now_ms
             if not each.reader.finished:
-                fetcher.want(each)
+                fetcher.request(each)
         if len(fetcher) == 0 or (idle_ms_max is not None and now_ms - last_ms >= idle_ms_max):
             return
         yield Pause(max(0.0, fetcher.next_due_ms - now_ms))

@@ -306,7 +306,7 @@ class Intake(Generic[KeyT]):
                 continue
             if not fetch.busy:
                 unused.append(fetch)
-            fetch.source.waiting.forget(fetch)
+            fetch.source.waiting.drop(fetch)
             fetch.source.partitions -= 1
             if not fetch.source.partitions:
                 del self._sources[fetch.source.reader]
@@ -317,7 +317,7 @@ class Intake(Generic[KeyT]):
         if not self._is_read(fetch):
             return
         if fetch.reader.at_tail or fetch.due_ms > self._clock.monotonic_ms():
-            fetch.source.waiting.want(fetch)
+            fetch.source.waiting.request(fetch)
         else:
             self._behind.append(fetch)
 

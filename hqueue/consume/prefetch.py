@@ -93,7 +93,7 @@ class Prefetcher:
             request = self._asked.popleft()
             batches = request.batches.result()
             if not request.fetch.reader.at_tail:
-                self._fetcher.want(request.fetch)
+                self._fetcher.request(request.fetch)
             self._ask()
             if batches:
                 return batches
@@ -165,5 +165,5 @@ class Prefetcher:
             reader = fetch.reader.reopened(request.cursor, request.expired)
             self.readers[self.readers.index(fetch.reader)] = reader
             fetch.reader = reader
-            self._fetcher.want(fetch)
+            self._fetcher.request(fetch)
         self._asked.clear()

@@ -1,4 +1,4 @@
-"""Administration of groups: which there are, how far each is, where it goes on, forgetting it."""
+"""Administration of groups: listing and describing them, moving, resetting and deleting offsets."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Watched:
         release: Release,
         needed: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._finalizer = weakref.finalize(item, _forget, os.getpid(), what, release, needed)
+        self._finalizer = weakref.finalize(item, _on_forgotten, os.getpid(), what, release, needed)
         self._finalizer.atexit = False
         _releases.begin()
 
@@ -122,7 +122,7 @@ def _call(release: Release) -> None:
         logger.warning("an object that was never closed could not be released", exc_info=True)
 
 
-def _forget(pid: int, what: str, release: Release, needed: Callable[[], bool]) -> None:
+def _on_forgotten(pid: int, what: str, release: Release, needed: Callable[[], bool]) -> None:
     if os.getpid() != pid or sys.is_finalizing() or not needed():
         return
     _releases.put(release)

@@ -104,7 +104,7 @@ def test_a_hub_is_available_until_it_is_closed(
     }
     registered.update(7)
     assert theirs.list()[first.address].load == 7
-    assert not theirs.forget(first.address), "it is available"
+    assert not theirs.drop(first.address), "it is available"
     with pytest.raises(InvalidInputError):
         registered.update(-1)
     for address in (Address("a b", 1), Address("host", 0)):
@@ -114,7 +114,7 @@ def test_a_hub_is_available_until_it_is_closed(
     assert not theirs.is_available(first)
     assert theirs.is_available(second)
     assert not theirs.is_available(HubInfo(second.address, "another start"))
-    assert theirs.forget(first.address)
+    assert theirs.drop(first.address)
     assert list(theirs.list()) == [second.address]
 
 

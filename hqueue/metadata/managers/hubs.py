@@ -166,16 +166,16 @@ class Hubs(OnStore):
         return found is not None and _incarnation(found.value) == hub.incarnation
 
     @stepwise
-    def forget(self, address: Address) -> Work[bool]:
-        """Delete the record of a hub that does not come back. Returns False if it is available, and
-        stays.
+    def drop(self, address: Address) -> Work[bool]:
+        """Delete the record of a hub that does not come back. Returns False if the hub is
+        available: then the record stays.
         """
         host = self._host(address)
         yield Delete({host: ANY})
         return host not in (yield Keys(self._hosts, 1))
 
     @stepwise
-    def forget_gone(self) -> Work[None]:
+    def drop_gone(self) -> Work[None]:
         """Delete the records of all hubs that are not available."""
         hosts: Sequence[str] = yield Keys(self._hosts, 1)
         yield Delete(dict.fromkeys(hosts, ANY))

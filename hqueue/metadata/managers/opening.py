@@ -217,4 +217,4 @@ def delete_topic_metadata(
     for records in (rows(), memory_of(root)):
         records.clear(layout.prefix)
     StageRecord(session, root, queue, ZOOKEEPER, bound=False).delete_unused()
-    Hubs(session, root, queue).forget_gone()
+    Hubs(session, root, queue).drop_gone()

@@ -108,7 +108,7 @@ def partitions_of(queue: Queue, options: ReadOptions) -> Sequence[int]:
             )
     if options.partitions is not None:
         wanted = sorted(options.partitions)
-    return [partition for partition in wanted if options.narrowing.wants(partition)]
+    return [partition for partition in wanted if options.narrowing.matches(partition)]
 
 
 def _positions_of(

@@ -61,7 +61,7 @@ class Narrowing:
     topics: frozenset[str] | None = None
     partitions: tuple[tuple[Callable[[Any, Any], bool], Any], ...] = ()
 
-    def wants(self, partition: int) -> bool:
+    def matches(self, partition: int) -> bool:
         return all(compare(partition, value) for compare, value in self.partitions)
 
 

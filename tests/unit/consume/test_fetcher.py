@@ -58,7 +58,7 @@ class Driver:
             error = exc
         for each in asked:
             each.answered(self.clock.now_ms, error)
-            self.fetcher.want(each)
+            self.fetcher.request(each)
         return [each.reader.partition for each in asked]
 
     def rounds(self, for_ms: float) -> list[list[int]]:
@@ -121,10 +121,10 @@ def test_one_that_is_asked_for_waits_no_more_until_it_is_wanted() -> None:
     assert first is driver.fetches[0]
     assert first not in driver.fetcher
     assert (len(driver.fetcher), driver.round()) == (1, [1])
-    driver.fetcher.want(first)
+    driver.fetcher.request(first)
     assert driver.round() == [0]
-    driver.fetcher.forget(first)
-    driver.fetcher.forget(first)
+    driver.fetcher.drop(first)
+    driver.fetcher.drop(first)
     driver.clock.now_ms = 1_000
     assert driver.round() == [1]
 
@@ -138,12 +138,12 @@ def test_one_that_is_behind_is_gone_on_with_before_another_is_begun() -> None:
     assert begun is driver.fetches[0]
     begun.reader.read(Deadline(driver.clock, 0))
     assert not begun.reader.at_tail
-    driver.fetcher.want(begun)
+    driver.fetcher.request(begun)
     assert driver.fetcher.take_first(0.0) is begun
     begun.reader.read(Deadline(driver.clock, 0))
     begun.reader.read(Deadline(driver.clock, 0))
     assert begun.reader.at_tail
-    driver.fetcher.want(begun)
+    driver.fetcher.request(begun)
     assert driver.fetcher.take_first(0.0) is driver.fetches[1]
 
 
@@ -334,4 +334,4 @@ def test_a_corrupt_row_stays_an_error() -> None:
         with pytest.raises(CorruptLogError):
             list(fetch_once([each], driver.ask, driver.one_try))
         each.answered(driver.clock.now_ms, CorruptLogError("corrupt"))
-        driver.fetcher.want(each)
+        driver.fetcher.request(each)

@@ -207,7 +207,7 @@ class Poller:
         """Forget a partition."""
         known = self._known.get(tail.partition)
         if known is not None and known.tail is tail:
-            self._fetcher.forget(known)
+            self._fetcher.drop(known)
             del self._known[tail.partition]
 
     def demand(self, tail: TailWaiter) -> None:
@@ -252,7 +252,7 @@ class Poller:
             waiting.due_ms = min(waiting.due_ms, waiting.deaf_until_ms)
         if waiting.due_ms < self._fetcher.next_due_ms:
             self._changed.set()
-        self._fetcher.want(waiting)
+        self._fetcher.request(waiting)
 
     def _take_pushed(self, waiting: _Waiting) -> bool:
         """Give a tail the rows that it stands before; whether there were any."""

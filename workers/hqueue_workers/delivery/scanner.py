@@ -189,8 +189,8 @@ class MessageScanner(Window):
     def join(self, reading: Reading) -> None:
         """Read for this one as well. One that is ahead of all others takes the window along.
 
-        Where it wants topics that were not read so far, what is in memory is forgotten, for it
-        would find nothing of them there: all that stand before the window's end read alone.
+        If it needs topics that were not read so far, the window is dropped, for it has no messages
+        of them: all that stand before the window's end read alone.
         """
         others = bool(self._for)
         self._for.add(reading)
@@ -225,7 +225,7 @@ class MessageScanner(Window):
         await waiting
 
     def passed(self, message_id: int) -> None:
-        """One goes on from this ID: forget what nobody needs, and read in advance."""
+        """A reading continues from this ID: drop what none needs any more, and read ahead."""
         needed = [r.position for r in self._for if r.position >= self.start] or [self.end]
         self.trim(self._bytes_max(), min(needed), max(needed))
         if self._poller is None and self.at_tail:

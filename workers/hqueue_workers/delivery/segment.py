@@ -38,7 +38,7 @@ HERE_MESSAGES, HERE_BYTES = 100, 64 * 1024
 
 
 class SubscriptionFilter(NamedTuple):
-    """What a subscriber wants of a partition: topics (None for all), and how much in a call."""
+    """What a subscriber takes from a partition: topics (None for all), and how much in a call."""
 
     subscriber: str
     topics: frozenset[str] | None
@@ -50,7 +50,7 @@ class SubscriptionFilter(NamedTuple):
         """The topics to be read for it: its own, and what is put back to it."""
         return None if self.topics is None else self.topics | {redrive_topic(self.subscriber)}
 
-    def wants(self, topic: str) -> bool:
+    def matches(self, topic: str) -> bool:
         """Whether it is sent what lies under this topic."""
         if topic == redrive_topic(self.subscriber):
             return True
@@ -207,7 +207,7 @@ class BatchSegment(Segment):
     def _cut(
         self, queue: Queue, filter_: SubscriptionFilter, *, may_read: bool
     ) -> tuple[EncodedSlice, ...]:
-        cells = tuple(c for c in self._batch.cells if filter_.wants(c[0].topic))
+        cells = tuple(c for c in self._batch.cells if filter_.matches(c[0].topic))
         skips = self._batch.skips if may_read else Skips()
         messages: Iterable[ReceivedMessage | None] = messages_of(
             dataclasses.replace(self._batch, cells=cells, skips=skips)
@@ -222,7 +222,7 @@ class BatchSegment(Segment):
     def _key(self, filter_: SubscriptionFilter) -> tuple[object, ...]:
         """Those with the same key get the same bytes; empty where nothing is wanted."""
         cells = self._batch.cells
-        topics = tuple(entry.topic for entry, _ in cells if filter_.wants(entry.topic))
+        topics = tuple(entry.topic for entry, _ in cells if filter_.matches(entry.topic))
         return (topics, filter_.messages_max, filter_.bytes_max) if topics else ()
 
 
