@@ -66,7 +66,7 @@ def test_a_queue_that_is_not_there_is_named_and_nothing_is_written(
     ended = run("metadata", "migrate", "nosuch", *given)
     assert (ended.code, ended.out) == (1, b"")
     assert "there is no such queue" in ended.err
-    assert client.metadata_migration("nosuch").stage().location == ("zookeeper", 0)
+    assert client.metadata_migration("nosuch").state().location == ("zookeeper", 0)
 
 
 @pytest.mark.in_memory_first
@@ -77,8 +77,8 @@ def test_what_cannot_be_read_is_not_left_behind(
     client.coordination.store.records.create({f"{region}/bad": b'{"version": 9}'})
     refused = run("metadata", "migrate", queue_name, "--to", "hbase")
     assert (refused.code, f"{region}/bad" in refused.err) == (5, True)
-    [stage] = map(json.loads, run("metadata", "migrate", queue_name).lines)
-    assert (stage["store"], stage["phase"]) == ("zookeeper", "stable")
+    [state] = map(json.loads, run("metadata", "migrate", queue_name).lines)
+    assert (state["store"], state["phase"]) == ("zookeeper", "stable")
     write(metadata, ["new"])
 
 
@@ -97,8 +97,8 @@ def test_a_command_that_is_killed_is_called_again_or_abandoned(
 
     for step in ("copying", "comparing"):
         kill_while(step)
-        [stage] = map(json.loads, run(*migrate).lines)
-        assert (stage["store"], stage["phase"]) == ("zookeeper", step)
+        [state] = map(json.loads, run(*migrate).lines)
+        assert (state["store"], state["phase"]) == ("zookeeper", step)
         waiting = metadata.persistence.write_topic_persistence_info(step, INFO, NEW)
         wrong = run(*migrate, "--to", "zookeeper")
         assert (wrong.code, "target='hbase'" in wrong.err) == (2, True)

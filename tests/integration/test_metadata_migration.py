@@ -182,7 +182,7 @@ def test_nothing_is_lost_while_it_is_moved_there_and_back_and_there_again(
         each.check(late)
         each.check(hubs[0])
     assert migration.clear() == 3 * 2 * len(TOPICS)
-    assert migration.stage().left == ()
+    assert migration.state().left == ()
     for each in writers:
         each.check(late)
 
@@ -212,9 +212,9 @@ def test_a_move_that_dies_is_made_again_or_abandoned(
 
         with pytest.raises(Died):
             dying.metadata_migration(queue_name).move("hbase", on_progress=die)
-        stage = migration.stage()
-        assert stage.phase is Phase(step)
-        assert stage.location == MetadataLocation("zookeeper", 0)
+        state = migration.state()
+        assert state.phase is Phase(step)
+        assert state.location == MetadataLocation("zookeeper", 0)
         if step == "copying":
             writers.wait_for_more()
         else:
@@ -241,7 +241,7 @@ def test_an_error_leaves_it_in_force_where_it_was(
 
     with pytest.raises(StoreUnavailableError):
         migration.move("hbase", on_progress=fail)
-    assert migration.stage().phase is Phase.STABLE
+    assert migration.state().phase is Phase.STABLE
     assert hub.store == "zookeeper"
     assert write_ranges(hub, "t", version) != version
     assert migration.clear() == 1, "what was copied"
@@ -263,7 +263,7 @@ def test_of_two_that_move_it_the_later_one_goes_on(
     with pytest.raises(BadVersionError):
         migration.move("hbase", on_progress=overtake)
     assert moved == [1]
-    assert migration.stage().location.store == "hbase"
+    assert migration.state().location.store == "hbase"
     wait_until_known(hub, "hbase")
     assert migration.move("hbase") == 0
 
@@ -360,7 +360,7 @@ def test_what_cannot_be_moved_is_refused_before_anything_happens(
         connect(metadata_store="memory").metadata_migration(queue_name)
     with pytest.raises(InvalidInputError):
         connect().metadata_migration("no/queue")
-    assert migration.stage().number == 0
+    assert migration.state().number == 0
 
 
 def wait_until_known(metadata: TopicMetadata, store: str) -> None:

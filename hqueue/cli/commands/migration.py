@@ -82,15 +82,15 @@ def migrate(
         say(f"{count_text(number, NOUN)} deleted, not in force.")
     else:
         check_queue(client, queue)
-        stage = migration.stage()
+        state = migration.state()
         write_json(
             {
                 "queue": queue,
-                "store": stage.location.store,
-                "place": stage.location.place,
-                "phase": stage.phase.value,
-                "copy": stage.copy and stage.copy._asdict(),
-                "left": [location._asdict() for location in stage.left],
+                "store": state.location.store,
+                "place": state.location.place,
+                "phase": state.phase.value,
+                "copy": state.copy and state.copy._asdict(),
+                "left": [location._asdict() for location in state.left],
             }
         )
 

@@ -3,7 +3,7 @@
 Each kind has a manager, as in Hedwig. A manager needs only `hqueue.metadata.fields` of a store:
 compare-and-set of records of a few fields. A `Layout` has the keys of records.
 
-The modules below a manager (blobs, generations, the stage, the fence) call their store and wait.
+The modules below a manager (blobs, generations, the migration state, the fence) call their store and wait.
 They are not written in steps, for no event loop calls them: the threads of a `Pipeline` do. These
 send the requests of many callers as one, and return futures for a loop to await. Threads also do
 rare work: opening the metadata, registering a hub, moving to another store, and commands.
@@ -37,6 +37,7 @@ from hqueue.metadata.managers.layout import Layout, Rows, Subject, Tree
 from hqueue.metadata.managers.listing import Entry, Info
 from hqueue.metadata.managers.memory import MemoryFields
 from hqueue.metadata.managers.migration import MetadataMigration
+from hqueue.metadata.managers.migration_state import MetadataLocation, MigrationState, Phase
 from hqueue.metadata.managers.opening import (
     TopicMetadata,
     delete_topic_metadata,
@@ -45,7 +46,6 @@ from hqueue.metadata.managers.opening import (
 )
 from hqueue.metadata.managers.pipeline import Pipeline
 from hqueue.metadata.managers.present import PresentRecords
-from hqueue.metadata.managers.stage import MetadataLocation, Phase, Stage
 from hqueue.metadata.managers.topics import (
     SubscriptionDataManager,
     TopicOwnershipManager,
@@ -66,12 +66,12 @@ __all__ = [
     "MemoryFields",
     "MetadataLocation",
     "MetadataMigration",
+    "MigrationState",
     "OwnerElection",
     "Phase",
     "Pipeline",
     "PresentRecords",
     "Rows",
-    "Stage",
     "Subject",
     "SubscriptionData",
     "SubscriptionDataManager",

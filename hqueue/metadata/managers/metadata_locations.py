@@ -11,8 +11,8 @@ from hqueue.metadata.blobs import BlobRecords
 from hqueue.metadata.fields import FieldRecords
 from hqueue.metadata.managers.layout import Layout, Rows, Tree
 from hqueue.metadata.managers.memory import memory_of
+from hqueue.metadata.managers.migration_state import HBASE, MEMORY, ZOOKEEPER, MetadataLocation
 from hqueue.metadata.managers.present import PresentRecords
-from hqueue.metadata.managers.stage import HBASE, MEMORY, ZOOKEEPER, MetadataLocation
 from hqueue.metadata.ports import MetadataStore
 from hqueue.runtime.fork import register
 

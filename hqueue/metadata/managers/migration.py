@@ -19,14 +19,14 @@ from hqueue.errors import (
 from hqueue.metadata.fields import FieldChange, FieldRecord, Found
 from hqueue.metadata.managers.layout import OWNERSHIP, PERSISTENCE, SUBSCRIPTION, key_in
 from hqueue.metadata.managers.metadata_locations import LocationRecords, MetadataLocations
-from hqueue.metadata.managers.stage import (
+from hqueue.metadata.managers.migration_state import (
     HBASE,
     MEMORY,
     ZOOKEEPER,
     MetadataLocation,
+    MigrationState,
+    MigrationStateRecord,
     Phase,
-    Stage,
-    StageRecord,
 )
 from hqueue.metadata.ports import ANY, NEW
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
@@ -55,7 +55,7 @@ class MetadataMigration:
     all records were compared. Owners are not moved: hubs acquire their topics again.
 
     Args:
-        record: the record of the migration's stage.
+        record: the record of the migration state.
         locations: the locations of records.
         clock: measures the wait for writers.
         check: called before anything is moved. It raises if there is no such queue.
@@ -63,7 +63,7 @@ class MetadataMigration:
 
     def __init__(
         self,
-        record: StageRecord,
+        record: MigrationStateRecord,
         locations: MetadataLocations,
         clock: Clock = SYSTEM_CLOCK,
         *,
@@ -74,7 +74,7 @@ class MetadataMigration:
         self._locations = locations
         self._clock = clock
 
-    def stage(self) -> Stage:
+    def state(self) -> MigrationState:
         """The location that is in force now, and the progress of a move."""
         return self._record.read()[0]
 
@@ -115,32 +115,32 @@ class MetadataMigration:
                 "topics' metadata can be moved only to 'zookeeper' or 'hbase'", store=to
             )
         self._check()
-        stage, version = self._record.read()
-        if stage.phase is Phase.STABLE and stage.location.store == to:
+        state, version = self._record.read()
+        if state.phase is Phase.STABLE and state.location.store == to:
             return 0
-        if stage.location.store == MEMORY:
+        if state.location.store == MEMORY:
             raise SettingsError("topics' metadata in the memory of hubs can't be moved", target=to)
-        begun = stage.begun(to)
-        source = self._locations.open(stage.location)
-        stage, version = begun, self._record.change(begun, version)
+        begun = state.begun(to)
+        source = self._locations.open(state.location)
+        state, version = begun, self._record.change(begun, version)
         try:
             assert begun.copy is not None
             target = self._locations.open(begun.copy)
             on_progress("copying", 0)
             for number in _copy(source, target):
                 on_progress("copying", number)
-            stage = stage.draining()
-            version = self._record.change(stage, version)
+            state = state.draining()
+            version = self._record.change(state, version)
             on_progress("draining", 0)
-            self._drain(stage, drain_ms)
-            stage = stage.drained()
-            version = self._record.change(stage, version)
+            self._drain(state, drain_ms)
+            state = state.drained()
+            version = self._record.change(state, version)
             on_progress("comparing", 0)
             moved = 0
             for number in _amend(source, target):
                 moved += number
                 on_progress("comparing", number)
-            self._record.change(stage.switched(), version)
+            self._record.change(state.switched(), version)
         except BaseException:
             # How far it came is read: the answer to its last change may be what is missing. If it
             # is done there is no copy, and if somebody else has taken it over it is another one.
@@ -158,10 +158,10 @@ class MetadataMigration:
         Raises:
             BadVersionError: another process continues the move at the same time.
         """
-        stage, version = self._record.read()
-        if stage.phase is Phase.STABLE:
+        state, version = self._record.read()
+        if state.phase is Phase.STABLE:
             return False
-        self._record.change(stage.abandoned(), version)
+        self._record.change(state.abandoned(), version)
         return True
 
     def clear(self, *, on_progress: OnProgress = _ignore) -> int:
@@ -174,18 +174,18 @@ class MetadataMigration:
         """
         number = 0
         while (found := self._record.read())[0].left:
-            stage, version = found
-            for deleted in self._clear(stage.left[0]):
+            state, version = found
+            for deleted in self._clear(state.left[0]):
                 number += deleted
                 on_progress("clearing", deleted)
-            self._record.change(stage.cleared(stage.left[0]), version)
+            self._record.change(state.cleared(state.left[0]), version)
         return number
 
-    def _drain(self, stage: Stage, drain_ms: float) -> None:
-        """Wait until each writer that is present has acknowledged this stage."""
+    def _drain(self, state: MigrationState, drain_ms: float) -> None:
+        """Wait until each writer that is present has acknowledged this state."""
         deadline = Deadline(self._clock, drain_ms)
         while behind := sorted(
-            name for name, number in self._record.writers().items() if number < stage.number
+            name for name, number in self._record.writers().items() if number < state.number
         ):
             if deadline.expired:
                 raise StoreUnavailableError(

@@ -2,11 +2,11 @@
 
 The rules, which `tests/model/migration` shows to be needed:
 
-- Before it writes anything there is a stage, which says where metadata is in force.
-- A writer says which stage it acknowledges, then looks whether that is the stage still. Only then,
+- Before it writes anything there is a migration state, which says where metadata is in force.
+- A writer says which state it acknowledges, then looks whether that is the state still. Only then,
   and while the session is certain by which it says so, does it write.
 - It acknowledges no move to a table that is not the one of its settings.
-- It acknowledges no other stage while a change is under way. So when all writers that are present
+- It acknowledges no other state while a change is under way. So when all writers that are present
   have acknowledged that the move drains, all changes of before are made or have failed.
 - After each change it looks whether what it acknowledged still holds; if not, whether the change
   was made where metadata is in force, and no move compares it yet. If neither, it may have come
@@ -31,7 +31,12 @@ from hqueue.errors import (
     UnsupportedFormatError,
 )
 from hqueue.metadata.certainty import Certainty
-from hqueue.metadata.managers.stage import Phase, Stage, StageRecord, encode_acknowledgement
+from hqueue.metadata.managers.migration_state import (
+    MigrationState,
+    MigrationStateRecord,
+    Phase,
+    encode_acknowledgement,
+)
 from hqueue.metadata.ports import MetadataStore, Record, Watch
 from hqueue.runtime.clock import Clock, Deadline
 from hqueue.runtime.fork import register
@@ -54,9 +59,9 @@ Answer = TypeVar("Answer")
 class _Permit(NamedTuple):
     """That a change may be made."""
 
-    stage: Stage
+    state: MigrationState
     session_id: int | None
-    """By which session the stage was acknowledged; None if it was not."""
+    """By which session the migration state was acknowledged; None if it was not."""
 
 
 class MigrationFence:
@@ -65,14 +70,14 @@ class MigrationFence:
     In a forked child it is another writer.
 
     Args:
-        record: the stage.
+        record: the migration state.
         session: with ZooKeeper, which it acknowledges by.
         wait_ms: how long a change waits for a move to end.
         clock: where time comes from.
     """
 
     def __init__(
-        self, record: StageRecord, session: MetadataStore, wait_ms: float, clock: Clock
+        self, record: MigrationStateRecord, session: MetadataStore, wait_ms: float, clock: Clock
     ) -> None:
         self._record = record
         self._session = session
@@ -89,33 +94,33 @@ class MigrationFence:
         self._faults = FaultLog(logger, self._clock)
         self._certainty = Certainty(self._session, self._lock, self._clock)
         self._key = self._record.writer(secrets.token_hex(NAME_BYTES))
-        self._known: Stage | None = None
+        self._known: MigrationState | None = None
         self._watching = False
         self._watch: Watch | None = None
         self._following: Job | None = None
         self._said: int | None = None
-        """The stage that this writer's registration names, if there is one."""
+        """The state that this writer's registration names, if there is one."""
         self._admitted: int | None = None
-        """The stage that it acknowledged, and found to be the stage after that."""
+        """The state that it acknowledged, and found to be the state after that."""
         self._under_way = 0
         self._entered = 0
-        """The stage of what is under way."""
+        """The state of what is under way."""
 
     def after_fork_in_child(self) -> None:
         self._begin()
 
     @property
-    def first(self) -> Stage:
-        """The stage before the first move."""
+    def first(self) -> MigrationState:
+        """The state before the first move."""
         return self._record.first
 
     @property
-    def known(self) -> Stage | None:
-        """The stage as far as it is known; None before anything was asked."""
+    def known(self) -> MigrationState | None:
+        """The state as far as it is known; None before anything was asked."""
         return self._known
 
-    def stage(self, *, now: bool = False) -> Stage:
-        """The stage as it was a moment ago; asks if that is not known.
+    def state(self, *, now: bool = False) -> MigrationState:
+        """The state as it was a moment ago; asks if that is not known.
 
         Args:
             now: ask in any case.
@@ -128,7 +133,7 @@ class MigrationFence:
         return self._look() if now or known is None else known
 
     def settle(self) -> None:
-        """See to it that there is a stage, and acknowledge it if changes may be made in it.
+        """See to it that there is a migration state, and acknowledge it if changes may be made in it.
 
         Raises:
             UnsupportedFormatError: its record can't be read.
@@ -136,18 +141,18 @@ class MigrationFence:
             StoreUnavailableError: ZooKeeper does not answer.
         """
         self._record.settle()
-        stage = self.stage(now=True)
-        if stage.phase.is_open:
-            self._acknowledge(stage)
+        state = self.state(now=True)
+        if state.phase.is_open:
+            self._acknowledge(state)
 
     def change(
-        self, change: Callable[[Stage], Answer], is_made: Callable[[Answer], bool]
+        self, change: Callable[[MigrationState], Answer], is_made: Callable[[Answer], bool]
     ) -> Answer:
-        """Make a change in a stage in which changes may be made. Waits for that.
+        """Make a change in a state in which changes may be made. Waits for that.
 
         Args:
             change: makes it.
-            is_made: whether anything was changed, by its answer. If nothing was, and the stage may
+            is_made: whether anything was changed, by its answer. If nothing was, and the state may
                 be another one, it is asked for again.
 
         Raises:
@@ -159,7 +164,7 @@ class MigrationFence:
         while True:
             permit = self._enter(deadline)
             try:
-                answer = change(permit.stage)
+                answer = change(permit.state)
                 if self._held(permit):
                     return answer
             finally:
@@ -187,41 +192,41 @@ class MigrationFence:
         while True:
             if self._closed:
                 return self._enter_closed()
-            stage = self.stage()
+            state = self.state()
             with self._lock:
-                if stage.phase.is_open and self._is_admitted(stage):
+                if state.phase.is_open and self._is_admitted(state):
                     self._under_way += 1
-                    self._entered = stage.number
-                    return _Permit(stage, self._certainty.session_id)
-                if not stage.phase.is_open:
-                    other = functools.partial(self._is_over, stage)
+                    self._entered = state.number
+                    return _Permit(state, self._certainty.session_id)
+                if not state.phase.is_open:
+                    other = functools.partial(self._is_over, state)
                     self._changed.wait_for(other, deadline.remaining_ms / 1e3)
-            if stage.phase.is_open:
+            if state.phase.is_open:
                 try:
-                    self._acknowledge(stage)
+                    self._acknowledge(state)
                 except HQueueError as exc:
                     exc.outcome = Outcome.NOT_APPLIED
                     raise
-            if deadline.expired and self.stage() == stage and not self._is_admitted(stage):
-                raise self._closed_to_changes(stage)
+            if deadline.expired and self.state() == state and not self._is_admitted(state):
+                raise self._closed_to_changes(state)
 
-    def _is_over(self, stage: Stage) -> bool:
-        return self._closed or self._known != stage
+    def _is_over(self, state: MigrationState) -> bool:
+        return self._closed or self._known != state
 
     def _enter_closed(self) -> _Permit:
         """Without an acknowledgement: whether it came too late is looked at afterwards."""
         self._record.settle()
-        stage = self._look()
-        if not stage.phase.is_open:
-            raise self._closed_to_changes(stage)
+        state = self._look()
+        if not state.phase.is_open:
+            raise self._closed_to_changes(state)
         with self._lock:
             self._under_way += 1
-        return _Permit(stage, None)
+        return _Permit(state, None)
 
-    def _is_admitted(self, stage: Stage) -> bool:
+    def _is_admitted(self, state: MigrationState) -> bool:
         return (
             self._known is not None
-            and self._known.number == self._admitted == stage.number
+            and self._known.number == self._admitted == state.number
             and self._lasts()
             and self._certainty.still_holds()
         )
@@ -239,9 +244,9 @@ class MigrationFence:
         try:
             newest = self._look()
         except HQueueError as exc:
-            logger.debug("the stage of a move can't be read now: %s", exc)
+            logger.debug("the migration state of topics' metadata can't be read now: %s", exc)
             return False
-        return newest.location == permit.stage.location and newest.phase is not Phase.COMPARING
+        return newest.location == permit.state.location and newest.phase is not Phase.COMPARING
 
     def _leave(self) -> None:
         with self._lock:
@@ -249,8 +254,8 @@ class MigrationFence:
             self._say_changed()
 
     @staticmethod
-    def _closed_to_changes(stage: Stage) -> HQueueError:
-        if stage.phase.is_open:
+    def _closed_to_changes(state: MigrationState) -> HQueueError:
+        if state.phase.is_open:
             return StoreUnavailableError(
                 "the ZooKeeper session keeps expiring: check the connection to ZooKeeper",
                 outcome=Outcome.NOT_APPLIED,
@@ -258,18 +263,18 @@ class MigrationFence:
         return MetadataReadOnlyError(
             "topics' metadata is being moved to another store, and can't be changed now: try "
             "again later",
-            phase=stage.phase.value,
-            target=stage.copy and stage.copy.store,
+            phase=state.phase.value,
+            target=state.copy and state.copy.store,
         )
 
-    # The stage, and what is said of it.
+    # The migration state, and what writers say of it.
 
-    def _look(self) -> Stage:
-        stage, _ = self._record.read()
+    def _look(self) -> MigrationState:
+        state, _ = self._record.read()
         with self._lock:
             is_first = not (self._watching or self._closed)
             self._watching |= is_first
-            newest = self._learn(stage)
+            newest = self._learn(state)
         if is_first:
             watch = self._session.watch(self._record.above, 1, self._on_change)
             with self._lock:
@@ -280,7 +285,7 @@ class MigrationFence:
 
     def _on_change(self, found: Mapping[str, Record]) -> None:
         try:
-            stage = self._record.stage(found)
+            state = self._record.state(found)
         except (UnsupportedFormatError, SettingsError) as exc:
             logger.error("topics' metadata can't be used: %s", exc)
             with self._lock:
@@ -288,12 +293,12 @@ class MigrationFence:
                 self._changed.notify_all()
             return
         with self._lock:
-            self._learn(stage)
+            self._learn(state)
 
-    def _learn(self, stage: Stage) -> Stage:
+    def _learn(self, state: MigrationState) -> MigrationState:
         """What is newest; call with the lock held."""
-        if self._known is None or stage.number >= self._known.number:
-            self._known = stage
+        if self._known is None or state.number >= self._known.number:
+            self._known = state
             self._say_changed()
         return self._known
 
@@ -303,18 +308,18 @@ class MigrationFence:
         if self._following is not None and self._is_behind():
             self._following.ask()
 
-    def _acknowledge(self, stage: Stage) -> None:
-        """Say that nothing is written but in this stage; that may be done then, if it is the stage
+    def _acknowledge(self, state: MigrationState) -> None:
+        """Say that nothing is written but in this state; that may be done then, if it is the state
         still.
         """
         with self._asking:
             if self._closed:
                 return
-            if self._admitted == stage.number and self._lasts() and self._certainty.holds():
+            if self._admitted == state.number and self._lasts() and self._certainty.holds():
                 return
             with self._lock:
-                self._changed.wait_for(lambda: self._may_say(stage), self._wait_ms / 1e3)
-                if not self._may_say(stage):
+                self._changed.wait_for(lambda: self._may_say(state), self._wait_ms / 1e3)
+                if not self._may_say(state):
                     raise StoreUnavailableError(
                         "earlier changes of topics' metadata are still under way: try again",
                         outcome=Outcome.NOT_APPLIED,
@@ -322,39 +327,39 @@ class MigrationFence:
                 self._admitted = None
             if self._following is None:
                 self._following = Job(self._follow)
-            if stage.number == 0:
+            if state.number == 0:
                 self._record.settle()
-            if not stage.phase.is_open:
-                self._record.check_table(stage)
-            said = {self._key: encode_acknowledgement(stage.number)}
+            if not state.phase.is_open:
+                self._record.check_table(state)
+            said = {self._key: encode_acknowledgement(state.number)}
             session_id, _ = self._session.ephemerals.put(
                 [said], is_own=lambda value: True, parents=True
             )
             newest = self._look()
             with self._lock:
-                self._said = stage.number
-                if newest.number == stage.number:
-                    self._admitted = stage.number
+                self._said = state.number
+                if newest.number == state.number:
+                    self._admitted = state.number
                     self._certainty.begin(session_id)
             self._certainty.holds()
 
-    def _may_say(self, stage: Stage) -> bool:
-        return not self._under_way or self._entered == stage.number
+    def _may_say(self, state: MigrationState) -> bool:
+        return not self._under_way or self._entered == state.number
 
     def _follow(self) -> float:
-        """Acknowledge a stage, if nothing is under way in the one before; when to look again."""
+        """Acknowledge a state, if nothing is under way in the one before; when to look again."""
         with self._lock:
             if self._closed or not self._is_behind():
                 return float("inf")
-            stage = self._known
-        assert stage is not None
+            state = self._known
+        assert state is not None
         try:
-            self._acknowledge(stage)
+            self._acknowledge(state)
         except HQueueError as exc:
-            text = "the stage of a move of topics' metadata is not acknowledged yet: %s"
-            self._faults.met("stage", text, exc)
+            text = "the migration state of topics' metadata is not acknowledged yet: %s"
+            self._faults.met("state", text, exc)
             return PAUSE_MS
-        self._faults.over("stage", "the stage of a move of topics' metadata is acknowledged")
+        self._faults.over("state", "the migration state of topics' metadata is acknowledged")
         return 0.0
 
     def _is_behind(self) -> bool:
@@ -364,7 +369,7 @@ class MigrationFence:
     def _release(self) -> None:
         with self._lock:
             self._admitted = None
-            self._certainty.begin(None)  # What is under way is looked after by the stage alone.
+            self._certainty.begin(None)  # What is under way is looked after by the state alone.
         if self._following is not None:
             self._following.close()
             with contextlib.suppress(HQueueError):  # It goes with the session.

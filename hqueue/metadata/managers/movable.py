@@ -10,7 +10,7 @@ from hqueue.metadata.fields import FieldChange, FieldRecord, FieldRecords, Found
 from hqueue.metadata.managers.layout import Layout, key_in, subtree_in
 from hqueue.metadata.managers.metadata_locations import LocationRecords
 from hqueue.metadata.managers.migration_fence import MigrationFence
-from hqueue.metadata.managers.stage import Stage
+from hqueue.metadata.managers.migration_state import MigrationState
 from hqueue.metadata.outcomes import PartlyDoneError, is_made, partly_done
 from hqueue.metadata.ports import ANY, NEW, Version
 
@@ -22,7 +22,7 @@ one of another. Those of place 0 are the store's own."""
 
 
 class MovableRecords:
-    """`FieldRecords` which lie where the stage says. Thread-safe.
+    """`FieldRecords` which lie where the migration state says. Thread-safe.
 
     Keys are those of one layout, wherever the records lie. Reads are of where they lay a moment
     ago: they are never held up by a move. Changes wait while it is under way, and are made where
@@ -30,7 +30,7 @@ class MovableRecords:
 
     Args:
         fence: holds changes back while metadata is moved.
-        locate: gives the records of a stage's location.
+        locate: gives the records of a migration state's location.
         records: which records of a location.
         layout: whose keys are given, and returned.
     """
@@ -38,7 +38,7 @@ class MovableRecords:
     def __init__(
         self,
         fence: MigrationFence,
-        locate: Callable[[Stage], LocationRecords],
+        locate: Callable[[MigrationState], LocationRecords],
         records: Callable[[LocationRecords], FieldRecords],
         layout: Layout,
     ) -> None:
@@ -50,14 +50,14 @@ class MovableRecords:
     @property
     def partial(self) -> bool:
         """Like `FieldRecords.partial`: of the store where they lie now. A move may change it."""
-        return self._records(self._locate(self._fence.stage())).partial
+        return self._records(self._locate(self._fence.state())).partial
 
     def check_version(self, version: Version) -> None:
         """Like `FieldRecords.check_version`. One of another place is one that has changed."""
         number = max(version, 0) // PLACE
         known = self._fence.known or self._fence.first
         if number > known.number:
-            known = self._fence.stage(now=True)
+            known = self._fence.state(now=True)
         at = self._locate(known)
         if version < 0:
             self._records(at).check_version(version)
@@ -72,14 +72,14 @@ class MovableRecords:
 
     def read(self, keys: Iterable[str]) -> dict[str, Found]:
         """Like `FieldRecords.read`."""
-        at = self._locate(self._fence.stage())
+        at = self._locate(self._fence.state())
         there = {self._there(at, key): key for key in keys}
         found = self._records(at).read(there)
         return {there[key]: _known_as(at, each) for key, each in found.items()}
 
     def scan(self, prefix: str, depth: int) -> Iterator[tuple[str, Found]]:
         """Like `FieldRecords.scan`: of where the records lie when it begins."""
-        at = self._locate(self._fence.stage())
+        at = self._locate(self._fence.state())
         where = subtree_in(at.layout, prefix, depth, of=self._layout)
         for key, found in self._records(at).scan(*where):
             yield key_in(self._layout, key, of=at.layout), _known_as(at, found)
@@ -92,8 +92,8 @@ class MovableRecords:
                 meanwhile to where no part of a record is changed by itself.
         """
 
-        def write(stage: Stage) -> _Asked:
-            at = self._locate(stage)
+        def write(state: MigrationState) -> _Asked:
+            at = self._locate(state)
             records = self._records(at)
             if not records.partial and not all(each.whole for each in changes.values()):
                 raise MetadataReadOnlyError(
@@ -116,8 +116,8 @@ class MovableRecords:
     def delete(self, versions: Mapping[str, Version]) -> dict[str, bool]:
         """Like `FieldRecords.delete`. Raises as `write`."""
 
-        def delete(stage: Stage) -> _Asked:
-            at = self._locate(stage)
+        def delete(state: MigrationState) -> _Asked:
+            at = self._locate(state)
             sent = {}
             for key, version in versions.items():
                 own = _own(at, version)
@@ -131,7 +131,7 @@ class MovableRecords:
     def _there(self, at: LocationRecords, key: str) -> str:
         return key_in(at.layout, key, of=self._layout)
 
-    def _change(self, change: Callable[[Stage], _Asked]) -> dict[str, Any]:
+    def _change(self, change: Callable[[MigrationState], _Asked]) -> dict[str, Any]:
         done = self._fence.change(change, lambda asked: any(map(is_made, asked.answers.values())))
         if done.error is not None:
             raise partly_done(done.error, done.answers, done.error.outcome) from done.error

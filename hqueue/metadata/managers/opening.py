@@ -20,16 +20,16 @@ from hqueue.metadata.managers.metadata_locations import (
 )
 from hqueue.metadata.managers.migration import MetadataMigration
 from hqueue.metadata.managers.migration_fence import MigrationFence
-from hqueue.metadata.managers.movable import MovableRecords
-from hqueue.metadata.managers.pipeline import Pipeline
-from hqueue.metadata.managers.stage import (
+from hqueue.metadata.managers.migration_state import (
     HBASE,
     MEMORY,
     ZOOKEEPER,
     MetadataLocation,
-    Stage,
-    StageRecord,
+    MigrationState,
+    MigrationStateRecord,
 )
+from hqueue.metadata.managers.movable import MovableRecords
+from hqueue.metadata.managers.pipeline import Pipeline
 from hqueue.metadata.managers.topics import (
     SubscriptionDataManager,
     TopicOwnershipManager,
@@ -49,7 +49,7 @@ class TopicMetadata:
 
     Args:
         fence: holds changes back while metadata is moved.
-        locate: returns the records of a stage's location.
+        locate: returns the records of a migration state's location.
         layout: the keys that callers use.
         hubs: the available hubs.
         wait_s: how long a call waits for room when many calls wait.
@@ -58,7 +58,7 @@ class TopicMetadata:
     def __init__(
         self,
         fence: MigrationFence,
-        locate: Callable[[Stage], LocationRecords],
+        locate: Callable[[MigrationState], LocationRecords],
         layout: Layout,
         hubs: Hubs,
         *,
@@ -122,7 +122,7 @@ class TopicMetadata:
 
     def _now(self) -> LocationRecords:
         """The records in the location that is in force."""
-        return self._locate(self._fence.stage())
+        return self._locate(self._fence.state())
 
 
 def open_topic_metadata(
@@ -162,12 +162,12 @@ def open_topic_metadata(
         raise SettingsError(
             "the store of topics' metadata must be 'zookeeper', 'hbase' or 'memory'", store=only
         )
-    record = StageRecord(session, root, queue, first, table=table, bound=only is None)
+    record = MigrationStateRecord(session, root, queue, first, table=table, bound=only is None)
     fence = MigrationFence(record, session, wait_s * 1e3, clock)
     layout = locations.open(MetadataLocation(only or first, 0)).layout
 
-    def locate(stage: Stage) -> LocationRecords:
-        return locations.open(stage.location if only is None else stage.location_in(only))
+    def locate(state: MigrationState) -> LocationRecords:
+        return locations.open(state.location if only is None else state.location_in(only))
 
     return TopicMetadata(fence, locate, layout, hubs, wait_s=wait_s)
 
@@ -192,7 +192,7 @@ def open_migration(
     if first == MEMORY:
         raise SettingsError("topics' metadata in memory can't be moved", metadata_store=first)
     locations = MetadataLocations(session, root, queue, rows)
-    record = StageRecord(session, root, queue, first, table=table, bound=False)
+    record = MigrationStateRecord(session, root, queue, first, table=table, bound=False)
     return MetadataMigration(record, locations, clock, check=check)
 
 
@@ -216,5 +216,5 @@ def delete_topic_metadata(
         blobs.clear(prefix)
     for records in (rows(), memory_of(root)):
         records.clear(layout.prefix)
-    StageRecord(session, root, queue, ZOOKEEPER, bound=False).delete_unused()
+    MigrationStateRecord(session, root, queue, ZOOKEEPER, bound=False).delete_unused()
     Hubs(session, root, queue).drop_gone()

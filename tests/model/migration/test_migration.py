@@ -30,7 +30,7 @@ SHOWN_BY = {
     "looks_again_after_a_change": "a session ends",
     "counts_its_session_only_while_it_is_certain": "a session ends",
     "copies_to_a_place_of_its_own": "there and back",
-    "changes_only_the_stage_that_it_read": "a move is abandoned",
+    "changes_only_the_state_that_it_read": "a move is abandoned",
     "versions_name_their_place": "two writers",
 }
 """Which world needs a rule; "a writer" needs the others."""

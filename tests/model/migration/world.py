@@ -1,4 +1,4 @@
-"""One record in one moment: what it is in each place, the stage, and what everybody is about."""
+"""One record in one moment: what it is in each place, the migration state, and what everybody is about."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import copy
 import dataclasses
 from collections.abc import Iterator
 
-from hqueue.metadata.managers import MetadataLocation, Phase, Stage
+from hqueue.metadata.managers import MetadataLocation, MigrationState, Phase
 from tests.model.groups.world import ViolationError
 
 __all__ = ["Action", "Bounds", "Rules", "World"]
@@ -19,7 +19,7 @@ class Rules:
     """The rules of a move. Each is taken out once."""
 
     says_what_it_acknowledges_before_it_looks: bool = True
-    """Else it looks whether the stage is the same, and says afterwards that it acknowledges it."""
+    """Else it looks whether the state is the same, and says afterwards that it acknowledges it."""
     acknowledges_nothing_while_a_change_is_under_way: bool = True
     writes_only_while_it_is_open: bool = True
     looks_again_after_a_change: bool = True
@@ -28,7 +28,7 @@ class Rules:
     copies_again_what_was_changed_since: bool = True
     copies_to_a_place_of_its_own: bool = True
     """Else to the same one in each store, over what is there."""
-    changes_only_the_stage_that_it_read: bool = True
+    changes_only_the_state_that_it_read: bool = True
     versions_name_their_place: bool = True
 
 
@@ -62,15 +62,15 @@ class _Record:
 class _Writer:
     """A writer's process: what it knows, and what it is about."""
 
-    known: Stage
+    known: MigrationState
     session: int
     admitted: int | None = None
     admitted_by: int | None = None
     saying: int | None = None
-    """The stage that it is about to acknowledge, in the second of two steps."""
+    """The state that it is about to acknowledge, in the second of two steps."""
     is_certain: bool = False
     step: str = ""
-    entered: tuple[Stage, int | None] | None = None
+    entered: tuple[MigrationState, int | None] | None = None
     seen: tuple[MetadataLocation, _Record] | None = None
     made: bool = False
     left: int = 0
@@ -79,9 +79,9 @@ class _Writer:
 
 @dataclasses.dataclass
 class _Run:
-    """A run of a move: what it made of the stage last, and what comes next."""
+    """A run of a move: what it made of the state last, and what comes next."""
 
-    stage: Stage
+    state: MigrationState
     step: str
     read: Chain = ()
 
@@ -102,15 +102,15 @@ class World:
             "abandon": bounds.abandons,
             "end": bounds.ends,
         }
-        self.stage = Stage(0, Phase.STABLE, MetadataLocation("zookeeper", 0))
-        self.places: dict[MetadataLocation, _Record] = {self.stage.location: _Record((), 1)}
+        self.state = MigrationState(0, Phase.STABLE, MetadataLocation("zookeeper", 0))
+        self.places: dict[MetadataLocation, _Record] = {self.state.location: _Record((), 1)}
         self.said: dict[str, tuple[int, int]] = {}
         """What each writer acknowledged that is present, and by which session."""
         self.acknowledged: frozenset[str] = frozenset()
         """The changes that writers were answered are made."""
         self._sessions = len(bounds.writers)
         self.writers = {
-            name: _Writer(self.stage, number, left=bounds.changes)
+            name: _Writer(self.state, number, left=bounds.changes)
             for number, name in enumerate(bounds.writers)
         }
         self.runs: dict[str, _Run] = {}
@@ -130,7 +130,7 @@ class World:
         runs = sorted((name, repr(each)) for name, each in self.runs.items())
         places = sorted(self.places.items())
         return repr(
-            (self.stage, places, sorted(self.said.items()), sorted(self.acknowledged), writers,
+            (self.state, places, sorted(self.said.items()), sorted(self.acknowledged), writers,
              runs, self._left)
         )  # fmt: skip
 
@@ -139,15 +139,15 @@ class World:
         for name, writer in self.writers.items():
             yield from self._of_writer(name, writer, faults=faults)
         for name, run in self.runs.items():
-            if run.step != "drained" or self._is_drained(run.stage):
+            if run.step != "drained" or self._is_drained(run.state):
                 yield run.step, name
             if self._left["die"] and faults:
                 yield "die", name
         if self._left["move"] and (faults or not self.runs):
             yield "move", ""
-        elif not self.runs and self.stage.phase is not Phase.STABLE:
+        elif not self.runs and self.state.phase is not Phase.STABLE:
             yield "move", "again"
-        if self._left["abandon"] and faults and self.stage.phase is not Phase.STABLE:
+        if self._left["abandon"] and faults and self.state.phase is not Phase.STABLE:
             yield "abandon", ""
 
     def perform(self, action: Action) -> None:
@@ -158,21 +158,21 @@ class World:
         """
         kind, name = action
         getattr(self, f"_{kind}")(name)
-        lost = self.acknowledged - {*self.places[self.stage.location].chain}
+        lost = self.acknowledged - {*self.places[self.state.location].chain}
         if lost:
             raise ViolationError(f"{min(lost)} was made, and is lost")
 
     def check_settled(self) -> None:
         """When nothing happens any more, no move is under way, and all has been written."""
-        if self.stage.phase is not Phase.STABLE:
-            raise ViolationError(f"it stays {self.stage.phase}")
+        if self.state.phase is not Phase.STABLE:
+            raise ViolationError(f"it stays {self.state.phase}")
         if any(writer.left or writer.step for writer in self.writers.values()):
             raise ViolationError("a writer does not get on")
 
     # A writer.
 
     def _of_writer(self, name: str, writer: _Writer, *, faults: bool) -> Iterator[Action]:
-        if writer.known != self.stage:
+        if writer.known != self.state:
             yield "see", name
         if writer.saying is not None:
             yield "look", name
@@ -188,7 +188,7 @@ class World:
             yield "lapse", name
 
     def _may_say(self, name: str, writer: _Writer) -> bool:
-        """Whether it acknowledges the stage that it knows: to write, or as it did before."""
+        """Whether it acknowledges the state that it knows: to write, or as it did before."""
         is_said = self.said.get(name) == (writer.known.number, writer.session)
         wants = writer.left or writer.step or name in self.said
         if (is_said and self._is_admitted(writer)) or not wants:
@@ -215,7 +215,7 @@ class World:
 
     def _see(self, name: str) -> None:
         writer = self.writers[name]
-        writer.known = self.stage
+        writer.known = self.state
 
     def _say(self, name: str) -> None:
         """The first of two steps."""
@@ -224,15 +224,15 @@ class World:
         if self.rules.says_what_it_acknowledges_before_it_looks:
             self._register(name, writer)
         else:
-            writer.known = self.stage
-            if self.stage.number != writer.saying:
+            writer.known = self.state
+            if self.state.number != writer.saying:
                 writer.saying = None
 
     def _look(self, name: str) -> None:
         """The second one."""
         writer = self.writers[name]
         if self.rules.says_what_it_acknowledges_before_it_looks:
-            writer.known = self.stage
+            writer.known = self.state
         else:
             self._register(name, writer)
         lives = self.said.get(name) == (writer.saying, writer.session)
@@ -285,13 +285,13 @@ class World:
         """It looks whether what it had acknowledged holds, and answers."""
         writer = self.writers[name]
         assert writer.entered
-        stage, by = writer.entered
+        state, by = writer.entered
         certain = by == writer.session or not self.rules.counts_its_session_only_while_it_is_certain
-        held = writer.admitted_by == by and certain and writer.admitted == stage.number
+        held = writer.admitted_by == by and certain and writer.admitted == state.number
         if not held and self.rules.looks_again_after_a_change:
-            writer.known = self.stage
-            same_location = self.stage.location == stage.location
-            held = same_location and self.stage.phase is not Phase.COMPARING
+            writer.known = self.state
+            same_location = self.state.location == state.location
+            held = same_location and self.state.phase is not Phase.COMPARING
         if writer.made:
             if held or not self.rules.looks_again_after_a_change:
                 self.acknowledged |= {f"{name}{writer.number - 1}"}
@@ -304,39 +304,39 @@ class World:
 
     # A run of a move.
 
-    def _is_drained(self, stage: Stage) -> bool:
+    def _is_drained(self, state: MigrationState) -> bool:
         if not self.rules.waits_for_the_writers_that_are_present:
             return True
-        return all(number >= stage.number for number, _ in self.said.values())
+        return all(number >= state.number for number, _ in self.said.values())
 
     def _move(self, name: str) -> None:
         if not name:
             self._left["move"] -= 1
-        at = self.stage.copy and self.stage.copy.store
-        to = at or ("hbase" if self.stage.location.store == "zookeeper" else "zookeeper")
-        self.stage = self.stage.begun(to)
-        self.runs[f"run {self.stage.number}"] = _Run(self.stage, "copy")
+        at = self.state.copy and self.state.copy.store
+        to = at or ("hbase" if self.state.location.store == "zookeeper" else "zookeeper")
+        self.state = self.state.begun(to)
+        self.runs[f"run {self.state.number}"] = _Run(self.state, "copy")
 
     def _copy(self, name: str) -> None:
         """While it is changed."""
         run = self.runs[name]
-        run.read, run.step = self.places[run.stage.location].chain, "drain"
+        run.read, run.step = self.places[run.state.location].chain, "drain"
         self._write(run)
 
     def _drain(self, name: str) -> None:
         run = self.runs[name]
-        if self._put(name, run.stage.draining()):
+        if self._put(name, run.state.draining()):
             run.step = "drained"
 
     def _drained(self, name: str) -> None:
         run = self.runs[name]
-        if self._put(name, run.stage.drained()):
+        if self._put(name, run.state.drained()):
             run.step = "read" if self.rules.copies_again_what_was_changed_since else "switch"
 
     def _read(self, name: str) -> None:
         """It reads what it copies; a part of a second later it writes that, or much later."""
         run = self.runs[name]
-        run.read, run.step = self.places[run.stage.location].chain, "amend"
+        run.read, run.step = self.places[run.state.location].chain, "amend"
 
     def _amend(self, name: str) -> None:
         run = self.runs[name]
@@ -345,22 +345,22 @@ class World:
 
     def _switch(self, name: str) -> None:
         run = self.runs[name]
-        after = dataclasses.replace(run.stage.switched(), location=self._target(run.stage))
+        after = dataclasses.replace(run.state.switched(), location=self._target(run.state))
         if self._put(name, after):
             del self.runs[name]
 
     def _write(self, run: _Run) -> None:
-        location = self._target(run.stage)
+        location = self._target(run.state)
         there = self.places.get(location)
         if there is None or there.chain != run.read:
             self.places[location] = _Record(run.read, 0 if there is None else there.version + 1)
 
-    def _target(self, stage: Stage) -> MetadataLocation:
-        assert stage.copy is not None
+    def _target(self, state: MigrationState) -> MetadataLocation:
+        assert state.copy is not None
         return (
-            stage.copy
+            state.copy
             if self.rules.copies_to_a_place_of_its_own
-            else MetadataLocation(stage.copy.store, 0)
+            else MetadataLocation(state.copy.store, 0)
         )
 
     def _die(self, name: str) -> None:
@@ -369,14 +369,14 @@ class World:
 
     def _abandon(self, name: str) -> None:
         self._left["abandon"] -= 1
-        self.stage = self.stage.abandoned()
+        self.state = self.state.abandoned()
 
-    def _put(self, name: str, stage: Stage) -> bool:
-        """Make this the stage, if nobody else has changed it; else the run is over."""
+    def _put(self, name: str, state: MigrationState) -> bool:
+        """Make this the state, if nobody else has changed it; else the run is over."""
         run = self.runs[name]
-        if self.stage != run.stage and self.rules.changes_only_the_stage_that_it_read:
+        if self.state != run.state and self.rules.changes_only_the_state_that_it_read:
             del self.runs[name]
             return False
-        number = max(stage.number, self.stage.number + 1)
-        self.stage = run.stage = dataclasses.replace(stage, number=number)
+        number = max(state.number, self.state.number + 1)
+        self.state = run.state = dataclasses.replace(state, number=number)
         return True

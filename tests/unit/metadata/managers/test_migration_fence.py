@@ -17,8 +17,8 @@ from hqueue.metadata.managers import (
     MemoryFields,
     MetadataLocation,
     MetadataMigration,
+    MigrationState,
     Phase,
-    Stage,
     SubscriptionData,
     SubscriptionPreferences,
     SubscriptionState,
@@ -27,14 +27,18 @@ from hqueue.metadata.managers import (
     open_migration,
     open_topic_metadata,
 )
-from hqueue.metadata.managers.stage import StageRecord, decode_stage, encode_stage
+from hqueue.metadata.managers.migration_state import (
+    MigrationStateRecord,
+    decode_migration_state,
+    encode_migration_state,
+)
 from hqueue.metadata.outcomes import PartlyDoneError, partly_done
 from hqueue.metadata.ports import ANY, NEW, Change, Version
 from tests.support.memory.metadata import MemoryServer, MemorySession
 from tests.support.waiting import wait_for
 
 ROOT, QUEUE = "/hqueue", "q"
-STAGE = f"{ROOT}/regions/{QUEUE}/metadata/stage"
+STATE_PATH = f"{ROOT}/regions/{QUEUE}/metadata/stage"
 WAIT_S = 120.0
 INFO = TopicPersistenceInfo((LogRange(0, MessageID.parse("1700000000000-0")),))
 STATE = SubscriptionState(MessageID.parse("1700000000000-0"))
@@ -94,8 +98,8 @@ class Cluster:
         )
 
     @property
-    def record(self) -> StageRecord:
-        return StageRecord(self.session, ROOT, QUEUE, "hbase")
+    def record(self) -> MigrationStateRecord:
+        return MigrationStateRecord(self.session, ROOT, QUEUE, "hbase")
 
 
 @pytest.fixture
@@ -176,12 +180,12 @@ def test_a_change_that_is_under_way_is_waited_for(cluster: Cluster) -> None:
     with pytest.raises(StoreUnavailableError) as caught:
         cluster.migration.move("zookeeper", drain_ms=50)
     assert len(caught.value.writers) == 1  # type: ignore[arg-type]
-    stage = cluster.migration.stage()
-    assert (stage.phase, stage.location) == (Phase.STABLE, MetadataLocation("hbase", 0))
+    state = cluster.migration.state()
+    assert (state.phase, state.location) == (Phase.STABLE, MetadataLocation("hbase", 0))
     moved: list[int] = []
     moving = threading.Thread(target=lambda: moved.append(cluster.migration.move("zookeeper")))
     moving.start()
-    wait_for(lambda: cluster.migration.stage().phase is Phase.DRAINING, "it drains")
+    wait_for(lambda: cluster.migration.state().phase is Phase.DRAINING, "it drains")
     cluster.rows.may_come.set()
     late.result(WAIT_S)
     moving.join(WAIT_S)
@@ -275,13 +279,13 @@ def test_a_forked_child_is_another_writer(cluster: Cluster) -> None:
     assert len(cluster.record.writers()) == 2
 
 
-def test_of_two_changes_of_the_stage_one_counts(cluster: Cluster) -> None:
+def test_of_two_changes_of_the_migration_state_one_counts(cluster: Cluster) -> None:
     record = cluster.record
-    stage, version = record.read()
-    assert (stage, version) == (record.first, NEW)
-    record.change(stage.begun("zookeeper"), version)
+    state, version = record.read()
+    assert (state, version) == (record.first, NEW)
+    record.change(state.begun("zookeeper"), version)
     with pytest.raises(BadVersionError):
-        record.change(stage.begun("zookeeper"), version)
+        record.change(state.begun("zookeeper"), version)
 
 
 @pytest.mark.parametrize(
@@ -299,10 +303,12 @@ def test_of_two_changes_of_the_stage_one_counts(cluster: Cluster) -> None:
         b'"left": [["hbase"]]}',
     ],
 )
-def test_a_stage_that_cannot_be_read_stops_all_and_is_named(cluster: Cluster, data: bytes) -> None:
+def test_an_unreadable_migration_state_stops_all_and_is_named(
+    cluster: Cluster, data: bytes
+) -> None:
     metadata, _ = cluster.writer()
     version = write(metadata, "t", NEW).result(WAIT_S)
-    assert cluster.session.records.write({STAGE: Change(data, ANY)})[STAGE] is not None
+    assert cluster.session.records.write({STATE_PATH: Change(data, ANY)})[STATE_PATH] is not None
     asked: list[Callable[[], object]] = [
         lambda: write(metadata, "t", version).result(WAIT_S),
         lambda: cluster.migration.move("zookeeper"),
@@ -313,7 +319,7 @@ def test_a_stage_that_cannot_be_read_stops_all_and_is_named(cluster: Cluster, da
         try:
             asked[0]()
         except UnsupportedFormatError as exc:
-            return exc.path == STAGE and exc.outcome is Outcome.NOT_APPLIED
+            return exc.path == STATE_PATH and exc.outcome is Outcome.NOT_APPLIED
         except BadVersionError:
             pass  # It was not seen before the change.
         return False
@@ -322,20 +328,20 @@ def test_a_stage_that_cannot_be_read_stops_all_and_is_named(cluster: Cluster, da
     for ask in asked[1:]:
         with pytest.raises(UnsupportedFormatError) as caught:
             ask()
-        assert caught.value.path == STAGE
+        assert caught.value.path == STATE_PATH
 
 
-def test_a_stage_is_these_bytes() -> None:
+def test_a_migration_state_is_these_bytes() -> None:
     golden = (
         b'{"version": 1, "number": 7, "phase": "draining", "home": ["hbase", 3], '
         b'"copy": ["zookeeper", 6], "left": [["zookeeper", 0]], "by": "000000000000"}'
     )
     left = (MetadataLocation("zookeeper", 0),)
-    stage = Stage(
+    state = MigrationState(
         7, Phase.DRAINING, MetadataLocation("hbase", 3), MetadataLocation("zookeeper", 6), left
     )
-    assert decode_stage(golden, "") == stage
-    own = encode_stage(stage)
+    assert decode_migration_state(golden, "") == state
+    own = encode_migration_state(state)
     assert own[: own.index(b'"by"')] == golden[: golden.index(b'"by"')]
 
 

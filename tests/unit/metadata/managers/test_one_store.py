@@ -22,7 +22,11 @@ from hqueue.metadata.managers import (
     open_migration,
     open_topic_metadata,
 )
-from hqueue.metadata.managers.stage import StageRecord, decode_stage, encode_stage
+from hqueue.metadata.managers.migration_state import (
+    MigrationStateRecord,
+    decode_migration_state,
+    encode_migration_state,
+)
 from hqueue.metadata.ports import ANY, NEW, Record
 from tests.support.memory.metadata import MemoryServer, MemorySession
 from tests.support.waiting import wait_for
@@ -69,8 +73,8 @@ class Cluster:
             check=lambda: None,
         )
 
-    def record(self, store: str) -> StageRecord:
-        return StageRecord(self.server.open(), self.root, QUEUE, store, bound=False)
+    def record(self, store: str) -> MigrationStateRecord:
+        return MigrationStateRecord(self.server.open(), self.root, QUEUE, store, bound=False)
 
 
 @pytest.fixture
@@ -204,14 +208,14 @@ def test_nothing_is_moved_into_a_table_that_a_hub_would_not_find(cluster: Cluste
     migration = cluster.migration("zookeeper", "a")
     with pytest.raises(StoreUnavailableError, match="writers"):
         migration.move("hbase", drain_ms=200)
-    assert migration.stage().location.store == "zookeeper"
+    assert migration.state().location.store == "zookeeper"
     write(hub, "u")
     with pytest.raises(SettingsError, match="metadata_table"):
         cluster.migration("zookeeper", "b").clear()
     hub.close()
     session.close()
     assert migration.move("hbase") == 2
-    assert migration.stage().table == "a"
+    assert migration.state().table == "a"
     late, _ = cluster.open("zookeeper", table="b")
     with pytest.raises(SettingsError, match="metadata_table"):
         late.settle()
@@ -219,7 +223,7 @@ def test_nothing_is_moved_into_a_table_that_a_hub_would_not_find(cluster: Cluste
     assert sorted(right.persistence.topics()) == ["t", "u"]
     migration.move("zookeeper")
     migration.clear()
-    assert migration.stage().table is None, "nothing is there any more"
+    assert migration.state().table is None, "nothing is there any more"
     assert cluster.migration("zookeeper", "b").move("hbase") == 2
 
 
@@ -251,22 +255,24 @@ def test_a_queue_that_is_deleted_leaves_the_choice_to_the_next_of_its_name(
     cluster.open("hbase")[0].settle()
 
 
-def test_a_stage_that_cannot_be_read_keeps_no_queue_from_being_deleted(cluster: Cluster) -> None:
+def test_a_migration_state_that_cannot_be_read_keeps_no_queue_from_being_deleted(
+    cluster: Cluster,
+) -> None:
     session = cluster.server.open()
-    stage = f"{cluster.root}/regions/{QUEUE}/metadata/stage"
-    session.records.create({stage: b"what is this"})
+    path = f"{cluster.root}/regions/{QUEUE}/metadata/stage"
+    session.records.create({path: b"what is this"})
     delete_topic_metadata(QUEUE, session=session, root=cluster.root, rows=lambda: cluster.rows)
-    assert list(session.records.read([stage])) == [stage]
+    assert list(session.records.read([path])) == [path]
     with pytest.raises(UnsupportedFormatError):
         cluster.open("hbase")[0].settle()
 
 
-def test_the_first_stage_is_these_bytes(cluster: Cluster) -> None:
+def test_the_first_migration_state_is_these_bytes(cluster: Cluster) -> None:
     golden = (
         b'{"version": 1, "number": 0, "phase": "stable", "home": ["hbase", 0], "copy": null, '
         b'"left": [], "table": "a", "by": "000000000000"}'
     )
     cluster.open("hbase")[0].settle()
-    stage, _ = cluster.record("hbase").read()
-    assert decode_stage(golden, "") == stage
-    assert encode_stage(stage)[:-14] == golden[:-14]
+    state, _ = cluster.record("hbase").read()
+    assert decode_migration_state(golden, "") == state
+    assert encode_migration_state(state)[:-14] == golden[:-14]

@@ -3,7 +3,7 @@
 In ZooKeeper, wherever the metadata itself lies:
 
     <root>/regions/<queue>/metadata/stage            where it is in force
-    <root>/regions/<queue>/metadata/writers/<id>     ephemeral: which stage a writer acknowledged
+    <root>/regions/<queue>/metadata/writers/<id>     ephemeral: the number that a writer acknowledged
 
 The first is ``{"version": 1, "number": 3, "phase": "draining", "home": ["zookeeper", 0],
 "copy": ["hbase", 2], "left": [["hbase", 1]], "table": "hqueue_metadata", "by": "<hex>"}``. The
@@ -13,7 +13,7 @@ stores would both own a topic. ``table`` is the table in HBase, once metadata or
 there; it must be the setting ``metadata_table`` of everything that uses the metadata. The second
 record is ``{"version": 1, "number": 3}``.
 
-Each copy is made in a place that has never been used, named by the number of the stage in which it
+Each copy is made in a place that has never been used, named by the number of the state in which it
 was begun. So whatever comes late, of a process that stood still, comes where nothing is in force
 any more, or never was.
 """
@@ -38,7 +38,15 @@ from hqueue.metadata.ports import ANY, NEW, Change, MetadataStore, Record, Versi
 from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.numbers import check_whole
 
-__all__ = ["HBASE", "MEMORY", "ZOOKEEPER", "MetadataLocation", "Phase", "Stage", "StageRecord"]
+__all__ = [
+    "HBASE",
+    "MEMORY",
+    "ZOOKEEPER",
+    "MetadataLocation",
+    "MigrationState",
+    "MigrationStateRecord",
+    "Phase",
+]
 
 ZOOKEEPER, HBASE, MEMORY = "zookeeper", "hbase", "memory"
 """The stores."""
@@ -79,7 +87,7 @@ class MetadataLocation(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Stage:
+class MigrationState:
     """The location that is in force, and the progress of a move. Each change except one of `left`
     increases the number.
     """
@@ -101,8 +109,8 @@ class Stage:
         there = [location for location in (*self.left, self.location) if location.store == store]
         return there[-1] if there else MetadataLocation(store, 0)
 
-    def begun(self, to: str) -> Stage:
-        """The next stage when a move begins, or begins again.
+    def begun(self, to: str) -> MigrationState:
+        """The next state when a move begins, or begins again.
 
         Raises:
             InvalidInputError: the metadata is being moved to another store.
@@ -116,38 +124,38 @@ class Stage:
         copy = MetadataLocation(to, self.number + 1)
         return self._next(Phase.COPYING, copy=copy, left=self._with(self.copy))
 
-    def draining(self) -> Stage:
-        """The next stage when the copy is complete: writers must wait."""
+    def draining(self) -> MigrationState:
+        """The next state when the copy is complete: writers must wait."""
         return self._next(Phase.DRAINING)
 
-    def drained(self) -> Stage:
-        """The next stage when no change is under way any more."""
+    def drained(self) -> MigrationState:
+        """The next state when no change is under way any more."""
         return self._next(Phase.COMPARING)
 
-    def switched(self) -> Stage:
-        """The next stage when the copy is put in force."""
+    def switched(self) -> MigrationState:
+        """The next state when the copy is put in force."""
         assert self.copy is not None
         return self._next(
             Phase.STABLE, location=self.copy, copy=None, left=self._with(self.location)
         )
 
-    def abandoned(self) -> Stage:
-        """The next stage when the move is abandoned: the location in force stays."""
+    def abandoned(self) -> MigrationState:
+        """The next state when the move is abandoned: the location in force stays."""
         return self._next(Phase.STABLE, copy=None, left=self._with(self.copy))
 
-    def cleared(self, location: MetadataLocation) -> Stage:
-        """The stage after the records of a location were deleted."""
+    def cleared(self, location: MetadataLocation) -> MigrationState:
+        """The state after the records of a location were deleted."""
         return dataclasses.replace(self, left=tuple(each for each in self.left if each != location))
 
-    def _next(self, phase: Phase, **changes: Any) -> Stage:
+    def _next(self, phase: Phase, **changes: Any) -> MigrationState:
         return dataclasses.replace(self, number=self.number + 1, phase=phase, **changes)
 
     def _with(self, location: MetadataLocation | None) -> tuple[MetadataLocation, ...]:
         return self.left if location is None else (*self.left, location)
 
 
-class StageRecord:
-    """The record of the stage, and of its writers. Thread-safe.
+class MigrationStateRecord:
+    """The record of the migration state, and of its writers. Thread-safe.
 
     Args:
         session: a session with ZooKeeper.
@@ -169,10 +177,10 @@ class StageRecord:
         table: str | None = None,
         bound: bool = True,
     ) -> None:
-        self.first = Stage(
+        self.first = MigrationState(
             0, Phase.STABLE, MetadataLocation(store, 0), table=table if store == HBASE else None
         )
-        """The stage that is in force if there is no record."""
+        """The state that is in force if there is no record."""
         self._queue = queue
         self._table = table
         self._bound = bound
@@ -182,54 +190,58 @@ class StageRecord:
         self._key = f"{self.above}/stage"
         self._writers = f"{self.above}/writers"
 
-    def read(self) -> tuple[Stage, Version]:
-        """The stage as it is at a moment after the call began, and its record's version.
+    def read(self) -> tuple[MigrationState, Version]:
+        """The state as it is at a moment after the call began, and its record's version.
 
         Raises:
             UnsupportedFormatError: the record can't be read.
             SettingsError: metadata is in force elsewhere than the settings say.
         """
-        stage, version = self._read()
-        return self._checked(stage), version
+        state, version = self._read()
+        return self._checked(state), version
 
-    def settle(self) -> tuple[Stage, Version]:
+    def settle(self) -> tuple[MigrationState, Version]:
         """Like `read`; but if nothing says yet where metadata is, this says it: where the setting
         does. So of several writers with different settings all but the first are refused.
 
         What a process had in memory has ended with it: then another store may be named.
         """
-        stage, version = self._read()
+        state, version = self._read()
         if self._bound and version == NEW:
-            created = self._session.records.create({self._key: encode_stage(self.first)})
-            stage, version = self._decoded(created), created[self._key].version
-        elif self._bound and self._has_ended(stage):
-            self._session.records.write({self._key: Change(encode_stage(self.first), version)})
-            stage, version = self._read()
-        return self._checked(stage), version
+            created = self._session.records.create({self._key: encode_migration_state(self.first)})
+            state, version = self._decoded(created), created[self._key].version
+        elif self._bound and self._has_ended(state):
+            self._session.records.write(
+                {self._key: Change(encode_migration_state(self.first), version)}
+            )
+            state, version = self._read()
+        return self._checked(state), version
 
-    def stage(self, found: Mapping[str, Record]) -> Stage:
+    def state(self, found: Mapping[str, Record]) -> MigrationState:
         """That which is among these records. Raises as `read`."""
         return self._checked(self._decoded(found))
 
-    def change(self, stage: Stage, version: Version) -> Version:
-        """Make this the stage, if its record is of this version; the version that it has then.
+    def change(self, state: MigrationState, version: Version) -> Version:
+        """Make this the state, if its record is of this version; the version that it has then.
 
         Raises:
             BadVersionError: somebody else has changed it.
             InvalidInputError: too many places were left without being cleared.
         """
-        if len(stage.left) > LEFT_MAX:
+        if len(state.left) > LEFT_MAX:
             raise InvalidInputError(
                 "too many earlier copies of topics' metadata are left: clear them first",
-                left=len(stage.left),
+                left=len(state.left),
             )
-        locations = filter(None, (stage.location, stage.copy, *stage.left))
+        locations = filter(None, (state.location, state.copy, *state.left))
         in_hbase = any(location.store == HBASE for location in locations)
-        stage = dataclasses.replace(stage, table=(stage.table or self._table) if in_hbase else None)
-        written = self._session.records.write({self._key: Change(encode_stage(stage), version)})
+        state = dataclasses.replace(state, table=(state.table or self._table) if in_hbase else None)
+        written = self._session.records.write(
+            {self._key: Change(encode_migration_state(state), version)}
+        )
         if (done := written[self._key]) is None:
             raise BadVersionError(
-                "another process changed the stage of the move since it was read: try again",
+                "another process changed the migration state since it was read: try again",
                 path=self._key,
             )
         return done
@@ -239,67 +251,67 @@ class StageRecord:
         return f"{self._writers}/{name}"
 
     def writers(self) -> dict[str, int]:
-        """Which stage each writer that is present acknowledged, by name: as it is at a moment after
+        """Which state each writer that is present acknowledged, by name: as it is at a moment after
         the call began; -1 for what can't be read.
         """
         self._catch_up()
         found = self._session.records.list(self._writers, 1)
         return {key.rpartition("/")[2]: _acknowledged(key, each) for key, each in found.items()}
 
-    def check_table(self, stage: Stage) -> None:
+    def check_table(self, state: MigrationState) -> None:
         """Return if locations in HBase are in the table that the setting names.
 
         Raises:
             SettingsError: they are in another one.
         """
-        if None not in (stage.table, self._table) and stage.table != self._table:
+        if None not in (state.table, self._table) and state.table != self._table:
             raise SettingsError(
                 "this queue's topics' metadata is in another table than metadata_table names: "
                 "set metadata_table to the table in force",
                 queue=self._queue,
                 metadata_table=self._table,
-                in_force=stage.table,
+                in_force=state.table,
             )
 
     def delete_unused(self) -> None:
-        """Delete what is kept of writers if none is present, and the stage if no move was made. A
+        """Delete what is kept of writers if none is present, and the state if no move was made. A
         record that can't be read stays, and stops nothing.
         """
         with contextlib.suppress(UnsupportedFormatError):
-            stage, version = self._read()
-            if stage.number == 0 and version != NEW:
+            state, version = self._read()
+            if state.number == 0 and version != NEW:
                 self._session.records.delete({self._key: version})
         self._session.records.delete({self._writers: ANY}, levels_above=1)
 
-    def _read(self) -> tuple[Stage, Version]:
+    def _read(self) -> tuple[MigrationState, Version]:
         self._catch_up()
         found = self._session.records.read([self._key])
         return self._decoded(found), found[self._key].version if found else NEW
 
-    def _decoded(self, found: Mapping[str, Record]) -> Stage:
+    def _decoded(self, found: Mapping[str, Record]) -> MigrationState:
         record = found.get(self._key)
-        return decode_stage(record.value, self._key) if record else self.first
+        return decode_migration_state(record.value, self._key) if record else self.first
 
-    def _has_ended(self, stage: Stage) -> bool:
+    def _has_ended(self, state: MigrationState) -> bool:
         """Whether it was in the memory of processes none of which writes any more."""
-        location = stage.location
+        location = state.location
         return location.store == MEMORY and location != self.first.location and not self.writers()
 
-    def _checked(self, stage: Stage) -> Stage:
+    def _checked(self, state: MigrationState) -> MigrationState:
         """Refuse settings that would look for metadata where it is not."""
         setting = self.first.location.store
-        if self._bound and stage.number == 0 and stage.location.store != setting:
+        if self._bound and state.number == 0 and state.location.store != setting:
             raise SettingsError(
                 "this queue's hubs keep topics' metadata in another store than metadata_store "
                 "names: set metadata_store to the store in force, or move the metadata with "
                 "'hqueue metadata migrate'",
                 queue=self._queue,
                 metadata_store=setting,
-                in_force=stage.location.store,
+                in_force=state.location.store,
             )
-        if stage.location.store == HBASE or not self._bound:
-            self.check_table(stage)
-        return stage
+        if state.location.store == HBASE or not self._bound:
+            self.check_table(state)
+        return state
 
     def _catch_up(self) -> None:
         # It changes nothing; but as a change it goes through ZooKeeper's leader, and what this
@@ -307,20 +319,20 @@ class StageRecord:
         self._session.records.delete({f"{self.above}/none": ANY})
 
 
-def encode_stage(stage: Stage) -> bytes:
-    """The record of a stage, by a writer of its own."""
+def encode_migration_state(state: MigrationState) -> bytes:
+    """The record of a migration state. No two calls return the same bytes."""
     return encode_fields(
-        number=stage.number,
-        phase=stage.phase.value,
-        home=stage.location,
-        copy=stage.copy,
-        left=stage.left,
-        **({} if stage.table is None else {"table": stage.table}),
+        number=state.number,
+        phase=state.phase.value,
+        home=state.location,
+        copy=state.copy,
+        left=state.left,
+        **({} if state.table is None else {"table": state.table}),
         by=secrets.token_hex(BY_BYTES),
     )
 
 
-def decode_stage(data: bytes, path: str) -> Stage:
+def decode_migration_state(data: bytes, path: str) -> MigrationState:
     """Reads it; `path` is where it lies, for errors."""
 
     def location(store: object, place: object) -> MetadataLocation:
@@ -329,7 +341,7 @@ def decode_stage(data: bytes, path: str) -> Stage:
     return decode_fields(
         data,
         path,
-        lambda fields: Stage(
+        lambda fields: MigrationState(
             check_whole(fields["number"], 0, NUMBER_MAX, option="number"),
             Phase(fields["phase"]),
             location(*fields["home"]),
@@ -341,7 +353,7 @@ def decode_stage(data: bytes, path: str) -> Stage:
 
 
 def encode_acknowledgement(number: int) -> bytes:
-    """What a writer says that acknowledged a stage."""
+    """What a writer says that acknowledged a state."""
     return encode_fields(number=number)
 
 
