@@ -40,8 +40,8 @@ class ExactlyOnceProcessor:
       Otherwise a put that could be a second one is refused.
     * Only processors with the same source and target commit for the group, and its offsets are not
       set back. A batch of results is known by the offset at which it begins. So after a reset to an
-      earlier place, results that are in the target already may be put twice or be left out. To
-      process messages again, use another group or another target. A reset to a place after all
+      earlier position, results that are in the target already may be put twice or be left out. To
+      process messages again, use another group or another target. A reset to a position after all
       messages that were processed, while no processor runs, leaves out the messages in between.
 
     Results are put in batches of up to 10,000 messages and 4 MiB; the results of one message may
@@ -123,7 +123,7 @@ class ExactlyOnceProcessor:
                 from before a reset of the group's offsets. Or messages expired or were truncated
                 after their results were put and before the offset was committed. This batch was
                 not put. To process messages again, use another group or another target; to
-                continue with later ones, reset the group's offsets to a place after all messages
+                continue with later ones, reset the group's offsets to a position after all messages
                 that were processed.
             IdempotencyKeyTooOldError: the target did not keep its messages for long enough. Nothing
                 was put.

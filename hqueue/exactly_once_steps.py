@@ -38,7 +38,7 @@ SHARE_MS = 1_000.0
 
 AGAIN = (
     "to process messages again, use another group or another target; to go on with later ones, "
-    "reset the group's offsets to a place after all messages that were processed"
+    "reset the group's offsets to a position after all messages that were processed"
 )
 
 Process = Callable[[ReceivedMessage], Iterable[Message]]
@@ -187,10 +187,10 @@ class Progress:
         return False
 
     def was_reset(self, put_at: MessageID) -> bool:
-        """Whether the group's offset was set back, as the place says of the batch that has the key.
+        """Whether the group's offset was set back, as the position of the batch with the key shows.
 
-        It was put before this processor took the partition over, by one that had the group's
-        offset here. This processor brought the offset here from an earlier place.
+        The batch was put before this processor took the partition over, by one that had the group's
+        offset here. This processor brought the offset here from an earlier position.
         """
         return not self.taken_over and put_at < self.target_end
 

@@ -55,8 +55,8 @@ class FetchedBatches(Generic[KeyT]):
     expired: int
     """Messages that should have come before these, and are gone."""
     short: bool = False
-    """Whether the log has stayed shorter, for an operation's bound, than the place from which on it
-    is read: so it is another one, which began later. Has no batches then, and comes again.
+    """Whether the log has stayed shorter, for an operation's bound, than the position at which
+    it is read: so it is another log, which began later. Has no batches then, and comes again.
     """
 
 

@@ -127,13 +127,13 @@ class QueueReading:
     def lag(self, positions: Mapping[int, MessageID]) -> Work[dict[int, PartitionLag]]:
         """Like `Queue.lag`."""
         clock = self.clock
-        places = {
-            self._context.check_partition(partition): check_message_id(place, "positions")
-            for partition, place in check_mapping(positions, "positions").items()
+        found = {
+            self._context.check_partition(partition): check_message_id(position, "positions")
+            for partition, position in check_mapping(positions, "positions").items()
         }
         lags = {}
-        for partition, place in places.items():
-            look = partial(lag_at, partition, int(place), clock)
+        for partition, position in found.items():
+            look = partial(lag_at, partition, int(position), clock)
             lags[partition] = yield from operation(self.deadline, look)
         return lags
 

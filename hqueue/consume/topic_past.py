@@ -1,4 +1,4 @@
-"""Whether topics that have owners have messages behind a place: for thousands, at little cost."""
+"""Whether topics that have owners have messages after a position: thousands, at little cost."""
 
 from __future__ import annotations
 

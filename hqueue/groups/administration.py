@@ -21,7 +21,7 @@ from hqueue.errors import (
 from hqueue.groups.members import GroupMembers
 from hqueue.groups.offsets import UNSET, GroupOffsets, Position
 from hqueue.groups.paths import GroupPaths, group_name, groups_below
-from hqueue.groups.positions import BEGINNING, end_of, is_to_come, place_since
+from hqueue.groups.positions import BEGINNING, end_of, is_to_come, position_since
 from hqueue.handle import Cluster, QueueLog
 from hqueue.log.lag import PartitionLag
 from hqueue.message_id import MessageID
@@ -139,9 +139,11 @@ def describe_group(
     if not (members or known):
         raise group.not_found()
     keys = [key for key in sorted(known) if queue in (None, key.queue)]
-    places = {key: offsets[key].position.next if key in offsets else UNSET.next for key in keys}
+    positions = {key: offsets[key].position.next if key in offsets else UNSET.next for key in keys}
     readable = {
-        key: at for key, at in places.items() if key not in offsets or not offsets[key].unreadable
+        key: at
+        for key, at in positions.items()
+        if key not in offsets or not offsets[key].unreadable
     }
     lags = _lags(cluster, readable)
     return GroupDescription(
@@ -151,7 +153,7 @@ def describe_group(
             GroupPartition(
                 *key,
                 owner=owners.get(key),
-                committed=None if places[key] == UNSET.next else places[key],
+                committed=None if positions[key] == UNSET.next else positions[key],
                 lag=lags.get(key),
                 unreadable=unreadable.get(key),
             )
@@ -320,7 +322,7 @@ def _positions(log: QueueLog, start: Start, partitions: Sequence[int]) -> dict[i
             queue=log.name,
             start=str(start),
         )
-    return {partition: place_since(at, end) for partition, end in ends.items()}
+    return {partition: position_since(at, end) for partition, end in ends.items()}
 
 
 def _is_to_come(time: MessageID, log: QueueLog) -> bool:
@@ -328,12 +330,12 @@ def _is_to_come(time: MessageID, log: QueueLog) -> bool:
 
 
 def _lags(
-    cluster: Cluster, places: Mapping[PartitionKey, MessageID]
+    cluster: Cluster, positions: Mapping[PartitionKey, MessageID]
 ) -> dict[PartitionKey, PartitionLag]:
     """The lags that can be measured now: not of queues that are gone or disabled."""
     by_queue: dict[str, dict[int, MessageID]] = defaultdict(dict)
-    for key, place in places.items():
-        by_queue[key.queue][key.partition] = place
+    for key, position in positions.items():
+        by_queue[key.queue][key.partition] = position
     lags: dict[PartitionKey, PartitionLag] = {}
     for queue, wanted in by_queue.items():
         try:

@@ -83,7 +83,7 @@ class ConsumerCalls(Stepwise):
     def seek(self, partition: Partition, to: Position) -> Work[Any, None]:
         (key,) = self._chosen([partition])
         at, positions = as_message_id(to), self._consumption.positions
-        find = positions.since if is_time(to) else positions.place
+        find = positions.since if is_time(to) else positions.check_position
         self._consumption.seek(key, (yield from find(key, at)))
 
     @stepwise
@@ -134,15 +134,15 @@ class ConsumerCalls(Stepwise):
 
     @stepwise
     def lag(self, *partitions: Partition) -> Work[Any, dict[PartitionKey, PartitionLag]]:
-        places: dict[str, dict[int, MessageID]] = {}
+        positions: dict[str, dict[int, MessageID]] = {}
         chosen = self._chosen(partitions)
         if not partitions:
             chosen -= self._consumption.positions.unreadable
         for key in chosen:
             at = yield from self._consumption.resolve(key)
-            places.setdefault(key.queue, {})[key.partition] = at.next
+            positions.setdefault(key.queue, {})[key.partition] = at.next
         lags: dict[PartitionKey, PartitionLag] = {}
-        for queue, each in places.items():
+        for queue, each in positions.items():
             reader = (yield from self._consumption.log(queue, max(each))).reader
             found = yield Wait(partial(reader.lag, each), partial(reader.in_loop.lag, each))
             lags |= {PartitionKey(queue, number): lag for number, lag in found.items()}
@@ -165,15 +165,15 @@ class ConsumerCalls(Stepwise):
                 type=type(positions).__name__,
             )
         moves: dict[PartitionKey, GroupPosition] = {}
-        for partition, place in positions.items():
-            if not isinstance(place, MessageID):
-                raise InvalidInputError("a position must be a MessageID", position=place)
+        for partition, position in positions.items():
+            if not isinstance(position, MessageID):
+                raise InvalidInputError("a position must be a MessageID", position=position)
             key = _as_key(partition)
             if known.gave_up(key):
-                moves[key] = GroupPosition(place)  # Refused when the others are committed.
+                moves[key] = GroupPosition(position)  # Refused when the others are committed.
                 continue
             known.check([key])
-            moves[key] = yield from known.place(key, place)
+            moves[key] = yield from known.check_position(key, position)
         return moves
 
     def _chosen(self, partitions: Iterable[Partition]) -> set[PartitionKey]:

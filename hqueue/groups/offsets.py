@@ -28,7 +28,7 @@ TRIES_MAX = 100
 
 
 class Position(NamedTuple):
-    """A place in a partition."""
+    """A position in a partition."""
 
     next: MessageID
     """The first ID that is not consumed yet. It need not be that of a message."""

@@ -18,7 +18,7 @@ from hqueue.position import LATEST
 from hqueue.runtime.logs import Log
 from hqueue.runtime.steps import Wait, Work
 
-__all__ = ["BEGINNING", "Positions", "end_of", "is_to_come", "place_since", "unreadable_offset"]
+__all__ = ["BEGINNING", "Positions", "end_of", "is_to_come", "position_since", "unreadable_offset"]
 
 logger = Log(__name__)
 
@@ -31,13 +31,13 @@ def end_of(offsets: PartitionOffsets) -> Position:
     return Position(max(offsets.end, BEGINNING.next), offsets.end_ordinal)
 
 
-def place_since(time: MessageID, end: Position) -> Position:
-    """Where what was written since a time begins, in a partition that ends there. What ends before
-    it is at its end: so nothing that comes is skipped, not even from a writer whose clock is
-    behind.
+def position_since(time: MessageID, end: Position) -> Position:
+    """The position of the first message since a time, in a partition with this end. If the
+    partition ends before the time, its end: so nothing that comes is skipped, not even from a
+    writer whose clock is behind.
     """
-    place = Position(max(time, BEGINNING.next))
-    return place if place.next < end.next else end
+    position = Position(max(time, BEGINNING.next))
+    return position if position.next < end.next else end
 
 
 def is_to_come(time: MessageID, log: QueueLog) -> Work[Any, bool]:
@@ -212,8 +212,8 @@ class Positions:
         )
         return end_of(offsets)
 
-    def place(self, key: PartitionKey, message_id: MessageID) -> Work[Any, Position]:
-        """A place in a partition that it has.
+    def check_position(self, key: PartitionKey, message_id: MessageID) -> Work[Any, Position]:
+        """The position of an ID, in a partition that it has.
 
         Raises:
             InvalidInputError: it lies beyond the end.
@@ -239,7 +239,7 @@ class Positions:
         end = yield from self.end(key)
         if time > end.next and (yield from is_to_come(time, (yield from self._log(*key)))):
             raise self._beyond(key, time, end.next)
-        return place_since(time, end)
+        return position_since(time, end)
 
     def check(self, keys: Collection[PartitionKey]) -> None:
         """Return if it has all of these.
@@ -255,12 +255,12 @@ class Positions:
                     partition=key.partition,
                 )
 
-    def _beyond(self, key: PartitionKey, place: MessageID, end: MessageID) -> InvalidInputError:
+    def _beyond(self, key: PartitionKey, position: MessageID, end: MessageID) -> InvalidInputError:
         return InvalidInputError(
             "the position lies beyond the end of the partition",
             queue=key.queue,
             partition=key.partition,
-            place=str(place),
+            position=str(position),
             end=str(end),
         )
 

@@ -36,12 +36,19 @@ def test_metadata_is_moved_and_what_was_left_is_cleared(
 ) -> None:
     migrate = ("metadata", "migrate", queue_name)
     [before] = map(json.loads, run(*migrate).lines)
-    assert (before["store"], before["phase"], before["left"]) == ("zookeeper", "stable", [])
+    assert (before["location"]["store"], before["phase"], before["old_copies"]) == (
+        "zookeeper",
+        "stable",
+        [],
+    )
     moved = run(*migrate, "--to", "hbase")
     assert moved.code == 0, moved.err
     assert f"{queue_name}: in force in hbase, 2 records moved." in moved.err
     [after] = map(json.loads, run(*migrate).lines)
-    assert (after["store"], after["left"]) == ("hbase", [{"store": "zookeeper", "place": 0}])
+    assert (after["location"]["store"], after["old_copies"]) == (
+        "hbase",
+        [{"store": "zookeeper", "number": 0}],
+    )
     check = ("metadata", "verify", queue_name, "--against")
     agreed = run(*check, "zookeeper")
     assert (agreed.code, agreed.out) == (0, b""), agreed.err
@@ -78,7 +85,7 @@ def test_what_cannot_be_read_is_not_left_behind(
     refused = run("metadata", "migrate", queue_name, "--to", "hbase")
     assert (refused.code, f"{region}/bad" in refused.err) == (5, True)
     [state] = map(json.loads, run("metadata", "migrate", queue_name).lines)
-    assert (state["store"], state["phase"]) == ("zookeeper", "stable")
+    assert (state["location"]["store"], state["phase"]) == ("zookeeper", "stable")
     write(metadata, ["new"])
 
 
@@ -98,7 +105,7 @@ def test_a_command_that_is_killed_is_called_again_or_abandoned(
     for step in ("copying", "comparing"):
         kill_while(step)
         [state] = map(json.loads, run(*migrate).lines)
-        assert (state["store"], state["phase"]) == ("zookeeper", step)
+        assert (state["location"]["store"], state["phase"]) == ("zookeeper", step)
         waiting = metadata.persistence.write_topic_persistence_info(step, INFO, NEW)
         wrong = run(*migrate, "--to", "zookeeper")
         assert (wrong.code, "target='hbase'" in wrong.err) == (2, True)

@@ -182,7 +182,7 @@ def test_nothing_is_lost_while_it_is_moved_there_and_back_and_there_again(
         each.check(late)
         each.check(hubs[0])
     assert migration.clear() == 3 * 2 * len(TOPICS)
-    assert migration.state().left == ()
+    assert migration.state().old_copies == ()
     for each in writers:
         each.check(late)
 

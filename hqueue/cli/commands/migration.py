@@ -86,11 +86,10 @@ def migrate(
         write_json(
             {
                 "queue": queue,
-                "store": state.location.store,
-                "place": state.location.place,
+                "location": state.location._asdict(),
                 "phase": state.phase.value,
                 "copy": state.copy and state.copy._asdict(),
-                "left": [location._asdict() for location in state.left],
+                "old_copies": [location._asdict() for location in state.old_copies],
             }
         )
 

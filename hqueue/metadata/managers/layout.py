@@ -14,7 +14,7 @@ reading the others; a topic's subscriptions lie together:
     <root>/regions/<queue>/subscriptions/<topic>/<subscriber>
 
 Characters of names that no segment may have are escaped as in URLs. After a move to another store
-all records lie in a place with a number: below ``<root>/regions/<queue>/places/<number>``.
+all records lie in a location with a number: below ``<root>/regions/<queue>/places/<number>``.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class Layout:
     _patterns: ClassVar[Mapping[str, str]]
     """The pattern of each kind's keys below the queue, with ``*`` for names."""
 
-    def __init__(self, root: str, queue: str, place: int = 0) -> None:
-        self.prefix = _prefix(root, queue, place)
+    def __init__(self, root: str, queue: str, number: int = 0) -> None:
+        self.prefix = _prefix(root, queue, number)
         """The prefix of all keys."""
         self.topics = f"{self.prefix}/topics"
         """The prefix of the keys of `ranges`, which lie one segment below it."""
@@ -192,9 +192,9 @@ def places(root: str, queue: str) -> str:
     return f"{root}/regions/{check_queue_name(queue)}/places"
 
 
-def _prefix(root: str, queue: str, place: int) -> str:
+def _prefix(root: str, queue: str, number: int) -> str:
     above = places(root, queue)
-    return f"{above}/{place:d}" if place else above.rpartition("/")[0]
+    return f"{above}/{number:d}" if number else above.rpartition("/")[0]
 
 
 def _fits(part: str, wanted: str) -> bool:

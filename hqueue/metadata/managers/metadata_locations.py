@@ -1,4 +1,4 @@
-"""Where records of a queue's topics lie: each store, and each place in it."""
+"""Where records of a queue's topics lie: each store, and each location in it."""
 
 from __future__ import annotations
 
@@ -73,16 +73,16 @@ class MetadataLocations:
 
     def _make(self, location: MetadataLocation) -> LocationRecords:
         if location.store == ZOOKEEPER:
-            tree = Tree(self._root, self._queue, location.place)
+            tree = Tree(self._root, self._queue, location.number)
             blobs = BlobRecords(self._session.records, ZOOKEEPER_VERSION_MAX, tree.leading)
             return LocationRecords(location, blobs, self._present, tree, ephemeral=True)
         if location.store == HBASE:
             rows = self._rows()
-            layout = Rows(self._root, self._queue, location.place)
+            layout = Rows(self._root, self._queue, location.number)
             return LocationRecords(location, rows, rows, layout, ephemeral=False)
         if location.store == MEMORY:
             memory = memory_of(self._root)
-            layout = Rows(self._root, self._queue, location.place)
+            layout = Rows(self._root, self._queue, location.number)
             return LocationRecords(location, memory, memory, layout, ephemeral=False)
         raise SettingsError(
             "the store of topics' metadata must be 'zookeeper', 'hbase' or 'memory'",

@@ -88,8 +88,8 @@ class MetadataMigration:
         """Move the metadata to another store. Returns how many records were moved, 0 if it is there
         already.
 
-        A move that was interrupted begins its copy again, in another place. If another process is
-        moving the metadata, this call takes the move over, and that process's call fails. If the
+        A move that was interrupted begins its copy again, in another location. If another process
+        is moving the metadata, this call takes the move over, and that process's call fails. If the
         call raises an error, the metadata stays in force where it was, and writers continue there.
         If the process dies, writers continue when the move is repeated or abandoned.
 
@@ -165,7 +165,7 @@ class MetadataMigration:
         return True
 
     def clear(self, *, on_progress: OnProgress = _ignore) -> int:
-        """Delete the records that moves and interrupted copies left in places that are not in
+        """Delete the records that moves and interrupted copies left in locations that are not in
         force. Returns how many.
 
         Raises:
@@ -173,12 +173,12 @@ class MetadataMigration:
                 not in force, and never will be.
         """
         number = 0
-        while (found := self._record.read())[0].left:
+        while (found := self._record.read())[0].old_copies:
             state, version = found
-            for deleted in self._clear(state.left[0]):
+            for deleted in self._clear(state.old_copies[0]):
                 number += deleted
                 on_progress("clearing", deleted)
-            self._record.change(state.cleared(state.left[0]), version)
+            self._record.change(state.cleared(state.old_copies[0]), version)
         return number
 
     def _drain(self, state: MigrationState, drain_ms: float) -> None:
@@ -273,7 +273,7 @@ def _write(target: LocationRecords, changes: dict[str, FieldChange]) -> None:
         raise MetadataError(
             "another program writes to the copy of topics' metadata: run one move at a time",
             outcome=Outcome.NOT_APPLIED,
-            place=target.location,
+            location=target.location,
         )
 
 

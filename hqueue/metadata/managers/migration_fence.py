@@ -133,7 +133,7 @@ class MigrationFence:
         return self._look() if now or known is None else known
 
     def settle(self) -> None:
-        """See to it that there is a migration state, and acknowledge it if changes may be made in it.
+        """Create the migration state if there is none; acknowledge it if it allows changes.
 
         Raises:
             UnsupportedFormatError: its record can't be read.

@@ -3,7 +3,7 @@
 In ZooKeeper, wherever the metadata itself lies:
 
     <root>/regions/<queue>/metadata/stage            where it is in force
-    <root>/regions/<queue>/metadata/writers/<id>     ephemeral: the number that a writer acknowledged
+    <root>/regions/<queue>/metadata/writers/<id>     ephemeral: the state that a writer acknowledged
 
 The first is ``{"version": 1, "number": 3, "phase": "draining", "home": ["zookeeper", 0],
 "copy": ["hbase", 2], "left": [["hbase", 1]], "table": "hqueue_metadata", "by": "<hex>"}``. The
@@ -13,8 +13,8 @@ stores would both own a topic. ``table`` is the table in HBase, once metadata or
 there; it must be the setting ``metadata_table`` of everything that uses the metadata. The second
 record is ``{"version": 1, "number": 3}``.
 
-Each copy is made in a place that has never been used, named by the number of the state in which it
-was begun. So whatever comes late, of a process that stood still, comes where nothing is in force
+Each copy is made in a location that has never been used, named by the number of the state in which
+it was begun. So whatever comes late, of a process that stood still, comes where nothing is in force
 any more, or never was.
 """
 
@@ -53,8 +53,8 @@ ZOOKEEPER, HBASE, MEMORY = "zookeeper", "hbase", "memory"
 
 NUMBER_MAX = 2**53 - 1
 BY_BYTES = 6
-LEFT_MAX = 1_000
-"""The largest number of uncleared places that the record names."""
+OLD_COPIES_MAX = 1_000
+"""The largest number of uncleared locations that the record names."""
 
 
 class Phase(enum.Enum):
@@ -79,17 +79,17 @@ class Phase(enum.Enum):
 
 
 class MetadataLocation(NamedTuple):
-    """The location of all records of a queue's topics: a store, and a place in it."""
+    """The location of all records of a queue's topics: a store, and a number in it."""
 
     store: str
-    place: int
-    """The number of the place. Before the first move it is 0."""
+    number: int
+    """The number of the copy. Before the first move it is 0."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MigrationState:
-    """The location that is in force, and the progress of a move. Each change except one of `left`
-    increases the number.
+    """The location that is in force, and the progress of a move. Each change except one of
+    `old_copies` increases the number.
     """
 
     number: int
@@ -98,7 +98,7 @@ class MigrationState:
     """The location that is in force."""
     copy: MetadataLocation | None = None
     """The location that a move copies to; None if no move is under way."""
-    left: tuple[MetadataLocation, ...] = ()
+    old_copies: tuple[MetadataLocation, ...] = ()
     """Locations that may have records that are not in force, and never will be, oldest first."""
     table: str | None = None
     """The table of locations in HBase. None if there are none, or an earlier release wrote
@@ -106,7 +106,9 @@ class MigrationState:
 
     def location_in(self, store: str) -> MetadataLocation:
         """The location in a store: the one in force, if it is there, else the last one there."""
-        there = [location for location in (*self.left, self.location) if location.store == store]
+        there = [
+            location for location in (*self.old_copies, self.location) if location.store == store
+        ]
         return there[-1] if there else MetadataLocation(store, 0)
 
     def begun(self, to: str) -> MigrationState:
@@ -122,7 +124,7 @@ class MigrationState:
                 target=self.copy.store,
             )
         copy = MetadataLocation(to, self.number + 1)
-        return self._next(Phase.COPYING, copy=copy, left=self._with(self.copy))
+        return self._next(Phase.COPYING, copy=copy, old_copies=self._with(self.copy))
 
     def draining(self) -> MigrationState:
         """The next state when the copy is complete: writers must wait."""
@@ -136,22 +138,24 @@ class MigrationState:
         """The next state when the copy is put in force."""
         assert self.copy is not None
         return self._next(
-            Phase.STABLE, location=self.copy, copy=None, left=self._with(self.location)
+            Phase.STABLE, location=self.copy, copy=None, old_copies=self._with(self.location)
         )
 
     def abandoned(self) -> MigrationState:
         """The next state when the move is abandoned: the location in force stays."""
-        return self._next(Phase.STABLE, copy=None, left=self._with(self.copy))
+        return self._next(Phase.STABLE, copy=None, old_copies=self._with(self.copy))
 
     def cleared(self, location: MetadataLocation) -> MigrationState:
         """The state after the records of a location were deleted."""
-        return dataclasses.replace(self, left=tuple(each for each in self.left if each != location))
+        return dataclasses.replace(
+            self, old_copies=tuple(each for each in self.old_copies if each != location)
+        )
 
     def _next(self, phase: Phase, **changes: Any) -> MigrationState:
         return dataclasses.replace(self, number=self.number + 1, phase=phase, **changes)
 
     def _with(self, location: MetadataLocation | None) -> tuple[MetadataLocation, ...]:
-        return self.left if location is None else (*self.left, location)
+        return self.old_copies if location is None else (*self.old_copies, location)
 
 
 class MigrationStateRecord:
@@ -226,14 +230,14 @@ class MigrationStateRecord:
 
         Raises:
             BadVersionError: somebody else has changed it.
-            InvalidInputError: too many places were left without being cleared.
+            InvalidInputError: too many earlier copies were left without being cleared.
         """
-        if len(state.left) > LEFT_MAX:
+        if len(state.old_copies) > OLD_COPIES_MAX:
             raise InvalidInputError(
                 "too many earlier copies of topics' metadata are left: clear them first",
-                left=len(state.left),
+                old_copies=len(state.old_copies),
             )
-        locations = filter(None, (state.location, state.copy, *state.left))
+        locations = filter(None, (state.location, state.copy, *state.old_copies))
         in_hbase = any(location.store == HBASE for location in locations)
         state = dataclasses.replace(state, table=(state.table or self._table) if in_hbase else None)
         written = self._session.records.write(
@@ -326,7 +330,7 @@ def encode_migration_state(state: MigrationState) -> bytes:
         phase=state.phase.value,
         home=state.location,
         copy=state.copy,
-        left=state.left,
+        left=state.old_copies,
         **({} if state.table is None else {"table": state.table}),
         by=secrets.token_hex(BY_BYTES),
     )
@@ -335,8 +339,8 @@ def encode_migration_state(state: MigrationState) -> bytes:
 def decode_migration_state(data: bytes, path: str) -> MigrationState:
     """Reads it; `path` is where it lies, for errors."""
 
-    def location(store: object, place: object) -> MetadataLocation:
-        return MetadataLocation(text_of(store), check_whole(place, 0, NUMBER_MAX, option="place"))
+    def location(store: object, number: object) -> MetadataLocation:
+        return MetadataLocation(text_of(store), check_whole(number, 0, NUMBER_MAX, option="number"))
 
     return decode_fields(
         data,

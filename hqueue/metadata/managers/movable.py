@@ -16,9 +16,9 @@ from hqueue.metadata.ports import ANY, NEW, Version
 
 __all__ = ["MovableRecords"]
 
-PLACE = 2**128
-"""A version is that of its store, and the number of the place times this: so none of one place is
-one of another. Those of place 0 are the store's own."""
+VERSIONS_EACH = 2**128
+"""A version is that of its store, and the location's number times this: so no version of one
+location is one of another. Those of location 0 are the store's own."""
 
 
 class MovableRecords:
@@ -53,16 +53,16 @@ class MovableRecords:
         return self._records(self._locate(self._fence.state())).partial
 
     def check_version(self, version: Version) -> None:
-        """Like `FieldRecords.check_version`. One of another place is one that has changed."""
-        number = max(version, 0) // PLACE
+        """Like `FieldRecords.check_version`. One of another location is one that has changed."""
+        number = max(version, 0) // VERSIONS_EACH
         known = self._fence.known or self._fence.first
         if number > known.number:
             known = self._fence.state(now=True)
         at = self._locate(known)
         if version < 0:
             self._records(at).check_version(version)
-        elif number == at.location.place:
-            self._records(at).check_version(Version(version % PLACE))
+        elif number == at.location.number:
+            self._records(at).check_version(Version(version % VERSIONS_EACH))
         elif number > known.number:
             raise InvalidInputError(
                 "this store never gives a record such a version: give the version of a record "
@@ -168,16 +168,18 @@ def _own(at: LocationRecords, version: Version) -> Version | None:
     """A version as the store has it; None if it belongs to another location."""
     if version in (ANY, NEW):
         return version
-    number, own = divmod(version, PLACE)
-    return Version(own) if number == at.location.place else None
+    number, own = divmod(version, VERSIONS_EACH)
+    return Version(own) if number == at.location.number else None
 
 
 def _exposed(at: LocationRecords, answer: Any) -> Any:
     """What came of a write, with a version as others see it."""
-    return Version(at.location.place * PLACE + answer) if isinstance(answer, int) else answer
+    return (
+        Version(at.location.number * VERSIONS_EACH + answer) if isinstance(answer, int) else answer
+    )
 
 
 def _known_as(at: LocationRecords, found: Found) -> Found:
-    if not isinstance(found, FieldRecord) or not at.location.place:
+    if not isinstance(found, FieldRecord) or not at.location.number:
         return found
-    return found._replace(version=Version(at.location.place * PLACE + found.version))
+    return found._replace(version=Version(at.location.number * VERSIONS_EACH + found.version))

@@ -21,7 +21,7 @@ from hqueue import InvalidInputError, Queue
 from hqueue.runtime.logs import Log
 from pyspark_hqueue.reading.decode import client_of, read_ranges
 from pyspark_hqueue.reading.hosts import names_of
-from pyspark_hqueue.reading.plan import Range, Task, cut, pieces_of, place_of
+from pyspark_hqueue.reading.plan import Range, Task, cut, pieces_of, position_of
 from pyspark_hqueue.reading.read_options import ReadOptions
 from pyspark_hqueue.reading.topic_ranges import planned
 
@@ -155,7 +155,9 @@ def frame_of(
     queue = client.queue(options.queue)
     hosts = {location.partition: location.host for location in client.locations(options.queue)}
     if fixed:
-        tasks = cut(ranges, pieces_of(queue, ranges, options), functools.partial(place_of, queue))
+        tasks = cut(
+            ranges, pieces_of(queue, ranges, options), functools.partial(position_of, queue)
+        )
     else:
         tasks = _by_host(queue, options, ranges, hosts, spark.sparkContext.defaultParallelism)
 
@@ -185,7 +187,9 @@ def _by_host(
     for there in by_host.values():
         share = sum(range_.messages for range_ in there)
         tasks += cut(
-            there, max(1, round(pieces * share / max(1, total))), functools.partial(place_of, queue)
+            there,
+            max(1, round(pieces * share / max(1, total))),
+            functools.partial(position_of, queue),
         )
     return tasks
 

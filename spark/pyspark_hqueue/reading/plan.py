@@ -1,8 +1,8 @@
 """From what is wanted to tasks of equal numbers of messages. All paths plan here.
 
-The log's ordinals say how many messages lie between two places without reading any. So all ranges
-are laid end to end and cut into equal pieces: a large partition is spread over several tasks, and
-many small ones share one.
+The log's ordinals say how many messages lie between two positions without reading any. So all
+ranges are laid end to end and cut into equal pieces: a large partition is spread over several
+tasks, and many small ones share one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
     "cut",
     "partitions_of",
     "pieces_of",
-    "place_of",
+    "position_of",
     "ranges_between",
     "snapshot",
     "starts_of",
@@ -327,7 +327,7 @@ def pieces_of(queue: Queue, ranges: Sequence[Range], options: ReadOptions, cores
     return max(1, min(wanted, total))
 
 
-def place_of(queue: Queue, partition: int, ordinal: int) -> Position:
+def position_of(queue: Queue, partition: int, ordinal: int) -> Position:
     """A position in a partition that had this many messages before.
 
     It had more where those there were collected, and fewer where a region server answers that lost
@@ -373,18 +373,22 @@ def beyond_expiry(
         kept = int(oldest if is_right else expiry.kept) + margin
         if ends[partition].id < min(kept, target.id):
             before = queue.count_before(partition, MessageID.from_int(kept))
-            found[partition] = target if kept >= target.id else place_of(queue, partition, before)
+            found[partition] = (
+                target if kept >= target.id else position_of(queue, partition, before)
+            )
     return found
 
 
-def cut(ranges: Sequence[Range], pieces: int, place: Callable[[int, int], Position]) -> list[Task]:
+def cut(
+    ranges: Sequence[Range], pieces: int, position: Callable[[int, int], Position]
+) -> list[Task]:
     """Cut ranges into tasks of equal numbers of messages, to one or two.
 
     Args:
         ranges: what to read; tasks keep their order.
         pieces: the number of tasks. Tasks whose messages are all gone have no ranges; the others
             keep their numbers, by which a sink may know them.
-        place: as `place_of` for the queue.
+        position: as `position_of` for the queue.
     """
     total = sum(range_.messages for range_ in ranges)
     cuts = [total * number // pieces for number in range(1, pieces)]
@@ -397,7 +401,7 @@ def cut(ranges: Sequence[Range], pieces: int, place: Callable[[int, int], Positi
         stop = Position(range_.stop, range_.ordinal + range_.messages)
         edges = [Position(range_.start, range_.ordinal)]
         for at in inner:
-            edge = place(range_.partition, range_.ordinal + at - passed)
+            edge = position(range_.partition, range_.ordinal + at - passed)
             # Where messages expired meanwhile, the first that is left may lie beyond the range.
             edges.append(sorted((edges[-1], edge, stop), key=lambda each: each.id)[1])
         for number, (begin, end_) in enumerate(itertools.pairwise([*edges, stop]), first):

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from hqueue import InvalidInputError
 from pyspark_hqueue.reading.decode import client_of, read_ranges
-from pyspark_hqueue.reading.plan import Task, cut, pieces_of, place_of
+from pyspark_hqueue.reading.plan import Task, cut, pieces_of, position_of
 from pyspark_hqueue.reading.pushdown import narrowing_of, pushes_filters
 from pyspark_hqueue.reading.read_options import ReadOptions
 from pyspark_hqueue.reading.schema import COLUMNS, RANGES, WITH_HEADERS
@@ -70,7 +70,7 @@ class QueueReader(DataSourceReader):
         queue = client.queue(self.options.queue)
         pieces = pieces_of(queue, ranges, self.options)
         # Of an empty list Spark makes a task that has no ranges.
-        return list(cut(ranges, pieces, functools.partial(place_of, queue))) or [Task(())]
+        return list(cut(ranges, pieces, functools.partial(position_of, queue))) or [Task(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Task)

@@ -43,7 +43,7 @@ from pyspark_hqueue.reading.plan import (
     beyond_expiry,
     cut,
     pieces_of,
-    place_of,
+    position_of,
     ranges_between,
     starts_of,
 )
@@ -143,7 +143,11 @@ class QueueStreamReader(AvailableNow, DataSourceStreamReader):
         if self.options.ranges_only:
             return [Task(tuple(ranges))] if ranges else []
         return list(
-            cut(ranges, pieces_of(queue, ranges, self.options), functools.partial(place_of, queue))
+            cut(
+                ranges,
+                pieces_of(queue, ranges, self.options),
+                functools.partial(position_of, queue),
+            )
         )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -179,7 +183,7 @@ class QueueStreamReader(AvailableNow, DataSourceStreamReader):
             end, begin = target[partition], base.get(partition, Position(0, 0))
             ordinal = end.ordinal - news[partition] + share
             if share:
-                at = place_of(self._end_offsets.queue, partition, ordinal)
+                at = position_of(self._end_offsets.queue, partition, ordinal)
                 admitted[partition] = at if begin.id < at.id < end.id else end
         return admitted
 

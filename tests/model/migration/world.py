@@ -1,4 +1,4 @@
-"""One record in one moment: what it is in each place, the migration state, and what everybody is about."""
+"""One record in one moment: in each location, the migration state, and what everybody is about."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def test_writers_go_on_after_a_move_that_failed_by_an_answer_that_never_came(
         move.move("hbase")
     state = move.state()
     assert (state.phase, state.location.store) == (Phase.STABLE, "zookeeper")
-    assert state.left, "what was copied must be cleared"
+    assert state.old_copies, "what was copied must be cleared"
 
 
 def test_a_move_that_is_done_stays_done_whatever_comes_of_its_last_answer() -> None:
