@@ -70,25 +70,25 @@ def start(
     """
     if profile not in PROFILES:
         raise LocalServerError("unknown profile", profile=profile, known=list(PROFILES))
-    place = Home.of(home)
-    if _runs(place, profile, gateways, ports):
-        return LocalServer(place)
+    server_home = Home.of(home)
+    if _runs(server_home, profile, gateways, ports):
+        return LocalServer(server_home)
     java = find_java()
     jars = ensure_jars(hbase_jars(), progress=progress)
     gateway_jars = ensure_jars(progress=progress) if gateways else None
     deadline = Deadline(SYSTEM_CLOCK, timeout_s * 1e3)
-    with place.locked(timeout_s):
-        if _runs(place, profile, gateways, ports):
-            return LocalServer(place)
-        if status_of(place).disk_full:
+    with server_home.locked(timeout_s):
+        if _runs(server_home, profile, gateways, ports):
+            return LocalServer(server_home)
+        if status_of(server_home).disk_full:
             raise LocalServerError(
                 "the disk is full: make room, or choose another home by HQUEUE_LOCAL_HOME",
-                home=str(place.path),
+                home=str(server_home.path),
                 needed_bytes=DISK_BYTES_MIN,
             )
-        launcher = Launcher(place, java, jars, gateway_jars)
+        launcher = Launcher(server_home, java, jars, gateway_jars)
         for tries_left in reversed(range(PORT_TRIES_MAX)):
-            end_left_overs(place)
+            end_left_overs(server_home)
             try:
                 _start_once(
                     PROFILES[profile],
@@ -106,8 +106,8 @@ def start(
                     "another program took a port meanwhile; choosing ports again: %s",
                     exc.facts["process"],
                 )
-                place.write_state(State(profile, {}))
-    return LocalServer(place)
+                server_home.write_state(State(profile, {}))
+    return LocalServer(server_home)
 
 
 def attach(home: _Path = None) -> LocalServer:
@@ -116,12 +116,12 @@ def attach(home: _Path = None) -> LocalServer:
     Raises:
         LocalServerError: none does, or it is not ready.
     """
-    place = Home.of(home)
-    if not status_of(place).ready:
+    server_home = Home.of(home)
+    if not status_of(server_home).ready:
         raise LocalServerError(
-            "no local server is ready in this home; start one first", home=str(place.path)
+            "no local server is ready in this home; start one first", home=str(server_home.path)
         )
-    return LocalServer(place)
+    return LocalServer(server_home)
 
 
 def status(home: _Path = None) -> Status:
@@ -153,9 +153,9 @@ def logs(
     return read_lines(folder, pattern, last=last)
 
 
-def _runs(place: Home, profile: str, gateways: bool, ports: Mapping[str, int] | None) -> bool:
+def _runs(home: Home, profile: str, gateways: bool, ports: Mapping[str, int] | None) -> bool:
     """Say whether the server wanted is ready; refuse if another one is."""
-    running = status_of(place)
+    running = status_of(home)
     if not running.ready:
         return False
     if running.profile != profile:
@@ -188,8 +188,8 @@ def _start_once(
     deadline: Deadline,
     progress: Progress | None,
 ) -> None:
-    place = launcher.home
-    last = place.read_state()
+    home = launcher.home
+    last = home.read_state()
     preferred = last.ports if last and last.profile == profile.name else {}
     names = (*profile.port_names, *(profile.gateway_port_names if gateways else ()))
     ports = choose_ports(names, given=given, preferred=preferred)
@@ -201,12 +201,12 @@ def _start_once(
         gateways=tuple(str(gateway) for gateway in layout.gateways),
         zookeeper=layout.zookeeper,
     )
-    place.write_state(state)
+    home.write_state(state)
 
     def started(process: LocalProcess) -> None:
         nonlocal state
         state = state.with_process(process)
-        place.write_state(state)
+        home.write_state(state)
 
     try:
         layout.prepare()
@@ -217,9 +217,9 @@ def _start_once(
             started=started,
             progress=progress,
         )
-        place.write_state(dataclasses.replace(state, ready=True))
-        place.write_connection(layout.gateways, layout.zookeeper)
+        home.write_state(dataclasses.replace(state, ready=True))
+        home.write_connection(layout.gateways, layout.zookeeper)
     except BaseException:
         # Also a Ctrl-C: nothing that was begun may stay behind.
-        end_left_overs(place)
+        end_left_overs(home)
         raise

@@ -47,11 +47,11 @@ def stop(
     Raises:
         LocalServerError: another process held the home until the bound.
     """
-    place = Home.of(home)
-    if not place.path.exists():
+    server_home = Home.of(home)
+    if not server_home.path.exists():
         return False
-    with place.locked(timeout_s):
-        return _stop_locked(place, orderly_s)
+    with server_home.locked(timeout_s):
+        return _stop_locked(server_home, orderly_s)
 
 
 def reset(*, home: str | os.PathLike[str] | None = None, timeout_s: float = LOCK_TIMEOUT_S) -> None:
@@ -60,29 +60,34 @@ def reset(*, home: str | os.PathLike[str] | None = None, timeout_s: float = LOCK
     Raises:
         LocalServerError: another process held the home until the bound.
     """
-    place = Home.of(home)
-    if not place.path.exists():
+    server_home = Home.of(home)
+    if not server_home.path.exists():
         return
-    with place.locked(timeout_s):
-        _stop_locked(place, 0.0)
-        for folder in (place.path / "data", place.logs, place.conf, place.temporary):
+    with server_home.locked(timeout_s):
+        _stop_locked(server_home, 0.0)
+        for folder in (
+            server_home.path / "data",
+            server_home.logs,
+            server_home.conf,
+            server_home.temporary,
+        ):
             shutil.rmtree(folder, ignore_errors=True)
-        place.remove_state()
+        server_home.remove_state()
 
 
-def end_left_overs(place: Home) -> None:
+def end_left_overs(home: Home) -> None:
     """Kill what is left of an earlier start. The caller holds the home's lock."""
-    place.remove_connection()
-    state = place.read_state()
-    end_all([*(state.processes if state else ()), *marked_processes(place.path)], orderly_s=0)
+    home.remove_connection()
+    state = home.read_state()
+    end_all([*(state.processes if state else ()), *marked_processes(home.path)], orderly_s=0)
 
 
-def _stop_locked(place: Home, orderly_s: float) -> bool:
-    place.remove_connection()
-    state = place.read_state()
+def _stop_locked(home: Home, orderly_s: float) -> bool:
+    home.remove_connection()
+    state = home.read_state()
     known = list(state.processes) if state else []
     pids = {process.pid for process in known}
-    unknown = [process for process in marked_processes(place.path) if process.pid not in pids]
+    unknown = [process for process in marked_processes(home.path) if process.pid not in pids]
     ran = bool(unknown) or any(process.alive() for process in known)
     for step in (*_steps(known), unknown):
         if orderly_s > 0:
@@ -91,7 +96,7 @@ def _stop_locked(place: Home, orderly_s: float) -> bool:
         if killed and orderly_s > 0:
             logger.warning("killed processes that did not end by themselves: %s", killed)
     if state is not None:
-        place.write_state(State(state.profile, state.ports))
+        home.write_state(State(state.profile, state.ports))
     return ran
 
 

@@ -3,8 +3,8 @@
 Each kind has a manager, as in Hedwig. A manager needs only `hqueue.metadata.fields` of a store:
 compare-and-set of records of a few fields. A `Layout` has the keys of records.
 
-The modules below a manager (blobs, generations, the migration state, the fence) call their store and
-wait. They are not written in steps, for no event loop calls them: the threads of a `Pipeline` do.
+The modules below a manager (blobs, generations, the migration state, the fence) call their store
+and wait. They are not written in steps, for no event loop calls them: a `Pipeline`'s threads do.
 These send the requests of many callers as one, and return futures for a loop to await. Threads also
 do rare work: opening the metadata, registering a hub, moving to another store, and commands.
 """
