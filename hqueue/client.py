@@ -49,8 +49,8 @@ from hqueue.settings.attributes import (
     ttl_seconds,
 )
 from hqueue.settings.connection import Settings
+from hqueue.settings.keyword_options import AlterableAttributes, QueueAttributes, Unpack
 from hqueue.settings.kinds import check_flag
-from hqueue.settings.options import AlterableAttributes, QueueAttributes, Unpack
 from hqueue.store import StorePort
 
 __all__ = ["Client", "cluster_of"]

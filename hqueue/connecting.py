@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hqueue.errors import InvalidInputError, SettingsError
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.settings.connection import NATIVE, Settings
-from hqueue.settings.options import ConnectOptions, Unpack
+from hqueue.settings.keyword_options import ConnectOptions, Unpack
 
 if TYPE_CHECKING:
     from hqueue.client import Client

@@ -11,8 +11,8 @@ from hqueue.group_consumer import GroupConsumer
 from hqueue.groups.consumer_options import ConsumerOptions
 from hqueue.message import ConsumedMessage
 from hqueue.metadata.encoding import STREAMS_MAX
+from hqueue.settings.keyword_options import Unpack
 from hqueue.settings.numbers import check_whole
-from hqueue.settings.options import Unpack
 
 if TYPE_CHECKING:
     import pyarrow

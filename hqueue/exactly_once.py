@@ -12,8 +12,8 @@ from hqueue.exactly_once_steps import Bridge, Plan, Process
 from hqueue.groups.consumer_options import ConsumerOptions
 from hqueue.groups.paths import GroupPaths
 from hqueue.runtime.held import Held
+from hqueue.settings.keyword_options import Unpack
 from hqueue.settings.kinds import check_kind
-from hqueue.settings.options import Unpack
 
 __all__ = ["ExactlyOnceProcessor"]
 

@@ -40,7 +40,7 @@ from hqueue.push.subscriber import Subscriber, SubscriberOptions
 from hqueue.push.subscription import Subscription
 from hqueue.runtime.clock import Deadline
 from hqueue.settings.attributes import QueueDescription
-from hqueue.settings.options import Unpack, check_options
+from hqueue.settings.keyword_options import Unpack, check_options
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -20,7 +20,7 @@ from hqueue.push.listener import ListenerAnswer
 from hqueue.push.subscriber import SubscriberOptions
 from hqueue.runtime.iteration import Iteration
 from hqueue.settings.connection import AccessRule, Credential
-from hqueue.settings.options import AlterableAttributes, ConnectOptions, QueueAttributes
+from hqueue.settings.keyword_options import AlterableAttributes, ConnectOptions, QueueAttributes
 from hqueue.topics import HubOptions
 
 __all__ = [

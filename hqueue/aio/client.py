@@ -18,7 +18,7 @@ from hqueue.push.administration import SubscriberAdministration, SubscriberState
 from hqueue.runtime.loop import in_thread
 from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.connection import Settings
-from hqueue.settings.options import ConnectOptions, QueueAttributes, Unpack
+from hqueue.settings.keyword_options import ConnectOptions, QueueAttributes, Unpack
 
 __all__ = ["Client", "blocking_client", "connect"]
 

@@ -35,9 +35,9 @@ from hqueue.runtime.iteration import Iteration
 from hqueue.runtime.loop import in_thread
 from hqueue.runtime.program_loop import ProgramLoop
 from hqueue.runtime.stepwise import BoundWork
+from hqueue.settings.keyword_options import Unpack
 from hqueue.settings.kinds import check_kind
 from hqueue.settings.numbers import check_number, check_whole
-from hqueue.settings.options import Unpack
 
 if TYPE_CHECKING:
     import pyarrow

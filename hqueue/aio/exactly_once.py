@@ -11,8 +11,8 @@ from hqueue.errors import ClosedError, InvalidInputError
 from hqueue.exactly_once_steps import Bridge, Plan, ProcessInLoop
 from hqueue.groups.consumer_options import ConsumerOptions
 from hqueue.groups.paths import GroupPaths
+from hqueue.settings.keyword_options import Unpack
 from hqueue.settings.kinds import check_kind
-from hqueue.settings.options import Unpack
 
 __all__ = ["ExactlyOnceProcessor"]
 

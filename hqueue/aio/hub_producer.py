@@ -13,7 +13,7 @@ from hqueue.message_id import MessageID, MessageIDs
 from hqueue.produce.delivery import DeliveryCallback, PendingBatch
 from hqueue.produce.producer_options import ProducerOptions
 from hqueue.runtime.loop import computed, is_much
-from hqueue.settings.options import Unpack
+from hqueue.settings.keyword_options import Unpack
 from hqueue.topics.producer import messages_of_batch
 
 __all__ = ["HubProducer"]

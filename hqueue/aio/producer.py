@@ -21,7 +21,7 @@ from hqueue.produce.gathering import Gathering
 from hqueue.produce.loop_writer import LoopWriter
 from hqueue.produce.producer_options import ProducerOptions
 from hqueue.runtime.forgotten import Watched
-from hqueue.settings.options import Unpack
+from hqueue.settings.keyword_options import Unpack
 
 if TYPE_CHECKING:
     import pyarrow as pa

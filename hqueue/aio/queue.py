@@ -47,8 +47,8 @@ from hqueue.runtime.iteration import Iteration
 from hqueue.runtime.loop import in_thread
 from hqueue.runtime.per_loop import PerLoop
 from hqueue.settings.attributes import QueueDescription, check_partition
+from hqueue.settings.keyword_options import Unpack, check_options
 from hqueue.settings.kinds import listed
-from hqueue.settings.options import Unpack, check_options
 
 if TYPE_CHECKING:
     import pyarrow as pa

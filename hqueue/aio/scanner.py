@@ -31,7 +31,7 @@ from hqueue.runtime.extras import needing_arrow
 from hqueue.runtime.forgotten import Watched
 from hqueue.runtime.iteration import Iteration
 from hqueue.runtime.loop import computed, in_thread
-from hqueue.settings.options import Unpack
+from hqueue.settings.keyword_options import Unpack
 
 if TYPE_CHECKING:
     import pyarrow

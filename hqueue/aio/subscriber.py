@@ -19,7 +19,7 @@ from hqueue.push.subscriber import SubscriberOptions, serving_of
 from hqueue.push.subscription import Subscription
 from hqueue.runtime.loop import in_thread
 from hqueue.runtime.program_loop import ProgramLoop
-from hqueue.settings.options import Unpack
+from hqueue.settings.keyword_options import Unpack
 
 __all__ = ["Subscriber"]
 

@@ -21,10 +21,10 @@ from hqueue.runtime.extras import needing_arrow
 from hqueue.runtime.forgotten import Watched
 from hqueue.runtime.interrupts import is_own
 from hqueue.settings.attributes import check_partition
+from hqueue.settings.keyword_options import Unpack
 from hqueue.settings.kinds import check_flag, check_kind, check_mapping
 from hqueue.settings.limits import SCAN_BYTES_MAX
 from hqueue.settings.numbers import check_number, check_whole
-from hqueue.settings.options import Unpack
 
 if TYPE_CHECKING:
     import pyarrow

@@ -8,10 +8,10 @@ from typing import Literal, TypedDict
 from hqueue.errors import InvalidInputError
 from hqueue.groups.assignors import ASSIGNORS
 from hqueue.position import EARLIEST, LATEST
+from hqueue.settings.keyword_options import check_options
 from hqueue.settings.limits import SCAN_BYTES_MAX
 from hqueue.settings.names import with_closest
 from hqueue.settings.numbers import check_whole
-from hqueue.settings.options import check_options
 
 __all__ = ["ERROR", "ConsumerOptions", "ConsumerSettings"]
 

@@ -16,8 +16,8 @@ from hqueue.runtime import ending
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.runtime.turn import OWN_TURN
 from hqueue.runtime.waiting import check_may_wait
+from hqueue.settings.keyword_options import Unpack
 from hqueue.settings.kinds import check_timeout_s
-from hqueue.settings.options import Unpack
 
 __all__ = ["BatchingBuffer"]
 

@@ -16,7 +16,7 @@ from hqueue.produce.delivery import Delivery, DeliveryCallback, PendingBatch
 from hqueue.produce.encode import encode_given, headers_to_put, taken
 from hqueue.produce.producer_options import ProducerOptions
 from hqueue.runtime.forgotten import Watched
-from hqueue.settings.options import Unpack
+from hqueue.settings.keyword_options import Unpack
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -37,7 +37,7 @@ DURABILITIES = ("SYNC_WAL", "FSYNC_WAL")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Attribute:
-    """One attribute of a queue. What it does is said in `hqueue.settings.options`.
+    """One attribute of a queue. What it does is said in `hqueue.settings.keyword_options`.
 
     Args:
         name: its name in Python and on the command line.

@@ -10,7 +10,7 @@ from hqueue.produce.producer_options import ProducerOptions
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.runtime.forgotten import Watched
 from hqueue.settings.addresses import Address
-from hqueue.settings.options import Unpack, check_options
+from hqueue.settings.keyword_options import Unpack, check_options
 from hqueue.topics.api_calls import ApiCalls
 from hqueue.topics.calls import HubCalls
 from hqueue.topics.idempotent import IdempotentPublisher

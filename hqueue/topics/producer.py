@@ -13,7 +13,7 @@ from hqueue.produce.delivery import Delivery, DeliveryCallback, PendingBatch
 from hqueue.produce.encode import headers_to_put
 from hqueue.produce.producer_options import ProducerOptions
 from hqueue.runtime.forgotten import Watched
-from hqueue.settings.options import Unpack
+from hqueue.settings.keyword_options import Unpack
 
 __all__ = ["HubProducer", "messages_of_batch"]
 

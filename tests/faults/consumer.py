@@ -28,7 +28,7 @@ from hqueue import (
 from .group_history import GroupRecorder
 from .group_witness import GroupWitness
 from .reader import noted
-from .records import now_s
+from .record_files import now_s
 from .specification import CONSUMED, Specification
 
 __all__ = ["GROUP", "STYLES"]

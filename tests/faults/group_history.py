@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from .records import Outcome, RecordFile, now_s, records
+from .record_files import Outcome, RecordFile, now_s, records
 
 __all__ = ["GroupHistory", "GroupRecorder", "Handed", "Write", "load_group", "owners"]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .group_history import GroupHistory, load_group
-from .records import Outcome, RecordFile, now_s, records
+from .record_files import Outcome, RecordFile, now_s, records
 
 __all__ = [
     "Checkpoint",

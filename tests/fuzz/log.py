@@ -27,8 +27,8 @@ from hqueue.message_id import MessageID, id_of
 from hqueue.metadata.managers import LogRange
 from hqueue.runtime.clock import Deadline, drive, drive_each
 
+from .fuzz_store import WHIMS, Rows, SteppedClock
 from .rows import GOLDEN, Forgery, Stored, batches, forgeries, written
-from .store import WHIMS, Rows, SteppedClock
 from .target import Target
 
 __all__ = ["TARGETS", "Table", "tables"]

@@ -24,7 +24,7 @@ from tests.support.registries import Named, NamingMaster, NamingNodes
 from tests.support.scripted_server import Asked, ScriptedServer
 
 from .damage import Damage, damaged, damages
-from .store import SteppedClock
+from .fuzz_store import SteppedClock
 from .target import Target
 
 __all__ = ["TARGETS"]

@@ -20,9 +20,9 @@ from hqueue.hbase.thrift.reads import TableReads
 from hqueue.hbase.thrift.tables import Tables
 
 from .damage import Damage, damaged, damages
+from .fuzz_store import SteppedClock
 from .gateway import QUEUE, FakeGateway, Spoil
 from .log import Table, tables
-from .store import SteppedClock
 from .target import Target
 
 __all__ = ["TARGETS", "Bulk", "gateway", "settings_of", "spoils"]

@@ -18,8 +18,8 @@ from tests.integration.pushing import WorkerThread
 from tests.support.backends import Backend, GatewayBackend
 from tests.support.memory.cluster import MemoryCluster
 from tests.support.memory.gateway import GatewayPair
+from tests.support.memory.memory_store import MemoryStore
 from tests.support.memory.metadata import MemoryCoordination, MemorySession
-from tests.support.memory.store import MemoryStore
 from tests.support.waiting import wait_for
 
 SESSION_MS = 4_000

@@ -25,7 +25,7 @@ from tests.faults.group_history import owners
 from tests.faults.history import History, Put, Recorder
 from tests.faults.messages import KEYS, made, token_of
 from tests.faults.processes import Processes
-from tests.faults.records import now_s
+from tests.faults.record_files import now_s
 from tests.faults.run import read_all
 from tests.faults.specification import DRAINED
 from tests.support.waiting import wait_for

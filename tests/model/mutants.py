@@ -21,7 +21,7 @@ from hqueue.log import tail as tail_module
 from hqueue.log import walk as walk_module
 from hqueue.log import writer as writer_module
 
-from .store import ModelStore
+from .model_store import ModelStore
 
 __all__ = ["MUTANTS", "Mutant", "OverwritingStore", "mutated"]
 

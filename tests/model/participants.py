@@ -27,7 +27,7 @@ from hqueue.runtime.clock import Deadline, drive
 from hqueue.settings.limits import TRUNCATE_PAUSE_MS
 
 from .checker import Given, ViolationError
-from .store import PARTITION
+from .model_store import PARTITION
 from .world import World
 
 __all__ = [

@@ -18,8 +18,8 @@ from hqueue.log import PartitionCursor, PartitionWriter
 from hqueue.log.ports import Row
 
 from .checker import Ledger, ViolationError
+from .model_store import Call, ModelStore
 from .scenario import Scenario
-from .store import Call, ModelStore
 
 __all__ = ["START_MS", "Action", "Participant", "World"]
 

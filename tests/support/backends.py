@@ -15,9 +15,9 @@ from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, SystemClock
 from hqueue.store import StorePort
 from hqueue.zookeeper import ZooKeeperCoordination, ZooKeeperNodes
 from tests.support.memory.cluster import MemoryCluster
+from tests.support.memory.memory_store import MemoryStore
 from tests.support.memory.metadata import MemoryCoordination, MemoryServer
 from tests.support.memory.network import Network
-from tests.support.memory.store import MemoryStore
 from tests.support.native_proxies import CLUSTER_ID_NODE, NativeProxies
 from tests.support.proxy import Fate, Proxies, Served
 from tests.support.raw import RawTables

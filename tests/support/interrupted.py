@@ -29,8 +29,8 @@ from hqueue.hbase.thrift.side_by_side import THREADS, SideBySide
 from hqueue.zookeeper import ZooKeeperCoordination
 from tests.support.interrupting import Interrupted, each_interruption, each_line
 from tests.support.memory.cluster import MemoryCluster
+from tests.support.memory.memory_store import MemoryStore
 from tests.support.memory.metadata import MemoryCoordination, MemoryServer
-from tests.support.memory.store import MemoryStore
 from tests.support.memory.zookeeper import MemoryZooKeeper
 from tests.support.region_server import RegionServer, meta_node, region_row
 from tests.support.scripted_server import ScriptedServer

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hqueue.cli.commands import options
+from hqueue.cli.commands import shared_options
 from hqueue.cli.commands.groups import PANEL
 from hqueue.cli.exits import say
 from hqueue.cli.formats import Format, encoder, printable
@@ -57,7 +57,7 @@ def consume(
             "also those created later."
         ),
     ] = None,
-    topic: options.Topics = None,
+    topic: shared_options.Topics = None,
     begin: Annotated[
         Begin,
         typer.Option("--from", help="Where the group begins in partitions without an offset."),
@@ -68,11 +68,11 @@ def consume(
             help="Makes this a static member, which keeps its partitions if it restarts in time."
         ),
     ] = None,
-    chosen: options.MessageFormat = Format.TEXT,
-    print_key: options.PrintKey = False,
-    print_headers: options.PrintHeaders = False,
-    limit: options.Limit = None,
-    idle_ms: options.Idle = None,
+    chosen: shared_options.MessageFormat = Format.TEXT,
+    print_key: shared_options.PrintKey = False,
+    print_headers: shared_options.PrintHeaders = False,
+    limit: shared_options.Limit = None,
+    idle_ms: shared_options.Idle = None,
 ) -> None:
     """Consume queues as a member of a group, and write the messages to stdout.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hqueue.cli.commands import options
+from hqueue.cli.commands import shared_options
 from hqueue.cli.commands.subscribers import NameArgument
 from hqueue.cli.documents import extra_fields
 from hqueue.cli.exits import say
@@ -34,7 +34,7 @@ VALUE_SHOWN = 60
 
 def dead_letters(
     context: typer.Context,
-    queue: options.Queue,
+    queue: shared_options.Queue,
     subscriber: NameArgument,
     *,
     partition: Annotated[
@@ -53,9 +53,9 @@ def dead_letters(
         int | None,
         typer.Option("--limit", "-n", min=1, help="List, or redrive, at most this many."),
     ] = None,
-    print_key: options.PrintKey = False,
-    print_headers: options.PrintHeaders = False,
-    json: options.Json = False,
+    print_key: shared_options.PrintKey = False,
+    print_headers: shared_options.PrintHeaders = False,
+    json: shared_options.Json = False,
 ) -> None:
     """List a subscriber's dead letters, or redrive them: put them back for this subscriber alone.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hqueue.cli.commands import options
+from hqueue.cli.commands import shared_options
 from hqueue.cli.exits import say
 from hqueue.cli.formats import printable
 from hqueue.cli.output import show_table, write_json
@@ -29,7 +29,7 @@ GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group's
 
 
 @OnlyReads()
-def list_(context: typer.Context, json: options.Json = False) -> None:
+def list_(context: typer.Context, json: shared_options.Json = False) -> None:
     """List all groups.
 
     Without a terminal: group, how many consumers are in it, the queues that it has offsets in with
@@ -59,7 +59,7 @@ def describe(
         bool,
         typer.Option("--members", help="Show the group's consumers instead of its partitions."),
     ] = False,
-    json: options.Json = False,
+    json: shared_options.Json = False,
 ) -> None:
     """Show a group's offset and lag in each partition, and the consumer that owns it.
 
@@ -99,11 +99,11 @@ def describe(
 def reset(
     context: typer.Context,
     group: GroupArgument,
-    queue: options.Queue,
+    queue: shared_options.Queue,
     *,
     to: Annotated[str, typer.Option("--to", help=f"Where the group goes on: {START_HELP}.")],
-    partition: options.Partitions = None,
-    yes: options.Yes = False,
+    partition: shared_options.Partitions = None,
+    yes: shared_options.Yes = False,
 ) -> None:
     """Set a group's offsets in a queue, back or ahead. The group must not be consuming it.
 
@@ -125,7 +125,7 @@ def delete(
     queue: Annotated[
         str | None, typer.Option("--queue", "-q", help="Delete only its offsets in this queue.")
     ] = None,
-    yes: options.Yes = False,
+    yes: shared_options.Yes = False,
 ) -> None:
     """Delete a group that has no consumers, with its offsets. Its queues may be gone."""
     session = session_of(context)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hqueue.cli.commands import options
+from hqueue.cli.commands import shared_options
 from hqueue.cli.exits import ExitCode, say
 from hqueue.cli.output import Output, show_table, write_json
 from hqueue.cli.progress import display, size_text
@@ -120,7 +120,7 @@ def logs(
 
 def reset(
     context: typer.Context,
-    yes: options.Yes = False,
+    yes: shared_options.Yes = False,
 ) -> None:
     """Stop the local server and delete all that it stored, its queues too."""
     from hqueue.local import reset as reset_server  # noqa: PLC0415

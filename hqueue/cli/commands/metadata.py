@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
-from hqueue.cli.commands import options
+from hqueue.cli.commands import shared_options
 from hqueue.cli.commands.inputs import open_input
 from hqueue.cli.commands.migration import migrate
 from hqueue.cli.exits import ExitCode, say, show_error
@@ -49,11 +49,11 @@ StoreOption = Annotated[
 @OnlyReads()
 def list_(
     context: typer.Context,
-    queue: options.Queue,
+    queue: shared_options.Queue,
     *,
     kind: KindOption = None,
     store: StoreOption = None,
-    json: options.Json = False,
+    json: shared_options.Json = False,
 ) -> None:
     """List the records of a queue's topics: kind, topic, subscriber, version, with tabs between.
 
@@ -74,8 +74,8 @@ def list_(
 @OnlyReads()
 def get(
     context: typer.Context,
-    queue: options.Queue,
-    topic: options.Topic,
+    queue: shared_options.Queue,
+    topic: shared_options.Topic,
     subscriber: Annotated[
         str | None,
         typer.Argument(metavar="SUBSCRIBER", help="Only this subscriber's subscriptions."),
@@ -114,7 +114,9 @@ def get(
 
 
 @OnlyReads()
-def hubs(context: typer.Context, queue: options.Queue, json: options.Json = False) -> None:
+def hubs(
+    context: typer.Context, queue: shared_options.Queue, json: shared_options.Json = False
+) -> None:
     """List the hubs of a queue that are available: address, incarnation, load.
 
     Without a terminal: with tabs between.
@@ -130,7 +132,7 @@ def hubs(context: typer.Context, queue: options.Queue, json: options.Json = Fals
 @OnlyReads()
 def export(
     context: typer.Context,
-    queue: options.Queue,
+    queue: shared_options.Queue,
     *,
     kind: KindOption = None,
     store: StoreOption = None,
@@ -191,14 +193,14 @@ def import_(
 @OnlyReads()
 def verify(
     context: typer.Context,
-    queue: options.Queue,
+    queue: shared_options.Queue,
     *,
     against: Annotated[
         str | None,
         typer.Option("--against", help="Compare with this store, too: zookeeper or hbase."),
     ] = None,
     store: StoreOption = None,
-    json: options.Json = False,
+    json: shared_options.Json = False,
 ) -> None:
     """Read every record of a queue's topics, and compare it with another store's if one is given.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hqueue.cli.commands import options
+from hqueue.cli.commands import shared_options
 from hqueue.cli.exits import say
 from hqueue.cli.known import check_queue
 from hqueue.cli.output import write_json
@@ -33,7 +33,7 @@ class Store(enum.Enum):
 
 def migrate(
     context: typer.Context,
-    queue: options.Queue,
+    queue: shared_options.Queue,
     *,
     to: Annotated[
         Store | None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hqueue.cli.commands import options
+from hqueue.cli.commands import shared_options
 from hqueue.cli.commands.sending import (
     Destination,
     FileOption,
@@ -35,7 +35,7 @@ __all__ = ["register"]
 
 def put(
     context: typer.Context,
-    queue: options.Queue,
+    queue: shared_options.Queue,
     values: Annotated[
         list[str] | None,
         typer.Argument(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hqueue.cli.commands import options
+from hqueue.cli.commands import shared_options
 from hqueue.cli.exits import say
 from hqueue.cli.output import show_rows, show_table, write_json
 from hqueue.cli.progress import count_text
@@ -41,7 +41,7 @@ AttributeOptions = Annotated[
 
 def create(
     context: typer.Context,
-    queue: options.Queue,
+    queue: shared_options.Queue,
     partitions: Annotated[
         int, typer.Option("--partitions", "-p", help="1 to 32767; it can't be changed later.")
     ],
@@ -74,7 +74,7 @@ def create(
 
 
 @OnlyReads()
-def list_(context: typer.Context, json: options.Json = False) -> None:
+def list_(context: typer.Context, json: shared_options.Json = False) -> None:
     """List all queues.
 
     Without a terminal: name, partitions, TTL in seconds, attributes; with tabs between.
@@ -92,7 +92,9 @@ def list_(context: typer.Context, json: options.Json = False) -> None:
 
 
 @OnlyReads()
-def describe(context: typer.Context, queue: options.Queue, json: options.Json = False) -> None:
+def describe(
+    context: typer.Context, queue: shared_options.Queue, json: shared_options.Json = False
+) -> None:
     """Describe a queue, and where each of its partitions begins and ends.
 
     "messages" counts all messages that the partition ever had, expired ones too; "end" is the ID at
@@ -136,7 +138,7 @@ def describe(context: typer.Context, queue: options.Queue, json: options.Json = 
 
 def alter(
     context: typer.Context,
-    queue: options.Queue,
+    queue: shared_options.Queue,
     ttl: Annotated[
         str | None, typer.Option(help="How long messages are kept: 86400, 12h, 7d, forever.")
     ] = None,
@@ -153,19 +155,21 @@ def alter(
     say(f"Altered {queue}: messages are kept {_kept(now.ttl_seconds)}; {changed}.")
 
 
-def disable(context: typer.Context, queue: options.Queue) -> None:
+def disable(context: typer.Context, queue: shared_options.Queue) -> None:
     """Disable a queue, so that it refuses puts and reads; its messages stay."""
     session_of(context).client.disable_queue(queue)
     say(f"Disabled {queue}.")
 
 
-def enable(context: typer.Context, queue: options.Queue) -> None:
+def enable(context: typer.Context, queue: shared_options.Queue) -> None:
     """Enable a queue, so that it accepts puts and reads again."""
     session_of(context).client.enable_queue(queue)
     say(f"Enabled {queue}.")
 
 
-def truncate(context: typer.Context, queue: options.Queue, yes: options.Yes = False) -> None:
+def truncate(
+    context: typer.Context, queue: shared_options.Queue, yes: shared_options.Yes = False
+) -> None:
     """Delete all messages of a queue, and keep its partitions."""
     session = session_of(context)
     session.confirm(f"Delete all messages of {queue}?", yes=yes)
@@ -175,8 +179,8 @@ def truncate(context: typer.Context, queue: options.Queue, yes: options.Yes = Fa
 
 def delete(
     context: typer.Context,
-    queue: options.Queue,
-    yes: options.Yes = False,
+    queue: shared_options.Queue,
+    yes: shared_options.Yes = False,
     force: Annotated[
         bool, typer.Option("--force", help="Disable the queue first if it is enabled.")
     ] = False,
@@ -189,7 +193,9 @@ def delete(
 
 
 @OnlyReads()
-def locations(context: typer.Context, queue: options.Queue, json: options.Json = False) -> None:
+def locations(
+    context: typer.Context, queue: shared_options.Queue, json: shared_options.Json = False
+) -> None:
     """Show which region server serves each partition.
 
     Without a terminal: partition, host, port; with tabs between.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hqueue.cli.commands import options
+from hqueue.cli.commands import shared_options
 from hqueue.cli.exits import say
 from hqueue.cli.formats import Encode, Format, encoder
 from hqueue.cli.output import Output
@@ -37,18 +37,18 @@ CHUNK_BYTES = 65_536
 @OnlyReads()
 def scan(
     context: typer.Context,
-    queue: options.Queue,
+    queue: shared_options.Queue,
     *,
-    partition: options.Partitions = None,
+    partition: shared_options.Partitions = None,
     start: Annotated[str | None, typer.Option(help=f"From here on: {POSITION_HELP}.")] = None,
     stop: Annotated[
         str | None,
         typer.Option(help="Stop before this position, given in the same ways as --start."),
     ] = None,
-    topic: options.Topics = None,
-    chosen: options.MessageFormat = Format.TEXT,
-    print_key: options.PrintKey = False,
-    print_headers: options.PrintHeaders = False,
+    topic: shared_options.Topics = None,
+    chosen: shared_options.MessageFormat = Format.TEXT,
+    print_key: shared_options.PrintKey = False,
+    print_headers: shared_options.PrintHeaders = False,
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", min=0, help="Print at most this many messages.")
     ] = None,
@@ -58,7 +58,7 @@ def scan(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="At the end of the log, wait for new messages.")
     ] = False,
-    idle_ms: options.Idle = None,
+    idle_ms: shared_options.Idle = None,
 ) -> None:
     """Read messages to stdout, from the oldest on.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hqueue.cli.commands import options
+from hqueue.cli.commands import shared_options
 from hqueue.cli.commands.scan import choose_encoder
 from hqueue.cli.commands.subscribers import PANEL
 from hqueue.cli.exits import OutputError, say
@@ -36,22 +36,22 @@ DELIVERY_OPTIONS = ", ".join(field.name for field in dataclasses.fields(Delivery
 
 def subscribe(
     context: typer.Context,
-    queue: options.Queue,
+    queue: shared_options.Queue,
     *,
     name: Annotated[str, typer.Option(help="The subscriber's name.")],
-    partition: options.Partitions = None,
-    topic: options.Topics = None,
+    partition: shared_options.Partitions = None,
+    topic: shared_options.Topics = None,
     start: Annotated[
         str, typer.Option(help=f"Where it begins if it has no checkpoint: {START_HELP}.")
     ] = "earliest",
     reset: Annotated[
         bool, typer.Option("--reset", help="Begin at --start even if it has a checkpoint.")
     ] = False,
-    chosen: options.MessageFormat = Format.TEXT,
-    print_key: options.PrintKey = False,
-    print_headers: options.PrintHeaders = False,
-    limit: options.Limit = None,
-    idle_ms: options.Idle = None,
+    chosen: shared_options.MessageFormat = Format.TEXT,
+    print_key: shared_options.PrintKey = False,
+    print_headers: shared_options.PrintHeaders = False,
+    limit: shared_options.Limit = None,
+    idle_ms: shared_options.Idle = None,
     host: Annotated[
         str | None, typer.Option(help="The host to listen on, as workers reach it.")
     ] = None,

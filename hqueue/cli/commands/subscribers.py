@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hqueue.cli.commands import options
+from hqueue.cli.commands import shared_options
 from hqueue.cli.exits import say
 from hqueue.cli.output import show_table, write_json
 from hqueue.cli.progress import count_text
@@ -27,8 +27,8 @@ NameArgument = Annotated[str, typer.Argument(metavar="SUBSCRIBER", help="The sub
 @OnlyReads()
 def subscribers(
     context: typer.Context,
-    queue: options.Queue,
-    json: options.Json = False,
+    queue: shared_options.Queue,
+    json: shared_options.Json = False,
 ) -> None:
     """List a queue's subscribers, in each partition.
 
@@ -64,10 +64,10 @@ def subscribers(
 
 def add_subscriber(
     context: typer.Context,
-    queue: options.Queue,
+    queue: shared_options.Queue,
     subscriber: NameArgument,
     start: Annotated[str, typer.Option(help=f"Where it begins: {START_HELP}.")] = "earliest",
-    partition: options.Partitions = None,
+    partition: shared_options.Partitions = None,
 ) -> None:
     """Fix now where a subscriber begins when it first connects."""
     session_of(context).client.add_subscriber(
@@ -78,9 +78,9 @@ def add_subscriber(
 
 def delete_subscriber(
     context: typer.Context,
-    queue: options.Queue,
+    queue: shared_options.Queue,
     subscriber: NameArgument,
-    yes: options.Yes = False,
+    yes: shared_options.Yes = False,
 ) -> None:
     """Delete a subscriber and its checkpoints. It must not be connected."""
     session = session_of(context)
@@ -91,12 +91,12 @@ def delete_subscriber(
 
 def seek(
     context: typer.Context,
-    queue: options.Queue,
+    queue: shared_options.Queue,
     subscriber: NameArgument,
     to: Annotated[
         str, typer.Argument(metavar="TO", help=f"Where the subscriber goes on: {START_HELP}.")
     ],
-    partition: options.Partitions = None,
+    partition: shared_options.Partitions = None,
 ) -> None:
     """Set a subscriber's checkpoints, back or ahead. It must not be connected.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hqueue.cli.commands import options
+from hqueue.cli.commands import shared_options
 from hqueue.cli.commands.scan import choose_encoder, write_messages
 from hqueue.cli.formats import Format
 from hqueue.cli.output import Output
@@ -31,7 +31,7 @@ WINDOW_GROWTH = 4
 @OnlyReads()
 def tail(
     context: typer.Context,
-    queue: options.Queue,
+    queue: shared_options.Queue,
     *,
     lines: Annotated[
         int, typer.Option("--lines", "-n", min=0, help="Show this many of the newest messages.")
@@ -39,12 +39,12 @@ def tail(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Keep printing new messages.")
     ] = False,
-    partition: options.Partitions = None,
-    topic: options.Topics = None,
-    chosen: options.MessageFormat = Format.TEXT,
-    print_key: options.PrintKey = False,
-    print_headers: options.PrintHeaders = False,
-    idle_ms: options.Idle = None,
+    partition: shared_options.Partitions = None,
+    topic: shared_options.Topics = None,
+    chosen: shared_options.MessageFormat = Format.TEXT,
+    print_key: shared_options.PrintKey = False,
+    print_headers: shared_options.PrintHeaders = False,
+    idle_ms: shared_options.Idle = None,
 ) -> None:
     """Show the newest messages of a queue by ID; with --follow, new ones too."""
     topics = topic or ()

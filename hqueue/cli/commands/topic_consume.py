@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hqueue.cli.commands import options
+from hqueue.cli.commands import shared_options
 from hqueue.cli.exits import say
 from hqueue.cli.formats import Encode, Format, encoder, printable
 from hqueue.cli.hub_clients import HubsOption, hub_client
@@ -42,8 +42,8 @@ SubscriberOption = Annotated[
 
 def consume(
     context: typer.Context,
-    queue: options.Queue,
-    topic: options.Topic,
+    queue: shared_options.Queue,
+    topic: shared_options.Topic,
     *,
     subscriber: SubscriberOption,
     hubs: HubsOption = None,
@@ -62,11 +62,11 @@ def consume(
             "reaches them."
         ),
     ] = None,
-    chosen: options.MessageFormat = Format.TEXT,
-    print_key: options.PrintKey = False,
-    print_headers: options.PrintHeaders = False,
-    limit: options.Limit = None,
-    idle_ms: options.Idle = None,
+    chosen: shared_options.MessageFormat = Format.TEXT,
+    print_key: shared_options.PrintKey = False,
+    print_headers: shared_options.PrintHeaders = False,
+    limit: shared_options.Limit = None,
+    idle_ms: shared_options.Idle = None,
 ) -> None:
     """Write a topic's messages to stdout, in their order, from a subscription's cursor on.
 
@@ -102,8 +102,8 @@ def consume(
 
 def unsubscribe(
     context: typer.Context,
-    queue: options.Queue,
-    topic: options.Topic,
+    queue: shared_options.Queue,
+    topic: shared_options.Topic,
     *,
     subscriber: SubscriberOption,
     hubs: HubsOption = None,

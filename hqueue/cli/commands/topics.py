@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from hqueue.cli.commands import options
+from hqueue.cli.commands import shared_options
 from hqueue.cli.commands.metadata import hubs
 from hqueue.cli.commands.topic_consume import consume, unsubscribe
 from hqueue.cli.exits import ExitCode, say
@@ -32,7 +32,9 @@ NAMES = "Names with commas between; one that ends with * matches all names with 
 
 
 @OnlyReads()
-def list_(context: typer.Context, queue: options.Queue, json: options.Json = False) -> None:
+def list_(
+    context: typer.Context, queue: shared_options.Queue, json: shared_options.Json = False
+) -> None:
     """List a queue's topics: topic, how many ranges of the log it has, the partition and the epoch
     of the last one.
 
@@ -68,7 +70,9 @@ def list_(context: typer.Context, queue: options.Queue, json: options.Json = Fal
 
 
 @OnlyReads()
-def owners(context: typer.Context, queue: options.Queue, json: options.Json = False) -> None:
+def owners(
+    context: typer.Context, queue: shared_options.Queue, json: shared_options.Json = False
+) -> None:
     """List the owners of a queue's topics: topic, the hub's address, whether that hub is available.
 
     Without a terminal: with tabs between.
@@ -88,10 +92,10 @@ def owners(context: typer.Context, queue: options.Queue, json: options.Json = Fa
 @OnlyReads()
 def describe(
     context: typer.Context,
-    queue: options.Queue,
-    topic: options.Topic,
+    queue: shared_options.Queue,
+    topic: shared_options.Topic,
     *,
-    json: options.Json = False,
+    json: shared_options.Json = False,
 ) -> None:
     """Show where a topic's messages lie: the ranges of the log, oldest first: partition, the first
     and the last ID, the owner's epoch. The last range is open while the topic is published to.
@@ -121,10 +125,10 @@ def describe(
 @OnlyReads()
 def subscriptions(
     context: typer.Context,
-    queue: options.Queue,
-    topic: options.Topic,
+    queue: shared_options.Queue,
+    topic: shared_options.Topic,
     *,
-    json: options.Json = False,
+    json: shared_options.Json = False,
 ) -> None:
     """List a topic's subscriptions, and how far each is behind: subscriber, the last ID that it
     consumed, lag in messages, age of the oldest of them in milliseconds, whether the lag is exact.
@@ -157,8 +161,8 @@ def subscriptions(
 
 def move(
     context: typer.Context,
-    queue: options.Queue,
-    topic: options.Topic,
+    queue: shared_options.Queue,
+    topic: shared_options.Topic,
     to: Annotated[str, typer.Argument(metavar="HOST:PORT", help="The hub, as it is registered.")],
     *,
     hubs: HubsOption = None,
@@ -171,8 +175,8 @@ def move(
 
 def acl(
     context: typer.Context,
-    queue: options.Queue,
-    topic: options.Topic,
+    queue: shared_options.Queue,
+    topic: shared_options.Topic,
     *,
     publish: Annotated[str | None, typer.Option(help=f"Who may publish. {NAMES}")] = None,
     subscribe: Annotated[str | None, typer.Option(help="Who may subscribe and consume.")] = None,
@@ -181,7 +185,7 @@ def acl(
     ] = None,
     hubs: HubsOption = None,
     caller: Annotated[str, typer.Option(help="The caller's name that hubs see.")] = "hqueue",
-    json: options.Json = False,
+    json: shared_options.Json = False,
 ) -> None:
     """Show a topic's ACL, or replace some of its lists. The output has each list and its names. A
     topic that does not exist is created if a list is given.
@@ -209,12 +213,12 @@ def acl(
 
 def delete(
     context: typer.Context,
-    queue: options.Queue,
-    topic: options.Topic,
+    queue: shared_options.Queue,
+    topic: shared_options.Topic,
     *,
     hubs: HubsOption = None,
     caller: Annotated[str, typer.Option(help="The caller's name that hubs see.")] = "hqueue",
-    yes: options.Yes = False,
+    yes: shared_options.Yes = False,
 ) -> None:
     """Delete a topic and its subscriptions. Its messages stay in the queue until the TTL; a topic
     that is created later under this name has none of them.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hqueue.cli.commands import options
+from hqueue.cli.commands import shared_options
 from hqueue.cli.exits import ExitCode, say
 from hqueue.cli.output import show_rows
 from hqueue.cli.progress import Advance, count_text, size_text
@@ -27,11 +27,11 @@ __all__ = ["register"]
 
 def verify(  # noqa: PLR0917  (the command's)
     context: typer.Context,
-    queue: options.Queue,
+    queue: shared_options.Queue,
     partition: Annotated[
         list[int] | None, typer.Option("--partition", "-p", help="Only these partitions.")
     ] = None,
-    json: options.Json = False,
+    json: shared_options.Json = False,
     ranges: Annotated[
         bool,
         typer.Option(

@@ -22,7 +22,7 @@ from hqueue.metadata.ports import (
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.runtime.loop import in_thread
 from hqueue.runtime.threads import start
-from tests.support.memory.records import MemoryRecords
+from tests.support.memory.memory_records import MemoryRecords
 from tests.support.memory.tree import MemoryTree
 
 __all__ = ["MemoryCoordination", "MemoryServer", "MemorySession"]

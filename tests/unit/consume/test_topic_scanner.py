@@ -32,7 +32,7 @@ from tests.support.cut_off import CuttingPort, each_cut
 from tests.support.doubles import SteppedClock
 from tests.support.interrupting import each_interruption
 from tests.support.lagging import Lagging
-from tests.support.memory.store import MemoryStore
+from tests.support.memory.memory_store import MemoryStore
 
 BOUND_MS = 10_000
 START_MS = 1_000_000

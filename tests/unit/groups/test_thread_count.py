@@ -12,7 +12,7 @@ from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.runtime.loop import background
 from hqueue.zookeeper import ZooKeeperCoordination
 from tests.support.memory.cluster import MemoryCluster
-from tests.support.memory.store import MemoryStore
+from tests.support.memory.memory_store import MemoryStore
 from tests.support.memory.zookeeper import MemoryZooKeeper
 from tests.support.waiting import wait_for
 

@@ -20,8 +20,8 @@ from hqueue.runtime.clock import Deadline, drive
 from hqueue.settings.limits import HEADER_GRACE_MS, MESSAGE_ID_MAX
 from tests.support.doubles import SteppedClock
 from tests.support.memory.cluster import MemoryCluster
+from tests.support.memory.memory_store import MemoryStore
 from tests.support.memory.network import Network
-from tests.support.memory.store import MemoryStore
 from tests.support.proxy import Fate
 
 Result = TypeVar("Result")

@@ -19,9 +19,9 @@ from hqueue.log.skew import StoreClock
 from hqueue.log.verify import PartitionVerification, PartitionVerifier
 from hqueue.metadata.managers import LogRange
 from hqueue.runtime.clock import Deadline, drive_each
+from tests.fuzz.fuzz_store import Rows, SteppedClock
 from tests.fuzz.log import chained
 from tests.fuzz.rows import Stored, written
-from tests.fuzz.store import Rows, SteppedClock
 
 WALL_MS = 1_700_000_000_000
 START = WALL_MS << 15

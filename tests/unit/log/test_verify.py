@@ -14,9 +14,9 @@ from hqueue.format.cells import encode_bodies
 from hqueue.log.skew import StoreClock
 from hqueue.log.verify import Finding, PartitionVerifier
 from hqueue.runtime.clock import Deadline, drive_each
+from tests.fuzz.fuzz_store import Rows, SteppedClock
 from tests.fuzz.log import chained
 from tests.fuzz.rows import Stored
-from tests.fuzz.store import Rows, SteppedClock
 
 MESSAGES = [Message("a", b"1"), Message("b", b"2"), Message("a", b"3")]
 SECOND_FIRST_AT = 52 + 18 + 1 + 4

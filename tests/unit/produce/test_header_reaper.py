@@ -18,7 +18,7 @@ from hqueue.settings.limits import HEADER_GRACE_MS
 from tests.support.backends import MemoryBackend
 from tests.support.doubles import SteppedClock
 from tests.support.looped import settled
-from tests.support.memory.store import MemoryLog
+from tests.support.memory.memory_store import MemoryLog
 
 START_MS = 1_700_000_000_000.0
 TTL_S = 3_600

@@ -17,8 +17,8 @@ from hqueue.zookeeper.session import Session
 from tests.support.hub_subscribers import Subscriber
 from tests.support.hubs import HubThread
 from tests.support.memory.cluster import MemoryCluster
+from tests.support.memory.memory_store import MemoryStore
 from tests.support.memory.network import Network
-from tests.support.memory.store import MemoryStore
 from tests.support.memory.zookeeper import MemoryZooKeeper
 
 QUEUE = "q"
