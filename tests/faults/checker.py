@@ -163,7 +163,7 @@ def _program_order(history: History) -> Iterator[Violation]:
 
 
 def _readers(history: History) -> Iterator[Violation]:
-    told = _Told(history)
+    returned = _ReturnedIDs(history)
     for view in history.views:
         by_partition: dict[int, list[Read]] = collections.defaultdict(list)
         for read in view.reads:
@@ -174,25 +174,25 @@ def _readers(history: History) -> Iterator[Violation]:
             first = bisect.bisect_left(final, start, key=lambda read: read.id)
             expected = final[first : first + len(got)]
             yield from _compare(view.reader, partition, got, expected)
-        yield from _passes(view, told, history.deposed)
+        yield from _passes(view, returned, history.deposed)
 
 
-class _Told:
-    """Until when which ID had been returned to a producer, by partition."""
+class _ReturnedIDs:
+    """Which IDs had been returned to producers until when, by partition."""
 
     def __init__(self, history: History) -> None:
         partitions = {
             read.token: partition for partition, reads in history.final.items() for read in reads
         }
-        told: dict[int, list[tuple[float, int]]] = collections.defaultdict(list)
+        returned: dict[int, list[tuple[float, int]]] = collections.defaultdict(list)
         for put in history.puts:
             if put.outcome == "ok" and put.completed_s is not None:
                 partition = partitions.get(put.tokens[-1])
                 if partition is not None:
-                    told[partition].append((put.completed_s, put.ids[-1]))
+                    returned[partition].append((put.completed_s, put.ids[-1]))
         self._times: dict[int, list[float]] = {}
         self._newest: dict[int, list[int]] = {}
-        for partition, entries in told.items():
+        for partition, entries in returned.items():
             entries.sort()
             self._times[partition] = [at_s for at_s, _ in entries]
             self._newest[partition] = list(itertools.accumulate((i for _, i in entries), max))
@@ -203,7 +203,9 @@ class _Told:
         return self._newest[partition][count - 1] if count else -1
 
 
-def _passes(view: View, told: _Told, deposed: Sequence[tuple[float, float]]) -> Iterator[Violation]:
+def _passes(
+    view: View, returned: _ReturnedIDs, deposed: Sequence[tuple[float, float]]
+) -> Iterator[Violation]:
     """A scan that met the end had read everything that was in the log when it began.
 
     HBase does not promise that while a server that stood still goes on: it may answer reads from
@@ -219,7 +221,7 @@ def _passes(view: View, told: _Told, deposed: Sequence[tuple[float, float]]) -> 
         if any(since <= each.ended_s and each.began_s <= until for since, until in deposed):
             continue
         for partition, start in view.starts.items():
-            newest = told.newest(partition, each.began_s)
+            newest = returned.newest(partition, each.began_s)
             if newest >= start and newest > reached[partition]:
                 yield Violation(
                     "stale",

@@ -61,7 +61,7 @@ class Ledger:
         self.entries: list[Entry] = []
         self.epoch = 0
         self._orphans_allowed = orphans_allowed
-        self._told: list[tuple[str, bytes, str]] = []
+        self._outcomes: list[tuple[str, bytes, str]] = []
         self._sent: set[tuple[str, bytes]] = set()
         self._given: dict[str, list[Given]] = {}
 
@@ -137,11 +137,11 @@ class Ledger:
             raise ViolationError(f"{name} learned that {nonce!r} is in the log, and it is not")
         if all((e.base, e.count, e.end) != (base, count, end) for e in found):
             raise ViolationError(f"{name} learned other IDs of {nonce!r}: {base}, {found}")
-        self._told.append((name, nonce, "returned"))
+        self._outcomes.append((name, nonce, "returned"))
 
     def raised(self, name: str, nonce: bytes, outcome: str) -> None:
         """An append raised, with this outcome."""
-        self._told.append((name, nonce, outcome))
+        self._outcomes.append((name, nonce, outcome))
 
     def gave(self, reader: str, given: Given) -> None:
         """A reader gave out a batch."""
@@ -158,10 +158,10 @@ class Ledger:
 
     # At the end.
 
-    def check_told(self) -> None:
+    def check_outcomes(self) -> None:
         """Outcomes hold for good, and each writer's batches are in the order of its appends."""
-        tries = collections.Counter((name, nonce) for name, nonce, _ in self._told)
-        for name, nonce, outcome in self._told:
+        tries = collections.Counter((name, nonce) for name, nonce, _ in self._outcomes)
+        for name, nonce, outcome in self._outcomes:
             if (
                 outcome == "not applied"
                 and tries[name, nonce] == 1

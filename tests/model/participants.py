@@ -45,7 +45,7 @@ BOUND_MS = 10**9
 """The deadline of an operation: never, unless a scenario wants it."""
 
 Result = TypeVar("Result")
-Part = Callable[[World, str], None]
+Participant = Callable[[World, str], None]
 
 
 class WorldClock:
@@ -158,7 +158,7 @@ def nonce_of(name: str, index: int) -> bytes:
     return f"{name}{index:02}".encode().rjust(8, b".")
 
 
-def _told(
+def _append(
     world: World,
     name: str,
     nonce: bytes,
@@ -200,7 +200,7 @@ def appender(
     collect_ttl_ms: int | None = None,
     first: int = 0,
     pauses: bool = False,
-) -> Part:
+) -> Participant:
     """Appends batches of so many messages (0 for a control record), and may collect after each.
 
     If it pauses, others may act for any time between two batches.
@@ -213,7 +213,7 @@ def appender(
                 world.ask("pause", 0)
             nonce = nonce_of(name, index)
             bodies = bodies_of(nonce, count)
-            _told(world, name, nonce, bound_ms, lambda d: writer.append(bodies, d, nonce))  # noqa: B023
+            _append(world, name, nonce, bound_ms, lambda d: writer.append(bodies, d, nonce))  # noqa: B023
             if collect_ttl_ms is not None:
                 _collect(world, name, writer, collect_ttl_ms)
 
@@ -243,7 +243,7 @@ def once(
     since: int | None = None,
     plain: int = 0,
     pauses: bool = False,
-) -> Part:
+) -> Participant:
     """Appends batches of two messages with nonces that others may use for them, too.
 
     Args:
@@ -261,7 +261,7 @@ def once(
                 world.ask("pause", 0)
             used = nonce_of(nonce, 0)
             bodies = bodies_of(used, 2)
-            _told(
+            _append(
                 world,
                 name,
                 used,
@@ -271,22 +271,22 @@ def once(
             for number in range(plain):
                 own = nonce_of(nonce, 10 * int(name[1:]) + number)
                 more = bodies_of(own, 1)
-                _told(world, name, own, bound_ms, lambda d: writer.append(more, d, own))  # noqa: B023
+                _append(world, name, own, bound_ms, lambda d: writer.append(more, d, own))  # noqa: B023
 
     return run
 
 
-def in_turn(*parts: Part) -> Part:
-    """Several parts, one after the other."""
+def in_turn(*participants: Participant) -> Participant:
+    """Several participants as one, one after the other."""
 
     def run(world: World, name: str) -> None:
-        for part in parts:
-            part(world, name)
+        for each in participants:
+            each(world, name)
 
     return run
 
 
-def collector(ttl_ms: int, times: int = 1) -> Part:
+def collector(ttl_ms: int, times: int = 1) -> Participant:
     """Collects headers."""
 
     def run(world: World, name: str) -> None:
@@ -306,7 +306,7 @@ def _collect(world: World, name: str, writer: PartitionWriter, ttl_ms: int) -> N
         pass
 
 
-def truncator(pause_ms: int = TRUNCATE_PAUSE_MS) -> Part:
+def truncator(pause_ms: int = TRUNCATE_PAUSE_MS) -> Participant:
     """Truncates the queue, as `hqueue.hbase.table_procedures` does."""
 
     def run(world: World, name: str) -> None:
@@ -317,7 +317,9 @@ def truncator(pause_ms: int = TRUNCATE_PAUSE_MS) -> Part:
     return run
 
 
-def reader(reads: int = 2, *, start: int = 0, poll: bool = False, check_tail: bool = True) -> Part:
+def reader(
+    reads: int = 2, *, start: int = 0, poll: bool = False, check_tail: bool = True
+) -> Participant:
     """Reads on, so many times: by scans, or as a follower once it has come to the end."""
 
     def run(world: World, name: str) -> None:
@@ -374,7 +376,7 @@ def _check_reader(world: World, name: str) -> None:
 def settle(world: World) -> None:
     """The log goes on, and every reader comes to its end without missing anything."""
     world.settle()
-    world.ledger.check_told()
+    world.ledger.check_outcomes()
     if world.store.disabled:
         return
     appender(1, first=99)(world, "wlast")

@@ -46,7 +46,7 @@ def test_a_good_history_passes(ledger: Ledger) -> None:
     ledger.returned("w1", nonce_of("w1", 1), BASE + 2, 2, BASE + 4)
     ledger.gave("r", given(0, BASE, 0))
     ledger.gave("r", given(1, BASE + 2, 2))
-    ledger.check_told()
+    ledger.check_outcomes()
     ledger.check_orphans([0, BASE + 2])
     ledger.check_reader("r", start=0, cursor=BASE + 4, readable=[0, BASE + 2], expired=0)
 
@@ -81,7 +81,7 @@ def test_a_batch_that_is_lost() -> None:
         Ledger().returned("w1", nonce_of("w1", 0), BASE, 2, BASE + 2)
 
 
-def test_wrong_ids_told(ledger: Ledger) -> None:
+def test_wrong_ids_returned(ledger: Ledger) -> None:
     with pytest.raises(ViolationError, match="learned other IDs"):
         ledger.returned("w1", nonce_of("w1", 0), BASE + 1, 2, BASE + 3)
 
@@ -89,20 +89,20 @@ def test_wrong_ids_told(ledger: Ledger) -> None:
 def test_an_append_that_was_not_applied_and_was(ledger: Ledger) -> None:
     ledger.raised("w1", nonce_of("w1", 1), "not applied")
     with pytest.raises(ViolationError, match="is not applied, and it was"):
-        ledger.check_told()
+        ledger.check_outcomes()
 
 
 def test_an_outcome_that_need_not_be_unknown(ledger: Ledger) -> None:
     ledger.raised("w1", nonce_of("w1", 7), "unknown")
     with pytest.raises(ViolationError, match="never sent"):
-        ledger.check_told()
+        ledger.check_outcomes()
 
 
 def test_appends_out_of_order(ledger: Ledger) -> None:
     ledger.written("w2", BASE + 4, header("w2", 1, BASE + 4, 4))
     ledger.written("w2", BASE + 6, header("w2", 0, BASE + 6, 6))
     with pytest.raises(ViolationError, match="reordered"):
-        ledger.check_told()
+        ledger.check_outcomes()
 
 
 def test_the_newest_header_deleted(ledger: Ledger) -> None:
