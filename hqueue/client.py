@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import datetime
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Literal
 
-from hqueue.errors import (
-    InvalidInputError,
-    NotAQueueError,
-    NoTopicPersistenceInfoError,
-    QueueEnabledError,
-    QueueExistsError,
-    QueueNotFoundError,
-)
+from hqueue.errors import NoTopicPersistenceInfoError
 from hqueue.format.header import Bodies
-from hqueue.groups import administration as groups
-from hqueue.groups.administration import GroupDescription, GroupListing
-from hqueue.handle import Cluster
+from hqueue.groups.administration import GroupAdministration, GroupDescription, GroupListing
+from hqueue.handle import Cluster, QueueAdministration
+from hqueue.handle.administration import Ttl
 from hqueue.handle.queue_log import QueueLog
 from hqueue.log import Appended
 from hqueue.log.table_ports import PartitionLocation
@@ -28,7 +19,6 @@ from hqueue.metadata.managers import (
     LogRange,
     MetadataMigration,
     TopicMetadata,
-    delete_topic_metadata,
     open_migration,
     open_topic_metadata,
 )
@@ -39,23 +29,12 @@ from hqueue.queue import Queue
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.runtime.forgotten import Watched
 from hqueue.runtime.memory import keep_freed
-from hqueue.runtime.only_reads import OnlyReads
-from hqueue.settings.attributes import (
-    QueueDescription,
-    check_attributes,
-    check_partitions,
-    check_queue_name,
-    check_same_partitions,
-    ttl_seconds,
-)
+from hqueue.settings.attributes import QueueDescription, check_queue_name
 from hqueue.settings.connection import Settings
 from hqueue.settings.keyword_options import AlterableAttributes, QueueAttributes, Unpack
-from hqueue.settings.kinds import check_flag
 from hqueue.store import StorePort
 
-__all__ = ["Client", "cluster_of"]
-
-Ttl = str | int | datetime.timedelta | None
+__all__ = ["Client", "Ttl", "administration_of", "cluster_of", "groups_of"]
 
 
 class Client:
@@ -88,6 +67,7 @@ class Client:
             self._notifier.close()
         on_append = functools.partial(_on_append, self._notifier)
         self._cluster = Cluster(settings, store, coordinate, on_append, clock)
+        self._queues = QueueAdministration(self._cluster, coordination)
         self._release = functools.partial(_release, store, self._notifier, coordination)
         # All that was made from the client has the cluster: it is forgotten when nothing is left.
         self._watched = Watched(self._cluster, "a client", self._release)
@@ -128,10 +108,7 @@ class Client:
             QueueNotFoundError: there is no table of this name.
             NotAQueueError: there is a table of this name, but hqueue did not create it as a queue.
         """
-        return self._opened(open_log(self, name))
-
-    def _open(self, name: str) -> Queue:
-        return self._opened(self._cluster.log(name))
+        return self._opened(self._queues.open(name))
 
     def _opened(self, log: QueueLog) -> Queue:
         return Queue(log, self._cluster.coordinate, functools.partial(self._ranges_of, log.name))
@@ -169,40 +146,21 @@ class Client:
             QueueExistsError: there is a table of this name. With `exist_ok`: it is not a queue with
                 this number of partitions.
         """
-        name, partitions = check_queue_name(name), check_partitions(partitions)
-        if name == self.settings.metadata_table:
-            raise InvalidInputError(
-                "the setting metadata_table reserves this name for the table of topics' "
-                "metadata: choose another name",
-                queue=name,
-            )
-        checked = check_attributes(attributes)
-        check_flag(exist_ok, "exist_ok")
-        try:
-            self._cluster.tables.create(name, partitions, ttl_seconds(ttl), checked)
-        except QueueExistsError:
-            if not exist_ok:
-                raise
-            queue = self._open(name)
-            check_same_partitions(name, queue.partitions, partitions)
-            return queue
-        return self._open(name)
+        return self._opened(
+            self._queues.create(name, partitions, ttl, attributes, exist_ok=exist_ok)
+        )
 
     def queue_exists(self, name: str) -> bool:
         """Whether there is a queue of this name. A table that is not a queue doesn't count."""
-        try:
-            self.describe_queue(name)
-        except (QueueNotFoundError, NotAQueueError):
-            return False
-        return True
+        return self._queues.exists(name)
 
     def list_queues(self) -> list[QueueDescription]:
         """All queues, by name."""
-        return self._cluster.tables.list()
+        return self._queues.list()
 
     def describe_queue(self, name: str) -> QueueDescription:
         """The attributes of a queue, as HBase has them now."""
-        return self._cluster.describe(name)
+        return self._queues.describe(name)
 
     def alter_queue(
         self, name: str, *, ttl: Ttl = "keep", **attributes: Unpack[AlterableAttributes]
@@ -212,27 +170,19 @@ class Client:
 
         Messages that expired under a shorter TTL do not come back with a longer one.
         """
-        name = check_queue_name(name)
-        checked = check_attributes(attributes)
-        if "partitions_per_region" in checked:
-            raise InvalidInputError(
-                "partitions_per_region can't be changed: it is fixed when a queue is created"
-            )
-        seconds: int | Literal["keep"] | None = "keep" if ttl == "keep" else ttl_seconds(ttl)
-        self._cluster.tables.alter(name, ttl_seconds=seconds, attributes=checked)
-        return self.describe_queue(name)
+        return self._queues.alter(name, ttl, attributes)
 
     def enable_queue(self, name: str) -> None:
         """Enable a queue, so that it accepts puts and reads again. An enabled queue stays as it
         is.
         """
-        self._cluster.tables.enable(check_queue_name(name))
+        self._queues.enable(name)
 
     def disable_queue(self, name: str) -> None:
         """Disable a queue: it refuses puts and reads until it is enabled, and keeps its messages.
         `delete_queue` needs a disabled queue.
         """
-        self._cluster.tables.disable(check_queue_name(name))
+        self._queues.disable(name)
 
     def delete_queue(self, name: str, *, force: bool = False) -> None:
         """Delete a disabled queue with all its messages. The metadata of its topics is deleted
@@ -247,27 +197,13 @@ class Client:
         Raises:
             QueueEnabledError: the queue is enabled, and `force` is not given. Nothing was deleted.
         """
-        check_flag(force, "force")
-        name = check_queue_name(name)
-        if self.describe_queue(name).enabled:
-            if not force:
-                raise QueueEnabledError(
-                    "the queue is enabled: disable it before you delete it", queue=name
-                )
-            self.disable_queue(name)
-        delete_topic_metadata(
-            name,
-            session=self.coordination.store,
-            root=self.coordination.paths.root,
-            rows=self._cluster.fields,
-        )
-        self._cluster.tables.delete(name)
+        self._queues.delete(name, force=force)
 
     def truncate_queue(self, name: str) -> None:
         """Delete all messages of a queue, and keep its partitions. The queue is disabled while this
         takes place, for some seconds, and enabled afterwards.
         """
-        self._cluster.tables.truncate(check_queue_name(name))
+        self._queues.truncate(name)
 
     def list_subscribers(self, queue: str) -> list[SubscriberState]:
         """Every subscriber of a queue in every partition: whether it is connected, and its lag.
@@ -336,7 +272,7 @@ class Client:
         """Every group that has a consumer or a committed offset, by name. Takes three round trips
         in all.
         """
-        return groups.list_groups(self._cluster, self.coordination.store)
+        return groups_of(self).list()
 
     def describe_group(self, group: str, *, queue: str | None = None) -> GroupDescription:
         """The members of a group, and its offset and lag in each partition of all queues, or of
@@ -348,7 +284,7 @@ class Client:
         Raises:
             GroupNotFoundError: no group has this name.
         """
-        return groups.describe_group(self._cluster, self.coordination.store, group, queue)
+        return groups_of(self).describe(group, queue)
 
     def reset_group(
         self, group: str, queue: str, start: Start, *, partitions: Collection[int] | None = None
@@ -375,10 +311,7 @@ class Client:
             InvalidInputError: there is no such partition, the ID lies beyond the end of every
                 partition, or the time lies in the future.
         """
-        log = self._cluster.log(queue)
-        return groups.reset_group(
-            self._cluster, self.coordination.store, group, log, start, partitions=partitions
-        )
+        return groups_of(self).reset(group, queue, start, partitions)
 
     def delete_group(self, group: str, *, queue: str | None = None) -> None:
         """Delete a group that has no consumers, with its offsets in all queues; or only its offsets
@@ -388,7 +321,7 @@ class Client:
             GroupNotFoundError: no group has this name, or it has no offsets in the queue.
             GroupActiveError: the group has consumers. The error has an outcome.
         """
-        groups.delete_group(self._cluster, self.coordination.store, group, queue)
+        groups_of(self).delete(group, queue)
 
     def topic_metadata(self, queue: str, *, store: str | None = None) -> TopicMetadata:
         """The metadata that hubs keep about a queue's topics: the owner of each, where its messages
@@ -441,8 +374,7 @@ class Client:
 
     def locations(self, name: str) -> list[PartitionLocation]:
         """The region server that serves each partition of a queue now."""
-        description = self.describe_queue(name)
-        return self._cluster.locations(description.name, description.partitions)
+        return self._queues.locations(name)
 
 
 def cluster_of(client: Client) -> Cluster:
@@ -450,10 +382,14 @@ def cluster_of(client: Client) -> Cluster:
     return client._cluster
 
 
-def open_log(client: Client, name: str) -> QueueLog:
-    """The log of a queue, for `Client.queue` and `hqueue.aio`. Raises as `Client.queue`."""
-    with OnlyReads():
-        return cluster_of(client).log(name)
+def administration_of(client: Client) -> QueueAdministration:
+    """What administers the queues of a client, for `hqueue.aio`."""
+    return client._queues
+
+
+def groups_of(client: Client) -> GroupAdministration:
+    """What administers groups by a client, for `hqueue.aio` and `hqueue.engine`."""
+    return GroupAdministration(client._cluster, client.coordination.store)
 
 
 def ranges_of(client: Client, queue: str, topic: str) -> Sequence[LogRange]:

@@ -140,11 +140,18 @@ def _runs_over(item: pytest.Item) -> str | None:
     return str(item.callspec.params["backend"])  # type: ignore[attr-defined]
 
 
+def _by_asyncio(item: pytest.Item) -> bool:
+    """Whether asyncio's face of its client is tested: that is shown over memory."""
+    return item.callspec.params.get("client") == "asyncio"  # type: ignore[attr-defined]
+
+
 def _is_wanted(item: pytest.Item) -> bool:
     fixtures = getattr(item, "fixturenames", ())
     kind = _runs_over(item)
     if kind is None:
         return True
+    if "hbase" not in fixtures and kind in ON_SERVERS and _by_asyncio(item):
+        return False
     if not MARKED_BY_FIXTURE.keys().isdisjoint(fixtures):
         return bool(kind == "hbase")
     if "process_environment" in fixtures:

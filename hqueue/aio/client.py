@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Coroutine, Mapping
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from collections.abc import Collection, Mapping
 
 from hqueue.aio.queue import Queue
 from hqueue.client import Client as BlockingClient
-from hqueue.client import Ttl, cluster_of, open_log, ranges_of
+from hqueue.client import Ttl, administration_of, cluster_of, groups_of, ranges_of
 from hqueue.connecting import connect as connect_blocking
-from hqueue.handle import QueueLog
+from hqueue.groups.administration import GroupDescription, GroupListing
+from hqueue.handle import QueueAdministration, QueueLog
+from hqueue.log.table_ports import PartitionLocation
 from hqueue.message_id import MessageID
 from hqueue.metadata import PartitionKey
 from hqueue.position import EARLIEST, Start
 from hqueue.push.administration import SubscriberAdministration, SubscriberState
 from hqueue.runtime.loop import in_thread
-from hqueue.settings.attributes import check_queue_name
+from hqueue.settings.attributes import QueueDescription, check_queue_name
 from hqueue.settings.connection import Settings
-from hqueue.settings.keyword_options import ConnectOptions, QueueAttributes, Unpack
+from hqueue.settings.keyword_options import (
+    AlterableAttributes,
+    ConnectOptions,
+    QueueAttributes,
+    Unpack,
+)
 
 __all__ = ["Client", "blocking_client", "connect"]
 
@@ -35,28 +41,11 @@ def blocking_client(client: Client) -> BlockingClient:
     return client._client
 
 
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
-
-
-def _by_thread(
-    method: Callable[Concatenate[BlockingClient, Parameters], Result],
-) -> Callable[Concatenate[Client, Parameters], Coroutine[Any, Any, Result]]:
-    """A method of the blocking client, called by a thread of the library, with its signature."""
-
-    @functools.wraps(method)
-    async def call(self: Client, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-        return await in_thread(method, self._client, *args, **kwargs)
-
-    return call
-
-
 class Client:
     """A connection to a cluster, for event loops. Like `hqueue.Client`. Made by `connect`.
 
-    The event loop itself puts and reads messages, with connections of its own. A few threads of the
-    library do the rare administration of queues. Use it as an asynchronous context manager, or
-    `close` it.
+    Each event loop that uses it has connections of its own. Use it as an asynchronous context
+    manager, or `close` it.
 
     Args:
         client: the connection below, which is closed with this client.
@@ -82,7 +71,10 @@ class Client:
 
     async def queue(self, name: str) -> Queue:
         """Open a queue. Like `hqueue.Client.queue`."""
-        log, client = await self._log(name), self._client
+        return self._opened(await self._queues.open.in_loop(name))
+
+    def _opened(self, log: QueueLog) -> Queue:
+        client = self._client
         return Queue(
             log, cluster_of(client).coordinate, functools.partial(ranges_of, client, log.name)
         )
@@ -97,17 +89,64 @@ class Client:
         **attributes: Unpack[QueueAttributes],
     ) -> Queue:
         """Create a queue with all its partitions, and open it. Like
-        `hqueue.Client.create_queue`.
+        `hqueue.Client.create_queue`. If the caller is cancelled, the queue may exist, now or in a
+        moment: with `exist_ok` it can be created again.
         """
-        await in_thread(
-            self._client.create_queue,
-            name,
-            partitions=partitions,
-            ttl=ttl,
-            exist_ok=exist_ok,
-            **attributes,
+        log = await self._queues.create.in_loop(
+            name, partitions, ttl, attributes, exist_ok=exist_ok
         )
-        return await self.queue(name)
+        return self._opened(log)
+
+    async def queue_exists(self, name: str) -> bool:
+        """Whether there is a queue of this name. Like `hqueue.Client.queue_exists`."""
+        return await self._queues.exists.in_loop(name)
+
+    async def list_queues(self) -> list[QueueDescription]:
+        """All queues, by name. Like `hqueue.Client.list_queues`."""
+        return await self._queues.list.in_loop()
+
+    async def describe_queue(self, name: str) -> QueueDescription:
+        """The attributes of a queue. Like `hqueue.Client.describe_queue`."""
+        return await self._queues.describe.in_loop(name)
+
+    async def alter_queue(
+        self, name: str, *, ttl: Ttl = "keep", **attributes: Unpack[AlterableAttributes]
+    ) -> QueueDescription:
+        """Change a queue's TTL and attributes. Like `hqueue.Client.alter_queue`. If the caller is
+        cancelled, HBase may still make the change.
+        """
+        return await self._queues.alter.in_loop(name, ttl, attributes)
+
+    async def enable_queue(self, name: str) -> None:
+        """Enable a queue. Like `hqueue.Client.enable_queue`. If the caller is cancelled, HBase may
+        still enable it.
+        """
+        await self._queues.enable.in_loop(name)
+
+    async def disable_queue(self, name: str) -> None:
+        """Disable a queue. Like `hqueue.Client.disable_queue`. If the caller is cancelled, HBase
+        may still disable it.
+        """
+        await self._queues.disable.in_loop(name)
+
+    async def delete_queue(self, name: str, *, force: bool = False) -> None:
+        """Delete a disabled queue with all its messages. Like `hqueue.Client.delete_queue`. If the
+        caller is cancelled, the queue may be disabled, some of its topics' metadata may be gone,
+        and HBase may still delete the queue: call it again.
+        """
+        await self._queues.delete.in_loop(name, force=force)
+
+    async def truncate_queue(self, name: str) -> None:
+        """Delete all messages of a queue. Like `hqueue.Client.truncate_queue`. If the caller is
+        cancelled, the queue may stay disabled, with its messages or without them: call it again.
+        """
+        await self._queues.truncate.in_loop(name)
+
+    async def locations(self, name: str) -> list[PartitionLocation]:
+        """The region server that serves each partition of a queue now. Like
+        `hqueue.Client.locations`.
+        """
+        return await self._queues.locations.in_loop(name)
 
     def skipped_messages(self) -> Mapping[PartitionKey, int]:
         """The number of messages of each partition that this process could not read and skipped.
@@ -151,23 +190,41 @@ class Client:
         log = await self._log(queue)
         return await self._subscribers.seek.in_loop(log, name, start, partitions)
 
+    async def list_groups(self) -> list[GroupListing]:
+        """Every group that has a consumer or a committed offset, by name. Like
+        `hqueue.Client.list_groups`.
+        """
+        return await groups_of(self._client).list.in_loop()
+
+    async def describe_group(self, group: str, *, queue: str | None = None) -> GroupDescription:
+        """The members of a group, and its offset and lag in each partition. Like
+        `hqueue.Client.describe_group`.
+        """
+        return await groups_of(self._client).describe.in_loop(group, queue)
+
+    async def reset_group(
+        self, group: str, queue: str, start: Start, *, partitions: Collection[int] | None = None
+    ) -> dict[int, MessageID]:
+        """Set the offsets of a group that does not consume this queue now. Like
+        `hqueue.Client.reset_group`. If the caller is cancelled, some of them may be set, now or in
+        a moment: call it again.
+        """
+        return await groups_of(self._client).reset.in_loop(group, queue, start, partitions)
+
+    async def delete_group(self, group: str, *, queue: str | None = None) -> None:
+        """Delete a group that has no consumers, with its offsets. Like
+        `hqueue.Client.delete_group`. If the caller is cancelled, some of the offsets may be
+        deleted, now or in a moment: call it again.
+        """
+        await groups_of(self._client).delete.in_loop(group, queue)
+
+    @property
+    def _queues(self) -> QueueAdministration:
+        return administration_of(self._client)
+
     @property
     def _subscribers(self) -> SubscriberAdministration:
         return SubscriberAdministration(self._client.coordination)
 
     async def _log(self, queue: str) -> QueueLog:
-        return await in_thread(open_log, self._client, queue)
-
-    queue_exists = _by_thread(BlockingClient.queue_exists)
-    list_queues = _by_thread(BlockingClient.list_queues)
-    describe_queue = _by_thread(BlockingClient.describe_queue)
-    alter_queue = _by_thread(BlockingClient.alter_queue)
-    enable_queue = _by_thread(BlockingClient.enable_queue)
-    disable_queue = _by_thread(BlockingClient.disable_queue)
-    delete_queue = _by_thread(BlockingClient.delete_queue)
-    truncate_queue = _by_thread(BlockingClient.truncate_queue)
-    locations = _by_thread(BlockingClient.locations)
-    list_groups = _by_thread(BlockingClient.list_groups)
-    describe_group = _by_thread(BlockingClient.describe_group)
-    reset_group = _by_thread(BlockingClient.reset_group)
-    delete_group = _by_thread(BlockingClient.delete_group)
+        return await self._queues.open.in_loop(queue)

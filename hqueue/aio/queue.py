@@ -44,7 +44,6 @@ from hqueue.push.listener import Listener
 from hqueue.push.subscriber import SubscriberOptions
 from hqueue.push.subscription import Subscription
 from hqueue.runtime.iteration import Iteration
-from hqueue.runtime.loop import in_thread
 from hqueue.runtime.per_loop import PerLoop
 from hqueue.settings.attributes import QueueDescription, check_partition
 from hqueue.settings.keyword_options import Unpack, check_options
@@ -115,7 +114,7 @@ class Queue:
 
     async def describe(self) -> QueueDescription:
         """The attributes of the queue, as HBase has them now."""
-        return await in_thread(self._log.describe)
+        return await self._log.describe.in_loop()
 
     @overload
     async def put(

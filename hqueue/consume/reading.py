@@ -209,7 +209,7 @@ class QueueReading:
         if ranges is not None:
             for each in check_mapping(ranges, "ranges").values():
                 listed(each, "ranges")
-        ttl_seconds = (yield blocking(self._context.describe)).ttl_seconds
+        ttl_seconds = (yield from self._context.describe.steps()).ttl_seconds
         for partition in self._context.chosen(partitions):
             verifier = PartitionVerifier(
                 partition,

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from hqueue.client import Client, cluster_of
+from hqueue.client import Client, cluster_of, groups_of
 from hqueue.client import ranges_of as all_ranges_of
 from hqueue.engine.open_log import OpenLog
-from hqueue.groups.administration import group_names
 from hqueue.metadata.managers import LogRange
 
 __all__ = ["Engine"]
@@ -41,7 +40,7 @@ class Engine:
         Raises:
             StoreUnavailableError: ZooKeeper was unavailable for ``operation_timeout_ms``.
         """
-        return group_names(self._cluster, self._client.coordination.store)
+        return groups_of(self._client).names()
 
     def open(
         self, queue: str, ranges_of: Callable[[str], Sequence[LogRange]] | None = None

@@ -6,7 +6,6 @@ import contextlib
 import threading
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
-from functools import partial
 from typing import Any
 
 from hqueue.errors import HQueueError, QueueNotFoundError
@@ -352,7 +351,7 @@ class _Logs:
         """
         log = self._open.get(queue)
         if log is None or partition >= log.partitions:
-            log = self._open[queue] = yield blocking(partial(self._cluster.log, queue))
+            log = self._open[queue] = yield self._cluster.log.asked(queue)
         return log
 
     def drop(self, queue: str) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from hqueue.consume.skipped_batches import SkipCounts
 from hqueue.format.header import Bodies
@@ -12,6 +14,8 @@ from hqueue.log.table_ports import PartitionLocation, TablePort
 from hqueue.metadata import Coordination
 from hqueue.metadata.fields import ClearableRecords
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.runtime.steps import Work
+from hqueue.runtime.stepwise import OnPorts, stepwise
 from hqueue.settings.attributes import QueueDescription, check_queue_name
 from hqueue.settings.connection import Settings
 from hqueue.store import StorePort
@@ -21,9 +25,9 @@ __all__ = ["Cluster"]
 OnAppend = Callable[[int, Appended, Bodies], None]
 
 
-class Cluster:
+class Cluster(OnPorts):
     """What stands on a store and on a coordination service takes this. Thread-safe, and usable in a
-    forked child.
+    forked child. Queues are looked up in the caller's thread, or in an event loop.
 
     Args:
         settings: the connection's.
@@ -42,11 +46,12 @@ class Cluster:
         on_append: Callable[[str], OnAppend],
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        super().__init__(None, None, clock)
         self.settings = settings
         self.coordinate = coordinate
+        self.clock = clock
         self._store = store
         self._on_append = on_append
-        self.clock = clock
         self.skip_counts = SkipCounts()
         """What readers have skipped in all queues."""
         self._id: str | None = None
@@ -66,7 +71,8 @@ class Cluster:
             self._id = self._store.cluster_id()
         return self._id
 
-    def log(self, name: str) -> QueueLog:
+    @stepwise
+    def log(self, name: str) -> Work[Any, QueueLog]:
         """The log of a queue.
 
         Raises:
@@ -74,10 +80,10 @@ class Cluster:
             QueueNotFoundError, NotAQueueError: there is no such queue.
         """
         name = check_queue_name(name)
-        description = self.describe(name)
+        description = yield from self.describe.steps(name)
         return QueueLog(
             description,
-            lambda: self.describe(name),
+            partial(self.describe.asked, name),
             port=self._store.log(name),
             loop_port=self._store.async_log(name),
             on_append=self._on_append(name),
@@ -86,18 +92,26 @@ class Cluster:
             skip_counts=self.skip_counts,
         )
 
-    def describe(self, name: str) -> QueueDescription:
+    @stepwise
+    def describe(self, name: str) -> Work[Any, QueueDescription]:
         """What the store says of a queue now."""
-        return self._store.tables.describe(check_queue_name(name))
+        found: QueueDescription
+        found = yield self._store.tables.describe.asked(check_queue_name(name))
+        return found
 
-    def locations(self, name: str, partitions: int) -> list[PartitionLocation]:
+    @stepwise
+    def locations(self, name: str, partitions: int) -> Work[Any, list[PartitionLocation]]:
         """Where the partitions of a queue are served now."""
         deadline = Deadline(self.clock, self.settings.operation_timeout_ms)
-        return deadline.run(lambda: self.locate(name, partitions))
+        located = partial(self.locate.steps, name, partitions)
+        return deadline.bound(deadline.insist(located))
 
-    def locate(self, name: str, partitions: int) -> list[PartitionLocation]:
+    @stepwise
+    def locate(self, name: str, partitions: int) -> Work[Any, list[PartitionLocation]]:
         """Like `locations`, with one try."""
-        return self._store.locations.locate(name, partitions)
+        located: list[PartitionLocation]
+        located = yield self._store.locations.locate.asked(name, partitions)
+        return located
 
     def fields(self) -> ClearableRecords:
         """Records of fields, which lie beside the queues."""

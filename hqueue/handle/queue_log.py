@@ -14,6 +14,8 @@ from hqueue.log.table_ports import AsyncLogPort, LogPort
 from hqueue.produce.appender import Appender, BatchAppender, LoopAppender
 from hqueue.produce.appending import QueueAppending
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.runtime.steps import Wait
+from hqueue.runtime.stepwise import BoundWork
 from hqueue.settings.attributes import QueueDescription
 from hqueue.settings.connection import Settings
 
@@ -37,7 +39,7 @@ class QueueLog:
     def __init__(
         self,
         description: QueueDescription,
-        describe: Callable[[], QueueDescription],
+        describe: Callable[[], Wait],
         *,
         port: LogPort,
         loop_port: AsyncLogPort,
@@ -50,7 +52,7 @@ class QueueLog:
         self.partitions = description.partitions
         self.settings = settings
         self._context = QueueContext(description, describe, settings, clock)
-        appending = QueueAppending(self._context, port, on_append)
+        appending = QueueAppending(self._context, loop_port, on_append)
         by_threads = isinstance(loop_port, LogInThreads)
         self.loop_appender = LoopAppender(self._context, appending, loop_port)
         """The part that writes, for event loops."""
@@ -68,9 +70,10 @@ class QueueLog:
         """Refuse further appends and readers. The connection stays."""
         self._context.close()
 
-    def describe(self) -> QueueDescription:
+    @property
+    def describe(self) -> BoundWork[[], QueueDescription]:
         """What the store says of the queue now."""
-        return self._context.describe()
+        return self._context.describe
 
     def deadline(self) -> Deadline:
         """The bound on one operation, from now."""

@@ -7,7 +7,7 @@ import contextlib
 import enum
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from hqueue.errors import (
     HQueueError,
@@ -35,6 +35,9 @@ from hqueue.hbase.table_attributes import (
     text,
 )
 from hqueue.runtime.clock import Clock, Deadline
+from hqueue.runtime.steps import Pause
+from hqueue.runtime.steps import Work as AnyWork
+from hqueue.runtime.stepwise import OnPorts, stepwise
 from hqueue.settings.attributes import QueueDescription
 from hqueue.settings.limits import TRUNCATE_PAUSE_MS
 
@@ -43,7 +46,10 @@ __all__ = ["Change", "Step", "TableProcedures"]
 Table = TypeVar("Table")
 Result = TypeVar("Result")
 
-Step = Callable[[Deadline], None]
+Work = AnyWork[Any, Result]
+"""Makes requests as a way to HBase makes them: see `TableProcedures`."""
+
+Step = Callable[[Deadline], Work[None]]
 """Something that HBase does with a table: one try, which may be made again."""
 
 
@@ -56,14 +62,16 @@ class Change(enum.Enum):
     TRUNCATE = enum.auto()
 
 
-class TableProcedures(abc.ABC, Generic[Table]):
+class TableProcedures(OnPorts, abc.ABC, Generic[Table]):
     """Administration of queues: the store's `TablePort`, and the table of records. Thread-safe.
+    Carried out in the caller's thread, or in an event loop.
 
     Each operation is repeated until it is done or ``operation_timeout_ms`` is over; one that had
     been done by a try whose answer was lost counts as done. A way to HBase says how its requests
     are made, and how it describes a table.
 
     Args:
+        port, loop_port: what is asked, as `OnPorts` takes them.
         clock: where time comes from.
         bound_ms: the bound on an operation.
     """
@@ -71,17 +79,18 @@ class TableProcedures(abc.ABC, Generic[Table]):
     TRIES_ARE_KNOWN: ClassVar[bool]
     """Whether HBase knows a try that is made again for the one whose answer was lost."""
 
-    def __init__(self, clock: Clock, bound_ms: float) -> None:
-        self._clock = clock
+    def __init__(self, port: Any, loop_port: Any, clock: Clock, bound_ms: float) -> None:
+        super().__init__(port, loop_port, clock)
         self._bound_ms = bound_ms
 
+    @stepwise
     def create(
         self,
         name: str,
         partitions: int,
         ttl_seconds: int | None,
         attributes: Mapping[str, int | str],
-    ) -> None:
+    ) -> Work[None]:
         """Create a presharded table that is never split."""
         fixed = {**FIXED_ATTRIBUTES, PARTITIONS: str(partitions).encode()}
         per_region = int(attributes.get("partitions_per_region", 1))
@@ -92,9 +101,10 @@ class TableProcedures(abc.ABC, Generic[Table]):
             self._set_attributes(table, attributes)
             return table
 
-        self._create(name, make, rowkey.split_keys(partitions, per_region))
+        yield from self._create(name, make, rowkey.split_keys(partitions, per_region))
 
-    def ensure_records(self, name: str) -> None:
+    @stepwise
+    def ensure_records(self, name: str) -> Work[None]:
         """Let there be a table of records of this name. Of several calls at once one creates it.
 
         Raises:
@@ -107,11 +117,11 @@ class TableProcedures(abc.ABC, Generic[Table]):
             return self._new(name, attributes, (RECORD, HISTORY), small=True)
 
         try:
-            said = self._records_format(name)
+            said = yield from self._records_format(name)
         except QueueNotFoundError:
             with contextlib.suppress(QueueExistsError):  # Another was first.
-                self._create(name, make, [])
-            said = self._records_format(name)
+                yield from self._create(name, make, [])
+            said = yield from self._records_format(name)
         if said is None:
             raise SettingsError(
                 "metadata_table names a table that was not created for topics' metadata: choose "
@@ -125,54 +135,60 @@ class TableProcedures(abc.ABC, Generic[Table]):
                 format=text(said),
             )
 
-    def has_records(self, name: str) -> bool:
+    @stepwise
+    def has_records(self, name: str) -> Work[bool]:
         """Whether there is a table of records of this name."""
         try:
-            return self._records_format(name) is not None
+            return (yield from self._records_format(name)) is not None
         except QueueNotFoundError:
             return False
 
-    def describe(self, name: str) -> QueueDescription:
+    @stepwise
+    def describe(self, name: str) -> Work[QueueDescription]:
         """What HBase says of a queue now."""
-        return self._run(
-            lambda deadline: self._description(
-                self._queue(name, deadline), self._is_enabled(name, deadline)
-            )
-        )
 
-    def list(self) -> list[QueueDescription]:
+        def ask(deadline: Deadline) -> Work[QueueDescription]:
+            table = yield from self._queue(name, deadline)
+            enabled = yield from self._is_enabled(name, deadline)
+            return self._description(table, enabled)
+
+        return self._run(ask)
+
+    @stepwise
+    def list(self) -> Work[list[QueueDescription]]:
         """Every queue, by name; tables that are not queues are left out."""
 
-        def ask(deadline: Deadline) -> list[QueueDescription]:
-            found = self._all(deadline)
+        def ask(deadline: Deadline) -> Work[list[QueueDescription]]:
+            found = yield from self._all(deadline)
             marked = [each for each in found if FORMAT in self._attributes_of(each)]
             return describe_all(marked, lambda each: self._description(each, None))
 
         return self._run(ask)
 
+    @stepwise
     def alter(
         self,
         name: str,
         *,
         ttl_seconds: int | Literal["keep"] | None = "keep",
         attributes: Mapping[str, int | str],
-    ) -> None:
+    ) -> Work[None]:
         """Change the TTL (unless ``"keep"``) and attributes; the others stay."""
         begun: Step | None = None
 
-        def modify(deadline: Deadline) -> None:
+        def modify(deadline: Deadline) -> Work[None]:
             nonlocal begun
             # A try whose answer was lost is asked for again: another one would wait for it.
-            step = begun or self._altered(name, ttl_seconds, attributes, deadline)
+            step = begun or (yield from self._altered(name, ttl_seconds, attributes, deadline))
             begun = None
             try:
-                step(deadline)
+                yield from step(deadline)
             except StoreUnavailableError as exc:
                 if self.TRIES_ARE_KNOWN and exc.outcome is Outcome.UNKNOWN:
                     begun = step
                 raise
 
-        self._run(modify)
+        return self._run(modify)
 
     def _altered(
         self,
@@ -180,40 +196,44 @@ class TableProcedures(abc.ABC, Generic[Table]):
         ttl_seconds: int | Literal["keep"] | None,
         attributes: Mapping[str, int | str],
         deadline: Deadline,
-    ) -> Step:
+    ) -> Work[Step]:
         """Changes a queue from what it is now."""
-        table = self._queue(name, deadline)
+        table = yield from self._queue(name, deadline)
         if ttl_seconds != "keep":
             self._set_ttl(table, ttl_seconds)
         self._set_attributes(table, attributes)
         return self._modification(name, table)
 
-    def enable(self, name: str) -> None:
+    @stepwise
+    def enable(self, name: str) -> Work[None]:
         """Enable a queue; one that is enabled stays so."""
-        self._change(name, Change.ENABLE, QueueEnabledError)
+        return self._change(name, Change.ENABLE, QueueEnabledError)
 
-    def disable(self, name: str) -> None:
+    @stepwise
+    def disable(self, name: str) -> Work[None]:
         """Disable a queue; one that is disabled stays so."""
-        self._change(name, Change.DISABLE, QueueDisabledError)
+        return self._change(name, Change.DISABLE, QueueDisabledError)
 
-    def delete(self, name: str) -> None:
+    @stepwise
+    def delete(self, name: str) -> Work[None]:
         """Delete a disabled queue with its messages."""
-        self._change(name, Change.DELETE, QueueNotFoundError, only_if_lost=True)
+        return self._change(name, Change.DELETE, QueueNotFoundError, only_if_lost=True)
 
-    def truncate(self, name: str) -> None:
+    @stepwise
+    def truncate(self, name: str) -> Work[None]:
         """Delete all messages and keep the presharding. It is enabled afterwards.
 
         The table stays disabled for longer than any writer trusts what it knows of the log.
         """
-        self.disable(name)
-        self._clock.sleep_ms(TRUNCATE_PAUSE_MS)
+        yield from self.disable.steps(name)
+        yield Pause(TRUNCATE_PAUSE_MS)
         # Where a lost try is known again, a table that is enabled was enabled by another.
         done = () if self.TRIES_ARE_KNOWN else QueueEnabledError
-        self._change(name, Change.TRUNCATE, done, only_if_lost=True)
+        yield from self._change(name, Change.TRUNCATE, done, only_if_lost=True)
 
     def _create(
         self, name: str, make: Callable[[Mapping[bytes, bytes]], Table], splits: Sequence[bytes]
-    ) -> None:
+    ) -> Work[None]:
         """Create a table once, with an ID by which a try whose answer was lost is known again.
 
         Raises:
@@ -223,18 +243,21 @@ class TableProcedures(abc.ABC, Generic[Table]):
         creation = self._creation(name, make({ID: token}), splits)
         lost = False
 
-        def create(deadline: Deadline) -> None:
+        def create(deadline: Deadline) -> Work[None]:
             nonlocal lost
             try:
-                creation(deadline)
+                yield from creation(deadline)
             except StoreUnavailableError:
                 lost = True
                 raise
             except QueueExistsError:
-                if not lost or self._attributes_of(self._get(name, deadline)).get(ID) != token:
+                if not lost:
+                    raise
+                there = yield from self._get(name, deadline)
+                if self._attributes_of(there).get(ID) != token:
                     raise
 
-        self._run(create)
+        return self._run(create)
 
     def _change(
         self,
@@ -243,17 +266,17 @@ class TableProcedures(abc.ABC, Generic[Table]):
         done: type[HQueueError] | tuple[()],
         *,
         only_if_lost: bool = False,
-    ) -> None:
+    ) -> Work[None]:
         """Change a table; a repetition is answered `done`."""
         step = self._change_of(name, change)
         lost = False
 
-        def run(deadline: Deadline) -> None:
+        def run(deadline: Deadline) -> Work[None]:
             nonlocal lost
             if not lost and change is not Change.TRUNCATE:  # It was disabled: that has looked.
-                self._queue(name, deadline)
+                yield from self._queue(name, deadline)
             try:
-                step(deadline)
+                yield from step(deadline)
             except StoreUnavailableError as exc:
                 lost = lost or exc.outcome is Outcome.UNKNOWN
                 raise
@@ -261,20 +284,23 @@ class TableProcedures(abc.ABC, Generic[Table]):
                 if only_if_lost and not lost:
                     raise
 
-        self._run(run)
+        return self._run(run)
 
-    def _records_format(self, name: str) -> bytes | None:
+    def _records_format(self, name: str) -> Work[bytes | None]:
         """The format of a table of records; None for another table.
 
         Raises:
             QueueNotFoundError: there is no such table.
         """
-        return self._run(
-            lambda deadline: self._attributes_of(self._get(name, deadline)).get(RECORDS)
-        )
 
-    def _queue(self, name: str, deadline: Deadline) -> Table:
-        table = self._get(name, deadline)
+        def ask(deadline: Deadline) -> Work[bytes | None]:
+            table = yield from self._get(name, deadline)
+            return self._attributes_of(table).get(RECORDS)
+
+        return self._run(ask)
+
+    def _queue(self, name: str, deadline: Deadline) -> Work[Table]:
+        table = yield from self._get(name, deadline)
         if FORMAT not in self._attributes_of(table):
             raise NotAQueueError("this table was not created as a queue", queue=name)
         return table
@@ -285,7 +311,7 @@ class TableProcedures(abc.ABC, Generic[Table]):
     # What a way to HBase says.
 
     @abc.abstractmethod
-    def _run(self, operation: Callable[[Deadline], Result]) -> Result:
+    def _run(self, operation: Callable[[Deadline], Work[Result]]) -> Work[Result]:
         """Carry an operation out within its bound; a malformed answer counts as none."""
 
     @abc.abstractmethod
@@ -316,15 +342,15 @@ class TableProcedures(abc.ABC, Generic[Table]):
         """The queue that a table is."""
 
     @abc.abstractmethod
-    def _get(self, name: str, deadline: Deadline) -> Table:
+    def _get(self, name: str, deadline: Deadline) -> Work[Table]:
         """A table as HBase describes it. Raises `QueueNotFoundError` if it is not there."""
 
     @abc.abstractmethod
-    def _all(self, deadline: Deadline) -> Sequence[Table]:
+    def _all(self, deadline: Deadline) -> Work[Sequence[Table]]:
         """All tables."""
 
     @abc.abstractmethod
-    def _is_enabled(self, name: str, deadline: Deadline) -> bool:
+    def _is_enabled(self, name: str, deadline: Deadline) -> Work[bool]:
         """Whether a table is enabled."""
 
     @abc.abstractmethod

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from hqueue.errors import ClosedError
 from hqueue.runtime.clock import Clock, Deadline
+from hqueue.runtime.steps import Wait, Work
+from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.settings.attributes import QueueDescription, check_partition
 from hqueue.settings.connection import Settings
 from hqueue.settings.kinds import listed
@@ -13,7 +16,7 @@ from hqueue.settings.kinds import listed
 __all__ = ["QueueContext"]
 
 
-class QueueContext:
+class QueueContext(Stepwise):
     """An open queue: what it is, what bounds an operation on it, and whether it was closed.
 
     Args:
@@ -26,16 +29,22 @@ class QueueContext:
     def __init__(
         self,
         description: QueueDescription,
-        describe: Callable[[], QueueDescription],
+        describe: Callable[[], Wait],
         settings: Settings,
         clock: Clock,
     ) -> None:
         self.name = description.name
         self.partitions = description.partitions
-        self.describe = describe
+        self._describe = describe
         self.settings = settings
         self.clock = clock
         self._closed = False
+
+    @stepwise
+    def describe(self) -> Work[Any, QueueDescription]:
+        """What the store says of the queue now."""
+        found: QueueDescription = yield self._describe()
+        return found
 
     def close(self) -> None:
         """Let every `check_open` refuse from now on."""

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from hqueue.log.ports import ReadPort, Row, WritePort
+from hqueue.runtime.steps import Work
+from hqueue.runtime.stepwise import stepwise
 from hqueue.settings.attributes import QueueDescription
 
 __all__ = [
@@ -24,7 +26,7 @@ __all__ = [
 
 
 class TablePort(Protocol):
-    """Administration of queues' tables. Thread-safe.
+    """Administration of queues' tables: in the caller's thread, or in an event loop. Thread-safe.
 
     Each operation is repeated until it is done or the operation's bound is over; one that had been
     done by a try whose answer was lost counts as done. Names and values have been checked. Each
@@ -35,13 +37,14 @@ class TablePort(Protocol):
     - `NotAQueueError` for a table that was not created as a queue: it is left alone.
     """
 
+    @stepwise
     def create(
         self,
         name: str,
         partitions: int,
         ttl_seconds: int | None,
         attributes: Mapping[str, int | str],
-    ) -> None:
+    ) -> Work[Any, None]:
         """Create a presharded table that is never split.
 
         Raises:
@@ -49,37 +52,44 @@ class TablePort(Protocol):
             RequestRefusedError: its namespace doesn't exist, for example.
         """
 
-    def list(self) -> list[QueueDescription]:
+    @stepwise
+    def list(self) -> Work[Any, list[QueueDescription]]:
         """Every queue, by name; tables that are not queues are left out."""
 
-    def describe(self, name: str) -> QueueDescription:
+    @stepwise
+    def describe(self, name: str) -> Work[Any, QueueDescription]:
         """What the store says of a queue now, `enabled` too."""
 
+    @stepwise
     def alter(
         self,
         name: str,
         *,
         ttl_seconds: int | Literal["keep"] | None = "keep",
         attributes: Mapping[str, int | str],
-    ) -> None:
+    ) -> Work[Any, None]:
         """Change the TTL (unless ``"keep"``; None is for ever) and attributes; the others stay."""
 
-    def enable(self, name: str) -> None:
+    @stepwise
+    def enable(self, name: str) -> Work[Any, None]:
         """Enable a queue; one that is enabled stays so."""
 
-    def disable(self, name: str) -> None:
+    @stepwise
+    def disable(self, name: str) -> Work[Any, None]:
         """Disable a queue; one that is disabled stays so. Its rows are refused until it is enabled:
         `QueueDisabledError`.
         """
 
-    def delete(self, name: str) -> None:
+    @stepwise
+    def delete(self, name: str) -> Work[Any, None]:
         """Delete a disabled queue with its messages.
 
         Raises:
             QueueEnabledError: it is not disabled.
         """
 
-    def truncate(self, name: str) -> None:
+    @stepwise
+    def truncate(self, name: str) -> Work[Any, None]:
         """Delete all rows and keep the presharding. It is enabled afterwards.
 
         The table stays disabled for longer than any writer trusts what it knows of the log.
@@ -96,9 +106,10 @@ class PartitionLocation:
 
 
 class LocationPort(Protocol):
-    """Which server serves which partition now."""
+    """Which server serves which partition now: for threads, and for event loops."""
 
-    def locate(self, queue: str, partitions: int) -> list[PartitionLocation]:
+    @stepwise
+    def locate(self, queue: str, partitions: int) -> Work[Any, list[PartitionLocation]]:
         """The locations of a queue's partitions, each once and in order. One try.
 
         Raises:

@@ -19,8 +19,9 @@ from hqueue.produce.batch_writer import WriteInLoop
 from hqueue.produce.delivery import PendingBatch
 from hqueue.produce.encode import encode_given, taken
 from hqueue.produce.owned_log import LoopOwnedLog, OwnedLog
-from hqueue.runtime.clock import drive, drive_in_loop
-from hqueue.runtime.loop import HERE_BYTES, computed, in_thread, is_much
+from hqueue.runtime.clock import do_step, do_step_in_loop, drive, drive_in_loop
+from hqueue.runtime.loop import HERE_BYTES, computed, is_much
+from hqueue.runtime.steps import carry_out, carry_out_in_loop
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,7 +50,6 @@ class Appender:
         self.partitions = context.partitions
         self.choose_partition = appending.choose_partition
         self.partition_of_keys = appending.partition_of_keys
-        self.expired_ms = appending.expired_ms
         self._context = context
         self._appending = appending
         self._port = port
@@ -116,6 +116,11 @@ class Appender:
     def store_clock(self) -> StoreClock:
         """Tells the time by the store's clock."""
         return StoreClock(self._context.clock)
+
+    def expired_ms(self) -> int | None:
+        """Like `OpenLog.expired_ms`."""
+        do = partial(do_step, self._port, self._context.clock)
+        return carry_out(self._appending.expired_ms(), do)
 
     def _append(self, given: Given) -> Appended:
         deadline = self._context.deadline()
@@ -207,7 +212,8 @@ class LoopAppender(_InLoop):
 
     async def expired_ms(self) -> int | None:
         """Like `OpenLog.expired_ms`."""
-        return await in_thread(self._appending.expired_ms)
+        do = partial(do_step_in_loop, self._port, self._context.clock)
+        return await carry_out_in_loop(self._appending.expired_ms(), do)
 
 
 class BatchAppender(_InLoop):

@@ -13,7 +13,7 @@ from hqueue.log import Appended, PartitionWriter
 from hqueue.log.context import QueueContext
 from hqueue.log.skew import SkewGuard
 from hqueue.log.steps import Work
-from hqueue.log.table_ports import LogPort
+from hqueue.log.table_ports import AsyncLogPort
 from hqueue.message import Message, encoded_key, partition_of_key
 from hqueue.message_id import MessageID, MessageIDs
 from hqueue.position import Position
@@ -22,7 +22,7 @@ from hqueue.produce.header_reaper import HeaderReaper
 from hqueue.produce.idempotency import ProducerEpochs, Search, search_for
 from hqueue.produce.owned_log import OwnedPartition
 from hqueue.produce.writer_pool import WriterPool
-from hqueue.runtime.clock import Clock, Deadline, drive
+from hqueue.runtime.clock import Clock, Deadline
 from hqueue.runtime.fork import register
 from hqueue.runtime.loop import computing
 from hqueue.settings.kinds import check_callback
@@ -57,7 +57,7 @@ class QueueAppending:
 
     Args:
         context: the queue.
-        port: its rows; old ones are deleted in the background.
+        loop_port: its rows; old ones are deleted in the background.
         on_append: called after each append with the partition, what was appended, and the bodies
             as they lie in the store. Must be quick, and must not raise.
     """
@@ -65,18 +65,18 @@ class QueueAppending:
     def __init__(
         self,
         context: QueueContext,
-        port: LogPort,
+        loop_port: AsyncLogPort,
         on_append: Callable[[int, Appended, Bodies], None],
     ) -> None:
         self.partitions = context.partitions
         self._context = context
-        self._port = port
+        self._loop_port = loop_port
         self._on_append = on_append
         self._codec = CODECS[context.settings.compression_type]
         self._skew = SkewGuard(context.settings.clock_skew_ms_max, context.clock)
         self._epochs = ProducerEpochs(context.clock)
         # What is kept by this object does not refer to it: it goes when its users go.
-        self.expired_ms = partial(_expired_ms, context, port, self._skew)
+        self.expired_ms = partial(_expired_ms, context, self._skew)
         """As the function of that name."""
         self.after_fork_in_child()
         register(self)
@@ -85,7 +85,7 @@ class QueueAppending:
         clock = self._context.clock
         open_writer = partial(_open_writer, clock, self._context.settings.clock_skew_ms_max)
         self._writers = WriterPool(self.partitions, open_writer)
-        self._reaper = HeaderReaper(self._port, self.expired_ms, clock)
+        self._reaper = HeaderReaper(self._loop_port, self.expired_ms, clock)
 
     def given(
         self,
@@ -247,18 +247,18 @@ class QueueAppending:
         return given if bodies is given.bodies else given._replace(bodies=bodies)
 
 
-def _expired_ms(context: QueueContext, port: LogPort, skew: SkewGuard) -> int | None:
+def _expired_ms(context: QueueContext, skew: SkewGuard) -> Work[int | None]:
     """Up to when messages were written that have expired, by a clock that was found good; None if
-    they are kept for ever. It blocks.
+    they are kept for ever.
 
     Raises:
         ClockSkewError, StoreUnavailableError, QueueStateError: that is not known now.
     """
-    ttl_seconds = context.describe().ttl_seconds
+    ttl_seconds = (yield from context.describe.steps()).ttl_seconds
     if ttl_seconds is None:
         return None
     deadline = context.deadline()
-    return drive(skew.now_ms(deadline), port, deadline) - ttl_seconds * 1_000
+    return (yield from deadline.bound(skew.now_ms(deadline))) - ttl_seconds * 1_000
 
 
 def _open_writer(clock: Clock, skew_ms_max: int, partition: int) -> PartitionWriter:

@@ -7,29 +7,22 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
+from typing import Any
 
 from hqueue.errors import HQueueError
 from hqueue.log import PartitionWriter
-from hqueue.log.ports import AppendPort
-from hqueue.runtime.clock import Clock, Deadline, drive
+from hqueue.log.table_ports import AsyncLogPort
+from hqueue.runtime.clock import Clock, do_step_in_loop
 from hqueue.runtime.held import if_free
 from hqueue.runtime.logs import Log
-from hqueue.runtime.loop import background, by_threads
-from hqueue.runtime.thread_pool import ThreadPool
+from hqueue.runtime.loop import background
+from hqueue.runtime.steps import Work, carry_out_in_loop
 
 __all__ = ["HeaderReaper"]
 
 logger = Log(__name__)
 
 EVERY_MS = 60_000
-COLLECTING_MAX = 4
-"""Queues whose headers are collected at a time. Where the store is away each takes as long as an
-operation may: what others wait for has threads of its own."""
-
-WAIT_MS = 60_000.0
-"""How long one waits for such a thread."""
-
-_threads = ThreadPool(COLLECTING_MAX, "hqueue-collector")
 
 
 class HeaderReaper:
@@ -40,12 +33,13 @@ class HeaderReaper:
 
     Args:
         port: the rows.
-        expired_ms: tells up to when bodies were written that have expired; None if none do.
+        expired_ms: work that finds up to when bodies were written that have expired; None if none
+            do.
         clock: where time comes from.
     """
 
     def __init__(
-        self, port: AppendPort, expired_ms: Callable[[], int | None], clock: Clock
+        self, port: AsyncLogPort, expired_ms: Callable[[], Work[Any, int | None]], clock: Clock
     ) -> None:
         self._port = port
         self._expired_ms = expired_ms
@@ -68,15 +62,17 @@ class HeaderReaper:
         loop = background()
         if loop is not None and (self._collecting is None or self._collecting.done()):
             self._due_ms[writer.partition] = now_ms + EVERY_MS
-            self._collecting = loop.start(
-                by_threads, _threads, WAIT_MS, partial(self._collect, writer)
-            )
+            self._collecting = loop.start(self._collect, writer)
 
-    def _collect(self, writer: PartitionWriter) -> None:
+    async def _collect(self, writer: PartitionWriter) -> None:
+        do = partial(do_step_in_loop, self._port, self._clock)
         try:
-            expired_ms = self._expired_ms()
-            if expired_ms is not None:
-                deadline = Deadline(self._clock, 0.0)  # Nothing is tried twice.
-                drive(writer.collect(expired_ms), self._port, deadline)
+            await carry_out_in_loop(self._collected(writer), do)
         except HQueueError:
             logger.debug("old headers were not collected", exc_info=True)
+
+    def _collected(self, writer: PartitionWriter) -> Work[Any, None]:
+        """Nothing is tried twice."""
+        expired_ms = yield from self._expired_ms()
+        if expired_ms is not None:
+            yield from writer.collect(expired_ms)

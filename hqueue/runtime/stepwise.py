@@ -6,10 +6,10 @@ import functools
 from collections.abc import Callable
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
-from hqueue.runtime.clock import SYSTEM_CLOCK, do_step, do_step_in_loop
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, do_step, do_step_in_loop
 from hqueue.runtime.steps import Wait, Work, carry_out, carry_out_in_loop
 
-__all__ = ["BoundWork", "Stepwise", "stepwise"]
+__all__ = ["BoundWork", "OnPorts", "Stepwise", "stepwise"]
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -27,6 +27,27 @@ class Stepwise:
     async def _do_in_loop(self, step: Any) -> object:
         """Carry out a step in an event loop."""
         return await do_step_in_loop(None, SYSTEM_CLOCK, step)
+
+
+class OnPorts(Stepwise):
+    """An object with such methods, whose work makes requests of a port.
+
+    Args:
+        port: makes requests in the caller's thread.
+        loop_port: makes the same requests in an event loop: its methods give what is awaited.
+        clock: pauses.
+    """
+
+    def __init__(self, port: Any, loop_port: Any, clock: Clock) -> None:
+        self._port = port
+        self._loop_port = loop_port
+        self._clock = clock
+
+    def _do(self, step: Any) -> object:
+        return do_step(self._port, self._clock, step)
+
+    async def _do_in_loop(self, step: Any) -> object:
+        return await do_step_in_loop(self._loop_port, self._clock, step)
 
 
 class BoundWork(Generic[Parameters, Result]):

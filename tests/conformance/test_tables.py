@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping
+from typing import cast
 
 import pytest
 
@@ -20,8 +21,11 @@ from hqueue import (
 from hqueue.errors import NotAQueueError, QueueEnabledError
 from hqueue.log.table_ports import LogPort, TablePort
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
+from hqueue.runtime.stepwise import Stepwise
 from hqueue.store import StorePort
+from tests.support.awaited import LoopedSteps
 from tests.support.backends import Backend, LossyWay
+from tests.support.looped import LoopThread
 from tests.support.proxy import Fate
 from tests.support.raw import RawTables
 
@@ -31,6 +35,16 @@ ATTRIBUTES = {"partitions_per_region": 2, "compression": "GZ", "compaction_files
 @pytest.fixture
 def tables(store: StorePort) -> TablePort:
     return store.tables
+
+
+@pytest.fixture(params=["threads", "asyncio"])
+def face(request: pytest.FixtureRequest) -> Iterator[Callable[[TablePort], TablePort]]:
+    """Gives tables by one of their faces."""
+    if request.param == "threads":
+        yield lambda tables: tables
+        return
+    with contextlib.closing(LoopThread()) as thread:
+        yield lambda tables: cast("TablePort", LoopedSteps(cast("Stepwise", tables), thread))
 
 
 @pytest.fixture
@@ -53,8 +67,9 @@ def put_at_last(log: LogPort, partition: int) -> bool:
 
 
 def test_what_was_created_is_described_as_it_was_asked_for(
-    tables: TablePort, raw: RawTables, name: str
+    store: StorePort, face: Callable[[TablePort], TablePort], raw: RawTables, name: str
 ) -> None:
+    tables = face(store.tables)
     tables.create(name, 5, 3_600, ATTRIBUTES)
     expected = QueueDescription(name, 5, 3_600, ATTRIBUTES, True)
     assert tables.describe(name) == expected
@@ -217,10 +232,14 @@ def lose_first(operation: str, fate: Fate) -> Callable[[str], Fate]:
 @pytest.mark.in_memory_first
 @pytest.mark.parametrize("fate", [Fate.LOSE_ANSWER, Fate.LOSE_REQUEST])
 def test_an_operation_whose_first_try_was_lost_is_done_once(
-    lossy: LossyWay, raw: RawTables, name: str, fate: Fate
+    lossy: LossyWay,
+    face: Callable[[TablePort], TablePort],
+    raw: RawTables,
+    name: str,
+    fate: Fate,
 ) -> None:
     with contextlib.closing(lossy.store(gateway_retry_ms=1)) as store:
-        tables = store.tables
+        tables = face(store.tables)
         steps: list[tuple[str, Callable[[], object]]] = [
             ("create", lambda: create(tables, name)),
             ("alter", lambda: tables.alter(name, ttl_seconds=7_200, attributes={})),

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
 import hqueue
 from hqueue import Consumer
 from hqueue.groups.offsets import GroupOffsets
 from hqueue.groups.paths import GroupPaths
+from hqueue.runtime.stepwise import stepwise
 from tests.support.waiting import wait_for
 
-__all__ = ["consume", "join", "offsets_of"]
+__all__ = ["before_each", "consume", "join", "offsets_of"]
 
 
 def join(consumer: Consumer, queue: hqueue.Queue) -> None:
@@ -37,3 +43,19 @@ def consume(client: hqueue.Client, queue: hqueue.Queue, group: str, count: int) 
 
 def offsets_of(client: hqueue.Client, group: str) -> GroupOffsets:
     return GroupOffsets(client.coordination.store, GroupPaths("/hqueue", group))
+
+
+@contextlib.contextmanager
+def before_each(method: str, do: Callable[[], object]) -> Iterator[None]:
+    """Have something done before each call of a method of groups' offsets, but for its own
+    calls.
+    """
+    original: Any = getattr(GroupOffsets, method)
+
+    def late(offsets: GroupOffsets, *arguments: object) -> Any:
+        with mock.patch.object(GroupOffsets, method, original):
+            do()
+        return original.__get__(offsets, GroupOffsets).steps(*arguments)
+
+    with mock.patch.object(GroupOffsets, method, stepwise(late)):
+        yield

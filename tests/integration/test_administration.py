@@ -9,6 +9,7 @@ import pytest
 
 import hqueue
 from hqueue import Message
+from tests.support.client_faces import FACES, client_by
 from tests.support.raw import RawHBase, RawTables
 from tests.support.waiting import wait_for
 
@@ -25,6 +26,13 @@ ALL_ATTRIBUTES = {
     "hbase.hqueue.compression": "GZ",
     "hbase.hstore.blockingStoreFiles": 77,
 }
+
+
+@pytest.fixture(params=FACES)
+def client(request: pytest.FixtureRequest, client: hqueue.Client) -> Iterator[hqueue.Client]:
+    """By each face of the administration."""
+    with client_by(request.param, client) as face:
+        yield face
 
 
 def names(client: hqueue.Client) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -13,11 +13,19 @@ from hqueue.errors import GroupNotFoundError
 from hqueue.groups.offsets import UNSET
 from hqueue.groups.paths import GroupPaths
 from tests.integration.administering import consume, offsets_of
+from tests.support.client_faces import FACES, client_by
 
 pytestmark = pytest.mark.in_memory
 
 MakeQueue = Callable[..., hqueue.Queue]
 BEGINNING = MessageID(0, 1)
+
+
+@pytest.fixture(params=FACES)
+def client(request: pytest.FixtureRequest, client: hqueue.Client) -> Iterator[hqueue.Client]:
+    """By each face of the administration."""
+    with client_by(request.param, client) as face:
+        yield face
 
 
 def names(client: hqueue.Client) -> list[str]:

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from unittest import mock
+from collections.abc import Callable, Iterator
 
 import pytest
 
 import hqueue
 from hqueue import Consumer, MessageID, Outcome, PartitionKey
 from hqueue.errors import GroupActiveError, GroupNotFoundError
-from hqueue.groups.offsets import GroupOffsets, Position
+from hqueue.groups.offsets import Position
 from hqueue.groups.paths import GroupPaths
-from tests.integration.administering import consume, join, offsets_of
+from tests.integration.administering import before_each, consume, join, offsets_of
+from tests.support.client_faces import FACES, client_by
 
 pytestmark = pytest.mark.in_memory_first
 
 MakeQueue = Callable[..., hqueue.Queue]
 BEGINNING = MessageID(0, 1)
+
+
+@pytest.fixture(params=FACES)
+def client(request: pytest.FixtureRequest, client: hqueue.Client) -> Iterator[hqueue.Client]:
+    """By each face of the administration."""
+    with client_by(request.param, client) as face:
+        yield face
 
 
 @pytest.mark.parametrize("operation", ["reset", "delete"])
@@ -29,23 +36,20 @@ def test_what_a_consumer_takes_over_meanwhile_is_left_to_it(
     key = PartitionKey(filled.name, 0)
     at = offsets.read([key])[key].position
     method = {"reset": "commit", "delete": "delete"}[operation]
-    original = getattr(GroupOffsets, method)
     consumers: list[Consumer] = []
 
-    def late(self: GroupOffsets, *arguments: object) -> object:
+    def come() -> None:
         """Between the look at the group and the change a consumer has come."""
         if not consumers:
             consumers.append(Consumer(group=group, client=client))
-            with mock.patch.object(GroupOffsets, method, original):
-                join(consumers[0], filled)
-        return original(self, *arguments)
+            join(consumers[0], filled)
 
     change = {
         "reset": lambda: client.reset_group(group, filled.name, "earliest"),
         "delete": lambda: client.delete_group(group),
     }[operation]
     try:
-        with mock.patch.object(GroupOffsets, method, late), pytest.raises(GroupActiveError):
+        with before_each(method, come), pytest.raises(GroupActiveError):
             change()
         assert offsets.read([key])[key].position == at
         assert [m.value for m in consumers[0].poll(20_000)] == [b"2", b"3"]
@@ -68,27 +72,21 @@ def test_when_a_consumer_takes_over_some_partitions_meanwhile_the_outcome_is_unk
     before = offsets.read([taken])[taken].position
     ephemerals, member = client.coordination.store.ephemerals, paths.member("late")
     method = {"reset": "commit", "delete": "delete"}[operation]
-    original = getattr(GroupOffsets, method)
 
-    def late(self: GroupOffsets, *arguments: object) -> object:
-        with mock.patch.object(GroupOffsets, method, original):
-            offsets.take_over("late", [taken])
+    def come() -> None:
+        offsets.take_over("late", [taken])
         ephemerals.put(
             [{member: b'{"version": 1, "streams": {"%b": 1}}' % filled.name.encode()}],
             is_own=lambda _: False,
             parents=True,
         )
-        return original(self, *arguments)
 
     change = {
         "reset": lambda: client.reset_group(group, filled.name, "earliest"),
         "delete": lambda: client.delete_group(group),
     }[operation]
     try:
-        with (
-            mock.patch.object(GroupOffsets, method, late),
-            pytest.raises(GroupActiveError) as active,
-        ):
+        with before_each(method, come), pytest.raises(GroupActiveError) as active:
             change()
     finally:
         ephemerals.release([member])
@@ -105,17 +103,14 @@ def test_an_offset_that_others_change_is_reset_all_the_same(
 ) -> None:
     consume(client, filled, group, 4)
     offsets, key = offsets_of(client, group), PartitionKey(filled.name, 1)
-    original = GroupOffsets.commit
     rivals = iter(range(3))
 
-    def disturbed(self: GroupOffsets, *arguments: object) -> object:
+    def disturb() -> None:
         for _ in rivals:
-            with mock.patch.object(GroupOffsets, "commit", original):
-                offsets.take_over("rival", [key])
+            offsets.take_over("rival", [key])
             break
-        return original(self, *arguments)  # type: ignore[arg-type]
 
-    with mock.patch.object(GroupOffsets, "commit", disturbed):
+    with before_each("commit", disturb):
         assert client.reset_group(group, filled.name, "earliest") == {0: BEGINNING, 1: BEGINNING}
     found = offsets.read([PartitionKey(filled.name, 0), key])
     assert {offset.position for offset in found.values()} == {Position(BEGINNING)}

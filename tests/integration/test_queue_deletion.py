@@ -13,10 +13,18 @@ from hqueue.metadata import Address
 from hqueue.metadata.managers import HubInfo, TopicMetadata
 from hqueue.metadata.ports import NEW
 from tests.support.backends import MemoryBackend
+from tests.support.client_faces import FACES, client_by
 from tests.support.metadata_kinds import owner, ranges, subscription
 
 STORES = ("zookeeper", "hbase", "memory")
 WAIT_S = 60.0
+
+
+@pytest.fixture(params=FACES)
+def client(request: pytest.FixtureRequest, client: hqueue.Client) -> Iterator[hqueue.Client]:
+    """By each face of the administration."""
+    with client_by(request.param, client) as face:
+        yield face
 
 
 def opened(client: hqueue.Client, queue: str) -> Iterator[TopicMetadata]:

@@ -13,11 +13,11 @@ from hqueue.consume.skipped_batches import SkipCounts
 from hqueue.log.context import QueueContext
 from hqueue.log.in_threads import LogInThreads
 from hqueue.log.table_ports import LogPort
-from hqueue.runtime.clock import SYSTEM_CLOCK
-from hqueue.runtime.loop import in_thread
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue.runtime.loop import blocking, in_thread
 from tests.support.doubles import Rows, Stream
 
-__all__ = ["BOUND_S", "Gate", "GatedRows", "filled", "reader_of"]
+__all__ = ["BOUND_S", "Gate", "GatedRows", "filled", "reader_of", "reading_context"]
 
 BOUND_S = 20
 
@@ -100,11 +100,18 @@ def filled(rows: GatedRows, batches: list[int]) -> dict[int, list[bytes]]:
     return {p: [b"%d-%d" % (p, n) for n in range(c)] for p, c in enumerate(batches) if c}
 
 
+def reading_context(
+    description: QueueDescription, settings: Settings, clock: Clock = SYSTEM_CLOCK
+) -> QueueContext:
+    """An open queue that stays as it is, for readers."""
+    return QueueContext(description, lambda: blocking(lambda: description), settings, clock)
+
+
 def reader_of(rows: Rows, **settings: int) -> QueueReader:
     """A reader of a queue that has these rows, from threads and from loops."""
     description = QueueDescription("q", len(rows.rows), None, {}, True)
     bounded = {"operation_timeout_ms": BOUND_S * 1_000, **settings}
     made = dataclasses.replace(Settings(), **bounded)  # type: ignore[arg-type]
-    context = QueueContext(description, lambda: description, made, SYSTEM_CLOCK)
+    context = reading_context(description, made)
     port = cast("LogPort", rows)
     return QueueReader(context, port, LogInThreads(port, in_thread), SkipCounts())

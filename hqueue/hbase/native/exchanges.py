@@ -12,7 +12,7 @@ from hqueue.hbase import reachability
 from hqueue.hbase.native.calls import REQUESTS_MAX
 from hqueue.hbase.native.translation import translate_answer, translate_silence
 from hqueue.hbase.native.wire import Answer, RemoteError
-from hqueue.runtime.steps import Wait
+from hqueue.runtime.steps import Pause, Wait
 from hqueue.settings.addresses import Address
 
 __all__ = [
@@ -67,7 +67,7 @@ class AskAll(NamedTuple):
         return answers
 
 
-Step = Ask | AskAll | Wait
+Step = Ask | AskAll | Pause | Wait
 Asking = Generator[Step, Any, Result]
 """Work that asks servers: see `hqueue.runtime.steps`."""
 

@@ -6,14 +6,15 @@ import secrets
 from typing import Any
 
 from hqueue.errors import HQueueError, Outcome, StoreUnavailableError
-from hqueue.hbase.native.exchanges import MASTER, Request
+from hqueue.hbase.native.exchanges import MASTER, Ask, Asking, Request
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.registry import Registry
 from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.translation import reads_answer, translate_answer
 from hqueue.hbase.native.wire import RemoteError
 from hqueue.runtime.backoff import Backoff
-from hqueue.runtime.clock import LAST_TRY_MS, Clock, Deadline
+from hqueue.runtime.clock import LAST_TRY_MS, Deadline
+from hqueue.runtime.steps import Pause
 
 __all__ = ["Master", "Procedure"]
 
@@ -22,33 +23,33 @@ LOOKS = Backoff(5.0, 200.0)
 
 
 class Master:
-    """The active master. Thread-safe. Each method makes one try.
+    """The active master. Thread-safe. Its requests are work; each makes one try.
 
     Args:
-        servers: to it.
+        servers: bound its requests, and say whether the store is closed.
         registry: where it is.
-        clock: how long one waits for procedures.
     """
 
-    def __init__(self, servers: Servers, registry: Registry, clock: Clock) -> None:
-        self.servers = servers
-        self.clock = clock
+    def __init__(self, servers: Servers, registry: Registry) -> None:
+        self._servers = servers
         self._registry = registry
 
     @reads_answer
-    def ask(self, method: str, message: Any, kind: Any, table: str, deadline: Deadline) -> Any:
+    def ask(
+        self, method: str, message: Any, kind: Any, table: str, deadline: Deadline
+    ) -> Asking[Any]:
         """Make a request; its answer, which is a message of this kind.
 
         Raises:
             HQueueError: as `Servers.ask`.
         """
-        self.servers.check_open()
-        address = self.servers.carry_out(self._registry.master())
-        bound_ms = self.servers.settings.request_timeout_ms
+        self._servers.check_open()
+        address = yield from self._registry.master()
+        bound_ms = self._servers.settings.request_timeout_ms
         request = Request(address, method.encode(), message.SerializeToString(), service=MASTER)
         try:
             left_ms = max(LAST_TRY_MS, deadline.remaining_ms)
-            answer = self.servers.ask(request, table, min(bound_ms, left_ms))
+            answer = yield Ask(request, table, min(bound_ms, left_ms))
         except StoreUnavailableError:
             self._registry.doubt_master(address)
             raise
@@ -75,8 +76,9 @@ class Procedure:
         """Whether a master may have taken it on and has not said what came of it."""
         self._renew()
 
-    def run(self, deadline: Deadline) -> None:
-        """Ask for it, and wait until it is done.
+    def run(self, deadline: Deadline) -> Asking[None]:
+        """Ask for it, and wait until it is done. What was asked for goes on at the master if the
+        caller is cancelled.
 
         Raises:
             StoreUnavailableError: there was no usable answer, or it was not done in time. Call this
@@ -85,7 +87,7 @@ class Procedure:
                 on, and has not said what came of it.
         """
         try:
-            result = self._result(deadline)
+            result = yield from self._result(deadline)
         except HQueueError as exc:
             self._in_doubt |= exc.outcome is Outcome.UNKNOWN
             if self._in_doubt:
@@ -98,9 +100,9 @@ class Procedure:
             error = RemoteError(said.class_name, said.message, False)
             raise translate_answer(error, self._table, self._method, "master") from error
 
-    def _result(self, deadline: Deadline) -> Any:
+    def _result(self, deadline: Deadline) -> Asking[Any]:
         """The outcome, as the master reports it."""
-        answer = self._master.ask(
+        answer = yield from self._master.ask(
             self._method, self._message, pb.CreateTableResponse, self._table, deadline
         )
         if not answer.HasField("proc_id"):
@@ -113,7 +115,7 @@ class Procedure:
         asked = pb.GetProcedureResultRequest(proc_id=answer.proc_id)
         pauses = LOOKS.pauses()
         while True:
-            result = self._master.ask(
+            result = yield from self._master.ask(
                 "getProcedureResult",
                 asked,
                 pb.GetProcedureResultResponse,
@@ -129,7 +131,7 @@ class Procedure:
                     queue=self._table,
                     request=self._method,
                 )
-            self._master.clock.sleep_ms(min(next(pauses), deadline.remaining_ms))
+            yield Pause(min(next(pauses), deadline.remaining_ms))
 
     def _renew(self) -> None:
         self._message.nonce_group = 1 + secrets.randbits(63)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hqueue.format import rowkey
 from hqueue.hbase.native.appends import TableAppends
 from hqueue.hbase.native.async_servers import AsyncServers
+from hqueue.hbase.native.exchanges import Asking
 from hqueue.hbase.native.faces import Via
-from hqueue.hbase.native.master import Master
 from hqueue.hbase.native.masters_registry import MastersRegistry
 from hqueue.hbase.native.opening import Route, direct, open_socket, open_socket_async
 from hqueue.hbase.native.reads import TableReads
@@ -19,6 +19,7 @@ from hqueue.hbase.native.zookeeper_registry import ReadNode, ZooKeeperRegistry
 from hqueue.hbase.row_records import RowRecords
 from hqueue.log.table_ports import PartitionLocation
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.runtime.stepwise import OnPorts, stepwise
 from hqueue.settings.connection import Settings
 
 __all__ = ["NativeStore", "open_registry"]
@@ -35,20 +36,25 @@ class TableLog(TableAppends[Via], TableReads[Via]):
     """The store's `LogPort` on one table, or its `AsyncLogPort`. Thread-safe."""
 
 
-class PartitionLocations:
+class PartitionLocations(OnPorts):
     """The store's `LocationPort`: what ``hbase:meta`` says now. Thread-safe.
 
     Args:
-        servers: to region servers.
+        servers, async_servers: region servers.
         meta: reads it.
+        clock: where time comes from.
     """
 
-    def __init__(self, servers: Servers, meta: Meta) -> None:
-        self._servers = servers
+    def __init__(
+        self, servers: Servers, async_servers: AsyncServers, meta: Meta, clock: Clock
+    ) -> None:
+        super().__init__(servers, async_servers, clock)
         self._meta = meta
 
-    def locate(self, queue: str, partitions: int) -> list[PartitionLocation]:
-        found = self._servers.carry_out(self._meta.read(queue))
+    @stepwise
+    def locate(self, queue: str, partitions: int) -> Asking[list[PartitionLocation]]:
+        """Like `LocationPort.locate`."""
+        found = yield from self._meta.read(queue)
         found.check()
         located = []
         for partition in range(partitions):
@@ -82,8 +88,9 @@ class NativeStore:
         )
         self._registry = open_registry(settings, read_node)
         self._meta = Meta(self._registry)
-        self.tables = Tables(Master(self._servers, self._registry, clock))
-        self.locations = PartitionLocations(self._servers, self._meta)
+        both = self._servers, self._async_servers
+        self.tables = Tables(*both, self._registry, clock)
+        self.locations = PartitionLocations(*both, self._meta, clock)
         table = settings.metadata_table
         rows = RecordTable(self._servers, table, self._regions(table), self.tables)
         self._fields = RowRecords(rows, clock, settings.operation_timeout_ms)

@@ -6,8 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from hqueue.errors import Outcome, QueueNotFoundError, StoreUnavailableError
+from hqueue.hbase.native.async_servers import AsyncServers
+from hqueue.hbase.native.exchanges import Asking
 from hqueue.hbase.native.master import Master, Procedure
 from hqueue.hbase.native.protocol import pb
+from hqueue.hbase.native.registry import Registry
+from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.table_schema import (
     attributes_of,
     description,
@@ -20,8 +24,8 @@ from hqueue.hbase.native.table_schema import (
 )
 from hqueue.hbase.native.translation import reads_answer
 from hqueue.hbase.table_attributes import SMALL_BLOCK_BYTES
-from hqueue.hbase.table_procedures import Change, Step, TableProcedures
-from hqueue.runtime.clock import Deadline
+from hqueue.hbase.table_procedures import Change, Step, TableProcedures, Work
+from hqueue.runtime.clock import Clock, Deadline
 from hqueue.settings.attributes import QueueDescription
 
 __all__ = ["Tables"]
@@ -40,18 +44,27 @@ class Tables(TableProcedures[Any]):
     """Administration of queues by the master, which identifies procedures by numbers.
 
     Args:
-        master: the master.
+        servers, async_servers: the master is among them.
+        registry: where the master is.
+        clock: where time comes from.
     """
 
     TRIES_ARE_KNOWN = True
 
-    def __init__(self, master: Master) -> None:
-        super().__init__(master.clock, master.servers.settings.operation_timeout_ms)
-        self._master = master
+    def __init__(
+        self, servers: Servers, async_servers: AsyncServers, registry: Registry, clock: Clock
+    ) -> None:
+        super().__init__(servers, async_servers, clock, servers.settings.operation_timeout_ms)
+        self._master = Master(servers, registry)
 
-    def _run(self, operation: Callable[[Deadline], Result]) -> Result:
+    def _run(self, operation: Callable[[Deadline], Work[Result]]) -> Work[Result]:
         deadline = self._deadline()
-        return deadline.run(reads_answer(lambda: operation(deadline)))
+
+        @reads_answer
+        def attempt() -> Work[Result]:
+            return (yield from operation(deadline))
+
+        return deadline.bound(deadline.insist(attempt))
 
     def _new(
         self,
@@ -76,9 +89,9 @@ class Tables(TableProcedures[Any]):
     def _description(self, table: Any, enabled: bool | None) -> QueueDescription:
         return description(table, enabled)
 
-    def _get(self, name: str, deadline: Deadline) -> Any:
+    def _get(self, name: str, deadline: Deadline) -> Asking[Any]:
         request = pb.GetTableDescriptorsRequest(table_names=[table_name(name)])
-        found = self._schemas(request, name, deadline)
+        found = yield from self._schemas(request, name, deadline)
         if not found:
             raise QueueNotFoundError("there is no such queue", queue=name)
         if len(found) > 1 or name_of(found[0]) != name:
@@ -89,13 +102,13 @@ class Tables(TableProcedures[Any]):
             )
         return found[0]
 
-    def _all(self, deadline: Deadline) -> Sequence[Any]:
+    def _all(self, deadline: Deadline) -> Asking[Sequence[Any]]:
         return self._schemas(pb.GetTableDescriptorsRequest(), "", deadline)
 
-    def _is_enabled(self, name: str, deadline: Deadline) -> bool:
+    def _is_enabled(self, name: str, deadline: Deadline) -> Asking[bool]:
         request = pb.GetTableStateRequest(table_name=table_name(name))
         kind = pb.GetTableStateResponse
-        answer = self._master.ask("GetTableState", request, kind, name, deadline)
+        answer = yield from self._master.ask("GetTableState", request, kind, name, deadline)
         return bool(answer.table_state.state == pb.TableState.ENABLED)
 
     def _creation(self, name: str, table: Any, splits: Sequence[bytes]) -> Step:
@@ -119,7 +132,7 @@ class Tables(TableProcedures[Any]):
         }[change]
         return Procedure(self._master, method, request, name).run
 
-    def _schemas(self, request: Any, name: str, deadline: Deadline) -> list[Any]:
+    def _schemas(self, request: Any, name: str, deadline: Deadline) -> Asking[list[Any]]:
         kind = pb.GetTableDescriptorsResponse
-        answer = self._master.ask("GetTableDescriptors", request, kind, name, deadline)
+        answer = yield from self._master.ask("GetTableDescriptors", request, kind, name, deadline)
         return list(answer.table_schema)

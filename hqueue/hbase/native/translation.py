@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 from google.protobuf.message import DecodeError
 
@@ -19,9 +16,9 @@ from hqueue.errors import (
     RequestRefusedError,
     StoreUnavailableError,
 )
+from hqueue.hbase.answers import ReadsAnswer
 from hqueue.hbase.native.wire import RemoteError
 from hqueue.hbase.reachability import silence_text
-from hqueue.runtime.interrupts import is_interruption
 
 __all__ = [
     "NOT_SERVED",
@@ -30,9 +27,6 @@ __all__ = [
     "translate_answer",
     "translate_silence",
 ]
-
-Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
 
 _STATES: dict[str, tuple[type[HQueueError], str]] = {
     "TableNotFoundException": (QueueNotFoundError, "there is no such queue"),
@@ -147,36 +141,6 @@ def translate_silence(
     )
 
 
-def reads_answer(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Treat an answer that a function, or work, can't read as a missing answer."""
-
-    @functools.wraps(function)
-    def read(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        try:
-            return function(*args, **kwargs)
-        except _SENSELESS as exc:
-            if isinstance(exc, HQueueError) or is_interruption(exc):
-                raise
-            raise _senseless(exc) from exc
-
-    @functools.wraps(function)
-    def read_by_work(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Any:
-        try:
-            return (yield from function(*args, **kwargs))  # type: ignore[misc]
-        except _SENSELESS as exc:
-            if isinstance(exc, HQueueError) or is_interruption(exc):
-                raise
-            raise _senseless(exc) from exc
-
-    return read_by_work if inspect.isgeneratorfunction(function) else read
-
-
-_SENSELESS = (DecodeError, IndexError, KeyError, TypeError, ValueError)
-
-
-def _senseless(error: Exception) -> StoreUnavailableError:
-    return StoreUnavailableError(
-        "the server's answer is malformed",
-        outcome=Outcome.UNKNOWN,
-        reason=f"{type(error).__name__}: {error}",
-    )
+reads_answer = ReadsAnswer(
+    "the server's answer is malformed", DecodeError, IndexError, KeyError, TypeError, ValueError
+)

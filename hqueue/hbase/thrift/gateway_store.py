@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from hqueue.hbase.row_records import RowRecords
 from hqueue.hbase.thrift.appends import TableAppends
 from hqueue.hbase.thrift.connection import Service
@@ -15,8 +13,6 @@ from hqueue.hbase.thrift.tables import Tables
 from hqueue.hbase.thrift.translation import present, reads_answer
 from hqueue.log.in_threads import LogInThreads
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
-from hqueue.runtime.loop import by_threads
-from hqueue.runtime.thread_pool import ThreadPool
 from hqueue.settings.connection import Settings
 
 __all__ = ["GatewayStore"]
@@ -44,8 +40,6 @@ class GatewayStore:
             self._gateways, table, Locations(self._gateways, table, clock), self.tables, clock
         )
         self._fields = RowRecords(rows, clock, settings.operation_timeout_ms)
-        self._threads = ThreadPool(settings.connections_max, "hqueue-gateways")
-        self._call = partial(by_threads, self._threads, settings.operation_timeout_ms)
 
     def cluster_id(self) -> str:
         """Like `StorePort.cluster_id`: HBase's own, a UUID."""
@@ -58,8 +52,8 @@ class GatewayStore:
         return TableLog(self._gateways, queue, locations, self._clock)
 
     def async_log(self, queue: str) -> LogInThreads:
-        """Like `StorePort.async_log`: a gateway's connection does one request at a time."""
-        return LogInThreads(self.log(queue), self._call)
+        """Like `StorePort.async_log`: threads make the requests."""
+        return LogInThreads(self.log(queue), self._gateways.in_thread)
 
     def fields(self) -> RowRecords:
         """Like `StorePort.fields`: rows of ``metadata_table``, which is created if it is
@@ -71,7 +65,6 @@ class GatewayStore:
         """Like `StorePort.close`."""
         self._fields.close()
         self._gateways.close()
-        self._threads.shutdown(wait=False)
 
     @reads_answer
     def _cluster_id(self) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import itertools
 import socket
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from hqueue.errors import ClosedError, StoreUnavailableError
@@ -17,6 +19,9 @@ from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, bounded_ms
 from hqueue.runtime.fork import register
 from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.logs import Log
+from hqueue.runtime.loop import by_threads
+from hqueue.runtime.steps import Wait
+from hqueue.runtime.thread_pool import ThreadPool
 from hqueue.settings.connection import Settings
 
 __all__ = ["Gateways"]
@@ -40,6 +45,10 @@ class Gateways:
         }
         self._turn = 0
         self._closed = False
+        self._threads = ThreadPool(settings.connections_max, "hqueue-gateways")
+        self.in_thread = partial(by_threads, self._threads, settings.operation_timeout_ms)
+        """Has a thread make requests for an event loop: a gateway's connection makes one request at
+        a time, and blocks."""
         register(self)
 
     def after_fork_in_child(self) -> None:
@@ -121,9 +130,14 @@ class Gateways:
         reachability.answered(gateway.address)
         return answer
 
+    def blocking(self, request: Callable[[], object]) -> Wait:
+        """Asks for a call that makes requests: in an event loop a thread makes them."""
+        return Wait(request, partial(self.in_thread, request))
+
     def close(self) -> None:
         """Close all connections. Later calls raise `ClosedError`."""
         self._closed = True
+        self._threads.shutdown(wait=False)
         for gateway in itertools.chain(*self._gateways.values()):
             gateway.close()
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import threading
+from functools import partial
+from typing import Any
 
 from hqueue.errors import HQueueError, Outcome, StoreUnavailableError
 from hqueue.format import rowkey
@@ -15,6 +17,8 @@ from hqueue.log.table_ports import PartitionLocation
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.runtime.fork import register
 from hqueue.runtime.held import if_free
+from hqueue.runtime.steps import Work
+from hqueue.runtime.stepwise import Stepwise, stepwise
 
 __all__ = ["Locations", "PartitionLocations", "RegionLocation", "region_locations"]
 
@@ -63,14 +67,17 @@ def _text(value: bytes | str) -> str:
     return value.decode() if isinstance(value, bytes) else value
 
 
-class PartitionLocations:
-    """The store's `LocationPort`. Thread-safe."""
+class PartitionLocations(Stepwise):
+    """The store's `LocationPort`. Thread-safe. Threads make the requests of an event loop."""
 
     def __init__(self, gateways: Gateways) -> None:
         self._gateways = gateways
 
-    def locate(self, queue: str, partitions: int) -> list[PartitionLocation]:
-        regions = region_locations(self._gateways, queue)
+    @stepwise
+    def locate(self, queue: str, partitions: int) -> Work[Any, list[PartitionLocation]]:
+        """Like `LocationPort.locate`."""
+        regions: list[RegionLocation]
+        regions = yield self._gateways.blocking(partial(region_locations, self._gateways, queue))
         starts = [region.start_key for region in regions]
         holding = [
             regions[bisect.bisect_right(starts, rowkey.first_of(partition)) - 1]

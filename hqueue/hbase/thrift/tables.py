@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from hqueue.hbase.schema import MESSAGE
 from hqueue.hbase.table_attributes import SMALL_BLOCK_BYTES, describe
-from hqueue.hbase.table_procedures import Change, Step, TableProcedures
+from hqueue.hbase.table_procedures import Change, Step, TableProcedures, Work
 from hqueue.hbase.thrift.connection import Service
 from hqueue.hbase.thrift.gateways import Gateways
 from hqueue.hbase.thrift.idl import hbase2
@@ -34,6 +35,7 @@ _CHANGES: dict[Change, tuple[str, tuple[Any, ...]]] = {
 
 class Tables(TableProcedures[Any]):
     """Administration of queues through gateways, which make each request once more if they like.
+    Threads make the requests of an event loop.
 
     Args:
         gateways: to HBase.
@@ -43,13 +45,13 @@ class Tables(TableProcedures[Any]):
     TRIES_ARE_KNOWN = False
 
     def __init__(self, gateways: Gateways, clock: Clock = SYSTEM_CLOCK) -> None:
-        super().__init__(clock, gateways.settings.operation_timeout_ms)
+        super().__init__(None, None, clock, gateways.settings.operation_timeout_ms)
         self._gateways = gateways
 
     @reads_answer
-    def _run(self, operation: Callable[[Deadline], Result]) -> Result:
+    def _run(self, operation: Callable[[Deadline], Work[Result]]) -> Work[Result]:
         deadline = self._deadline()
-        return deadline.run(lambda: operation(deadline))
+        return (yield from deadline.bound(deadline.insist(lambda: operation(deadline))))
 
     def _new(
         self,
@@ -90,16 +92,14 @@ class Tables(TableProcedures[Any]):
     def _description(self, table: Any, enabled: bool | None) -> QueueDescription:
         return _description(table, enabled)
 
-    def _get(self, name: str, deadline: Deadline) -> Any:
+    def _get(self, name: str, deadline: Deadline) -> Work[Any]:
         return self._call("getTableDescriptor", name, _table_name(name))
 
-    def _all(self, deadline: Deadline) -> Sequence[Any]:
-        found: Sequence[Any] = self._call("getTableDescriptorsByPattern", "", ".*", False)
-        return found
+    def _all(self, deadline: Deadline) -> Work[Sequence[Any]]:
+        return self._call("getTableDescriptorsByPattern", "", ".*", False)
 
-    def _is_enabled(self, name: str, deadline: Deadline) -> bool:
-        enabled: bool = self._call("isTableEnabled", name, _table_name(name))
-        return enabled
+    def _is_enabled(self, name: str, deadline: Deadline) -> Work[bool]:
+        return self._call("isTableEnabled", name, _table_name(name))
 
     def _creation(self, name: str, table: Any, splits: Sequence[bytes]) -> Step:
         return lambda deadline: self._call("createTable", name, table, splits)
@@ -111,14 +111,10 @@ class Tables(TableProcedures[Any]):
         method, more = _CHANGES[change]
         return lambda deadline: self._call(method, name, _table_name(name), *more)
 
-    def _call(self, method: str, table: str, *arguments: Any) -> Any:
-        return self._gateways.call(
-            Service.THRIFT2,
-            method,
-            table,
-            *arguments,
-            timeout_ms=self._gateways.settings.operation_timeout_ms,
-        )
+    def _call(self, method: str, table: str, *arguments: Any) -> Work[Any]:
+        timeout_ms = self._gateways.settings.operation_timeout_ms
+        call = partial(self._gateways.call, Service.THRIFT2, method, table, *arguments)
+        return (yield self._gateways.blocking(partial(call, timeout_ms=timeout_ms)))
 
 
 def _table_name(name: str) -> Any:

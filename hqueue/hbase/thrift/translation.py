@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import TypeVar
 
 from hqueue.errors import (
     HQueueError,
@@ -16,9 +14,9 @@ from hqueue.errors import (
     RequestRefusedError,
     StoreUnavailableError,
 )
+from hqueue.hbase.answers import ReadsAnswer
 from hqueue.hbase.reachability import silence_text
 from hqueue.hbase.thrift.idl import IllegalArgument, IOError, hbase2
-from hqueue.runtime.interrupts import is_interruption
 
 __all__ = [
     "DECLARED_ERRORS",
@@ -28,7 +26,6 @@ __all__ = [
     "translate_silence",
 ]
 
-Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 DECLARED_ERRORS = (IOError, IllegalArgument, hbase2.TIOError)
@@ -118,25 +115,7 @@ def present(value: Result | None) -> Result:
     return value
 
 
-def reads_answer(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Let an answer that a function can't make sense of count as none.
-
-    Thrift's decoders let fields be missing that must be there, and let text be no text.
-    """
-
-    @functools.wraps(function)
-    def read(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        try:
-            return function(*args, **kwargs)
-        except HQueueError:
-            raise
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as exc:
-            if is_interruption(exc):
-                raise
-            raise StoreUnavailableError(
-                "the gateway's answer is malformed",
-                outcome=Outcome.UNKNOWN,
-                reason=f"{type(exc).__name__}: {exc}",
-            ) from exc
-
-    return read
+reads_answer = ReadsAnswer(
+    "the gateway's answer is malformed", AttributeError, IndexError, KeyError, TypeError, ValueError
+)
+"""Thrift's decoders let fields be missing that must be there, and let text be no text."""

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from hqueue.errors import ClosedError, Outcome, QueueNotFoundError, StoreUnavailableError
 from hqueue.format import rowkey
@@ -15,6 +15,8 @@ from hqueue.log.in_threads import LogInThreads
 from hqueue.log.ports import Row
 from hqueue.log.table_ports import PartitionLocation
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.runtime.steps import Pause, Wait, Work
+from hqueue.runtime.stepwise import OnPorts, stepwise
 from hqueue.settings.attributes import QueueDescription
 from hqueue.settings.connection import Settings
 from hqueue.settings.limits import TRUNCATE_PAUSE_MS
@@ -45,6 +47,7 @@ class MemoryStore:
         clock: Clock = SYSTEM_CLOCK,
         network: Network | None = None,
     ) -> None:
+        self._settings = settings
         self._link = _Link(cluster, settings, clock, network or Network())
         self.tables = MemoryTables(self._link)
         self.locations = MemoryLocations(self._link)
@@ -52,7 +55,8 @@ class MemoryStore:
         self._fields = RowRecords(rows, clock, settings.operation_timeout_ms)
 
     def cluster_id(self) -> str:
-        return self._link.insist("cluster_id", lambda: self._link.cluster.id)
+        deadline = Deadline(self._link.clock, self._settings.operation_timeout_ms)
+        return deadline.run(partial(self._link.ask, "cluster_id", lambda: self._link.cluster.id))
 
     def log(self, queue: str) -> MemoryLog:
         return MemoryLog(self._link, queue)
@@ -93,53 +97,77 @@ class _Link:
         wait = partial(self.clock.sleep_ms, self._settings.request_timeout_ms)
         return self._network.bring(operation, request, wait)
 
-    def insist(self, operation: str, request: Callable[[], Result]) -> Result:
+    def wait(self, operation: str, request: Callable[[], Result]) -> Wait:
+        """Asks for a request to be made: in a loop as `_in_loop` does."""
+        ask = partial(self.ask, operation, request)
+        return Wait(ask, partial(_in_loop, ask))
+
+    def insist(self, operation: str, request: Callable[[], Result]) -> Work[Any, Result]:
         """Make a request until it is answered, or the operation's bound is over."""
         deadline = Deadline(self.clock, self._settings.operation_timeout_ms)
-        return deadline.run(partial(self.ask, operation, request))
+
+        def attempt() -> Work[Any, Result]:
+            return (yield self.wait(operation, request))
+
+        return deadline.bound(deadline.insist(attempt))
 
 
-class MemoryTables:
+class _OnLink(OnPorts):
+    def __init__(self, link: _Link) -> None:
+        super().__init__(None, None, link.clock)
+        self._link = link
+
+
+class MemoryTables(_OnLink):
     """The store's `TablePort`."""
 
     def __init__(self, link: _Link) -> None:
-        self._link = link
+        super().__init__(link)
         self._cluster = link.cluster
 
+    @stepwise
     def create(
         self,
         name: str,
         partitions: int,
         ttl_seconds: int | None,
         attributes: Mapping[str, int | str],
-    ) -> None:
+    ) -> Work[Any, None]:
         request = partial(
             self._cluster.create, name, partitions, ttl_seconds, attributes, secrets.token_hex(8)
         )
-        self._link.insist("create", request)
+        return self._link.insist("create", request)
 
-    def list(self) -> list[QueueDescription]:
+    @stepwise
+    def list(self) -> Work[Any, list[QueueDescription]]:
         return self._link.insist("list", self._cluster.list)
 
-    def describe(self, name: str) -> QueueDescription:
+    @stepwise
+    def describe(self, name: str) -> Work[Any, QueueDescription]:
         return self._link.insist("describe", partial(self._cluster.describe, name))
 
+    @stepwise
     def alter(
         self,
         name: str,
         *,
         ttl_seconds: int | Literal["keep"] | None = "keep",
         attributes: Mapping[str, int | str],
-    ) -> None:
-        self._link.insist("alter", partial(self._cluster.alter, name, ttl_seconds, attributes))
+    ) -> Work[Any, None]:
+        return self._link.insist(
+            "alter", partial(self._cluster.alter, name, ttl_seconds, attributes)
+        )
 
-    def enable(self, name: str) -> None:
-        self._link.insist("enable", partial(self._cluster.enable, name))
+    @stepwise
+    def enable(self, name: str) -> Work[Any, None]:
+        return self._link.insist("enable", partial(self._cluster.enable, name))
 
-    def disable(self, name: str) -> None:
-        self._link.insist("disable", partial(self._cluster.disable, name))
+    @stepwise
+    def disable(self, name: str) -> Work[Any, None]:
+        return self._link.insist("disable", partial(self._cluster.disable, name))
 
-    def delete(self, name: str) -> None:
+    @stepwise
+    def delete(self, name: str) -> Work[Any, None]:
         existed = False
 
         def delete() -> None:
@@ -151,23 +179,22 @@ class MemoryTables:
                     raise
             existed = True
 
-        self._link.insist("delete", delete)
+        return self._link.insist("delete", delete)
 
-    def truncate(self, name: str) -> None:
-        self.disable(name)
-        self._link.clock.sleep_ms(TRUNCATE_PAUSE_MS)
-        self._link.insist("truncate", partial(self._cluster.truncate, name))
+    @stepwise
+    def truncate(self, name: str) -> Work[Any, None]:
+        yield from self.disable.steps(name)
+        yield Pause(TRUNCATE_PAUSE_MS)
+        yield from self._link.insist("truncate", partial(self._cluster.truncate, name))
 
 
-class MemoryLocations:
+class MemoryLocations(_OnLink):
     """The store's `LocationPort`."""
 
-    def __init__(self, link: _Link) -> None:
-        self._link = link
-
-    def locate(self, queue: str, partitions: int) -> list[PartitionLocation]:
+    @stepwise
+    def locate(self, queue: str, partitions: int) -> Work[Any, list[PartitionLocation]]:
         request = partial(self._link.cluster.locate, queue, partitions)
-        located = self._link.ask("locate", request)
+        located = yield self._link.wait("locate", request)
         return [PartitionLocation(partition, *where) for partition, where in enumerate(located)]
 
 

@@ -19,13 +19,13 @@ from hqueue.consume.fetcher import Fetch, Pace
 from hqueue.consume.queue_reader import LoopReader
 from hqueue.handle import QueueLog
 from hqueue.log import Batch, PartitionCursor, PartitionReader, skipping
-from hqueue.log.context import QueueContext
 from hqueue.log.ports import Row
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline, drive_in_loop
 from hqueue.settings.limits import BATCH_BYTES_MAX, MESSAGE_ID_MAX
 from tests.support.backends import MemoryBackend
 from tests.support.cut_off import BEFORE, CuttingPort, each_cut
 from tests.support.doubles import Rows
+from tests.support.gated_rows import reading_context
 from tests.support.log_faces import BlockingFace, LoopFace, taken
 from tests.support.loop_watch import LoopWatch
 from tests.support.looped import LoopThread
@@ -229,7 +229,7 @@ class Cut:
 
     def __init__(self, memory: MemoryBackend, log: QueueLog, number: int, moment: str) -> None:
         self.port = CuttingPort(memory.store().async_log(log.name), number, moment)
-        context = QueueContext(log.describe(), log.describe, log.settings, SYSTEM_CLOCK)
+        context = reading_context(log.describe(), log.settings)
         self.reader = LoopReader(context, log.reader.reading, self.port)
         self.got: list[bytes] = []
 

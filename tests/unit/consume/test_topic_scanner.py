@@ -21,7 +21,6 @@ from hqueue.consume.topic_scans import scans_of
 from hqueue.engine import messages_of
 from hqueue.format.cells import encode_bodies
 from hqueue.format.control import with_owners
-from hqueue.log.context import QueueContext
 from hqueue.log.owned_writer import OwnedBatch, OwnedPartitionWriter, made
 from hqueue.log.table_ports import AsyncLogPort
 from hqueue.metadata.managers import LogRange
@@ -30,6 +29,7 @@ from tests.support.backends import MemoryBackend
 from tests.support.cancelling import each_await
 from tests.support.cut_off import CuttingPort, each_cut
 from tests.support.doubles import SteppedClock
+from tests.support.gated_rows import reading_context
 from tests.support.interrupting import each_interruption
 from tests.support.lagging import Lagging
 from tests.support.memory.memory_store import MemoryStore
@@ -75,9 +75,7 @@ class Scene:
         reader = self.reader.in_loop
         if port is not None:
             queue = self.queue
-            context = QueueContext(
-                queue.describe(), queue.describe, self.client.settings, self.clock
-            )
+            context = reading_context(queue.describe(), self.client.settings, self.clock)
             reader = LoopReader(context, self.reader.reading, port)
         ranges = TopicRanges(self.reader.reading, scans, whole=whole)
         return hqueue.aio.TopicScanner(reader, ranges, bytes_max=1)
@@ -253,7 +251,7 @@ def test_a_cursor_in_a_loop_gives_each_once_wherever_it_is_cancelled(
 ) -> None:
     port = CuttingPort(scene.store.async_log("q"), number, moment)
     queue = scene.queue
-    context = QueueContext(queue.describe(), queue.describe, scene.client.settings, scene.clock)
+    context = reading_context(queue.describe(), scene.client.settings, scene.clock)
     reader = LoopReader(context, scene.reader.reading, port)
     cursor = reader.topic_cursor(
         "t", lambda _: scene.ranges, start=0, stop=lambda: int(scene.stop), bytes_max=1

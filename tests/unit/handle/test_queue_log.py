@@ -13,6 +13,7 @@ from hqueue.format.cells import encode_values
 from hqueue.handle import QueueLog
 from hqueue.log.table_ports import AsyncLogPort, LogPort
 from hqueue.runtime.clock import Clock
+from hqueue.runtime.loop import blocking
 from hqueue.settings.connection import Settings
 from tests.support.doubles import Rows, SteppedClock
 
@@ -24,7 +25,7 @@ def handle(rows: Rows | None = None, **settings: Any) -> tuple[QueueLog, Stepped
     clock = SteppedClock(1_000_000)
     log = QueueLog(
         DESCRIPTION,
-        lambda: dataclasses.replace(DESCRIPTION, ttl_seconds=90),
+        lambda: blocking(lambda: dataclasses.replace(DESCRIPTION, ttl_seconds=90)),
         port=cast(LogPort, rows or Rows()),
         loop_port=cast(AsyncLogPort, None),
         on_append=lambda *_: None,

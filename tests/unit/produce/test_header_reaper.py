@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import threading
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,7 @@ from hqueue.format.header import decode_header
 from hqueue.log import PartitionWriter
 from hqueue.produce.header_reaper import EVERY_MS, HeaderReaper
 from hqueue.runtime.loop import background, in_thread
+from hqueue.runtime.steps import Wait, Work
 from hqueue.settings.attributes import QueueDescription
 from hqueue.settings.limits import HEADER_GRACE_MS
 from tests.support.backends import MemoryBackend
@@ -49,7 +52,7 @@ class Scene:
         self.clock = clock
         self.client = client
         self.queue: Queue = client.create_queue("q", partitions=1, ttl=TTL_S)
-        self.log = backend.store(clock).log("q")
+        self.log = backend.store(clock).async_log("q")
         self.raw = backend.raw
 
     def put(self) -> None:
@@ -99,11 +102,12 @@ def test_headers_go_an_hour_after_their_bodies_and_the_newest_stays(scene: Scene
 def test_a_partition_is_looked_at_once_a_minute_and_what_fails_is_left(scene: Scene) -> None:
     asked: list[int] = []
 
-    def ttl_seconds() -> int:
+    def expired_ms() -> Work[Any, int]:
         asked.append(1)
         raise StoreUnavailableError("away")
+        yield
 
-    reaper = HeaderReaper(scene.log, ttl_seconds, scene.clock)
+    reaper = HeaderReaper(scene.log, expired_ms, scene.clock)
     writers = [PartitionWriter(partition, scene.clock) for partition in (0, 1)]
 
     def look() -> int:
@@ -173,9 +177,13 @@ def test_collectors_that_wait_for_a_store_that_is_away_keep_nothing_else_waiting
 ) -> None:
     away, begun = threading.Event(), threading.Event()
 
-    def expired_ms() -> None:
+    async def wait() -> None:
         begun.set()
-        away.wait(30)
+        while not away.is_set():
+            await asyncio.sleep(0.01)
+
+    def expired_ms() -> Work[Any, None]:
+        yield Wait(away.wait, wait)
 
     loop = background()
     assert loop is not None

@@ -67,7 +67,7 @@ def opened(
     store = cluster.store()
     return QueueLog(
         store.tables.describe("q"),
-        lambda: store.tables.describe("q"),
+        lambda: store.tables.describe.asked("q"),
         port=way(store.log("q")),
         loop_port=loop_way(store.async_log("q")),
         on_append=on_append,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, cast
 
 import pytest
 
@@ -12,7 +14,11 @@ from hqueue.errors import NotAQueueError, QueueEnabledError
 from hqueue.hbase.native.native_store import NativeStore
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.tables import Tables
+from hqueue.settings.limits import TRUNCATE_PAUSE_MS
+from tests.support.awaited import LoopedSteps
+from tests.support.cancelling import each_await
 from tests.support.doubles import SteppedClock
+from tests.support.looped import LoopThread
 from tests.support.registries import Named, NamingNodes
 from tests.support.scripted_master import LOST, ScriptedMaster
 from tests.support.scripted_server import ScriptedServer
@@ -33,13 +39,23 @@ CHANGES: dict[str, Callable[[Tables], None]] = {
 }
 """By the method that asks for each."""
 
+IN_LOOP: dict[str, Callable[[Tables], Coroutine[Any, Any, None]]] = {
+    "CreateTable": lambda tables: tables.create.in_loop("q", 1, None, {}),
+    "ModifyTable": lambda tables: tables.alter.in_loop("q", ttl_seconds=60, attributes={}),
+    "EnableTable": lambda tables: tables.enable.in_loop("q"),
+    "DeleteTable": lambda tables: tables.delete.in_loop("q"),
+    "truncateTable": lambda tables: tables.truncate.in_loop("q"),
+}
 
-@pytest.fixture
-def begin() -> Iterator[Begin]:
-    """The tables of a cluster with these masters: each look at ZooKeeper finds the next."""
+
+@pytest.fixture(params=["threads", "asyncio"])
+def begin(request: pytest.FixtureRequest) -> Iterator[Begin]:
+    """The tables of a cluster with these masters: each look at ZooKeeper finds the next. By both
+    faces.
+    """
     with contextlib.ExitStack() as stack:
 
-        def run(*masters: ScriptedMaster) -> Tables:
+        def run(*masters: ScriptedMaster, clock: SteppedClock | None = None) -> Tables:
             left = [
                 stack.enter_context(contextlib.closing(ScriptedServer(each))).address
                 for each in masters
@@ -49,8 +65,13 @@ def begin() -> Iterator[Begin]:
                 address = left.pop(0) if len(left) > 1 else left[0]
                 return NamingNodes(Named("id", address, address)).read(path)
 
-            store = NativeStore(Settings(operation_timeout_ms=1_000), read, SteppedClock())
-            return stack.enter_context(contextlib.closing(store)).tables
+            settings = Settings(operation_timeout_ms=1_000)
+            store = NativeStore(settings, read, clock or SteppedClock())
+            tables = stack.enter_context(contextlib.closing(store)).tables
+            if request.param == "threads":
+                return tables
+            thread = stack.enter_context(contextlib.closing(LoopThread()))
+            return cast("Tables", LoopedSteps(tables, thread))
 
         yield run
 
@@ -124,16 +145,17 @@ def test_a_queue_that_somebody_enables_while_it_is_truncated_is_not_said_to_be_t
     begin: Begin, said: str
 ) -> None:
     master = ScriptedMaster("q", {"truncateTable": [NOT_DISABLED if said == "at once" else None]})
-    tables = begin(master)
-    disable = tables.disable
 
-    def disable_and_be_overtaken(name: str) -> None:
-        disable(name)
-        master.result = NOT_DISABLED
+    class Overtaken(SteppedClock):
+        """Somebody enables the queue before it is truncated."""
 
-    tables.disable = disable_and_be_overtaken  # type: ignore[method-assign]
+        def sleep_ms(self, duration_ms: float) -> None:
+            super().sleep_ms(duration_ms)
+            if duration_ms == TRUNCATE_PAUSE_MS:
+                master.result = NOT_DISABLED
+
     with pytest.raises(QueueEnabledError) as caught:
-        tables.truncate("q")
+        begin(master, clock=Overtaken()).truncate("q")
     assert caught.value.outcome is Outcome.NOT_APPLIED
 
 
@@ -146,3 +168,17 @@ def test_a_table_that_is_no_queue_is_left_alone_however_often_the_master_fails(
     with pytest.raises(NotAQueueError):
         changes[method](begin(master))
     assert method not in master.methods
+
+
+@pytest.mark.parametrize("method", CHANGES)
+def test_one_that_is_cancelled_at_any_moment_harms_no_later_one(method: str) -> None:
+    async def use(cut: Callable[..., Any]) -> None:
+        master = ScriptedMaster("q")
+        with contextlib.closing(ScriptedServer(master)) as server:
+            named = NamingNodes(Named("id", server.address, server.address))
+            with contextlib.closing(NativeStore(Settings(), named.read, SteppedClock())) as store:
+                await cut(IN_LOOP[method](store.tables))
+                await IN_LOOP[method](store.tables)
+                assert master.methods[-1] == "getProcedureResult"
+
+    assert asyncio.run(each_await(use)) >= 3

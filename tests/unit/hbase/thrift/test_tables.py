@@ -19,6 +19,8 @@ from hqueue.errors import (
 )
 from hqueue.hbase.schema import LOG, MESSAGE
 from hqueue.hbase.thrift.tables import Tables, _description
+from hqueue.runtime.loop import blocking
+from hqueue.runtime.steps import Wait
 from hqueue.settings.limits import PARTITIONS_MAX, TTL_SECONDS_MAX
 from tests.support.doubles import SteppedClock
 
@@ -105,6 +107,9 @@ class Gateways:
         if self.fails.get(method):
             raise self.fails[method].pop(0)
         return self.described
+
+    def blocking(self, request: Callable[[], object]) -> Wait:
+        return blocking(request)
 
 
 def tables_of(gateways: Gateways) -> Tables:
