@@ -14,7 +14,7 @@ from hqueue.handle.queue_log import QueueLog
 from hqueue.log import Appended
 from hqueue.log.table_ports import PartitionLocation
 from hqueue.message_id import MessageID
-from hqueue.metadata import Coordination, PartitionKey
+from hqueue.metadata import Coordinate, Coordination, PartitionKey
 from hqueue.metadata.managers import (
     LogRange,
     MetadataMigration,
@@ -56,12 +56,12 @@ class Client:
         self,
         settings: Settings,
         store: StorePort,
-        coordinate: Callable[[], Coordination],
+        coordinate: Coordinate,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         keep_freed()
         self.settings = settings
-        self._coordination = coordination = coordinate()
+        self._coordination = coordination = coordinate(None)
         self._notifier = AppendNotifier(lambda: coordination, settings.zookeeper)
         if not settings.notify_workers:
             self._notifier.close()

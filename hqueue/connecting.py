@@ -54,7 +54,7 @@ def open_client(settings: Settings, clock: Clock = SYSTEM_CLOCK) -> Client:
     from hqueue.zookeeper import ZooKeeperCoordination
 
     store = open_store(settings, clock)
-    return Client(settings, store, lambda: ZooKeeperCoordination(settings), clock)
+    return Client(settings, store, lambda loop: ZooKeeperCoordination(settings, loop=loop), clock)
 
 
 def open_store(settings: Settings, clock: Clock = SYSTEM_CLOCK) -> StorePort:

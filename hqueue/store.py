@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from hqueue.log.table_ports import AsyncLogPort, LocationPort, LogPort, TablePort
 from hqueue.metadata.fields import ClearableRecords
+from hqueue.runtime.steps import Work
+from hqueue.runtime.stepwise import stepwise
 
 __all__ = ["StorePort"]
 
@@ -13,7 +15,7 @@ __all__ = ["StorePort"]
 class StorePort(Protocol):
     """A connection to a store. Thread-safe, and usable in a forked child.
 
-    All but `async_log` blocks: an event loop has it called by `hqueue.runtime.loop.in_thread`.
+    Methods that are `stepwise` have a face for event loops; what `fields` and `log` give blocks.
     """
 
     @property
@@ -22,7 +24,8 @@ class StorePort(Protocol):
     @property
     def locations(self) -> LocationPort: ...
 
-    def cluster_id(self) -> str:
+    @stepwise
+    def cluster_id(self) -> Work[Any, str]:
         """What names the cluster: another one for each, and the same for good. One small request,
         repeated until there is an answer.
 

@@ -324,9 +324,9 @@ class Consumer:
         `hqueue.Consumer.close`. Call it in the task that polls; other tasks, and other threads,
         call `request_stop`.
 
-        A close that is cancelled may not have committed. It gives up the partitions all the same.
-        Call it again: that frees what is left. After the consumer's own event loop was closed, it
-        commits nothing.
+        A close that is cancelled may not have committed. The consumer leaves the group all the
+        same, in a task of the event loop. Call it again: that frees what is left. After the
+        consumer's own event loop was closed, it commits nothing.
 
         Args:
             commit: whether to commit the messages that were returned; if None, ``auto_commit``

@@ -36,7 +36,7 @@ from hqueue.log.topic_lag import TopicLag
 from hqueue.log.verify import PartitionVerification
 from hqueue.message import Message
 from hqueue.message_id import MessageID, MessageIDs
-from hqueue.metadata import Coordination
+from hqueue.metadata import Coordinate
 from hqueue.metadata.managers import LogRange
 from hqueue.position import Position
 from hqueue.produce.producer_options import ProducerOptions
@@ -73,7 +73,7 @@ class Queue:
     def __init__(
         self,
         log: QueueLog,
-        coordinate: Callable[[], Coordination],
+        coordinate: Coordinate,
         ranges_of: Callable[[str], Sequence[LogRange]],
     ) -> None:
         self._log = log

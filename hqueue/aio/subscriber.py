@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import cast
 
 from hqueue.aio.loops import check_loop
 from hqueue.errors import HQueueError, InvalidInputError
 from hqueue.handle import QueueLog
-from hqueue.metadata import Address, Coordination
+from hqueue.metadata import Address, Coordinate
 from hqueue.push.listener import Listener
 from hqueue.push.serving import LoopServing
 from hqueue.push.subscriber import Subscriber as BlockingSubscriber
@@ -52,7 +52,7 @@ class Subscriber:
         subscription: Subscription,
         listeners: Sequence[Listener] | Listener,
         *,
-        coordinate: Callable[[], Coordination],
+        coordinate: Coordinate,
         **options: Unpack[SubscriberOptions],
     ) -> None:
         try:

@@ -22,11 +22,7 @@ class HandAssigned(Stepwise):
     Args:
         offsets: the group's; None without a group: then nothing is committed.
         writer: as `GroupMember` takes it.
-        partitions: what it has. Who consumes by a group's offsets takes them over: another that
-            has the same partitions commits nothing any more.
-
-    Raises:
-        StoreUnavailableError: the offsets can't be taken over now.
+        partitions: what it has after `begin`.
     """
 
     failure: HQueueError | None = None
@@ -38,10 +34,20 @@ class HandAssigned(Stepwise):
     ) -> None:
         self._offsets = offsets
         self._writer = writer
-        if offsets is None:
-            self._known = dict.fromkeys(partitions, Offset(UNSET, NEW))
-        else:
-            self._known = offsets.take_over(writer, partitions)
+        self._known: Mapping[PartitionKey, Offset]
+        self._known = dict.fromkeys(partitions, Offset(UNSET, NEW))
+        self._changes = Changes()
+
+    @stepwise
+    def begin(self) -> Work[Any, None]:
+        """Have the partitions. Who consumes by a group's offsets takes them over: another that has
+        the same partitions commits nothing any more.
+
+        Raises:
+            StoreUnavailableError: the offsets can't be taken over now.
+        """
+        if self._offsets is not None:
+            self._known = yield self._offsets.take_over.asked(self._writer, self._known)
         self._changes = Changes(assigned=dict(self._known))
 
     def changes(self, *, asked_ms: float | None = None) -> Changes:
@@ -65,7 +71,7 @@ class HandAssigned(Stepwise):
         moves = {key: (self._known[key], at) for key, at in positions.items() if key in self._known}
         commit = self._offsets.commit.asked(self._writer, moves)
         moved: Mapping[PartitionKey, Offset] = yield commit
-        self._known |= moved
+        self._known = {**self._known, **moved}
         return positions.keys() - moved.keys()
 
     @stepwise

@@ -5,16 +5,21 @@ from __future__ import annotations
 import dataclasses
 import re
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from hqueue.errors import ClosedError, HQueueError, InvalidInputError
 from hqueue.handle import Cluster
+from hqueue.log.table_ports import PartitionLocation
 from hqueue.metadata import PartitionKey
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.runtime.job import Job
 from hqueue.runtime.logs import Log
+from hqueue.runtime.loop import BackgroundLoop
 from hqueue.runtime.seldom import FaultLog
-from hqueue.settings.attributes import check_queue_name
+from hqueue.runtime.steps import Work
+from hqueue.runtime.stepwise import Stepwise, stepwise
+from hqueue.settings.attributes import QueueDescription, check_queue_name
 from hqueue.settings.kinds import listed
 
 __all__ = ["Catalog", "QueueCatalog", "Selection"]
@@ -74,7 +79,7 @@ class Catalog:
     where that could not be found out."""
 
 
-class QueueCatalog:
+class QueueCatalog(Stepwise):
     """Looks again and again which queues there are. Thread-safe.
 
     It looks when what is wanted changes, when it is asked to, and when what it knows is old: that
@@ -82,17 +87,19 @@ class QueueCatalog:
 
     Args:
         cluster: where the queues are.
-        on_change: called in the background with what was found, if it is something else
-            than before; and a little later again, if it returns false: that is not known yet.
+        on_change: work in the background with what was found, if it is something else than
+            before; and a little later again, if it returns false: that is not known yet.
         age_ms_max: how old that gets.
+        loop: looks again and again; the process's if None.
         clock: where time comes from.
     """
 
     def __init__(
         self,
         cluster: Cluster,
-        on_change: Callable[[Catalog], bool],
+        on_change: Callable[[Catalog], Work[Any, bool]],
         age_ms_max: float,
+        loop: BackgroundLoop | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._cluster = cluster
@@ -106,9 +113,10 @@ class QueueCatalog:
         self._due_ms = float("inf")
         self._closed = False
         self._faults = FaultLog(logger, clock)
-        self._looking = Job(self._look_if_due)
+        self._looking = Job(self._look_if_due.in_loop, loop=loop)
 
-    def select(self, selection: Selection) -> Catalog:
+    @stepwise
+    def select(self, selection: Selection) -> Work[Any, Catalog]:
         """Look for these queues from now on; what is there of them.
 
         Raises:
@@ -116,7 +124,7 @@ class QueueCatalog:
         """
         with self._lock:
             self._selection, self._last = selection, None
-        found = self._look(selection, self._others)
+        found = yield from self._look(selection, self._others)
         with self._lock:
             if self._selection is selection:
                 self._last = found
@@ -146,7 +154,8 @@ class QueueCatalog:
         self._due_ms = self._clock.monotonic_ms()
         self._looking.ask()
 
-    def _look_if_due(self) -> float:
+    @stepwise
+    def _look_if_due(self) -> Work[Any, float]:
         """Look, if it is time; when it is time again."""
         with self._lock:
             if self._due_ms > self._clock.monotonic_ms():
@@ -154,7 +163,7 @@ class QueueCatalog:
             selection, others = self._selection, self._others
             self._due_ms = self._clock.monotonic_ms() + self._age_ms_max
         try:
-            found = self._look(selection, others)
+            found = yield from self._look(selection, others)
         except ClosedError:
             raise
         except HQueueError as exc:
@@ -170,7 +179,7 @@ class QueueCatalog:
             self._last = found
         taken = False
         try:
-            taken = self._on_change(found)
+            taken = yield from self._on_change(found)
         finally:
             if not taken:
                 self._look_again(untold=found)
@@ -186,15 +195,18 @@ class QueueCatalog:
                 self._last = None
             self._due_ms = self._clock.monotonic_ms() + min(RETRY_MS, self._age_ms_max)
 
-    def _look(self, selection: Selection, others: Collection[str]) -> Catalog:
-        there = {each.name: each.partitions for each in self._cluster.tables.list()}
+    def _look(self, selection: Selection, others: Collection[str]) -> Work[Any, Catalog]:
+        queues: Sequence[QueueDescription] = yield self._cluster.tables.list.asked()
+        there = {each.name: each.partitions for each in queues}
         selected = selection.of(there)
         partitions: dict[PartitionKey, str | None] = {}
         for queue in sorted(selected | there.keys() & set(others)):
             keys = [PartitionKey(queue, number) for number in range(there[queue])]
             partitions.update(dict.fromkeys(keys))
             try:
-                for each in self._cluster.locate(queue, there[queue]):
+                located: Sequence[PartitionLocation]
+                located = yield self._cluster.locate.asked(queue, there[queue])
+                for each in located:
                     partitions[PartitionKey(queue, each.partition)] = each.host
             except ClosedError:
                 raise

@@ -122,7 +122,8 @@ class Consumption(Stepwise):
     ) -> Work[Any, None]:
         """Like `hqueue.Consumer.subscribe`."""
         self.check_no_callback()
-        found = yield self._share.changing(partial(self.membership.check_selection, selection))
+        check = self.membership.check_selection.asked(selection)
+        found = yield self._share.changing(check)
         with self.lock:
             self.settle()
             if frozenset(topics) != self._share.topics:
@@ -130,7 +131,7 @@ class Consumption(Stepwise):
                 for stream in self.streams:
                     stream.restart(list(stream.keys))
             self._share.callbacks = callbacks
-            subscribe = partial(self.membership.subscribe, selection, found)
+            subscribe = self.membership.subscribe.asked(selection, found)
             if (yield self._share.changing(subscribe)):
                 self._share.schedule_commit()
 
@@ -144,7 +145,7 @@ class Consumption(Stepwise):
             )
         yield from self.unsubscribe.steps()
         with self.lock:
-            yield self._share.changing(partial(self.membership.assign, partitions))
+            yield self._share.changing(self.membership.assign.asked(partitions))
             self._share.schedule_commit()
             self._share.look(self.streams[0])
             yield from self._share.serve(self.streams[0])
@@ -170,7 +171,7 @@ class Consumption(Stepwise):
         finally:
             for stream in self.streams:
                 stream.close()
-            yield self._share.changing(self.membership.close)
+            yield self._share.changing(self.membership.close.asked())
         if failure is not None:
             raise failure
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from collections.abc import Set as AbstractSet
-from functools import partial
 
 from hqueue.errors import (
     ClosedError,
@@ -26,29 +26,33 @@ from hqueue.groups.planning import Planning
 from hqueue.metadata import MetadataStore, PartitionKey, SessionState
 from hqueue.metadata.certainty import Certainty
 from hqueue.metadata.claimant import Claimant
-from hqueue.metadata.claiming import Steps
+from hqueue.metadata.claiming import Claiming, Steps
 from hqueue.metadata.owners import Owners
 from hqueue.metadata.ports import Watch
-from hqueue.metadata.registration import Registration
 from hqueue.metadata.steps import OnStore, Work
-from hqueue.runtime.alarm import Alarm, needed_loop
+from hqueue.runtime.alarm import Alarm
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.runtime.logs import Log
-from hqueue.runtime.loop import in_thread
+from hqueue.runtime.loop import computed
+from hqueue.runtime.program_loop import ended
 from hqueue.runtime.seldom import FaultLog
-from hqueue.runtime.stepwise import stepwise
-from hqueue.runtime.waiting import carries_others
+from hqueue.runtime.stepwise import or_closed, stepwise
+from hqueue.runtime.waiting import InterruptibleFuture, carries_others
 
 __all__ = ["GroupMember"]
 
 logger = Log(__name__)
 
+HERE_MAX = 1_000
+"""Members and partitions, together, of a plan that is made in the loop: in some milliseconds."""
+
 
 class GroupMember(OnStore):
     """Joins a group, claims what is its own, and says what it has to give up.
 
-    A task of the process's loop watches the group and claims; the consumer's thread asks for
-    `changes`, and commits and releases. Closed by `close`, which leaves the group at once.
+    It is in the group from `join` to `close`, which leaves the group at once. A task of the store's
+    loop watches the group and claims; the consumer's thread or task asks for `changes`, and commits
+    and releases.
 
     Args:
         store: the session by which it is present.
@@ -67,12 +71,11 @@ class GroupMember(OnStore):
         on_change: called when there are `changes`, or a `failure`; it takes notice and returns.
         on_queues: called with the names of all queues that members consume, likewise.
         idle_ms_max: how long it may be without a call of `changes`, before it leaves the group.
-        on_idle: called before it leaves for that reason, while commits still count; by a thread
-            that may wait.
+        on_idle: awaited in that loop before it leaves for that reason, while commits still count.
         clock: where time comes from.
 
     Raises:
-        HQueueError: as `GroupMembers.join`.
+        As `MetadataStore.loop`.
     """
 
     def __init__(
@@ -89,7 +92,7 @@ class GroupMember(OnStore):
         commits: bool = True,
         on_change: Callable[[], None] = lambda: None,
         on_queues: Callable[[frozenset[str]], None] = lambda _: None,
-        on_idle: Callable[[], None] = lambda: None,
+        on_idle: Callable[[], Awaitable[object]] | None = None,
         idle_ms_max: float | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
@@ -109,37 +112,43 @@ class GroupMember(OnStore):
         self._plan = GroupPlan(store, paths)
         self._changes = Changes()
         self._lock = threading.RLock()
-        loop = needed_loop()
-        self._pacing = Pacing(Alarm(loop), clock, idle_ms_max)
+        self._loop = store.loop
+        self._pacing = Pacing(Alarm(self._loop), clock, idle_ms_max)
         self._certainty = Certainty(store, self._lock, clock)
         offsets = GroupOffsets(store, paths) if commits else None
         self._offsets = ClaimedOffsets(offsets, writer or consumer, self._lock, self._on_refused)
-        self._closed = self._abandoned = self._left = False
+        self._closed = self._left = False
+        self._eager = eager
         self._group = GroupMembers(store, paths, clock)
+        self._registration = self._group.registration(consumer, streams, self._fail, static=static)
+        self._owners = Owners(store, paths, "consumer")
         self._watches: list[Watch | Claimant] = []
-        joined: list[Registration] = []
-        try:
-            # As one step, so that no interruption leaves one that nobody closes.
-            join = partial(self._group.join, streams=streams, on_failure=self._fail, static=static)
-            joined.extend(map(join, (consumer,)))
-            self._registration = joined[0]
-            owners = Owners(store, paths, "consumer")
-            self._claimant = Claimant(owners, consumer, self._lock, self._look, eager=eager)
-            self._claiming = self._claimant.claiming
-            self._watches.append(self._claimant)
-            self._watches.append(store.on_state(self._on_state, self._end))
-            self._watches.append(self._group.watch(self._on_members))
-            if not eager:
-                self._watches.append(self._plan.watch(self._on_plan))
-            self._serving = loop.start(self._serve)
-        except BaseException:  # Others would wait for what it should claim.
-            self._abandoned = True
-            self._end()
-            for watch in self._watches:
-                watch.close()
-            for registration in joined:
-                registration.close()
-            raise
+        self._claimant: Claimant
+        self._claiming = Claiming(eager=eager)
+        self._serving: InterruptibleFuture[None] | None = None
+
+    @stepwise
+    def join(self) -> Work[None]:
+        """Join the group. Called once. If it raises, nothing is left of it.
+
+        Raises:
+            RequestRefusedError: another consumer of its ID stays in the group.
+            HQueueError: as the store's.
+        """
+        yield from or_closed(self._join(), self.close, self._loop)
+
+    def _join(self) -> Work[None]:
+        yield from self._registration.begin.steps()
+        self._claimant = Claimant(
+            self._owners, self.consumer, self._lock, self._look, eager=self._eager
+        )
+        self._claiming = self._claimant.claiming
+        self._watches.append(self._claimant)
+        self._watches.append(self._store.on_state(self._on_state, self._end))
+        self._watches.append(self._group.watch(self._on_members))
+        if not self._eager:
+            self._watches.append(self._plan.watch(self._on_plan))
+        self._serving = self._loop.start(self._serve)
 
     def see_partitions(self, partitions: Mapping[PartitionKey, str | None]) -> None:
         """The partitions that there are of the group's queues, with their regions' hosts."""
@@ -204,11 +213,12 @@ class GroupMember(OnStore):
         """
         return (yield from self._certainty.holds.steps(for_ms))
 
-    def owns(self, key: PartitionKey, for_ms: float = 0) -> bool:
+    @stepwise
+    def owns(self, key: PartitionKey, for_ms: float = 0) -> Work[bool]:
         """Whether a partition is its own, and not to be given up, and nobody else can have it for
         this long. From any thread.
         """
-        if not self.certain(for_ms):
+        if not (yield from self._certainty.holds.steps(for_ms)):
             return False
         with self._lock:
             # The session may have been lost since then: that is noticed for both at once.
@@ -248,21 +258,22 @@ class GroupMember(OnStore):
             self._pacing.notify()
         yield from self._registration.close.steps()
 
-    def close(self) -> None:
+    @stepwise
+    def close(self) -> Work[None]:
         """Give up everything at once, and leave the group; if it is static it stays in it until the
         session ends, and nobody else gets what it had. Never raises.
         """
         self._end()
         for watch in self._watches:
             watch.close()
-        ended = self._serving.wait(self._store.session_timeout_ms / 1e3)
+        if self._serving is not None:
+            is_over = yield ended(self._serving, self._store.session_timeout_ms / 1e3)
+            if not is_over and not carries_others():
+                text = "a consumer was closed before its member of the group had ended: %s"
+                logger.warning(text, self.consumer)
         self._left = True
-        if not ended and not carries_others():
-            logger.warning(
-                "a consumer was closed before its member of the group had ended: %s", self.consumer
-            )
         self._offsets.give_up()
-        self._leave()
+        yield from self._leave.steps()
 
     @stepwise
     def _leave(self) -> Work[None]:
@@ -276,7 +287,8 @@ class GroupMember(OnStore):
 
     @stepwise
     def _give_up_claims(self) -> Work[None]:
-        if self._store.state is SessionState.CONNECTED:  # Else it is not waited for.
+        # Where there is no connection that is not waited for.
+        if self._watches and self._store.state is SessionState.CONNECTED:
             try:
                 yield from self._claimant.give_up.steps()
             except ClosedError:
@@ -352,6 +364,15 @@ class GroupMember(OnStore):
     async def _serve(self) -> None:
         try:
             await self._run()
+        except asyncio.CancelledError:  # With its program's loop, as a rule.
+            self._fail(
+                HQueueError(
+                    "the consumer's member of the group was cancelled with other tasks of the "
+                    "event loop; make another consumer",
+                    outcome=Outcome.UNKNOWN,
+                )
+            )
+            raise
         except BaseException as exc:  # Else the consumer would wait for its partitions for ever.
             logger.exception("a member of a group failed: %s", self.consumer)
             self._fail(
@@ -362,9 +383,7 @@ class GroupMember(OnStore):
                 )
             )
         finally:
-            if self._abandoned:  # Before there was anybody who could close it.
-                await self._leave.in_loop()
-            elif self._left:  # `close` waits no more: release what was claimed meanwhile.
+            if self._left:  # `close` waits no more: release what was claimed meanwhile.
                 await self._give_up_claims.in_loop()
 
     async def _run(self) -> None:
@@ -395,22 +414,15 @@ class GroupMember(OnStore):
             self.consumer,
         )
         self.idle = self._closed = True
-        try:
-            await in_thread(self._on_idle)
-        except HQueueError as exc:  # What it holds is others' nevertheless.
-            logger.warning(
-                "an idle consumer left its group, and its callback was not called: %s", exc
-            )
+        if self._on_idle is not None:
+            await self._on_idle()
         await self._leave.in_loop()
         self._on_change()
 
     async def _decided(self) -> tuple[int | None, Assignment | None, Steps]:
-        """Like `_decide`. By a thread if it may take long, as a plan for many does."""
-        if self._planning.reckons:
-            try:
-                return await in_thread(self._decide)
-            except HQueueError as exc:  # It was not called.
-                logger.debug("no thread is free for the plan of a group: %s", exc)
+        """Like `_decide`. Beside the loop if it may take long, as a plan for many does."""
+        if self._planning.reckons and self._planning.size > HERE_MAX:
+            return await computed(self._decide)
         return self._decide()
 
     def _decide(self) -> tuple[int | None, Assignment | None, Steps]:

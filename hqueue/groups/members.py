@@ -38,7 +38,7 @@ class GroupMembers(OnStore):
             store, paths.ids, MEMBER_DEPTH, self._decode, "a member", alone=True
         )
 
-    def join(
+    def registration(
         self,
         consumer: str,
         streams: Mapping[str, int],
@@ -46,7 +46,9 @@ class GroupMembers(OnStore):
         *,
         static: bool = False,
     ) -> Registration:
-        """Make a consumer present, and again after its session was lost, until that is closed.
+        """What makes a consumer present when it begins, and again after its session was lost, until
+        it is closed. To begin it raises a `RequestRefusedError` if another consumer of that ID
+        stays present.
 
         Args:
             consumer: its ID, which no other has.
@@ -55,9 +57,6 @@ class GroupMembers(OnStore):
             static: whether it takes the place of a predecessor of this ID that has left, and kept
                 its place (`leave_behind`). One that may still be alive is waited for, as long as
                 its session may last: nothing of it is touched.
-
-        Raises:
-            RequestRefusedError: another consumer of that ID stays present.
         """
         return Registration(
             self._store,

@@ -7,7 +7,8 @@ from __future__ import annotations
 import socket
 import threading
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any
 
 from hqueue.errors import ClosedError, HQueueError, InvalidInputError, QueueNotFoundError
 from hqueue.groups.assigned import HandAssigned
@@ -20,27 +21,30 @@ from hqueue.groups.paths import GroupPaths
 from hqueue.handle import Cluster
 from hqueue.metadata import Coordination, PartitionKey, Watch
 from hqueue.runtime.logs import Log
-from hqueue.runtime.loop import call_later
+from hqueue.runtime.loop import BackgroundLoop, call_later
+from hqueue.runtime.steps import Work
+from hqueue.runtime.stepwise import Stepwise, or_closed, stepwise
 
 __all__ = ["GroupMembership"]
 
 logger = Log(__name__)
 
 
-class GroupMembership:
+class GroupMembership(Stepwise):
     """A consumer's membership of its group, or its work alone if it has none.
 
-    The consumer's thread uses it, under the consumer's lock; or one thread at a time that the
-    consumer's event loop has call it. The process's loop watches the group and the queues: what it
-    hears only leaves a note.
+    The consumer's thread uses it, under the consumer's lock; or one task at a time of the
+    consumer's event loop. That loop watches the group and the queues, or the process's if threads
+    use the consumer: what it hears only leaves a note.
 
     Args:
         cluster: where the queues are.
         group: the group's name; None for a consumer without one.
         settings: the consumer's.
         on_note: called by other threads when there is something to be done.
-        on_idle: called by another thread before it leaves the group because nothing was asked for.
+        on_idle: as `GroupMember` takes it.
         streams: as how many members it counts.
+        loop: the event loop that the consumer belongs to; None if threads use it.
 
     Raises:
         InvalidInputError: the group or the instance ID has no possible name.
@@ -52,9 +56,10 @@ class GroupMembership:
         group: str | None,
         settings: ConsumerSettings,
         on_note: Callable[[], None],
-        on_idle: Callable[[], None],
+        on_idle: Callable[[], Awaitable[object]],
         *,
         streams: int,
+        loop: BackgroundLoop | None = None,
     ) -> None:
         self._unique = f"{socket.gethostname()}:{uuid.uuid4()}"
         self.consumer_id = settings.instance_id or self._unique
@@ -77,6 +82,7 @@ class GroupMembership:
         self._streams = streams
         self._on_note = on_note
         self._on_idle = on_idle
+        self._loop = loop
         self._coordination: Coordination | None = None
         self._catalog: QueueCatalog | None = None
         self._broker_watch: Watch | None = None
@@ -91,7 +97,8 @@ class GroupMembership:
         """The group's; None without one."""
         return None if self._paths is None else GroupOffsets(self._session().store, self._paths)
 
-    def check_selection(self, selection: Selection) -> Catalog:
+    @stepwise
+    def check_selection(self, selection: Selection) -> Work[Any, Catalog]:
         """Look for queues from now on; what is there of them.
 
         Raises:
@@ -99,7 +106,7 @@ class GroupMembership:
             QueueNotFoundError: one that is selected by name isn't there. Nothing has changed.
             StoreUnavailableError: HBase or ZooKeeper stayed away.
         """
-        self._finish_leaving()
+        yield from self._finish_leaving()
         if self._paths is None:
             raise InvalidInputError(
                 "a consumer without a group can't subscribe: give it a group, or assign "
@@ -108,86 +115,96 @@ class GroupMembership:
         if isinstance(self.holder, HandAssigned):
             raise InvalidInputError("partitions were assigned by hand; unsubscribe first")
         if self._catalog is None:
-            self._open_catalog()
+            yield from self._open_catalog()
         assert self._catalog is not None
-        found = self._catalog.select(selection)
+        found: Catalog = yield self._catalog.select.asked(selection)
         if found.missing:
-            self._catalog.select(self._selected)
+            yield self._catalog.select.asked(self._selected)
             raise QueueNotFoundError("there is no such queue", queue=min(found.missing))
         return found
 
-    def subscribe(self, selection: Selection, found: Catalog) -> bool:
+    @stepwise
+    def subscribe(self, selection: Selection, found: Catalog) -> Work[Any, bool]:
         """Have shares of these queues, as a member of the group; whether it was none before."""
         holder = self.holder
         joined = not isinstance(holder, GroupMember)
         if isinstance(holder, GroupMember):
-            holder.subscribe(self._shares(found))
+            yield holder.subscribe.asked(self._shares(found))
             self._selected, self.found = selection, found
         else:
-            self._join(selection, found)
+            yield from self._join(selection, found)
         self._see(found)
         return joined
 
-    def assign(self, partitions: Collection[PartitionKey]) -> None:
+    @stepwise
+    def assign(self, partitions: Collection[PartitionKey]) -> Work[Any, None]:
         """Have these partitions, even if another consumer has them."""
-        self._finish_leaving()
+        yield from self._finish_leaving()
         if self._paths is not None:
-            self._check_broker()
+            yield from self._check_broker()
         assigned = HandAssigned(self.offsets(), self._unique, partitions)
+        yield assigned.begin.asked()
         with self._lock:
             self._check_open()
             self.holder = assigned
 
-    def rejoin(self) -> None:
+    @stepwise
+    def rejoin(self) -> Work[Any, None]:
         """Be a member again, after it had left."""
-        assert self.holder is not None
+        assert isinstance(self.holder, GroupMember)
         assert self.found is not None
-        self.holder.close()
-        self._join(self._selected, self.found)
+        yield self.holder.close.asked()
+        yield from self._join(self._selected, self.found)
         self._see(self.found)
 
-    def leave(self) -> None:
+    @stepwise
+    def leave(self) -> Work[Any, None]:
         """Have nothing any more, and look for nothing."""
         had = (self.holder, self._broker_watch, self._catalog)
         self._leaving += [each for each in had if each is not None]
-        self._finish_leaving()
+        yield from self._finish_leaving()
 
-    def _finish_leaving(self) -> None:
+    def _finish_leaving(self) -> Work[Any, None]:
         """Close what was given up. What it has and what it looks for goes at once, and first."""
         if self._leaving:
             self.holder = self.found = self._broker_watch = self._catalog = None
             self._selected = Selection()
         while self._leaving:
-            self._leaving[0].close()
+            first = self._leaving[0]
+            if isinstance(first, GroupMember):
+                yield first.close.asked()
+            else:
+                first.close()
             del self._leaving[0]
 
-    def close(self) -> None:
+    @stepwise
+    def close(self) -> Work[Any, None]:
         """End the session. That of a static member ends by itself: its successor comes in time, or
         not.
         """
         with self._lock:
             self._closed = True
-        self.leave()  # A thread may have joined meanwhile, whose caller was cancelled.
+        yield from self.leave.steps()  # It may have joined meanwhile, for a cancelled caller.
         coordination = self._coordination
         if coordination is None:
             return
         if self._settings.instance_id is None:
-            coordination.close()
+            yield coordination.close.asked()
             return
         call_later(coordination.store.session_timeout_ms, coordination.close)
 
-    def _join(self, selection: Selection, found: Catalog) -> None:
+    def _join(self, selection: Selection, found: Catalog) -> Work[Any, None]:
         """Be a member: what it has and what it has subscribed to is changed as one, at the end."""
-        made: list[GroupMember] = []
-        try:
-            made.extend(map(self._new_member, (found,)))
-            with self._lock:
-                self._check_open()
-                self._selected, self.found, self.holder = selection, found, made[0]
-        except BaseException:
-            if made and self.holder is not made[0]:
-                made[0].close()
-            raise
+        member = self._new_member(found)
+        entering = self._enter(member, selection, found)
+        loop = self._session().store.loop
+        yield from or_closed(entering, member.close, loop, lambda: self.holder is member)
+
+    def _enter(self, member: GroupMember, selection: Selection, found: Catalog) -> Work[Any, None]:
+        yield member.join.asked()
+        with self._lock:
+            self._check_open()
+            self._selected, self.found, self.holder = selection, found, member
 
     def _new_member(self, found: Catalog) -> GroupMember:
         catalog, paths = self._catalog, self._paths
@@ -209,9 +226,9 @@ class GroupMembership:
             clock=self._cluster.clock,
         )
 
-    def _open_catalog(self) -> None:
+    def _open_catalog(self) -> Work[Any, None]:
         """Look for queues now and then, and at once when a worker registers others."""
-        self._check_broker()
+        yield from self._check_broker()
         brokers = self._session().brokers
         with self._lock:
             self._check_open()
@@ -219,6 +236,7 @@ class GroupMembership:
                 self._cluster,
                 self._on_catalog,
                 self._settings.metadata_age_ms_max,
+                self._loop,
                 self._cluster.clock,
             )
             self._catalog = catalog
@@ -226,17 +244,17 @@ class GroupMembership:
         with self._lock:
             self._broker_watch = watch
         if self._closed:
-            self.leave()
+            yield from self.leave.steps()
 
-    def _check_broker(self) -> None:
-        broker = self._cluster.settings.broker_id
-        self._session().brokers.check(broker, self._cluster.cluster_id)
+    def _check_broker(self) -> Work[Any, None]:
+        broker, own = self._cluster.settings.broker_id, self._cluster.cluster_id.asked()
+        yield self._session().brokers.check.asked(broker, own)
 
     def _session(self) -> Coordination:
         with self._lock:
             if self._coordination is None:
                 self._check_open()
-                self._coordination = self._cluster.coordinate()
+                self._coordination = self._cluster.coordinate(self._loop)
             return self._coordination
 
     def _check_open(self) -> None:
@@ -246,14 +264,14 @@ class GroupMembership:
     def _shares(self, found: Catalog) -> dict[str, int]:
         return dict.fromkeys(found.selected, self._streams)
 
-    def _on_catalog(self, found: Catalog) -> bool:
+    def _on_catalog(self, found: Catalog) -> Work[Any, bool]:
         """Called for the catalog: there are other queues. Whether the group knows of it."""
         holder, before = self.holder, self.found
         if not isinstance(holder, GroupMember) or before is None:
             return False  # It joins just now, with what was found before.
         try:
             if found.selected != before.selected:
-                holder.subscribe(self._shares(found))
+                yield holder.subscribe.asked(self._shares(found))
         except ClosedError:
             return False
         except HQueueError as exc:

@@ -51,6 +51,11 @@ class Planning:
         """Those that are present."""
         return self._members
 
+    @property
+    def size(self) -> int:
+        """The number of members and partitions, which the time for a plan grows with."""
+        return len(self._members) + len(self._partitions or ())
+
     def see_members(self, members: Mapping[str, Mapping[str, int]]) -> None:
         """These are present, with this many streams of each queue."""
         self.regrouped |= members != self._members

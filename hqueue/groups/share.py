@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import weakref
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 from hqueue.errors import HQueueError, QueueNotFoundError
@@ -25,7 +27,6 @@ from hqueue.runtime.clock import Clock
 from hqueue.runtime.forgotten import weakly
 from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.logs import Log
-from hqueue.runtime.loop import blocking
 from hqueue.runtime.program_loop import ProgramLoop
 from hqueue.runtime.steps import Wait, Work
 from hqueue.runtime.stepwise import Stepwise, stepwise
@@ -38,8 +39,8 @@ logger = Log(__name__)
 class Share(Stepwise):
     """The partitions that a consumer has, dealt to its streams, with their positions and commits.
 
-    Used under the consumer's lock, except where a method says otherwise. The group is watched by a
-    task of the process's loop, the queues by a thread of it, and both only leave a note here.
+    Used under the consumer's lock, except where a method says otherwise. The group and the queues
+    are watched in a loop, which only leaves a note here.
 
     What takes requests is work, whose steps the consumer's thread carries out, or its event loop.
 
@@ -69,11 +70,10 @@ class Share(Stepwise):
         self.logs = _Logs(cluster)
         self.new_lock: Callable[[], AbstractContextManager[object]] = threading.RLock
         """Makes a lock of the consumer's. In a loop it locks nothing: one task uses a consumer."""
-        self.changing: Callable[[Callable[[], object]], Wait] = blocking
-        """Asks for a call that blocks, and changes the membership: no other begins before its end.
-        """
+        self.changing: Callable[[Wait], Wait] = _same
+        """Asks for a change of the membership: no other begins before its end."""
         if loop is not None:
-            self.new_lock, self.changing = contextlib.nullcontext, loop.blocking
+            self.new_lock, self.changing = contextlib.nullcontext, loop.to_end
         self.positions = Positions(self.logs.opened, settings.auto_offset_reset)
         self.paused: set[PartitionKey] = set()
         count = streams or 1
@@ -83,8 +83,15 @@ class Share(Stepwise):
         """Its partitions are dealt to these."""
         self._one_thread = streams is None
         # What other threads have does not keep what the program holds, as its callbacks do.
-        notes = weakly(self.take_notice), weakly(self._commit_done)
-        self.membership = GroupMembership(cluster, group, settings, *notes, streams=count)
+        self.membership = GroupMembership(
+            cluster,
+            group,
+            settings,
+            weakly(self.take_notice),
+            partial(_commit_done, weakref.ref(self)),
+            streams=count,
+            loop=loop,
+        )
         """Its membership of its group."""
         self.committer = Committer(self._commit, loop)
         self.callbacks = Callbacks()
@@ -156,7 +163,7 @@ class Share(Stepwise):
             self._remove(held)
             for noted in (self._to_accept, self._to_lose, self._to_release):
                 noted.clear()
-            yield self.changing(self.membership.leave)
+            yield self.changing(self.membership.leave.asked())
         return failure
 
     def look(self, stream: Stream) -> bool:
@@ -250,7 +257,7 @@ class Share(Stepwise):
         for noted in (self._to_accept, self._to_lose, self._to_release):
             noted.clear()
         yield from self._lose(self.positions.keys())
-        yield self.changing(self.membership.rejoin)
+        yield self.changing(self.membership.rejoin.asked())
         self.schedule_commit()
 
     def _lose(self, keys: Collection[PartitionKey]) -> Work[Any, None]:
@@ -309,9 +316,10 @@ class Share(Stepwise):
             now_ms = self._clock.monotonic_ms()
             self.commit_due_ms = now_ms + self._settings.auto_commit_interval_ms
 
-    def _commit_done(self) -> None:
-        """Called by the member's thread, which takes no lock here: one may be held for as long as a
-        callback takes. Nothing was asked for so long that it leaves the group; before that, what
+    @stepwise
+    def commit_done(self) -> Work[Any, None]:
+        """Asked for by the member's task, which takes no lock here: one may be held for as long as
+        a callback takes. Nothing was asked for so long that it leaves the group; before that, what
         its program is done with is committed, but not what it still works on.
         """
         if not self._settings.auto_commit:
@@ -320,7 +328,7 @@ class Share(Stepwise):
         for stream in self.streams:
             done |= stream.done()
         try:
-            self.committer.commit(done)
+            yield from self.committer.commit.steps(done)
         except HQueueError as exc:
             logger.warning("offsets were not committed: %s", exc)
 
@@ -336,6 +344,16 @@ class Share(Stepwise):
         done = {key: position for key, position in positions.items() if key not in refused}
         self.positions.committed(done)
         return refused
+
+
+def _same(wait: Wait) -> Wait:
+    return wait
+
+
+async def _commit_done(share: Callable[[], Share | None]) -> None:
+    there = share()
+    if there is not None:
+        await there.commit_done.in_loop()
 
 
 class _Logs:

@@ -11,7 +11,7 @@ from hqueue.format.header import Bodies
 from hqueue.handle.queue_log import QueueLog
 from hqueue.log import Appended
 from hqueue.log.table_ports import PartitionLocation, TablePort
-from hqueue.metadata import Coordination
+from hqueue.metadata import Coordinate
 from hqueue.metadata.fields import ClearableRecords
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.runtime.steps import Work
@@ -32,8 +32,7 @@ class Cluster(OnPorts):
     Args:
         settings: the connection's.
         store: keeps the queues.
-        coordinate: begins a session with the coordination service, which connects when it is used.
-            Who begins one closes it.
+        coordinate: opens sessions with the coordination service. Its caller closes the session.
         on_append: makes for each queue what is called after each append to it.
         clock: where time comes from.
     """
@@ -42,7 +41,7 @@ class Cluster(OnPorts):
         self,
         settings: Settings,
         store: StorePort,
-        coordinate: Callable[[], Coordination],
+        coordinate: Coordinate,
         on_append: Callable[[str], OnAppend],
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
@@ -61,14 +60,15 @@ class Cluster(OnPorts):
         """The tables of all queues."""
         return self._store.tables
 
-    def cluster_id(self) -> str:
+    @stepwise
+    def cluster_id(self) -> Work[Any, str]:
         """What names the store's cluster, and is never another's; asked for once.
 
         Raises:
             StoreUnavailableError: the store stayed away for ``operation_timeout_ms``.
         """
         if self._id is None:
-            self._id = self._store.cluster_id()
+            self._id = yield self._store.cluster_id.asked()
         return self._id
 
     @stepwise

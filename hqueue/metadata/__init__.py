@@ -23,7 +23,7 @@ comes back in time does not end it.
 from hqueue.metadata.append_key_record import AppendKeyRecord
 from hqueue.metadata.brokers import Brokers
 from hqueue.metadata.checkpoints import Checkpoints
-from hqueue.metadata.coordination import Coordination
+from hqueue.metadata.coordination import Coordinate, Coordination
 from hqueue.metadata.owners import Owners
 from hqueue.metadata.ports import MetadataStore, SessionState, Watch
 from hqueue.metadata.records import (
@@ -48,6 +48,7 @@ __all__ = [
     "Brokers",
     "Checkpoint",
     "Checkpoints",
+    "Coordinate",
     "Coordination",
     "DeliveryOptions",
     "MetadataStore",

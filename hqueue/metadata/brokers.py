@@ -16,7 +16,7 @@ from hqueue.metadata.own_keys import OwnKeys
 from hqueue.metadata.paths import Paths
 from hqueue.metadata.ports import ANY, MetadataStore, Record, Watch
 from hqueue.metadata.records import BrokerRecord
-from hqueue.metadata.steps import Claim, Delete, OnStore, Read, Release, Work
+from hqueue.metadata.steps import Claim, Delete, OnStore, Read, Release, Wait, Work
 from hqueue.runtime.stepwise import stepwise
 from hqueue.settings.numbers import whole_number
 
@@ -58,12 +58,12 @@ class Brokers(OnStore):
         yield Release([self._paths.broker(broker)])
 
     @stepwise
-    def check(self, broker: int, cluster: Callable[[], str]) -> Work[None]:
+    def check(self, broker: int, cluster: str | Wait) -> Work[None]:
         """Return if no other cluster has registered this ID.
 
         Args:
             broker: the ID.
-            cluster: returns the caller's own cluster ID. It is called if a cluster has registered
+            cluster: the caller's own cluster ID, or what asks for it: if a cluster has registered
                 this ID.
 
         Raises:
@@ -74,7 +74,8 @@ class Brokers(OnStore):
         found = (yield Read([path])).get(path)
         if found is None:
             return
-        registered, own = decode_broker(found.value, path), cluster()
+        registered = decode_broker(found.value, path)
+        own = cluster if isinstance(cluster, str) else (yield cluster)
         if registered.cluster != own:
             raise SettingsError(
                 "another HBase cluster has registered this broker_id; give each cluster below one"

@@ -10,13 +10,14 @@ from hqueue.metadata.checkpoints import Checkpoints
 from hqueue.metadata.owners import Owners
 from hqueue.metadata.paths import Paths
 from hqueue.metadata.ports import MetadataStore, SessionState, Watch
-from hqueue.metadata.steps import Confirm, OnStore, Work
+from hqueue.metadata.steps import Close, Confirm, OnStore, Work
 from hqueue.metadata.subscriptions import Subscriptions
 from hqueue.metadata.workers import Workers
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue.runtime.loop import BackgroundLoop
 from hqueue.runtime.stepwise import stepwise
 
-__all__ = ["Coordination"]
+__all__ = ["Coordinate", "Coordination"]
 
 
 class Coordination(OnStore):
@@ -55,6 +56,12 @@ class Coordination(OnStore):
         until_ms: float = yield Confirm()
         return until_ms
 
-    def close(self) -> None:
+    @stepwise
+    def close(self) -> Work[None]:
         """Like `MetadataStore.close`."""
-        self.store.close()
+        yield Close()
+
+
+Coordinate = Callable[[BackgroundLoop | None], Coordination]
+"""Opens a session with the coordination service, which connects when it is used first. It belongs
+to the loop that is given, as `MetadataStore.loop` says; if None, threads use it."""

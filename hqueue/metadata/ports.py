@@ -21,6 +21,8 @@ import enum
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, NewType, Protocol, TypeAlias
 
+from hqueue.runtime.loop import BackgroundLoop
+
 __all__ = [
     "ANY",
     "NEW",
@@ -298,6 +300,16 @@ class MetadataStore(Protocol):
     @property
     def session_timeout_ms(self) -> int:
         """How long the store keeps a session without a sign of life."""
+
+    @property
+    def loop(self) -> BackgroundLoop:
+        """The loop that carries what is done with the session in the background: the process's, or
+        the one of the program that the session belongs to. Listeners of `watch` are called as
+        `BackgroundLoop.notify` calls them.
+
+        Raises:
+            As `hqueue.runtime.alarm.needed_loop`.
+        """
 
     def watch(
         self, prefix: str, depth: int, on_change: Callable[[Mapping[str, Record]], None]

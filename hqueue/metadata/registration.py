@@ -10,14 +10,12 @@ from hqueue.metadata.outcomes import own_copy
 from hqueue.metadata.own_keys import OwnKeys
 from hqueue.metadata.ports import Attempt, Group, MetadataStore, Obstacle, SessionState
 from hqueue.metadata.steps import OnStore, Pause, PutEphemerals, Release, Work
-from hqueue.runtime.alarm import Alarm, needed_loop
+from hqueue.runtime.alarm import Alarm
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
-from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.held import NotHeldError
 from hqueue.runtime.logs import Log
-from hqueue.runtime.loop import in_thread
 from hqueue.runtime.seldom import FaultLog
-from hqueue.runtime.stepwise import stepwise
+from hqueue.runtime.stepwise import or_closed, stepwise
 from hqueue.runtime.turn import Turn
 
 __all__ = ["Registration"]
@@ -34,17 +32,17 @@ MAKING_S = 600.0
 
 
 class Registration(OnStore):
-    """A registration that is made again until it is closed: after its session was lost, and after
-    another client removed it.
+    """A registration that is made by `begin`, and made again until it is closed: after its session
+    was lost, and after another client removed it.
 
     If another session has registered one of its groups already:
 
     - if `is_own` returns True for the group's last value, that session's process can't be alive,
       and the group is replaced;
-    - otherwise that process may be dead: the call waits until its session must be over.
+    - otherwise that process may be dead: `begin` waits until its session must be over.
 
-    After this session was lost, a task of the process's loop makes the groups again in the same
-    way. A group that another session registered while this one lived is never replaced: that
+    After this session was lost, a task of the store's loop makes the groups again in the same way.
+    A group that another session registered while this one lived is never replaced: that
     session came later, and its process is alive or the session ends. If the groups can't be made
     again, `on_failure` is called, and nothing more is tried. While the store can't be reached, the
     task keeps trying.
@@ -59,7 +57,7 @@ class Registration(OnStore):
         clock: measures the wait for another session.
 
     Raises:
-        HQueueError: the error of `on_obstacle` or of the store. No group stays registered.
+        As `MetadataStore.loop`.
     """
 
     def __init__(
@@ -89,16 +87,23 @@ class Registration(OnStore):
         self._own: OwnKeys | None = None
         self._faults = FaultLog(logger, clock)
         self._making = Turn()
-        loop = needed_loop()
-        self._alarm = Alarm(loop)
-        try:
-            self._make()
-            self._own = OwnKeys(store, self._alarm.ring, self._end_with_session)
-            self._make_again()
-            loop.start(self._run)
-        except BaseException:
-            self.close()
-            raise
+        self._loop = store.loop
+        self._alarm = Alarm(self._loop)
+
+    @stepwise
+    def begin(self) -> Work[None]:
+        """Register the groups. Called once.
+
+        Raises:
+            HQueueError: the error of `on_obstacle` or of the store. No group stays registered.
+        """
+        yield from or_closed(self._begin(), self.close, self._loop)
+
+    def _begin(self) -> Work[None]:
+        yield from self._make.steps()
+        self._own = OwnKeys(self._store, self._alarm.ring, self._end_with_session)
+        yield from self._make_again.steps()
+        self._loop.start(self._run)
 
     @stepwise
     def close(self) -> Work[None]:
@@ -186,7 +191,10 @@ class Registration(OnStore):
                 self._faults.met("registration", text, exc)
                 await asyncio.sleep(PAUSE_MS / 1e3)
                 self._alarm.ring()
-            except ClosedError:
+            except (
+                ClosedError,
+                asyncio.CancelledError,
+            ):  # So it is at the end of a program's loop.
                 return
             except HQueueError as exc:
                 logger.error("a registration in ZooKeeper could not be restored: %s", exc)
@@ -210,7 +218,7 @@ class Registration(OnStore):
         what = "a listener of a registration's failure"
         while True:
             try:
-                await in_thread(call_foreign, what, self._on_failure, error)
+                await self._loop.notify(what, self._on_failure, error)
                 return
             except ClosedError:
                 return

@@ -28,6 +28,7 @@ from hqueue.runtime.stepwise import Stepwise
 
 __all__ = [
     "Claim",
+    "Close",
     "Confirm",
     "Create",
     "Delete",
@@ -40,6 +41,7 @@ __all__ = [
     "Read",
     "Release",
     "Step",
+    "Wait",
     "Work",
     "Write",
     "WriteWhereAbsent",
@@ -162,9 +164,17 @@ class Confirm(NamedTuple):
         return store.confirm()
 
 
+class Close(NamedTuple):
+    """`MetadataStore.close`."""
+
+    def do(self, store: MetadataStore) -> Any:
+        # In a loop it gives what is awaited.
+        return store.close()
+
+
 Step = (
     Keys | List | Read | Write | Delete | Create | PutEphemerals | Claim | Release | Own
-    | WriteWhereAbsent | Confirm | Pause | Wait
+    | WriteWhereAbsent | Confirm | Close | Pause | Wait
 )  # fmt: skip
 Work = AnyWork[Any, Result]
 """Yields a `Step`, and is sent what came of it."""

@@ -45,6 +45,7 @@ class Subscriptions(OnStore):
         self._paths = paths
         self._present = Directory(store, paths.queues, PRESENCE_DEPTH, self._decode, "a subscriber")
 
+    @stepwise
     def register(
         self,
         queue: str,
@@ -52,7 +53,7 @@ class Subscriptions(OnStore):
         presence: Presence,
         partitions: Collection[int],
         on_failure: Callable[[HQueueError], None],
-    ) -> Registration:
+    ) -> Work[Registration]:
         """Register a subscriber in some partitions. Their checkpoints must exist.
 
         A subscriber of this name that is registered at another address may have died a moment ago:
@@ -70,7 +71,7 @@ class Subscriptions(OnStore):
         """
         if not partitions:
             raise InvalidInputError("a subscriber needs at least one partition")
-        return Registration(
+        registration = Registration(
             self._store,
             self._groups(_keys(queue, subscriber, partitions), presence),
             is_own=partial(_is_at, presence.address),
@@ -78,6 +79,8 @@ class Subscriptions(OnStore):
             on_failure=on_failure,
             clock=self._clock,
         )
+        yield from registration.begin.steps()
+        return registration
 
     @stepwise
     def appear(

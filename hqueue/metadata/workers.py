@@ -61,6 +61,7 @@ class Workers(OnStore):
             parents=True,
             clock=self._clock,
         )
+        registration.begin()
         self._registered[worker.name] = registration
         return registration
 

@@ -139,6 +139,7 @@ class SubscriberMember(Stepwise):
             on_change=self._due.ring,
             clock=self._clock,
         )
+        self._member.join()
         self._member.see_partitions({self._key(partition): None for partition in self._wanted})
         self._serving = self._loop.start(self._run)
 

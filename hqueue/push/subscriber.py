@@ -11,6 +11,7 @@ from hqueue.errors import ClosedError, HQueueError, InvalidInputError
 from hqueue.handle import QueueLog
 from hqueue.metadata import (
     Address,
+    Coordinate,
     Coordination,
     DeliveryOptions,
     Presence,
@@ -143,7 +144,7 @@ class Subscriber:
         subscription: Subscription,
         listeners: Sequence[Listener] | Listener,
         *,
-        coordinate: Callable[[], Coordination],
+        coordinate: Coordinate,
         serving: Callable[
             [Sequence[Listener] | Listener, int, int, DeliveryOptions, str], Serving
         ] = ThreadServing,
@@ -332,7 +333,7 @@ class Subscriber:
         self._address = Address(host, listener.getsockname()[1])
         member = self._reception.member
         self._reception.serving.start(listener, None if member is None else member.call)
-        self._reception.coordination = self._coordinate()
+        self._reception.coordination = self._coordinate(None)
         keys = {
             SubscriptionKey(self._log.name, partition, self.name): start
             for partition, start in self._starts.items()

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
-from typing import Protocol
 
-from hqueue.runtime.loop import LoopThread, background
+from hqueue.runtime.loop import BackgroundLoop, LoopThread, background
 from hqueue.runtime.threads import REFUSAL, refused
 
 __all__ = ["Alarm", "needed_loop"]
@@ -27,12 +25,6 @@ def needed_loop() -> LoopThread:
     return loop
 
 
-class Calling(Protocol):
-    """A loop that calls things: the process's, or the program's."""
-
-    def call(self, function: Callable[..., object], *args: object) -> None: ...
-
-
 class Alarm:
     """Lets one task wait until something must be done. Rung before the task waits, it rings then.
 
@@ -40,7 +32,7 @@ class Alarm:
         loop: the task's.
     """
 
-    def __init__(self, loop: Calling) -> None:
+    def __init__(self, loop: BackgroundLoop) -> None:
         self._loop = loop
         self._rung = asyncio.Event()
 

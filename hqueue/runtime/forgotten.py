@@ -4,12 +4,12 @@ They let go of threads, connections and sessions when they are collected, and a 
 says so. That takes two things of an object. No thread of its own, and nothing that lives as long as
 the program, may refer to what the program holds: so what works in the background is another object,
 which is released (`Watched`). And the garbage collector may run in the middle of anything, in any
-thread that may hold any lock: so the release itself is left to a thread of this module.
+thread that may hold any lock: so the release itself is left to a thread of this module, which is
+there for as long as something must be released.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import queue
 import sys
@@ -19,11 +19,11 @@ import weakref
 from collections.abc import Callable
 from typing import ParamSpec
 
-from hqueue.errors import HQueueError
 from hqueue.runtime import ending
 from hqueue.runtime.fork import register
-from hqueue.runtime.job import Job
+from hqueue.runtime.held import if_free
 from hqueue.runtime.logs import Log
+from hqueue.runtime.threads import start_soon
 
 __all__ = ["Watched", "weakly"]
 
@@ -73,8 +73,8 @@ def weakly(method: Callable[Parameters, object]) -> Callable[Parameters, None]:
 
 
 class _Releases:
-    """Releases what was forgotten, one after the other, in the background: by what is there from
-    the first object on that could be forgotten.
+    """Releases what was forgotten, one after the other, in a thread; at the end of the process what
+    no thread could be started for.
     """
 
     def __init__(self) -> None:
@@ -84,32 +84,37 @@ class _Releases:
     def after_fork_in_child(self) -> None:
         self._waiting: queue.SimpleQueue[Release] = queue.SimpleQueue()
         self._lock = threading.RLock()
-        self._job: Job | None = None
+        """Held by the thread that releases."""
+        self._begun = False
 
     def begin(self) -> None:
-        if self._job is None:
-            with self._lock:
-                ending.register(self)
-                if self._job is None:
-                    with contextlib.suppress(HQueueError):  # Then it is done at the end.
-                        self._job = Job(self._release)
+        """There is something that may be forgotten."""
+        if not self._begun:
+            ending.register(self)
+            self._begun = True
 
     def put(self, release: Release) -> None:
         """Called by the collector, perhaps in the middle of anything: this takes no lock."""
         self._waiting.put(release)
-        if self._job is not None:
-            self._job.ask()
+        start_soon(self._run, name="hqueue-release")
 
     def at_end(self) -> None:
         """Release what waits: perhaps there is nothing else that does."""
-        self._release()
+        while self._release_one():
+            pass
 
-    def _release(self) -> float:
-        while True:
-            try:
-                _call(self._waiting.get_nowait())
-            except queue.Empty:
-                return float("inf")
+    def _run(self) -> None:
+        while not self._waiting.empty() and if_free(self._lock, self._release_one):
+            pass
+
+    def _release_one(self) -> bool:
+        """Release what waits for longest; whether anything waited."""
+        try:
+            release = self._waiting.get_nowait()
+        except queue.Empty:
+            return False
+        _call(release)
+        return True
 
 
 _releases = _Releases()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from collections.abc import Callable, Coroutine
@@ -10,7 +11,7 @@ from typing import Any
 from hqueue.errors import ClosedError, HQueueError
 from hqueue.runtime.alarm import Alarm, needed_loop
 from hqueue.runtime.logs import Log
-from hqueue.runtime.loop import in_thread
+from hqueue.runtime.loop import BackgroundLoop, in_thread
 
 __all__ = ["Job"]
 
@@ -20,8 +21,8 @@ RETRY_MS = 1_000.0
 
 
 class Job:
-    """Has work done, never twice at a time, when it is asked for and when it is due again. The
-    process's loop waits for that. Thread-safe. In a forked child it does nothing.
+    """Has work done, never twice at a time, when it is asked for and when it is due again. A loop's
+    task waits for that. Thread-safe. In a forked child it does nothing.
 
     Args:
         work: what is done, by a thread of the loop's (see `in_thread`), or in the loop if it is a
@@ -29,6 +30,7 @@ class Job:
             when it is asked for. It is over when this raises `ClosedError`.
         retry_ms: when work is tried again that no thread could be had for, or that failed
             unexpectedly.
+        loop: the loop; the process's if None.
 
     Raises:
         ClosedError: the interpreter is ending.
@@ -39,12 +41,13 @@ class Job:
         self,
         work: Callable[[], float] | Callable[[], Coroutine[Any, Any, float]],
         retry_ms: float = RETRY_MS,
+        loop: BackgroundLoop | None = None,
     ) -> None:
         self._retry_ms = retry_ms
         self._waits = inspect.iscoroutinefunction(work)
         self._work: Callable[[], Any] = work
         self._closed = False
-        loop = needed_loop()
+        loop = loop or needed_loop()
         self._alarm = Alarm(loop)
         loop.start(self._run)
 
@@ -67,6 +70,8 @@ class Job:
                 due_ms = await (self._work() if self._waits else in_thread(self._work))
             except ClosedError:
                 return
+            except asyncio.CancelledError:  # The program's loop ends.
+                raise
             except BaseException as exc:
                 level = logging.DEBUG if isinstance(exc, HQueueError) else logging.ERROR
                 logger.log(level, "work in the background failed", exc_info=True)

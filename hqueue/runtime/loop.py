@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from hqueue.errors import ClosedError, HQueueError, Outcome, StoreUnavailableError
 from hqueue.runtime.clock import bounded_ms
@@ -29,6 +29,7 @@ from hqueue.runtime.waiting import Event, InterruptibleFuture, carrying
 
 __all__ = [
     "HERE_BYTES",
+    "BackgroundLoop",
     "LoopThread",
     "ProcessLoop",
     "background",
@@ -65,6 +66,29 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 _Call = tuple[Callable[..., object], tuple[object, ...]]
+
+
+class BackgroundLoop(Protocol):
+    """A loop that carries tasks which belong to no caller: the process's, or a program's."""
+
+    def start(
+        self, function: Callable[..., Coroutine[Any, Any, Any]], /, *args: Any
+    ) -> InterruptibleFuture[Any]:
+        """Have a coroutine go on by itself. From any thread. Like `LoopThread.start`."""
+
+    def call(self, function: Callable[..., object], /, *args: Any) -> None:
+        """Have something called by the loop, soon. From any thread."""
+
+    async def notify(self, what: str, function: Callable[..., object], /, *args: Any) -> None:
+        """Call a listener; what it raises is logged. In the loop.
+
+        Args:
+            what: what is called, for the log.
+            function, args: the listener, and what it gets.
+
+        Raises:
+            HQueueError: no thread is free for it. It was not called.
+        """
 
 
 class LoopThread:
@@ -129,6 +153,10 @@ class LoopThread:
         except BlockingIOError as exc:  # It is woken already.
             if is_interruption(exc):
                 raise
+
+    async def notify(self, what: str, function: Callable[..., object], /, *args: Any) -> None:
+        """Like `BackgroundLoop.notify`. A thread calls the listener, which may block."""
+        await in_thread(call_foreign, what, function, *args)
 
     def _take_calls(self) -> None:
         self._woken.recv(WAKES_MAX)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
 from hqueue.errors import ClosedError, HQueueError, Outcome
+from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.logs import Log
-from hqueue.runtime.loop import in_thread
 from hqueue.runtime.steps import Wait
+from hqueue.runtime.waiting import InterruptibleFuture
 
-__all__ = ["ProgramLoop", "result_of"]
+__all__ = ["ProgramLoop", "ended", "result_of"]
 
 logger = Log(__name__)
 
@@ -22,30 +23,36 @@ Result = TypeVar("Result")
 
 
 class ProgramLoop:
-    """The running event loop, and the tasks of one object in it. Made in that loop; `start` and
-    `call` may be called by any thread, and do nothing where the loop was closed.
+    """The running event loop, and the tasks of one object in it: a `BackgroundLoop`. Made in that
+    loop; `start` and `call` may be called by any thread, and do nothing where the loop was closed.
     """
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Future[Any]] = set()
         """Loops keep no task."""
-        self._left: asyncio.Future[Any] | None = None
-        """What a thread does now: a caller that was cancelled has left it to its end."""
+        self._left: asyncio.Task[Any] | None = None
+        """What goes on now: a caller that was cancelled has left it to its end."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         """The event loop."""
         return self._loop
 
-    def start(self, function: Callable[..., Coroutine[Any, Any, object]], *args: object) -> None:
-        """Have a coroutine go on by itself, with none of the caller's context variables."""
+    def start(
+        self, function: Callable[..., Coroutine[Any, Any, Any]], /, *args: Any
+    ) -> InterruptibleFuture[Any]:
+        """Have a coroutine go on by itself, with none of the caller's context variables. What comes
+        of it; `cancel` cancels it.
+        """
+        future: InterruptibleFuture[Any] = InterruptibleFuture()
         if asyncio._get_running_loop() is self._loop:
-            self._begin(function, *args)
+            self._begin(future, function, *args)
         else:
-            self.call(self._begin, function, *args)
+            self.call(self._begin, future, function, *args)
+        return future
 
-    def call(self, function: Callable[..., object], *args: object) -> None:
+    def call(self, function: Callable[..., object], /, *args: Any) -> None:
         """Have something called by the loop, soon."""
         if asyncio._get_running_loop() is self._loop:
             self._loop.call_soon(function, *args)
@@ -53,13 +60,25 @@ class ProgramLoop:
             with contextlib.suppress(RuntimeError):  # The loop was closed.
                 self._loop.call_soon_threadsafe(function, *args)
 
+    async def notify(self, what: str, function: Callable[..., object], /, *args: Any) -> None:
+        """Like `BackgroundLoop.notify`. The loop calls the listener, which must not block."""
+        call_foreign(what, function, *args)
+
     def _begin(
-        self, function: Callable[..., Coroutine[Any, Any, object]], *args: object
-    ) -> asyncio.Task[Any]:
+        self,
+        future: InterruptibleFuture[Any],
+        function: Callable[..., Coroutine[Any, Any, Any]],
+        *args: Any,
+    ) -> None:
         task = contextvars.Context().run(self._loop.create_task, function(*args))
         self.own(task)
         task.add_done_callback(_log)
-        return task
+        task.add_done_callback(partial(_pass_on, future))
+        future.add_done_callback(lambda _: self._cancel(future, task))
+
+    def _cancel(self, future: InterruptibleFuture[Any], task: asyncio.Task[Any]) -> None:
+        if future.cancelled() and not task.done():
+            self.call(task.cancel)
 
     def own(self, task: asyncio.Future[Any]) -> None:
         """Add a task that goes on until it is done, or until `close`."""
@@ -85,26 +104,29 @@ class ProgramLoop:
         await asyncio.wait([task])
         return result_of(task)
 
-    def blocking(self, function: Callable[[], object]) -> Wait:
-        """Asks for a call that blocks, and that must not be left in its middle: a thread makes it.
-        A caller that is cancelled leaves it to its end, and what is asked for next waits for that:
-        see `settled`.
+    def to_end(self, wait: Wait) -> Wait:
+        """Asks for the same, in a task of its own: it must not be left in its middle. A caller that
+        is cancelled leaves it to its end, and what is asked for next waits for that: see `settled`.
         """
-        return Wait(function, partial(self._in_thread, function))
+        return Wait(wait.here, partial(self._to_end, wait.in_loop))
 
     async def settled(self) -> None:
-        """Wait until a thread has ended what a cancelled caller has left to it."""
+        """Wait until what a cancelled caller has left under way has ended."""
         while (left := self._left) is not None:
             await asyncio.wait([left])
             if self._left is left:
                 self._left = None
 
-    async def _in_thread(self, function: Callable[[], object]) -> object:
+    async def _to_end(self, work: Callable[[], Awaitable[object]]) -> object:
         await self.settled()
-        self._left = left = self._loop.create_task(in_thread(function))
+
+        async def carried() -> object:
+            return await work()
+
+        self._left = left = self._loop.create_task(carried())
         left.add_done_callback(_see)
         await self.settled()
-        return left.result()
+        return result_of(left)
 
     async def close(self, bound_s: float | None = None) -> None:
         """Cancel the tasks that go on, and wait until they have ended, no longer than the bound."""
@@ -113,6 +135,28 @@ class ProgramLoop:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=bound_s)
+
+
+def ended(future: InterruptibleFuture[Any], bound_s: float) -> Wait:
+    """Asks until a future is done, no longer than this many seconds; answers whether it is."""
+    return Wait(partial(future.wait, bound_s), partial(_ended_in_loop, future, bound_s))
+
+
+async def _ended_in_loop(future: InterruptibleFuture[Any], bound_s: float) -> bool:
+    loop = asyncio.get_running_loop()
+    done = asyncio.Event()
+
+    def wake(_: object) -> None:
+        with contextlib.suppress(RuntimeError):  # The loop was closed, and nobody waits any more.
+            loop.call_soon_threadsafe(done.set)
+
+    future.add_done_callback(wake)
+    waiting = asyncio.ensure_future(done.wait())
+    try:
+        await asyncio.wait([waiting], timeout=bound_s)
+    finally:
+        waiting.cancel()
+    return future.done()
 
 
 def result_of(ended: asyncio.Task[Result]) -> Result:
@@ -131,6 +175,19 @@ def _log(ended: asyncio.Task[Any]) -> None:
     error = None if ended.cancelled() else ended.exception()
     if error is not None and not isinstance(error, HQueueError):
         logger.error("a task in the background failed", exc_info=error)
+
+
+def _pass_on(future: InterruptibleFuture[Any], ended: asyncio.Task[Any]) -> None:
+    """Have the future of a task be done with what came of it."""
+    if ended.cancelled():
+        future.cancel()
+    if not future.set_running_or_notify_cancel():
+        return
+    error = ended.exception()
+    if error is None:
+        future.set_result(ended.result())
+    else:
+        future.set_exception(error)
 
 
 def _see(ended: asyncio.Future[Any]) -> None:

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, do_step, do_step_in_loop
+from hqueue.runtime.loop import BackgroundLoop, LoopThread
 from hqueue.runtime.steps import Wait, Work, carry_out, carry_out_in_loop
 
-__all__ = ["BoundWork", "OnPorts", "Stepwise", "stepwise"]
+__all__ = ["BoundWork", "OnPorts", "Stepwise", "or_closed", "stepwise"]
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -113,3 +114,32 @@ def stepwise(
     ``object.method.steps(…)`` is the work.
     """
     return _Method(work)
+
+
+def or_closed(
+    work: Work[Any, Result],
+    close: BoundWork[[], None],
+    loop: BackgroundLoop,
+    is_kept: Callable[[], bool] = lambda: False,
+) -> Work[Any, Result]:
+    """The same work, by which something begins that a loop carries. If it fails, what has begun is
+    closed before the error is raised.
+
+    Args:
+        work: the work.
+        close: closes what has begun.
+        loop: the loop.
+        is_kept: whether it has a user who will close it.
+    """
+    try:
+        return (yield from work)
+    except GeneratorExit:
+        # A thread was interrupted between two steps, and carries out no more of them. In a loop
+        # that is so only where tasks are dropped with their loop.
+        if isinstance(loop, LoopThread) and not loop.in_loop and not is_kept():
+            close()
+        raise
+    except BaseException:
+        if not is_kept():
+            yield close.asked()
+        raise

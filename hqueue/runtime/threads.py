@@ -12,6 +12,7 @@ an error of `threading`. Handlers run in the main thread, so another one starts 
 from __future__ import annotations
 
 import _thread
+import contextlib
 import queue
 import sys
 import threading
@@ -21,7 +22,7 @@ from hqueue.errors import ClosedError, HQueueError, Outcome
 from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.logs import Log
 
-__all__ = ["REFUSAL", "end", "refused", "start", "try_start"]
+__all__ = ["REFUSAL", "end", "refused", "start", "start_soon", "try_start"]
 
 logger = Log(__name__)
 
@@ -101,6 +102,18 @@ def start(target: Callable[..., object], *args: object, name: str) -> threading.
     if refusal is not None:
         raise refused(refusal, name) from refusal
     return thread
+
+
+def start_soon(target: Callable[..., object], *args: object, name: str) -> None:
+    """Have a daemon thread started, without waiting for it. The garbage collector may call this in
+    the middle of anything: it takes no lock. Nothing happens where no thread can be started.
+    """
+    with contextlib.suppress(RuntimeError):
+        _thread.start_new_thread(_start_one, (target, args, name))  # One call of C.
+
+
+def _start_one(target: Callable[..., object], args: tuple[object, ...], name: str) -> None:
+    _started(threading.Thread(target=target, args=args, name=name, daemon=True))
 
 
 def end(thread: threading.Thread, bound_s: float) -> bool:

@@ -7,6 +7,7 @@ nodes of others (`ZooKeeperNodes`). Every error is translated here, and every wa
 from __future__ import annotations
 
 from hqueue.metadata import Coordination
+from hqueue.runtime.loop import BackgroundLoop
 from hqueue.settings.connection import Settings
 from hqueue.zookeeper.allocation import SESSION_BYTES_MAX
 from hqueue.zookeeper.nodes import ZooKeeperNodes
@@ -23,12 +24,19 @@ class ZooKeeperCoordination(Coordination):
 
     Args:
         settings: how to reach ZooKeeper, and below which node everything lies.
-        session_bytes_max: as `ZooKeeperStore`.
+        session_bytes_max, loop: as `ZooKeeperStore`.
     """
 
     store: ZooKeeperStore
 
-    def __init__(self, settings: Settings, *, session_bytes_max: int = SESSION_BYTES_MAX) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        session_bytes_max: int = SESSION_BYTES_MAX,
+        loop: BackgroundLoop | None = None,
+    ) -> None:
         super().__init__(
-            ZooKeeperStore(settings, session_bytes_max=session_bytes_max), settings.zookeeper_root
+            ZooKeeperStore(settings, session_bytes_max=session_bytes_max, loop=loop),
+            settings.zookeeper_root,
         )

@@ -115,7 +115,7 @@ class Courier(Stepwise):
             results[index] = result
         return results
 
-    def end(self, work: Work, bound_ms: float) -> bool:
+    def end(self, work: Work, bound_ms: float) -> Waiting[Any, bool]:
         """Have something called as the last thing that is; returns whether it was in time. What is
         given meanwhile is called, too.
         """
@@ -127,7 +127,7 @@ class Courier(Stepwise):
 
         try:
             if self._serving.locked():
-                self.call(finish, bound_ms)
+                yield from self.call.steps(finish, bound_ms)
             else:
                 finish()
         except StoreUnavailableError:

@@ -17,7 +17,6 @@ from hqueue.metadata.ports import SessionState
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.logs import Log
-from hqueue.runtime.loop import call_later
 from hqueue.runtime.threads import refused, try_start
 from hqueue.settings.connection import Settings
 
@@ -67,6 +66,7 @@ class Member:
         granted: called by kazoo's connection thread with the time-out, after each handshake.
         outlived: called in the background when the connection stayed cut for as long as
             ZooKeeper keeps the session.
+        later: has something called later: as `call_later`.
     """
 
     def __init__(
@@ -77,6 +77,7 @@ class Member:
         changed: Callable[[Member, SessionState], None],
         granted: Callable[[Member, int], None],
         outlived: Callable[[Member], None],
+        later: Callable[..., Future[None] | None],
     ) -> None:
         self.timeout_ms = timeout_ms
         self.state: SessionState | None = None
@@ -89,6 +90,7 @@ class Member:
         """When the first request was sent since the last answer. None if none was."""
         self._granted = granted
         self._outlived = outlived
+        self._later = later
         self._grace: Future[None] | None = None
         self.client = KazooClient(
             hosts=settings.zookeeper,
@@ -165,7 +167,7 @@ class Member:
         kazoo says LOST when ZooKeeper says so, which takes a connection.
         """
         self._cancel_grace()
-        self._grace = call_later(self.timeout_ms, self._outlived, self)
+        self._grace = self._later(self.timeout_ms, self._outlived, self)
 
     def leave(self) -> None:
         """Be no member any more. The session at ZooKeeper ends by `end`."""

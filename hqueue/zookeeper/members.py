@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
@@ -22,7 +24,7 @@ from hqueue.metadata.ports import SessionState
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.fork import register
 from hqueue.runtime.logs import Log
-from hqueue.runtime.loop import call_later
+from hqueue.runtime.loop import BackgroundLoop, call_later
 from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.sockets import NO_DESCRIPTORS, are_descriptors_left
 from hqueue.runtime.steps import Work
@@ -59,10 +61,14 @@ class Members(Stepwise):
     Args:
         settings: how to reach ZooKeeper.
         bytes_max: how much each member may own, as `Allocation` counts.
+        loop: waits for what is due; the process's if None.
     """
 
-    def __init__(self, settings: Settings, bytes_max: int) -> None:
+    def __init__(
+        self, settings: Settings, bytes_max: int, loop: BackgroundLoop | None = None
+    ) -> None:
         self._settings = settings
+        self._loop = loop
         self._bytes_max = bytes_max
         self.prefix_bytes = len((collect_hosts(settings.zookeeper)[1] or "").encode())
         """What the connection string's chroot adds to each path."""
@@ -191,11 +197,12 @@ class Members(Stepwise):
                 self._begin_again()
                 self._wake()
 
-    def close(self) -> None:
+    @stepwise
+    def close(self) -> Work[Any, None]:
         """End all of them; their ephemeral nodes disappear. Never raises."""
         self._closed = True
         bound_ms = self._settings.request_timeout_ms
-        if not self._courier.end(self._end, bound_ms):
+        if not (yield from self._courier.end(self._end, bound_ms)):
             logger.warning(
                 "the session with ZooKeeper did not end within %d ms; it is left to end by itself",
                 bound_ms,
@@ -326,6 +333,7 @@ class Members(Stepwise):
                 changed=self._changed,
                 granted=self._granted,
                 outlived=self._outlived,
+                later=self._later,
             )
         except OSError as exc:  # kazoo has sockets of its own.
             raise self._unreachable() from exc
@@ -424,4 +432,18 @@ class Members(Stepwise):
                 pass  # The program ends.
             except HQueueError as exc:
                 logger.debug("a session with ZooKeeper will be opened a little later: %s", exc)
-                call_later(REOPEN_MS, self._open_again)
+                self._later(REOPEN_MS, self._open_again)
+
+    def _later(
+        self, delay_ms: float, function: Callable[..., object], *args: object
+    ) -> Future[None] | None:
+        """Have something called later; `cancel` prevents that. Like `call_later`; for a program's
+        loop by the courier's thread, since that loop's must not call kazoo.
+        """
+        if self._loop is None:
+            return call_later(delay_ms, function, *args)
+        return self._loop.start(self._post_later, delay_ms, partial(function, *args))
+
+    async def _post_later(self, delay_ms: float, work: Callable[[], object]) -> None:
+        await asyncio.sleep(delay_ms / 1e3)
+        self._courier.post(work)

@@ -11,7 +11,9 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from hqueue.errors import ClosedError, Outcome, RequestRefusedError, StoreUnavailableError
 from hqueue.metadata.ports import SessionState
+from hqueue.runtime.alarm import needed_loop
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline, bounded_ms
+from hqueue.runtime.loop import BackgroundLoop
 from hqueue.runtime.steps import Work
 from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.settings.connection import Settings
@@ -56,11 +58,24 @@ class Session(Stepwise):
     Args:
         settings: how to reach ZooKeeper.
         bytes_max: how much each member may own, as `Allocation` counts.
+        loop: that of the program that it belongs to; None if threads use it.
     """
 
-    def __init__(self, settings: Settings, *, bytes_max: int = SESSION_BYTES_MAX) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        bytes_max: int = SESSION_BYTES_MAX,
+        loop: BackgroundLoop | None = None,
+    ) -> None:
         self.settings = settings
-        self.members = Members(settings, bytes_max)
+        self._loop = loop
+        self.members = Members(settings, bytes_max, loop)
+
+    @property
+    def loop(self) -> BackgroundLoop:
+        """Like `MetadataStore.loop`."""
+        return self._loop or needed_loop()
 
     def deadline(self) -> Deadline:
         """The bound on one operation, from now."""
@@ -201,9 +216,10 @@ class Session(Stepwise):
                 exc.outcome = Outcome.UNKNOWN
             raise
 
-    def close(self) -> None:
+    @stepwise
+    def close(self) -> Work[Any, None]:
         """End the session; its ephemeral nodes disappear. Never raises."""
-        self.members.close()
+        yield from self.members.close.steps()
 
     def _ask(
         self, requests: Sequence[tuple[str, Request]], by: Sequence[Member]

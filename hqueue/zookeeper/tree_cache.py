@@ -11,10 +11,8 @@ from kazoo.protocol.states import EventType, WatchedEvent
 
 from hqueue.errors import ClosedError, HQueueError
 from hqueue.metadata.ports import Record, SessionState
-from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.job import Job
 from hqueue.runtime.logs import Log
-from hqueue.runtime.loop import in_thread
 from hqueue.runtime.steps import Work
 from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.zookeeper.requests import children, ensure, get
@@ -33,8 +31,8 @@ class TreeCache(Stepwise):
 
     Each node above that depth has a watch on its children, and each at it one on its data; so
     nothing is asked while nothing changes, and data above the depth may change unnoticed. What
-    changed is read in bulk by the process's loop, and the listener is called by a thread: with the
-    whole, once after changes that came together. After a connection was cut everything is read
+    changed is read in bulk by the session's loop, and the listener is called: with the whole, once
+    after changes that came together. After a connection was cut everything is read
     again, for the watches went with it; until then the last view stands.
 
     It is a `Watch`.
@@ -63,7 +61,8 @@ class TreeCache(Stepwise):
         self._unreported = True
         self._closed = False
         self._lock = threading.RLock()
-        self._reading = Job(self._refresh)
+        self._loop = session.loop
+        self._reading = Job(self._refresh, loop=self._loop)
         self._reading.ask()
         try:
             self._listening = session.on_state(self._on_state, self._end)
@@ -118,7 +117,7 @@ class TreeCache(Stepwise):
     async def _notify(self) -> None:
         what = f"a listener of changes below {self._top}"
         try:
-            await in_thread(call_foreign, what, self._on_change, dict(self._leaves))
+            await self._loop.notify(what, self._on_change, dict(self._leaves))
         except HQueueError:  # There is no thread now.
             self._unreported = True
             raise

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hqueue.metadata.ports import Record, Request, SessionState, Watch
+from hqueue.runtime.loop import BackgroundLoop
 from hqueue.runtime.stepwise import Stepwise
 from hqueue.settings.connection import Settings
 from hqueue.zookeeper.allocation import SESSION_BYTES_MAX
@@ -25,10 +26,17 @@ class ZooKeeperStore:
         session_bytes_max: how much is present by one session at ZooKeeper, as the length of its
             ephemeral nodes' paths. What needs more is spread over several that live and die as
             one. Only tests need another value.
+        loop: as `Session`.
     """
 
-    def __init__(self, settings: Settings, *, session_bytes_max: int = SESSION_BYTES_MAX) -> None:
-        self.session = Session(settings, bytes_max=session_bytes_max)
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        session_bytes_max: int = SESSION_BYTES_MAX,
+        loop: BackgroundLoop | None = None,
+    ) -> None:
+        self.session = Session(settings, bytes_max=session_bytes_max, loop=loop)
         self.records = ZooKeeperRecords(self.session)
         self.ephemerals = ZooKeeperEphemerals(self.session)
         self._in_loop = _InLoop(self)
@@ -47,6 +55,11 @@ class ZooKeeperStore:
     def session_timeout_ms(self) -> int:
         """Like `MetadataStore.session_timeout_ms`: as ZooKeeper grants it."""
         return self.session.timeout_ms
+
+    @property
+    def loop(self) -> BackgroundLoop:
+        """Like `MetadataStore.loop`."""
+        return self.session.loop
 
     def watch(
         self, prefix: str, depth: int, on_change: Callable[[Mapping[str, Record]], None]
@@ -91,3 +104,4 @@ class _InLoop:
         self.records = _Awaited(store.records)
         self.ephemerals = _Awaited(store.ephemerals)
         self.confirm = store.session.confirm.in_loop
+        self.close = store.session.close.in_loop

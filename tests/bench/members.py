@@ -61,6 +61,7 @@ class Participant:
             assignor=assign_sticky,
             on_change=self._noticed.set,
         )
+        self._member.join()
         self._member.see_partitions(
             dict.fromkeys(PartitionKey(QUEUE, number) for number in range(partitions))
         )

@@ -9,6 +9,7 @@ import pytest
 
 from hqueue import ClosedError, InvalidInputError, SettingsError
 from hqueue.metadata import Address, BrokerRecord, Coordination
+from hqueue.runtime.loop import blocking
 from tests.conformance.conftest import Open
 from tests.support.waiting import wait_for
 
@@ -50,12 +51,12 @@ def test_an_id_that_another_cluster_registered_is_refused_with_all_that_mends_it
     open_coordination: Open,
 ) -> None:
     one, other = open_coordination(), open_coordination()
-    other.brokers.check(3, no_cluster)
+    other.brokers.check(3, blocking(no_cluster))
     assert one.brokers.claim(3, HERE)
-    other.brokers.check(3, lambda: "cluster-a")
-    other.brokers.check(4, no_cluster)
+    other.brokers.check(3, "cluster-a")
+    other.brokers.check(4, blocking(no_cluster))
     with pytest.raises(SettingsError, match=r"broker_id of its own") as caught:
-        other.brokers.check(3, lambda: "cluster-b")
+        other.brokers.check(3, "cluster-b")
     error = caught.value
     assert (error.broker_id, error.registered_cluster, error.own_cluster) == (
         3,
@@ -64,7 +65,7 @@ def test_an_id_that_another_cluster_registered_is_refused_with_all_that_mends_it
     )
     assert error.registered_by == "127.0.0.1:5001"
     one.brokers.release(3)
-    other.brokers.check(3, no_cluster)
+    other.brokers.check(3, blocking(no_cluster))
 
 
 def test_queues_are_registered_beside_those_of_other_clusters(open_coordination: Open) -> None:

@@ -201,6 +201,7 @@ def test_a_registration_comes_back_after_another_hand_or_a_session_s_end_took_it
         on_failure=failures.append,
         parents=True,
     )
+    registration.begin()
 
     def is_there() -> bool:
         return values(other, *groups) == {key: v for each in groups for key, v in each.items()}

@@ -65,7 +65,7 @@ class Case:
 def member(one: Coordination, other: Coordination) -> Case:
     paths = GroupPaths(one.paths.root, "g")
     for name in ("bad", "good"):
-        GroupMembers(one.store, paths).join(name, {"q": 1}, fail)
+        GroupMembers(one.store, paths).registration(name, {"q": 1}, fail).begin()
     seen = GroupMembers(other.store, paths)
     return Case(
         paths.member("bad"),

@@ -45,7 +45,9 @@ def another_cluster(client: Client) -> Iterator[Client]:
     if isinstance(session, MemorySession):
         server = session.server
         store = MemoryStore(cluster, client.settings)
-        with Client(client.settings, store, lambda: MemoryCoordination(server)) as other:
+        with Client(
+            client.settings, store, lambda loop: MemoryCoordination(server, loop=loop)
+        ) as other:
             yield other
         return
     names = ("zookeeper", "zookeeper_root", "zookeeper_session_timeout_ms")

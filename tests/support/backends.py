@@ -97,7 +97,7 @@ def _client(
 ) -> Client:
     made = Settings(**{"notify_workers": False, **settings})  # type: ignore[arg-type]
     store = MemoryStore(cluster, made, clock, network)
-    return Client(made, store, lambda: MemoryCoordination(coordination), clock)
+    return Client(made, store, lambda loop: MemoryCoordination(coordination, loop=loop), clock)
 
 
 class HastyClock(SystemClock):
@@ -186,7 +186,9 @@ class NativeBackend:
         """A client that goes through proxies."""
         made = self._settings(settings)
         store = self.store_through(proxies, settings)
-        return Client(made, store, lambda: ZooKeeperCoordination(made), SYSTEM_CLOCK)
+        return Client(
+            made, store, lambda loop: ZooKeeperCoordination(made, loop=loop), SYSTEM_CLOCK
+        )
 
 
 NATIVE_METHODS = {

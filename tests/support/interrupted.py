@@ -97,7 +97,9 @@ def natively() -> Iterator[Client]:
         settings = Settings(hbase="native", notify_workers=False, **BOUNDS)  # type: ignore[arg-type]
         coordination = MemoryServer()
         store = NativeStore(settings, server)
-        with Client(settings, store, lambda: MemoryCoordination(coordination)) as client:
+        with Client(
+            settings, store, lambda loop: MemoryCoordination(coordination, loop=loop)
+        ) as client:
             yield client
 
 
@@ -106,7 +108,9 @@ def in_memory() -> Iterator[Client]:
     settings = Settings(notify_workers=False, **BOUNDS)  # type: ignore[arg-type]
     coordination = MemoryServer()
     store = MemoryStore(MemoryCluster(), settings)
-    with Client(settings, store, lambda: MemoryCoordination(coordination)) as client:
+    with Client(
+        settings, store, lambda loop: MemoryCoordination(coordination, loop=loop)
+    ) as client:
         yield client
 
 
@@ -117,7 +121,9 @@ def by_zookeeper() -> Iterator[Client]:
         at = f"127.0.0.1:{server.port}"
         settings = Settings(zookeeper=at, notify_workers=False, **BOUNDS)  # type: ignore[arg-type]
         store = MemoryStore(MemoryCluster(), settings)
-        with Client(settings, store, lambda: ZooKeeperCoordination(settings)) as client:
+        with Client(
+            settings, store, lambda loop: ZooKeeperCoordination(settings, loop=loop)
+        ) as client:
             yield client
 
 

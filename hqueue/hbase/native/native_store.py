@@ -63,7 +63,7 @@ class PartitionLocations(OnPorts):
         return located
 
 
-class NativeStore:
+class NativeStore(OnPorts):
     """The `StorePort` on HBase itself. Connects when it is first used.
 
     Args:
@@ -81,7 +81,6 @@ class NativeStore:
         route: Route = direct,
     ) -> None:
         self._settings = settings
-        self._clock = clock
         self._servers = Servers(settings, lambda a, s, t: open_socket(route(a, s), s, t))
         self._async_servers = AsyncServers(
             settings, lambda a, s, t: open_socket_async(route(a, s), s, t)
@@ -89,20 +88,23 @@ class NativeStore:
         self._registry = open_registry(settings, read_node)
         self._meta = Meta(self._registry)
         both = self._servers, self._async_servers
+        super().__init__(*both, clock)
         self.tables = Tables(*both, self._registry, clock)
         self.locations = PartitionLocations(*both, self._meta, clock)
         table = settings.metadata_table
         rows = RecordTable(self._servers, table, self._regions(table), self.tables)
         self._fields = RowRecords(rows, clock, settings.operation_timeout_ms)
 
-    def cluster_id(self) -> str:
+    @stepwise
+    def cluster_id(self) -> Asking[str]:
         """Like `StorePort.cluster_id`: HBase's own, a UUID."""
 
-        def ask() -> str:
+        def ask() -> Asking[str]:
             self._servers.check_open()
-            return self._servers.carry_out(self._registry.cluster_id())
+            return (yield from self._registry.cluster_id())
 
-        return Deadline(self._clock, self._settings.operation_timeout_ms).run(ask)
+        deadline = Deadline(self._clock, self._settings.operation_timeout_ms)
+        return (yield from deadline.bound(deadline.insist(ask)))
 
     def log(self, queue: str) -> TableLog[Servers]:
         """Like `StorePort.log`."""

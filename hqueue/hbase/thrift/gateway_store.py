@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 from hqueue.hbase.row_records import RowRecords
 from hqueue.hbase.thrift.appends import TableAppends
 from hqueue.hbase.thrift.connection import Service
@@ -13,6 +16,9 @@ from hqueue.hbase.thrift.tables import Tables
 from hqueue.hbase.thrift.translation import present, reads_answer
 from hqueue.log.in_threads import LogInThreads
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.runtime.loop import blocking
+from hqueue.runtime.steps import Work
+from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.settings.connection import Settings
 
 __all__ = ["GatewayStore"]
@@ -22,7 +28,7 @@ class TableLog(TableAppends, TableReads):
     """The store's `LogPort` on one table. Thread-safe."""
 
 
-class GatewayStore:
+class GatewayStore(Stepwise):
     """The `StorePort` behind Thrift gateways. Connects when it is first used.
 
     Args:
@@ -41,10 +47,12 @@ class GatewayStore:
         )
         self._fields = RowRecords(rows, clock, settings.operation_timeout_ms)
 
-    def cluster_id(self) -> str:
-        """Like `StorePort.cluster_id`: HBase's own, a UUID."""
+    @stepwise
+    def cluster_id(self) -> Work[Any, str]:
+        """Like `StorePort.cluster_id`: HBase's own, a UUID. A thread asks for an event loop."""
         deadline = Deadline(self._clock, self._gateways.settings.operation_timeout_ms)
-        return deadline.run(self._cluster_id)
+        found: str = yield blocking(partial(deadline.run, self._cluster_id))
+        return found
 
     def log(self, queue: str) -> TableLog:
         """Like `StorePort.log`."""

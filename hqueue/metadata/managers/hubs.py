@@ -140,6 +140,7 @@ class Hubs(OnStore):
             parents=True,
             clock=self._clock,
         )
+        registration.begin()
         return HubRegistration(key, available, registration)
 
     @stepwise

@@ -16,7 +16,7 @@ from hqueue.log.ports import Row
 from hqueue.log.table_ports import PartitionLocation
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.runtime.steps import Pause, Wait, Work
-from hqueue.runtime.stepwise import OnPorts, stepwise
+from hqueue.runtime.stepwise import OnPorts, Stepwise, stepwise
 from hqueue.settings.attributes import QueueDescription
 from hqueue.settings.connection import Settings
 from hqueue.settings.limits import TRUNCATE_PAUSE_MS
@@ -30,7 +30,7 @@ __all__ = ["MemoryStore"]
 Result = TypeVar("Result")
 
 
-class MemoryStore:
+class MemoryStore(Stepwise):
     """The `StorePort` on a cluster in memory.
 
     Args:
@@ -54,9 +54,11 @@ class MemoryStore:
         rows = MemoryRecordRows(cluster, settings.metadata_table, self._link.ask)
         self._fields = RowRecords(rows, clock, settings.operation_timeout_ms)
 
-    def cluster_id(self) -> str:
+    @stepwise
+    def cluster_id(self) -> Work[Any, str]:
         deadline = Deadline(self._link.clock, self._settings.operation_timeout_ms)
         return deadline.run(partial(self._link.ask, "cluster_id", lambda: self._link.cluster.id))
+        yield
 
     def log(self, queue: str) -> MemoryLog:
         return MemoryLog(self._link, queue)

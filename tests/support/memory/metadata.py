@@ -19,8 +19,9 @@ from hqueue.metadata.ports import (
     SessionState,
     Version,
 )
+from hqueue.runtime.alarm import needed_loop
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
-from hqueue.runtime.loop import in_thread
+from hqueue.runtime.loop import BackgroundLoop, in_thread
 from hqueue.runtime.threads import start
 from tests.support.memory.memory_records import MemoryRecords
 from tests.support.memory.tree import MemoryTree
@@ -38,13 +39,19 @@ class MemoryCoordination(Coordination):
     Args:
         server: what its clients share; None for a server of its own.
         root: what all keys begin with.
+        loop: that of the program that the session belongs to, if there is one.
     """
 
     store: MemorySession
 
-    def __init__(self, server: MemoryServer | None = None, root: str = "/hqueue") -> None:
+    def __init__(
+        self,
+        server: MemoryServer | None = None,
+        root: str = "/hqueue",
+        loop: BackgroundLoop | None = None,
+    ) -> None:
         server = server or MemoryServer()
-        super().__init__(server.open(), root, server.clock)
+        super().__init__(server.open(loop), root, server.clock)
 
 
 class MemoryServer:
@@ -77,10 +84,10 @@ class MemoryServer:
         with self.tree.changed:
             return list(self._stores)
 
-    def open(self) -> MemorySession:
+    def open(self, loop: BackgroundLoop | None = None) -> MemorySession:
         """A session of its own."""
         with self.tree.changed:
-            store = MemorySession(self)
+            store = MemorySession(self, loop)
             self._stores.append(store)
             return store
 
@@ -105,8 +112,9 @@ class MemorySession:
     suspended for longer than the server keeps it.
     """
 
-    def __init__(self, server: MemoryServer) -> None:
+    def __init__(self, server: MemoryServer, loop: BackgroundLoop | None = None) -> None:
         self.server = server
+        self._loop = loop
         self.records = MemoryRecords(server.tree, self.ask)
         self.ephemerals = MemoryEphemerals(self)
         self.state = SessionState.CONNECTED
@@ -124,6 +132,11 @@ class MemorySession:
     def session_timeout_ms(self) -> int:
         """As `MetadataStore.session_timeout_ms`."""
         return self.server.session_timeout_ms
+
+    @property
+    def loop(self) -> BackgroundLoop:
+        """As `MetadataStore.loop`."""
+        return self._loop or needed_loop()
 
     def watch(
         self, prefix: str, depth: int, on_change: Callable[[Mapping[str, Record]], None]

@@ -203,6 +203,18 @@ class MemoryZooKeeper:
                 if session.connection is not None:
                     session.connection.hang_up()
 
+    @property
+    def sessions(self) -> int:
+        """How many there are now."""
+        with self._lock:
+            return len(self._sessions)
+
+    @property
+    def watches(self) -> int:
+        """How many nodes are watched now."""
+        with self._lock:
+            return sum(map(len, self._watches.values()))
+
     def greet(self, connection: Connection, fields: Fields) -> Session | None:
         """Begin a session, or go on with one."""
         _, _, timeout_ms, session_id = fields.unpack(_HANDSHAKE)

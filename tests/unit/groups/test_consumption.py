@@ -17,7 +17,7 @@ from hqueue.client import cluster_of
 from hqueue.consumer_stream import ConsumerStream
 from hqueue.errors import CommitFailedError, StoreUnavailableError
 from hqueue.groups.callbacks import Callbacks, OnPartitions
-from hqueue.groups.catalog import Selection
+from hqueue.groups.catalog import Catalog, Selection
 from hqueue.groups.consumer_options import ConsumerSettings
 from hqueue.groups.consumption import Consumption
 from hqueue.groups.member import GroupMember
@@ -25,6 +25,8 @@ from hqueue.groups.offsets import Offset
 from hqueue.groups.paths import GroupPaths
 from hqueue.groups.stream import Stream
 from hqueue.metadata.ports import ANY
+from hqueue.runtime.steps import Work
+from hqueue.runtime.stepwise import stepwise
 from tests.support.backends import MemoryBackend
 from tests.support.memory.metadata import MemoryServer
 from tests.support.stopping import stopped_at
@@ -206,11 +208,12 @@ def test_a_queue_of_a_pattern_is_consumed_also_if_that_could_not_be_announced_at
         consumer.subscribe(pattern="q.*")
         subscribe = GroupMember.subscribe
 
-        def fails_once(holder: GroupMember, streams: Mapping[str, int]) -> None:
+        @stepwise
+        def fails_once(holder: GroupMember, streams: Mapping[str, int]) -> Work[Any, None]:
             if not failed.is_set():
                 failed.set()
                 raise StoreUnavailableError("no answer")
-            subscribe.__get__(holder, GroupMember)(streams)
+            yield from subscribe.__get__(holder, GroupMember).steps(streams)
 
         monkeypatch.setattr(GroupMember, "subscribe", fails_once)
         client.create_queue("q2", partitions=1)
@@ -221,20 +224,25 @@ def test_a_queue_of_a_pattern_is_consumed_also_if_that_could_not_be_announced_at
 def test_a_queue_of_a_pattern_that_is_found_while_it_joins_is_consumed(
     client: hqueue.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    found = threading.Event()
     with (
         hqueue.Consumer(group="g", client=client, metadata_age_ms_max=100) as consumer,
         ThreadPoolExecutor(1) as pool,
     ):
         membership = consumer._consumption.membership
-        with (
-            stopped_at(membership, "_join") as (joins, go_on),
-            stopped_at(membership, "_on_catalog", after=True) as (found, go_on_looking),
-        ):
+        on_catalog = membership._on_catalog
+
+        def noted(catalog: Catalog) -> Work[Any, bool]:
+            taken = yield from on_catalog(catalog)
+            found.set()
+            return taken
+
+        monkeypatch.setattr(membership, "_on_catalog", noted)
+        with stopped_at(membership, "_join") as (joins, go_on):
             subscribed = pool.submit(consumer.subscribe, pattern="q.*")
             assert joins.wait(60)
             client.create_queue("q2", partitions=1)
             assert found.wait(60)
-            go_on_looking.set()
             go_on.set()
             subscribed.result(60)
         wait_for(lambda: consumer.poll() or ("q2", 0) in consumer.assignment(), "it has it")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hqueue import MessageID
-from hqueue.errors import ClosedError, RequestRefusedError, StoreUnavailableError
+from hqueue.errors import ClosedError, RequestRefusedError
 from hqueue.groups.assignors import Assignor, GroupView, assign_range, assign_sticky
 from hqueue.groups.member import GroupMember
 from hqueue.groups.offsets import UNSET, GroupOffsets, Offset, Position
@@ -19,7 +19,10 @@ from hqueue.metadata.encoding import encode_offset
 from hqueue.metadata.owners import Owners
 from hqueue.metadata.ports import ANY, Change
 from hqueue.metadata.steps import Work
+from hqueue.runtime.program_loop import ProgramLoop
+from tests.support.looped import LoopThread
 from tests.support.memory.metadata import MemoryServer, MemorySession
+from tests.support.steps_in_loop import StepsInLoop
 from tests.support.stopping import stopped_at
 from tests.support.waiting import wait_for
 
@@ -36,6 +39,7 @@ class Consumer:
         session: MemorySession,
         name: str,
         *,
+        thread: LoopThread | None = None,
         assignor: Assignor = assign_sticky,
         eager: bool = False,
         static: bool = False,
@@ -43,7 +47,7 @@ class Consumer:
         self.session = session
         self.positions: dict[PartitionKey, Position] = {}
         self.lost: set[PartitionKey] = set()
-        self.member = GroupMember(
+        member = GroupMember(
             session,
             PATHS,
             name,
@@ -52,6 +56,8 @@ class Consumer:
             eager=eager,
             static=static,
         )
+        self.member: Any = member if thread is None else StepsInLoop(member, thread)
+        self.member.join()
         self.member.see_partitions(PARTITIONS)
 
     def turn(self) -> set[PartitionKey]:
@@ -70,19 +76,25 @@ class Consumer:
         return set(self.positions) if self.member.certain() else set()
 
 
-@pytest.fixture
-def join(metadata_server: MemoryServer) -> Iterator[Callable[..., Consumer]]:
-    """Members, each with a session of its own."""
+@pytest.fixture(params=["threads", "asyncio"])
+def join(
+    metadata_server: MemoryServer, request: pytest.FixtureRequest
+) -> Iterator[Callable[..., Consumer]]:
+    """Members, each with a session of its own: of threads, or of one event loop."""
     joined: list[Consumer] = []
+    thread = None if request.param == "threads" else LoopThread()
 
     def join_one(name: str, **options: Any) -> Consumer:
-        joined.append(Consumer(metadata_server.open(), name, **options))
+        loop = None if thread is None else thread.call(ProgramLoop)
+        joined.append(Consumer(metadata_server.open(loop), name, thread=thread, **options))
         return joined[-1]
 
     yield join_one
     for consumer in joined:
         consumer.member.close()
         consumer.session.close()
+    if thread is not None:
+        thread.close()
 
 
 def settle(*consumers: Consumer, shares: tuple[int, ...]) -> None:
@@ -422,6 +434,7 @@ def test_it_owns_for_a_while_only_what_no_session_can_end_for_so_long(
 def test_without_offsets_nothing_is_kept_of_how_far_it_is(metadata_server: MemoryServer) -> None:
     session = metadata_server.open()
     member = GroupMember(session, PATHS, "a", {"q": 1}, assignor=assign_sticky, commits=False)
+    member.join()
     member.see_partitions(PARTITIONS)
     assigned: dict[PartitionKey, Offset] = {}
 
@@ -642,32 +655,38 @@ def test_what_is_given_up_while_its_commit_is_refused_comes_to_another(
     assert not revoked & one.positions.keys()
 
 
-async def no_thread(*_: Any) -> None:
-    raise StoreUnavailableError(
-        "no thread for waiting became free in time: try again with fewer calls at a time"
-    )
-
-
-def test_members_share_the_partitions_also_while_no_thread_is_free_to_plan(
+def test_members_share_the_partitions_also_if_the_plan_is_made_beside_the_loop(
     join: Callable[..., Consumer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hqueue.groups.member.in_thread", no_thread)
+    monkeypatch.setattr("hqueue.groups.member.HERE_MAX", 0)
     first, second = join("a"), join("b")
     settle(first, second, shares=(2, 2))
     assert first.member.failure is second.member.failure is None
 
 
-def test_an_idle_member_leaves_its_group_also_while_no_thread_is_free_to_say_so(
-    metadata_server: MemoryServer,
-    join: Callable[..., Consumer],
-    monkeypatch: pytest.MonkeyPatch,
+def test_an_idle_member_says_so_and_leaves_its_group(
+    metadata_server: MemoryServer, join: Callable[..., Consumer]
 ) -> None:
-    monkeypatch.setattr("hqueue.groups.member.in_thread", no_thread)
+    said: list[bool] = []
+
+    async def on_idle() -> None:
+        said.append(bool(session.records.read([PATHS.member("a")])))
+
     session = metadata_server.open()
-    idle = GroupMember(session, PATHS, "a", {"q": 1}, assignor=assign_sticky, idle_ms_max=200)
+    idle = GroupMember(
+        session,
+        PATHS,
+        "a",
+        {"q": 1},
+        assignor=assign_sticky,
+        idle_ms_max=200,
+        on_idle=on_idle,
+    )
+    idle.join()
     idle.see_partitions(PARTITIONS)
     wait_for(lambda: idle.idle, "it leaves")
     settle(join("b"), shares=(4,))
+    assert said == [True], "before it leaves"
     assert idle.failure is None
     idle.close()
     session.close()

@@ -45,7 +45,7 @@ def test_a_consumer_has_the_threads_of_its_session_and_no_others() -> None:
     with MemoryZooKeeper() as server:
         settings = Settings(zookeeper=f"127.0.0.1:{server.port}", notify_workers=False)
         store = MemoryStore(MemoryCluster(SYSTEM_CLOCK), settings, SYSTEM_CLOCK)
-        client = Client(settings, store, lambda: ZooKeeperCoordination(settings))
+        client = Client(settings, store, lambda loop: ZooKeeperCoordination(settings, loop=loop))
         client.create_queue("q", partitions=2)
         client.queue("q").put(Message("t", b"v"), partition=1)
         before = threads()

@@ -42,7 +42,7 @@ class Scene:
         self.one.records.create({f"/top/{number}": b"v" for number in range(3)})
 
     def register(self, store: MemorySession, who: bytes = b"me") -> Registration:
-        return Registration(
+        registration = Registration(
             store,
             [{key: who if key.endswith("who") else v for key, v in g.items()} for g in GROUPS],
             is_own=lambda value: value == who,
@@ -50,6 +50,8 @@ class Scene:
             on_failure=self.failures.append,
             clock=self.clock,
         )
+        registration.begin()
+        return registration
 
     def seen(self) -> set[bytes]:
         """Whose the names are."""
@@ -275,7 +277,7 @@ def test_its_failure_is_told_as_soon_as_there_is_a_thread_for_that(
             )
         await in_thread(*called)
 
-    monkeypatch.setattr("hqueue.metadata.registration.in_thread", rarely)
+    monkeypatch.setattr("hqueue.runtime.loop.in_thread", rarely)
     scene.one.ephemerals.put = refuse  # type: ignore[assignment,method-assign]
     scene.one.expire()
     wait_for(lambda: scene.failures == [refusal], "the failure is reported")

@@ -13,6 +13,7 @@ from kazoo.protocol.states import EventType, WatchedEvent
 
 from hqueue.errors import StoreUnavailableError
 from hqueue.metadata.ports import Record, SessionState
+from hqueue.runtime.alarm import needed_loop
 from hqueue.runtime.loop import call_later
 from hqueue.runtime.steps import Work
 from hqueue.runtime.stepwise import Stepwise, stepwise
@@ -32,6 +33,7 @@ class Tree(Stepwise):
         self.changes = 0
         self.before: list[Callable[[], None]] = []
         """What happens before the next answers, in turn."""
+        self.loop = needed_loop()
         self._on_data: dict[str, Watcher] = {}
         self._on_children: dict[str, Watcher] = {}
         for path in ("/top", *paths):

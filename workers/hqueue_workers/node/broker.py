@@ -72,8 +72,7 @@ class BrokerRegistration:
         Raises:
             SettingsError: another has.
         """
-        record = self._record
-        await self._brokers.check.in_loop(self._broker, lambda: record.cluster)
+        await self._brokers.check.in_loop(self._broker, self._record.cluster)
 
     async def run(self) -> None:
         """Register, and take over, until cancelled.

@@ -37,7 +37,7 @@ class Scene:
         def connect() -> Client:
             store = MemoryStore(cluster, settings, SYSTEM_CLOCK, Network())
             session = ZooKeeperCoordination(settings)
-            return stack.enter_context(Client(settings, store, lambda: session, SYSTEM_CLOCK))
+            return stack.enter_context(Client(settings, store, lambda _: session, SYSTEM_CLOCK))
 
         self.client = connect()
         self.client.create_queue(QUEUE, partitions=2)

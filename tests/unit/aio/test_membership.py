@@ -1,0 +1,185 @@
+"""Joining and leaving a group in an event loop, by sessions with a ZooKeeper: tasks that are
+cancelled, and loops that end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import hqueue
+import hqueue.aio
+from hqueue import Settings
+from hqueue.client import Client
+from hqueue.groups.assignors import assign_sticky
+from hqueue.groups.member import GroupMember
+from hqueue.groups.paths import GroupPaths
+from hqueue.runtime.clock import SYSTEM_CLOCK
+from hqueue.runtime.program_loop import ProgramLoop
+from hqueue.zookeeper import ZooKeeperCoordination, ZooKeeperStore
+from tests.support.cancelling import Cut, each_await
+from tests.support.memory.cluster import MemoryCluster
+from tests.support.memory.memory_store import MemoryStore
+from tests.support.memory.zookeeper import MemoryZooKeeper
+from tests.support.waiting import wait_for
+
+PARTITIONS = 2
+MEMBERS = "/hqueue/consumers/g/ids"
+OWNERS = "/hqueue/consumers/g/owners/q"
+
+CutOff = Callable[..., Any]
+
+
+@pytest.fixture
+def keeper() -> Iterator[MemoryZooKeeper]:
+    with MemoryZooKeeper() as found:
+        yield found
+
+
+@pytest.fixture
+def settings(keeper: MemoryZooKeeper) -> Settings:
+    return Settings(zookeeper=f"127.0.0.1:{keeper.port}", notify_workers=False)
+
+
+@pytest.fixture
+def client(settings: Settings) -> Iterator[hqueue.Client]:
+    store = MemoryStore(MemoryCluster(SYSTEM_CLOCK), settings, SYSTEM_CLOCK)
+    with Client(settings, store, lambda loop: ZooKeeperCoordination(settings, loop=loop)) as client:
+        client.create_queue("q", partitions=PARTITIONS)
+        yield client
+
+
+@pytest.fixture
+def seen(settings: Settings) -> Iterator[Callable[[], list[str]]]:
+    """The members and claims that there are now."""
+    store = ZooKeeperStore(settings)
+    yield lambda: [each for above in (MEMBERS, OWNERS) for each in store.records.keys(above, 1)]
+    store.close()
+
+
+def consumer_of(client: hqueue.Client, **options: Any) -> hqueue.aio.Consumer:
+    return hqueue.aio.Consumer(group="g", client=hqueue.aio.Client(client), **options)
+
+
+async def joined(client: hqueue.Client) -> hqueue.aio.Consumer:
+    consumer = consumer_of(client)
+    await consumer.subscribe("q")
+    while len(consumer.assignment()) != PARTITIONS:
+        await consumer.poll(5)
+    return consumer
+
+
+def test_a_join_and_a_leave_that_are_cancelled_at_any_await_leave_nothing(
+    client: hqueue.Client, keeper: MemoryZooKeeper, seen: Callable[[], list[str]]
+) -> None:
+    assert not seen()
+    sessions, watches = keeper.sessions, keeper.watches
+
+    async def consume() -> None:
+        async def subscribe(cut: CutOff) -> None:
+            consumer = consumer_of(client)
+            await cut(consumer.subscribe("q"))
+            await consumer.close()
+
+        async def unsubscribe(cut: CutOff) -> None:
+            consumer = await joined(client)
+            await cut(consumer.unsubscribe())
+            await consumer.unsubscribe()
+            await consumer.subscribe("q")
+            await consumer.close()
+
+        async def close(cut: CutOff) -> None:
+            consumer = await joined(client)
+            await cut(consumer.close())
+            await consumer.close()
+
+        for use in (subscribe, unsubscribe, close):
+            assert await each_await(use)
+            assert keeper.sessions == sessions, "the sessions have ended"
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(consume())
+    assert not seen()
+    assert keeper.watches == watches
+
+
+@pytest.mark.filterwarnings("ignore:an asynchronous consumer was never closed:ResourceWarning")
+def test_a_loop_that_ends_while_a_consumer_joins_or_leaves_leaves_no_member(
+    client: hqueue.Client, keeper: MemoryZooKeeper, seen: Callable[[], list[str]]
+) -> None:
+    assert not seen()
+    sessions = keeper.sessions
+
+    async def end(method: str, number: int) -> bool:
+        """Begin, and let the loop end at an await; whether it came to that."""
+        consumer = consumer_of(client) if method == "subscribe" else await joined(client)
+        call = getattr(consumer, method)
+        cut = Cut(call("q") if method == "subscribe" else call(), number)
+        try:
+            await asyncio.wait_for(cut, None)
+        except asyncio.CancelledError:
+            pass
+        return cut.was_cut
+
+    for method in ("subscribe", "close"):
+        number = 0
+        while asyncio.run(end(method, number)):
+            number += 1
+        assert number >= 2
+        gc.collect()
+        wait_for(lambda: keeper.sessions == sessions, "its sessions have ended")
+        assert not seen()
+
+
+def test_the_work_of_a_join_and_a_leave_cleans_up_wherever_it_is_cancelled(
+    settings: Settings, keeper: MemoryZooKeeper, seen: Callable[[], list[str]]
+) -> None:
+    assert not seen()
+    paths = GroupPaths("/hqueue", "g")
+
+    async def run() -> None:
+        loop = ProgramLoop()
+        store = ZooKeeperStore(settings, loop=loop)
+        watches = 0
+
+        def member() -> GroupMember:
+            return GroupMember(store, paths, "a", {"q": 1}, assignor=assign_sticky)
+
+        async def join(cut: CutOff) -> None:
+            joining = member()
+            if await cut(joining.join.in_loop()):
+                assert not await asyncio.to_thread(seen)
+            await joining.close.in_loop()
+
+        async def leave(cut: CutOff) -> None:
+            leaving = member()
+            await leaving.join.in_loop()
+            await cut(leaving.close.in_loop())
+            await leaving.close.in_loop()
+            assert not await asyncio.to_thread(seen)
+
+        for use in (join, leave):
+            assert await each_await(use) > 2
+            watches = watches or keeper.watches
+            assert keeper.watches <= watches, "those that stay are of the nodes above"
+        await loop.close()
+        await store.session.close.in_loop()
+
+    asyncio.run(run())
+
+
+def test_a_member_whose_task_is_cancelled_with_all_others_says_so(client: hqueue.Client) -> None:
+    async def consume() -> None:
+        consumer = await joined(client)
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        await asyncio.sleep(0)
+        with pytest.raises(hqueue.HQueueError, match="was cancelled with other tasks"):
+            await consumer.poll()
+        await consumer.close()
+
+    asyncio.run(consume())
