@@ -155,7 +155,7 @@ class Client:
         return self._queues.exists(name)
 
     def list_queues(self) -> list[QueueDescription]:
-        """All queues, by name."""
+        """List all queues, sorted by name."""
         return self._queues.list()
 
     def describe_queue(self, name: str) -> QueueDescription:
@@ -187,7 +187,7 @@ class Client:
     def delete_queue(self, name: str, *, force: bool = False) -> None:
         """Delete a disabled queue with all its messages. The metadata of its topics is deleted
         first, in every store that has any. If the call fails half way the queue is still there:
-        delete it again. Needs ZooKeeper. Stop the queue's hubs before: metadata that they write
+        delete it again. Needs ZooKeeper. Stop the queue's hubs first: metadata that they write
         meanwhile may stay.
 
         Args:
@@ -269,8 +269,8 @@ class Client:
         )
 
     def list_groups(self) -> list[GroupListing]:
-        """Every group that has a consumer or a committed offset, by name. Takes three round trips
-        in all.
+        """List every group that has a consumer or a committed offset, sorted by name. Takes three
+        round trips in all.
         """
         return groups_of(self).list()
 
@@ -307,7 +307,8 @@ class Client:
 
         Raises:
             GroupNotFoundError: no group has this name.
-            GroupActiveError: the group has consumers of this queue. The error has an outcome.
+            GroupActiveError: the group has consumers of this queue. The error's outcome says
+                whether some offsets may have been set.
             InvalidInputError: there is no such partition, the ID lies beyond the end of every
                 partition, or the time lies in the future.
         """
@@ -319,7 +320,8 @@ class Client:
 
         Raises:
             GroupNotFoundError: no group has this name, or it has no offsets in the queue.
-            GroupActiveError: the group has consumers. The error has an outcome.
+            GroupActiveError: the group has consumers. The error's outcome says whether some offsets
+                may have been deleted.
         """
         groups_of(self).delete(group, queue)
 

@@ -132,7 +132,7 @@ class ParallelConsumer(GroupConsumer):
         options: see `ConsumerOptions`.
 
     Raises:
-        HQueueError: as a `Consumer`.
+        HQueueError: the errors of `Consumer`.
     """
 
     streams: list[ConsumerStream]

@@ -250,7 +250,7 @@ class CheckpointMovedError(SubscriptionStateError):
 
 
 class GroupError(HQueueError):
-    """A group of consumers is not what the operation needs."""
+    """A consumer group is not in the state that the operation needs."""
 
 
 class CommitFailedError(GroupError):
@@ -298,7 +298,9 @@ class HubError(HQueueError):
 
 
 class HubUnavailableError(HubError):
-    """No hub carried out the call within the time limit. The error has an outcome."""
+    """No hub carried out the call within the time limit. The error's outcome says whether it may
+    have been carried out, or may be later.
+    """
 
 
 class NotAllowedError(HubError):
@@ -308,7 +310,7 @@ class NotAllowedError(HubError):
 
 
 class MetadataError(HQueueError):
-    """A topic's metadata is not what the operation needs."""
+    """A topic's metadata is not in the state that the operation needs."""
 
 
 class BadVersionError(MetadataError):
@@ -409,8 +411,8 @@ class TopicFencedError(OwnershipError):
 
 
 class OwnershipLostError(OwnershipError):
-    """The writer does not know what was appended to a partition since it knew its end, so other
-    writers may own its topics. It owns none of them any more.
+    """The writer does not know what was appended to a partition after the end that it knew, so
+    other writers may own its topics. It owns none of them any more.
     """
 
     partition: int

@@ -104,9 +104,9 @@ class ExactlyOnceProcessor:
     def run(self, *, idle_ms_max: float | None = None) -> int:
         """Join the group, and process messages until a stop is requested.
 
-        It starts over by itself when other processors took over its partitions, for example because
-        its process stood still. After an error it can be called again, and continues at the group's
-        offsets.
+        If other processors took over its partitions, for example because its process stood still,
+        the processor joins the group again by itself. After an error, call `run` again: it
+        continues at the group's offsets.
 
         Args:
             idle_ms_max: end after this long without a message; None for never. The time counts from
@@ -117,8 +117,8 @@ class ExactlyOnceProcessor:
             stop was requested before.
 
         Raises:
-            InvalidInputError: it runs already, in another thread or around this call; or `process`
-                returned something other than messages.
+            InvalidInputError: it runs already, in another thread, or `process` calls it; or
+                `process` returned something other than messages.
             IdempotencyKeyReusedError: the target has other results for these messages, or has them
                 from before a reset of the group's offsets. Or messages expired or were truncated
                 after their results were put and before the offset was committed. This batch was

@@ -238,7 +238,8 @@ class GroupConsumer:
                 the end of its partition, or there is no group.
             CommitFailedError: the consumer lost some of these partitions, and others may have them.
                 The outcome is unknown if others took them over before an answer came.
-            StoreUnavailableError: ZooKeeper was unavailable. The error has an outcome.
+            StoreUnavailableError: ZooKeeper was unavailable. The error's outcome says whether the
+                offsets may have been committed.
         """
         self._check_usable()
         self._calls.commit(positions)

@@ -61,7 +61,11 @@ class _Fields(NamedTuple):
     queue: str
 
 
-_field = vars(_Fields)
+def _field(name: str, text: str) -> Any:
+    """A field's descriptor, with its documentation."""
+    found = vars(_Fields)[name]
+    found.__doc__ = text
+    return found
 
 
 class Message(tuple[str | bytes | int | Headers | None, ...]):
@@ -87,17 +91,15 @@ class Message(tuple[str | bytes | int | Headers | None, ...]):
 
     __slots__ = ()
 
-    topic: Final[str] = _field["topic"]
-    """The topic, a label that readers can filter by."""
+    topic: Final[str] = _field("topic", "The topic, a label that readers can filter by.")
 
-    value: Final[bytes] = _field["value"]
-    """The value."""
+    value: Final[bytes] = _field("value", "The value.")
 
-    key: Final[bytes | None] = _field["key"]
-    """The key; None if it has none."""
+    key: Final[bytes | None] = _field("key", "The key; None if it has none.")
 
-    headers: Final[Headers] = _field["headers"]
-    """The headers: pairs of name and value. Most messages have none."""
+    headers: Final[Headers] = _field(
+        "headers", "The headers: pairs of name and value. Most messages have none."
+    )
 
     def __new__(
         cls,
@@ -169,11 +171,11 @@ class ReceivedMessage(Message):
 
     __slots__ = ()
 
-    id: Final[MessageID] = _field["id"]
-    """The ID: its position in its partition, and when it was written."""
+    id: Final[MessageID] = _field(
+        "id", "The ID: its position in its partition, and when it was written."
+    )
 
-    partition: Final[int] = _field["partition"]
-    """The partition from which it was read."""
+    partition: Final[int] = _field("partition", "The partition from which it was read.")
 
     def __new__(
         cls,
@@ -215,8 +217,7 @@ class ConsumedMessage(ReceivedMessage):
 
     __slots__ = ()
 
-    queue: Final[str] = _field["queue"]
-    """The queue from which it was read."""
+    queue: Final[str] = _field("queue", "The queue from which it was read.")
 
     def __new__(
         cls,

@@ -139,15 +139,16 @@ def parse_position(
         return MessageID(now_ms)
     if stripped == LATEST:
         raise InvalidInputError(
-            "only subscribers and groups begin at 'latest'; the present is 'now'", position=text
+            "only subscribers and groups begin at 'latest': give 'now' for the present",
+            position=text,
         )
     if before is not None:
         return MessageID(max(0, now_ms - _span_ms(before[1] or before[2])))
     if _NUMBER.fullmatch(stripped):
         if len(stripped) < MILLISECONDS_DIGITS_MIN and stripped != "0":
             raise InvalidInputError(
-                "this is too small for milliseconds since the epoch; multiply seconds by 1000, or "
-                "write a date as 2024-05-01",
+                "the number is too small for milliseconds since the epoch: multiply seconds by "
+                "1000, or write a date as 2024-05-01",
                 position=text,
             )
         return MessageID(int(stripped))

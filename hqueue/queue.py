@@ -275,7 +275,7 @@ class Queue:
         wanted, reader = Scan(start, stop, topics), self._log.reader
         if partitions is not None:
             if partition is not None:
-                raise InvalidInputError("give a partition or several, not both")
+                raise InvalidInputError("give partition or partitions, not both")
             chosen = reader.chosen(partitions)
             return Scanner(reader, dict.fromkeys(chosen, wanted), **options)
         return open_scanner(reader, partition, wanted, **options)
@@ -375,8 +375,8 @@ class Queue:
         """The beginning and the end of each partition now. Sends two small requests for each
         partition.
 
-        The difference of two ordinals is a number of messages. `lag` says how far behind the end a
-        reader is that stands between the two.
+        The difference of two ordinals is a number of messages. `lag` says how far a reader
+        between the two is behind the end.
 
         Args:
             partitions: the partitions; all if None.
@@ -440,8 +440,8 @@ class Queue:
         """An ID before which a partition ever had `ordinal` messages: the inverse of
         `count_before`.
 
-        It serves to cut a part of the log into pieces with equal numbers of messages. If that place
-        in the log was collected, the result is the ID of the oldest message that is known; if the
+        Use it to cut a part of the log into pieces with equal numbers of messages. If that part of
+        the log was collected, the result is the ID of the oldest message that is known; if the
         partition never had this many messages, the end of the log. Sends some tens of small
         requests at most.
         """

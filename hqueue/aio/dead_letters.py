@@ -62,9 +62,7 @@ class DeadLetters:
         return await self._steps([]).redrive.in_loop(letters)
 
     async def redriven(self, message: ReceivedMessage) -> ReceivedMessage | None:
-        """The message that a message under a subscriber's topic of redrives delivers. Like
-        `hqueue.DeadLetters.redriven`.
-        """
+        """The message that a redrive delivers, or None. Like `hqueue.DeadLetters.redriven`."""
         opened: list[Scanner] = []
         try:
             return await self._steps(opened).redriven.in_loop(message)

@@ -66,8 +66,8 @@ class HubClient:
 
     async def close(self) -> None:
         """Close the subscriptions of the running loop, which stay with the hubs, and all
-        connections. Like `hqueue.HubClient.close`. Close the subscriptions of other loops there,
-        before. A caller that is cancelled may call it again.
+        connections. Like `hqueue.HubClient.close`. Close the subscriptions of other loops in
+        those loops first. A caller that is cancelled may call it again.
         """
         here = self._subscriptions.items.get(asyncio.get_running_loop())
         if here is None or not here.leave_behind(functools.partial(self._close, here)):

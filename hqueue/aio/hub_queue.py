@@ -76,8 +76,8 @@ class HubScanner:
         return message
 
     async def close(self) -> None:
-        """End the scan, and close its scanners at the hubs. If the caller is cancelled, that goes
-        on in the background.
+        """End the scan, and close its scanners at the hubs. If the caller is cancelled, the close
+        continues in the background.
         """
         self._closed = True
         if self._tasks is not None and self._tasks.loop.is_closed():

@@ -101,7 +101,7 @@ class HubTopic:
         """Deliver the topic's messages to a listener. Like `hqueue.HubTopic.subscribe`, with these
         differences:
 
-        * The listener is called in the running event loop, where also the port is served. A plain
+        * The listener is called in the running event loop, which also serves the port. A plain
           function must not block the loop; what a coroutine function returns is awaited, within 30
           seconds.
         * If the caller is cancelled, the subscription is closed in the background as soon as it is

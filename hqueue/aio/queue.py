@@ -67,7 +67,7 @@ class Queue:
     Args:
         log: the queue's log.
         coordinate: opens a session with the coordination service.
-        ranges_of: returns where the messages of a topic lie that hubs own. It may block.
+        ranges_of: returns where the messages of a topic with an owner lie. It may block.
     """
 
     def __init__(
@@ -261,7 +261,7 @@ class Queue:
         check_options("Scanner", options, ScannerOptions.__annotations__)
         wanted = Scan(start, stop, topics)
         if partition is not None and partitions is not None:
-            raise InvalidInputError("give a partition or several, not both")
+            raise InvalidInputError("give partition or partitions, not both")
         if partitions is not None:
             chosen: Iterable[int] = listed(partitions, "partitions")
         elif partition is not None:

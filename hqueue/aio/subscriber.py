@@ -31,7 +31,7 @@ class Subscriber:
     * Make it in the event loop that uses it. That loop serves the workers' calls and calls the
       listeners. What a listener returns is awaited, so a listener may be a coroutine function. A
       plain one runs in the loop, and must not block it.
-    * With ``calls_max``, as many calls of listeners are under way at a time, in tasks.
+    * Up to ``calls_max`` calls of listeners are under way at a time, in tasks.
     * An async listener that takes longer than the delivery's ``timeout_ms`` is cancelled, and its
       messages come again.
 
@@ -80,7 +80,7 @@ class Subscriber:
 
     @property
     def failure(self) -> HQueueError | None:
-        """The error with which it ended although it was not stopped; None as long as it works."""
+        """The error that ended the subscriber; None while it works, or if it was stopped."""
         return self._subscriber.failure
 
     @property
@@ -106,9 +106,9 @@ class Subscriber:
 
     async def stop(self, reason: str = "") -> bool:
         """Unregister from ZooKeeper, finish the deliveries under way, and end. Like
-        `hqueue.Subscriber.stop`. A caller that is cancelled leaves it to its end; call it again to
-        wait for that. Listeners that are not done within the delivery's ``timeout_ms`` are
-        cancelled.
+        `hqueue.Subscriber.stop`. If the caller is cancelled, the stop continues in the background;
+        call it again to wait for its end. Listeners that are not done within the delivery's
+        ``timeout_ms`` are cancelled.
         """
         self._check_loop()
         return await in_thread(self._subscriber.stop, reason)

@@ -16,7 +16,7 @@ class TopicSubscription(SubscriptionState):
     `hqueue.TopicSubscription`; for the event loop that subscribed. Made by `HubTopic.subscribe`.
 
     Use it as an asynchronous context manager, or `close` it. In another loop its calls raise
-    `InvalidInputError`, but for `close` when its own loop was closed.
+    `InvalidInputError`, except for `close` after its own loop was closed.
     """
 
     _client: Any

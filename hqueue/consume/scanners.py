@@ -132,9 +132,9 @@ class Scanner:
 
     Iterate over it, or call `next` until it returns None; or take record batches with
     `arrow_batches`. Each message of a partition comes once and in the order of IDs; between
-    partitions no order is promised. All messages that were put before it began are read. Of
-    messages that are put while it reads, it reads a part of each partition without a gap, which may
-    be empty. It prefetches the next messages while the caller uses these.
+    partitions no order is promised. All messages that were put before it began are read. Of the
+    messages that are put while it reads, it reads the first ones of each partition without a gap,
+    or none. It prefetches the next messages while the caller uses these.
 
     When a gateway, a region or a scan in HBase dies, the scanner continues at its position. It
     raises only when HBase is unavailable for ``operation_timeout_ms``. After an error, or after a

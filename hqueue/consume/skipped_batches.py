@@ -270,7 +270,8 @@ class SkippedBatches:
             InvalidInputError: there is no batch in this row; the batch can be read; its header
                 can't be read, without which readers can't find the next batch; or the record has no
                 room for more batches.
-            StoreUnavailableError: HBase was unavailable. The error has an outcome.
+            StoreUnavailableError: HBase was unavailable. The error's outcome says whether the
+                change may have been made.
         """
         return self._skipping.add(row)
 
@@ -279,6 +280,7 @@ class SkippedBatches:
 
         Raises:
             InvalidInputError: the queue can't have such a row.
-            StoreUnavailableError: HBase was unavailable. The error has an outcome.
+            StoreUnavailableError: HBase was unavailable. The error's outcome says whether the
+                change may have been made.
         """
         return self._skipping.remove(row)

@@ -25,9 +25,9 @@ class TopicScanner:
 
     Iterate over it, or call `next` until it returns None; or take record batches with
     `arrow_batches`. Each message comes once and in the order of IDs, over all ranges. All messages
-    that were published before it was opened are read. Of messages that are published meanwhile, it
-    reads a part without a gap of the range that was open then, which may be empty. `expired` counts
-    the expired messages. It survives the same faults as a `PartitionScanner`. Not thread-safe,
+    that were published before it was opened are read. Of the messages that are published to the
+    range that was open then, it reads the first ones without a gap, or none. `expired` counts the
+    expired messages. It survives the same faults as a `PartitionScanner`. Not thread-safe,
     except for `close`.
 
     A range that seems to end too early is read again, as `TopicRanges` says.

@@ -100,8 +100,7 @@ class OpenLog(Queue):
 class LoopLog:
     """A queue's log, for coroutines of any event loop. Made by `OpenLog.in_loop`.
 
-    The code that decides its requests is that of `OpenLog`, and so are its guarantees. No call
-    blocks the loop.
+    It makes the same decisions as `OpenLog`, and has the same guarantees. No call blocks the loop.
     """
 
     def __init__(self, log: QueueLog, ranges_of: Callable[[str], Sequence[LogRange]]) -> None:

@@ -256,13 +256,13 @@ def check_count(count: int) -> None:
     """Refuse a number of messages that a batch can't have."""
     if not count:
         raise InvalidInputError(
-            "a batch needs at least one message: nothing was written; leave the call out",
+            "a batch needs at least one message: nothing was written; skip an empty batch",
             messages=count,
         )
     if count > BATCH_MESSAGES_MAX:
         raise InvalidInputError(
-            "put and send_batch take up to 65536 messages, as one batch: nothing was written; give "
-            "them fewer, or send one by one with Producer.send, which cuts batches by itself",
+            "a batch has at most 65536 messages: nothing was written; give put and send_batch "
+            "fewer, or send one by one with Producer.send, which cuts batches by itself",
             messages=count,
         )
 

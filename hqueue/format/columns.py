@@ -72,8 +72,8 @@ def check_size(size: int) -> None:
     """Refuse a number of bytes that a batch can't have."""
     if size > BATCH_BYTES_MAX:
         raise MessageTooLargeError(
-            "put and send_batch take up to 8 MiB, as one batch: nothing was written; give less, "
-            "or send one by one: Producer.send cuts batches by itself",
+            "a batch has at most 8 MiB: nothing was written; give put and send_batch less, or send "
+            "one by one with Producer.send, which cuts batches by itself",
             bytes=size,
             bytes_max=BATCH_BYTES_MAX,
         )

@@ -22,12 +22,12 @@ HEADERS_READ = 10
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PartitionExpiry:
-    """The two IDs between which the oldest message lies that is still there.
+    """The two IDs between which the oldest message that is still there lies.
 
     Args:
         gone: all messages below this ID have expired; 0 if none is known to have expired.
-        kept: the ID of a message that is there, as all later ones are; the end of the log if all
-            have expired.
+        kept: the ID of a message that is still there, like all later ones; the end of the log if
+            all have expired.
     """
 
     gone: MessageID

@@ -31,7 +31,7 @@ class PartitionOffsets:
         partition: the partition.
         beginning: the ID of the oldest batch whose header is kept; None if there is none.
         beginning_ordinal: how many messages the partition had before that.
-        end: the ID from which on nothing is written yet.
+        end: the ID after the newest batch, where the next batch begins at the earliest.
         end_ordinal: how many messages the partition ever had, expired ones included.
     """
 

@@ -27,11 +27,11 @@ class TopicLag:
     """The lag of a reader of a topic with an owner: the topic's messages from an ID on.
 
     Args:
-        messages: how many messages follow; an upper bound if they are not `exact`.
+        messages: how many messages follow; an upper bound if the lag is not `exact`.
         exact: whether every batch that may have some was examined. Otherwise there were too many
-            batches, and messages of other topics between are counted, too.
+            batches, and messages of other topics between them are counted, too.
         age_ms: how long ago the first of them was written, as in `PartitionLag`; an upper bound if
-            they are not `exact`.
+            the lag is not `exact`.
     """
 
     messages: int

@@ -95,7 +95,8 @@ class Checkpoints(OnStore):
             InvalidInputError: the checkpoint would move backwards. Only `seek` may do that.
             CheckpointMovedError: another process changed or deleted it; the caller may not move
                 this checkpoint any more.
-            StoreUnavailableError: the error has an outcome.
+            StoreUnavailableError: the store was unavailable. The error's outcome says whether the
+                change may have been made.
         """
         if next_id < known.next:
             raise InvalidInputError(
@@ -119,7 +120,8 @@ class Checkpoints(OnStore):
         Raises:
             SubscriberConnectedError: the subscriber is connected. Nothing was changed.
             SubscriberNotFoundError: there is no such checkpoint. Nothing was changed.
-            StoreUnavailableError: the error has an outcome.
+            StoreUnavailableError: the store was unavailable. The error's outcome says whether the
+                change may have been made.
         """
         obstacle = yield WriteWhereAbsent(
             [

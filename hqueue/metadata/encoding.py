@@ -346,7 +346,7 @@ def decode_fields(data: bytes, path: str, read: Callable[[dict[str, Any]], _Deco
 def text_of(value: object) -> str:
     """A text that has a UTF-8 encoding; a `TypeError` or a `ValueError` if it is none."""
     if not isinstance(value, str):
-        raise TypeError("a string is needed")
+        raise TypeError("the value must be a string")
     value.encode()
     return value
 
@@ -360,7 +360,7 @@ def _hex(value: object, length: int) -> bytes:
 def list_of(value: object) -> list[Any]:
     """A list; a `TypeError` if it is none."""
     if not isinstance(value, list):
-        raise TypeError("a list is needed")
+        raise TypeError("the value must be a list")
     return value
 
 

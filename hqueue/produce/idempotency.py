@@ -64,8 +64,8 @@ def search_for(
     given = key_bytes(idempotency_key)
     if anywhere:
         raise InvalidInputError(
-            "a put with an idempotency key needs a partition or a key: it is searched for in "
-            "that partition"
+            "a put with an idempotency key needs a partition or a key: the batch is searched for "
+            "in that partition"
         )
     nonce = hashlib.blake2b(given, digest_size=NONCE_BYTES, person=b"hqueue token").digest()
     if since is None:

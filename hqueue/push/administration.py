@@ -34,7 +34,7 @@ logger = Log(__name__)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SubscriberState:
-    """A subscriber in one partition, as it is now."""
+    """The state of a subscriber in one partition."""
 
     subscriber: str
     partition: int

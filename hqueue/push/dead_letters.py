@@ -364,8 +364,8 @@ class DeadLetters:
         return self._steps([]).redrive(letters)
 
     def redriven(self, message: ReceivedMessage) -> ReceivedMessage | None:
-        """The message that a message under a subscriber's topic of redrives delivers, as `unwrap`.
-        Also None if the message is not a redrive, which is logged.
+        """The message that a redrive delivers, like `unwrap`. A message under a subscriber's topic
+        of redrives that is not a redrive is logged, and the result is None.
 
         Raises:
             As `Queue.scan`, if the original can't be read now.
@@ -499,7 +499,7 @@ def _wrapping_of(message: ReceivedMessage) -> _Wrapping:
         wrapping.reason.encode()  # One half of a surrogate pair could be shown and written nowhere.
         name = wrapping.subscriber
         if message.topic not in (dead_letter_topic(name), redrive_topic(name)):
-            raise ValueError("it names another subscriber than its topic does")
+            raise ValueError("the message names another subscriber than its topic does")
         return wrapping
 
     return decode_fields(message.value[:end], _place_of(message), read)

@@ -146,7 +146,7 @@ class LoopListeners:
             if not task.done():
                 raise TimeoutError(f"it was not done in {self._timeout_s:g} s")
             if task.cancelled():
-                raise _CancelledError("it was cancelled")
+                raise _CancelledError("the listener was cancelled")
             return task.result()
         finally:
             task.cancel()

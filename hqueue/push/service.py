@@ -43,7 +43,7 @@ class SubscriberHandler:
                 not for this subscriber.
         """
         if messages is None:
-            raise RefusedCallError("the argument messages is missing")
+            raise RefusedCallError("the argument 'messages' is missing")
         try:
             received = [received_message(message) for message in messages]
         except (InvalidInputError, UnicodeDecodeError) as exc:
@@ -119,7 +119,7 @@ def received_messages(messages: Sequence[Any] | None) -> list[ReceivedMessage]:
         RefusedCallError: a message could be in no queue, or there is no list of them.
     """
     if messages is None:
-        raise RefusedCallError("the argument messages is missing")
+        raise RefusedCallError("the argument 'messages' is missing")
     try:
         return [received_message(message) for message in messages]
     except (InvalidInputError, UnicodeDecodeError) as exc:

@@ -204,7 +204,7 @@ class Subscriber:
 
     @property
     def failure(self) -> HQueueError | None:
-        """The error with which it ended although it was not stopped; None as long as it works."""
+        """The error that ended the subscriber; None while it works, or if it was stopped."""
         return self._reception.failure
 
     @property
@@ -275,7 +275,9 @@ class Subscriber:
         if os.getpid() != self._pid:
             return True
         if self._reception.serving.is_caller():
-            raise InvalidInputError("a listener can't stop its own subscriber; see request_stop")
+            raise InvalidInputError(
+                "a listener can't stop its own subscriber: call request_stop instead"
+            )
         with self._lock:
             if self._reception.ended or not self._begun:
                 return True

@@ -146,7 +146,7 @@ class WorkerCall:
 
     def _begin(self, data: bytes | bytearray) -> bool:
         if not may_become(data[: _HEAD.size], _HEAD_PARTS):
-            raise NoCallError("the call does not begin as a worker's call does")
+            raise NoCallError("the call does not begin like a worker's call")
         if len(data) < _HEAD.size:
             return False
         _, _, self._seqid, _, count = _HEAD.unpack_from(data)

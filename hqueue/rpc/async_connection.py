@@ -166,7 +166,7 @@ class AsyncConnection:
             raise socket.gaierror("its host name can't be resolved") from exc
         allowed = [each for each in found if self._may_reach(str(each[4][0]))]
         if not allowed:
-            raise UncallableError("the address may not be called")
+            raise UncallableError("calls to this address are not allowed")
         opened = self._socket = await connect(allowed, timeout_s)
         self._failure = None
         self._received.clear()

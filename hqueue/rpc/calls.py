@@ -147,7 +147,7 @@ class CallWalk:
             return
         kind, length = _HEAD.unpack_from(data)
         if kind not in self._kinds or length > NAME_BYTES_MAX:
-            raise NotThriftError("the call does not begin as a call of Thrift's binary protocol")
+            raise NotThriftError("the call does not begin like a call of Thrift's binary protocol")
         self._at = _HEAD.size + length + 4
         self._open.append(_Open())
 

@@ -261,7 +261,7 @@ def decode_reasoned(method: str, seqid: int, reply: bytes) -> tuple[int | None, 
     spoken = TCyBinaryProtocol(TCyMemoryBuffer(reply), decode_response=False)  # type: ignore[no-untyped-call]
     name, kind, number = spoken.read_message_begin()  # type: ignore[no-untyped-call]
     if (name, number) != (method, seqid):
-        raise NoCallError("it is the reply to another call")
+        raise NoCallError("the reply belongs to another call")
     said: Any = TApplicationException() if kind == TMessageType.EXCEPTION else Reasoned(0, "")
     said.number = None
     said.read(spoken)

@@ -16,7 +16,7 @@ class Iteration(AsyncIterator[Item]):
     alone would have ended, as if there were no more.
 
     Args:
-        generate: makes the generator, and another one that continues in place of one that ended.
+        generate: makes the generator; called again for one that continues after a cancellation.
     """
 
     def __init__(self, generate: Callable[[], AsyncGenerator[Item, None]]) -> None:

@@ -167,7 +167,9 @@ def result_of(ended: asyncio.Task[Result]) -> Result:
         BaseException: what the task raised.
     """
     if ended.cancelled():
-        raise ClosedError("it was closed while the call was under way", outcome=Outcome.UNKNOWN)
+        raise ClosedError(
+            "the object was closed while the call was under way", outcome=Outcome.UNKNOWN
+        )
     return ended.result()
 
 

@@ -125,5 +125,5 @@ def end(thread: threading.Thread, bound_s: float) -> bool:
         return False
     thread.join(bound_s)
     if thread.is_alive():
-        logger.warning("thread %s did not end in %g s, and runs on", thread.name, bound_s)
+        logger.warning("thread %s did not end in %g s, and is still running", thread.name, bound_s)
     return not thread.is_alive()

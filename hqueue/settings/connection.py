@@ -123,7 +123,7 @@ _LISTED: Mapping[str, tuple[type[Any], Callable[[str], Any]]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """All settings of a connection; frozen, and checked when it is made. Times in milliseconds."""
+    """All settings of a connection. Frozen, and checked when made. Times are in milliseconds."""
 
     hbase: str = ""
     """How clients reach HBase: ``native``, directly, or ``gateways``. By default native if

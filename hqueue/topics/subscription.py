@@ -26,7 +26,7 @@ class TopicSubscription(SubscriptionState):
         """Wait until the subscription ends. Returns False if the time-out came first.
 
         Raises:
-            HQueueError: it ended otherwise than by `close` or `unsubscribe` here: another client
+            HQueueError: neither `close` nor `unsubscribe` of this object ended it: another client
                 took it over, it was deleted, or the hubs refuse it.
         """
         ended = bool(self._ended.wait(check_timeout_s(timeout_s)))

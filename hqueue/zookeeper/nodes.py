@@ -134,7 +134,7 @@ class _Connection:
         frame = self.receive()
         of, _, code = _REPLY.unpack_from(frame)
         if of != xid:
-            raise ValueError("the reply is to another request")
+            raise ValueError("the reply belongs to another request")
         if code:
             if code not in EXCEPTIONS:
                 raise ValueError(f"the reply has an unknown code: {code}")

@@ -334,6 +334,6 @@ def test_no_messages_or_too_many_are_refused_with_what_to_do(
         (queue.put if way == "put" else producer.send_batch)(given)
     assert raised.value.facts["messages"] == count
     assert ("Producer.send," in str(raised.value)) == (count > 0)
-    assert ("leave the call out" in str(raised.value)) == (count == 0)
+    assert ("skip an empty batch" in str(raised.value)) == (count == 0)
     assert raised.value.outcome is hqueue.Outcome.NOT_APPLIED
     assert not list(queue.scan())

@@ -108,7 +108,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
             if self._drained is not None:
                 await self._await_drained(call)
             if call.left_s <= 0:
-                raise UnsentError("no time was left to send the request")
+                raise UnsentError("the time limit passed before the request was sent")
             if self._calls.single or cell_bytes + len(front) > GATHERED_BYTES:
                 await self._send(call, [front, *filter(None, cells)])
             else:

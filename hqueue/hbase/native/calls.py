@@ -73,9 +73,9 @@ class Call(abc.ABC):
         """
         result = self.result
         if result is None and not self.sent_s:
-            raise UnsentError("no time was left to send the request")
+            raise UnsentError("the time limit passed before the request was sent")
         if result is None:
-            raise NoAnswerError("no answer in time")
+            raise NoAnswerError("the server did not answer in time")
         if isinstance(result, UnsentError):
             raise result
         if isinstance(result, BaseException) and not isinstance(result, RemoteError):

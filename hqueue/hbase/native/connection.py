@@ -164,7 +164,7 @@ class Connection:
             self._room.wait(min(LOOK_EVERY_S, call.left_s))
 
     def _send(self, call: BlockingCall, pieces: list[bytes]) -> None:
-        late = UnsentError("no time was left to send the request")
+        late = UnsentError("the time limit passed before the request was sent")
         if (left_s := call.left_s) <= 0:
             raise late
         with Held(self._sending, left_s, lambda: late):

@@ -154,7 +154,7 @@ class RecordTable(TableRequests):
 def _rows(results: Sequence[Any], keys: Sequence[bytes]) -> list[tuple[bytes, Cells]]:
     """The rows that have cells, of the answers for these keys."""
     if len(results) != len(keys):
-        raise ValueError("the answer has another number of rows than the request")
+        raise ValueError("the number of rows in the answer is not that of the request")
     return [
         (
             key,

@@ -47,7 +47,8 @@ class TopicOwnershipManager:
     - `BadVersionError`: the record has another version. With `NEW`: the topic has an owner.
     - `NoTopicOwnerInfoError`: the topic has no owner.
     - `UnsupportedFormatError`: the record can't be read.
-    - `StoreUnavailableError`: the store was unavailable. For changes the error has an outcome.
+    - `StoreUnavailableError`: the store was unavailable. The outcome says whether a change
+      may have been made.
 
     Args:
         pipeline: the pipeline to the store.
