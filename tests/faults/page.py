@@ -60,7 +60,7 @@ At the same time three hubs own six topics of a second queue. Four publishers (t
 message once; two give sequence numbers, and retry until the message is in the topic, even after
 they were killed and restarted) and two subscribers (one consumes by its answers, one acknowledges
 explicitly) know only the hubs' addresses. Half of their processes, chosen by the seed, are programs
-in asyncio, but for the subscriber that acknowledges explicitly. A put gives up after 20 s and a
+in asyncio, except the subscriber that acknowledges explicitly. A put gives up after 20 s and a
 request after 5 s, which is less than a recovery may take, so all three outcomes occur.
 
 Each process records each operation before it tries it, and then the outcome: **ok**, **fail** (not
@@ -81,12 +81,12 @@ Tests plant each of these violations in a correct history, and the checkers must
 [test_group_checker.py](../tests/faults/test_group_checker.py) and
 [test_topic_checker.py](../tests/faults/test_topic_checker.py).
 
-A consumer records the messages that it is given. It also records each take-over and commit, before
-it tries it and with the resulting version of the group's offset. These versions give the order of
-all take-overs and commits, whatever a paused process believes. So the checker can show that every
-acknowledged message was given to a consumer; that no consumer skipped a message, or committed one
-that it was not given; that repeated messages lay after the last commit; and that no consumer
-committed or got messages of a partition that another consumer had taken over.
+A consumer records the messages that it is given. It also records each take-over and commit twice:
+before it tries, and then with the resulting version of the group's offset. These versions give the
+order of all take-overs and commits, whatever a paused process believes. So the checker can show
+that every acknowledged message was given to a consumer; that no consumer skipped a message, or
+committed one that it was not given; that repeated messages lay after the last commit; and that no
+consumer committed or got messages of a partition that another consumer had taken over.
 [test_consumer_processes.py](../tests/integration/test_consumer_processes.py) checks the same for 50
 consumers in ten processes.
 

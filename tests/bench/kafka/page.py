@@ -17,8 +17,8 @@ CASES_PICTURE = "benchmarks-kafka.png"
 GROWTH_PICTURE = "benchmarks-kafka-growth.png"
 
 _HOW = """\
-The same work, from Python, through this library and through Kafka clients. A Kafka {kafka} broker
-and the standalone local HBase are both up. The broker runs KRaft, with broker and controller
+The same work is done from Python, through this library and through Kafka clients. A Kafka {kafka}
+broker and the standalone local HBase are both up. The broker runs KRaft, with broker and controller
 in one process, the heap and collector of its own start script, and otherwise its defaults. The
 libraries **take turns**: in each round, every library does its work once, after two rounds that are
 not counted. So anything that makes the machine faster or slower affects all of them. Neither server
