@@ -80,7 +80,7 @@ class Client:
 
     def close(self) -> None:
         """Close all connections. Queues, producers and scanners of this client can't be used any
-        more. Messages that its producers still buffer fail, so close the producers first.
+        more. Messages in the buffers of its producers fail, so close the producers first.
         """
         self._release()
         self._watched.closed()

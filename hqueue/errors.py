@@ -298,8 +298,8 @@ class HubError(HQueueError):
 
 
 class HubUnavailableError(HubError):
-    """No hub carried out the call within the time limit. The error's outcome says whether it may
-    have been carried out, or may be later.
+    """No hub carried out the call within the time limit. The error's outcome says whether the
+    call may have taken effect, or may do so later.
     """
 
 

@@ -338,7 +338,7 @@ class Queue:
         return CombinedPartitionScanner(self._log.reader, scans, **options)
 
     def reader(self, partition: int, scan: Scan, bytes_max: int) -> PartitionReader:
-        """Open a reader of one partition, with which scanners read.
+        """Open a reader of one partition. Scanners are built on it.
 
         Args:
             partition: the partition.

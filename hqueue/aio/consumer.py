@@ -213,8 +213,8 @@ class Consumer:
 
     def messages(self, *, idle_ms_max: float | None = None) -> AsyncIterator[ConsumedMessage]:
         """Iterate over messages one by one, until `request_stop` or `close`. Like
-        `hqueue.Consumer.messages`. An iteration whose task is cancelled, or that is left, loses
-        nothing: it can go on, or another one begins where it was.
+        `hqueue.Consumer.messages`. An iteration whose task is cancelled, or that ends early,
+        loses nothing: it can continue, or another one continues in its place.
 
         Args:
             idle_ms_max: end after this long without a message; None for never.

@@ -17,7 +17,7 @@ _IDs = TypeVar("_IDs", MessageID, Sequence[MessageID])
 
 
 class Delivery(Generic[_IDs]):
-    """The result, still to come, of one message or one batch that was sent through a `Producer`.
+    """The pending result of one message or one batch that was sent through a `Producer`.
 
     Await it for the message's ID, or for the IDs of a batch in the messages' order. It may be
     awaited several times and by several tasks. Cancelling a task that awaits it does not cancel the

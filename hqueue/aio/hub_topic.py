@@ -76,8 +76,8 @@ class HubTopic:
         since: MessageID | None = None,
     ) -> IdempotentPublishResult:
         """Publish messages with sequence numbers, each exactly once. Like
-        `hqueue.HubTopic.publish_idempotent`. A caller that was cancelled repeats the call with the
-        same messages and sequence numbers.
+        `hqueue.HubTopic.publish_idempotent`. After a cancellation, repeat the call with the same
+        messages and sequence numbers.
         """
         return await self._requests.publish_idempotent.in_loop(messages, sequence_number, since)
 

@@ -280,8 +280,8 @@ class Queue:
         whole: bool = False,
     ) -> TopicScanner:
         """Open a scanner over a topic that hubs own: it reads all ranges of the topic, in the order
-        of IDs. Like `hqueue.Queue.scan_topic`. A thread reads where they lie. Iterate over the
-        scanner, and close it.
+        of IDs. Like `hqueue.Queue.scan_topic`. A thread looks up the ranges. Iterate over
+        the scanner, and close it.
         """
         work = topic_scans(topic, self._ranges_of, start, stop, whole=whole)
         scans = await self._reader.do_long(work)

@@ -174,7 +174,7 @@ class Scanner:
     def arrow_batches(self) -> AsyncIterator[pyarrow.RecordBatch]:
         """Iterate over the messages as Arrow record batches. Like `hqueue.Scanner.arrow_batches`.
         If the caller leaves the iteration early, the next iteration or `next` returns the remaining
-        messages; if it is cancelled, also the next call of the same iteration. Needs the extra
+        messages; after a cancellation the same iteration can also continue. Needs the extra
         ``hqueue[arrow]``. Raises as `next`.
         """
         return Iteration(self._arrow_batches)

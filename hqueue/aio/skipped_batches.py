@@ -32,7 +32,7 @@ class SkippedBatches:
         return await self._skipping.add.in_loop(row)
 
     async def remove(self, row: str) -> bool:
-        """Make readers stop at a batch again, and return whether it was one of these. Like
+        """Make readers stop at a batch again, and return whether they skipped it before. Like
         `hqueue.SkippedBatches.remove`.
         """
         return await self._skipping.remove.in_loop(row)

@@ -45,8 +45,8 @@ class TopicSubscription(SubscriptionState):
 
     async def close(self) -> None:
         """Stop the delivery. Like `hqueue.TopicSubscription.close`. If the caller is cancelled, the
-        subscription is closed in the background. When its loop was closed, the port and the names
-        of all subscriptions of that loop are freed, and no hub is called.
+        subscription is closed in the background. If its loop was closed, the call frees the port
+        and the names of all subscriptions of that loop, and calls no hub.
         """
         if self._client.loop.is_closed():
             self._client.abandon()

@@ -254,7 +254,7 @@ class SkippedBatches:
         self._skipping = skipping
 
     def rows(self) -> list[str]:
-        """The rows of these batches, as errors and `hqueue verify` name them, in their order."""
+        """The rows of these batches, as errors and `hqueue verify` name them, sorted."""
         return self._skipping.rows()
 
     def add(self, row: str) -> int:
@@ -276,7 +276,7 @@ class SkippedBatches:
         return self._skipping.add(row)
 
     def remove(self, row: str) -> bool:
-        """Make readers stop at a batch again. Returns whether it was one of these.
+        """Make readers stop at a batch again. Returns whether they skipped it before.
 
         Raises:
             InvalidInputError: the queue can't have such a row.

@@ -29,7 +29,7 @@ class TopicRanges:
     Args:
         reading: reads the queue.
         scans: partition and `Scan` of each range, in the order of IDs.
-        whole: whether the log must have the last range, too, up to its scan's stop.
+        whole: whether the last range must reach up to the stop of its scan, as closed ranges must.
     """
 
     def __init__(

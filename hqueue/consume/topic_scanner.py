@@ -36,7 +36,7 @@ class TopicScanner:
         reader: the reader of the queue.
         scans: the partition and `Scan` of each range, in the order of IDs.
         bytes_max: about how many bytes of bodies the scanner holds and fetches at a time.
-        whole: whether the log must have the last range, too, up to its scan's stop.
+        whole: whether the last range must reach up to the stop of its scan, as closed ranges must.
 
     Raises:
         InvalidInputError: an argument is out of range.

@@ -104,7 +104,7 @@ class PendingBatch(Generic[Target]):
 
 
 class Delivery(Generic[_IDs]):
-    """The result, still to come, of one message or one batch that was sent through a `Producer`.
+    """The pending result of one message or one batch that was sent through a `Producer`.
 
     Made by `Producer.send`, `Producer.send_batch` and `HubProducer.send`. In a forked child each
     call raises `ClosedError` if the result was not known yet at the fork.

@@ -106,7 +106,7 @@ class Producer:
         """Buffer a value like ``send(Message(topic, value))``, without making the `Message`.
 
         Raises:
-            InvalidInputError, MessageTooLargeError: also where `Message` would raise it.
+            InvalidInputError, MessageTooLargeError: as `send`, and as `Message`.
         """
         target = self._target(partition, key)
         if type(topic) is not str or type(value) is not bytes:
@@ -162,8 +162,8 @@ class Producer:
         """Refuse further messages, write the buffered ones, and end. Returns False if the time-out
         came first.
 
-        Each append is bounded by ``operation_timeout_ms``, so this call ends without a time-out,
-        too.
+        Each append is bounded by ``operation_timeout_ms``, so this call also ends if no time-out is
+        given.
         """
         drained = self._buffer.close(timeout_s)
         self._watched.closed()

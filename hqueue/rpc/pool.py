@@ -259,7 +259,7 @@ class ConnectionPool(Generic[Pooled]):
         deadline = Deadline(SYSTEM_CLOCK, wait_ms)
         while not self._has_any(below):
             if deadline.expired:
-                raise AllInUseError("all connections stay in use")
+                raise AllInUseError("all connections are in use")
             self._returned.wait(min(LOOK_EVERY_S, deadline.remaining_ms / 1e3))
 
     def _has_any(self, below: int | None) -> bool:
@@ -340,7 +340,7 @@ class AsyncConnectionPool(Generic[Pooled]):
                 else:
                     self._waiting.remove(woken)
         if not has_it:
-            raise AllInUseError("all connections stay in use")
+            raise AllInUseError("all connections are in use")
 
     def _give_back(self) -> None:
         if self._waiting:

@@ -70,8 +70,8 @@ class HubClient:
 
     @property
     def subscriptions(self) -> list[TopicSubscription]:
-        """The subscriptions of this client that have begun and have not ended: also those that are
-        just made or closed, whose names are still taken.
+        """The subscriptions of this client that have begun and have not ended, including
+        those that are just being made or closed: their names are taken.
         """
         return self._subscriptions.all
 

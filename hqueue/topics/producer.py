@@ -94,8 +94,8 @@ class HubProducer:
         """Refuse further messages, publish the buffered ones, and end. Returns False if the
         time-out came first.
 
-        Each publish is bounded by ``operation_timeout_ms``, so this call ends without a time-out,
-        too.
+        Each publish is bounded by ``operation_timeout_ms``, so this call also ends if no time-out
+        is given.
         """
         drained = self._buffer.close(timeout_s)
         self._watched.closed()

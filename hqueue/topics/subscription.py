@@ -52,7 +52,7 @@ class TopicSubscription(SubscriptionState):
         is stored, if the hub can be reached. The subscription stays with the hubs.
 
         If its own listener calls it, it returns at once. The listener's answer then still decides
-        about its messages, and the hub learns of the end after it.
+        about its messages, and the hub learns of the end afterwards.
         """
         self._client.leave(self)
 
@@ -60,8 +60,8 @@ class TopicSubscription(SubscriptionState):
         """Delete the subscription with its cursor and preferences.
 
         If its own listener calls it, it returns at once, and no more messages are delivered. The
-        subscription is deleted when the listener has returned, whatever its answer; a failure to do
-        so is logged.
+        subscription is deleted when the listener has returned, whatever its answer; if that
+        fails, it is logged.
 
         Raises:
             SubscriberNotFoundError: the subscription was deleted before.

@@ -219,7 +219,7 @@ class HubTopic:
         Raises:
             SubscriberConnectedError: another client took the subscription over.
             SubscriberNotFoundError: the subscription was deleted.
-            HQueueError: as `subscribe`; when the first message is asked for.
+            HQueueError: the errors of `subscribe`, when the first message is requested.
         """
         subscribe = functools.partial(
             self._subscriptions.subscribe.asked,

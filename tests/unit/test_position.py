@@ -51,7 +51,7 @@ def test_a_time_without_a_zone_is_the_systems_local_time() -> None:
 
 
 def test_latest_is_refused_with_what_takes_it_and_what_to_say_here() -> None:
-    with pytest.raises(InvalidInputError, match="the present is 'now'"):
+    with pytest.raises(InvalidInputError, match="give 'now' for the present"):
         parse_position("latest")
 
 

@@ -35,7 +35,7 @@ class Folder:
             self.uri = str(self._fs.makeQualified(given).toString()).rstrip("/")
         except Py4JJavaError as exc:
             reason = exc.java_exception.getMessage()
-            raise InvalidInputError("a path can't be used", path=path, reason=reason) from exc
+            raise InvalidInputError("Spark can't use this path", path=path, reason=reason) from exc
         self._fs.setWriteChecksum(False)
         self._local = str(self._fs.getScheme()) == "file"
 

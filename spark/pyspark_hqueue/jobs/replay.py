@@ -117,7 +117,9 @@ class Replay:
         if any(self._span) and "id" not in columns:
             raise InvalidInputError("only an archive's files can be bounded by time or ID")
         if self._topics and "topic" not in columns:
-            raise InvalidInputError("the files have no topics to choose from", columns=columns)
+            raise InvalidInputError(
+                "the files have no column topic: leave out the topics", columns=columns
+            )
         frame = self._spark.createDataFrame([], FILES) if self._whole is None else self._whole
         types = {field.name: field.dataType for field in frame.schema}
         if not isinstance(types.get("value"), (BinaryType, StringType)):

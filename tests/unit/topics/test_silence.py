@@ -18,6 +18,8 @@ from hqueue.rpc.server import ThriftServer
 from hqueue.rpc.services import load
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.runtime.steps import carry_out
+from hqueue.topics.api_calls import POSITION_MS
+from hqueue.topics.settings import HubClientSettings
 from hqueue.topics.silence import AVOIDED_MS, HUBS_MAX, SilentHubs
 from tests.support.doubles import SteppedClock
 from tests.support.hub_faces import both_faces
@@ -31,18 +33,19 @@ SOON_S = 3.5
 class Hub:
     """A hub that can be stopped, as a process is: connections are accepted, and that is all."""
 
-    def __init__(self) -> None:
+    def __init__(self, api: Any = API.HQueueService) -> None:
         self.goes_on = threading.Event()
         self.goes_on.set()
         self.published = 0
         self.described = 0
+        self.positions = 0
         self.redirects_to: Hub | None = None
         self.takes_s = 0.0
         self.fails_later: Callable[[], Exception] | None = None
         """What further calls come to, after a first one that is done and whose answer is lost."""
         self._servers: list[ThriftServer] = []
         self.address = self._listen(IDL.HQueueHubService)
-        self._api = self._listen(API.HQueueService)
+        self._api = self._listen(api)
 
     def apiAddress(self) -> str:  # noqa: N802  (the IDL's)
         self.goes_on.wait(60)
@@ -55,6 +58,7 @@ class Hub:
 
     def currentPosition(self, queue: Any) -> Any:  # noqa: N802
         self.goes_on.wait(60)
+        self.positions += 1
         return STRUCTS.TMessageID(7, 0)
 
     def put(self, put: Any) -> Any:
@@ -289,6 +293,34 @@ def test_a_put_to_the_api_of_a_hub_that_falls_silent_is_soon_made_at_another(mak
             queue.put(hqueue.Message("t", b"v"))
         assert time.monotonic() - began_s < SOON_S
         assert other.published == before + 10
+
+
+def test_puts_ask_for_a_position_from_time_to_time(make: Make) -> None:
+    hub, clock = make(), SteppedClock()
+    settings = HubClientSettings(hubs=[hub.address], queue="q")
+    with contextlib.closing(hqueue.HubClient(settings, clock)) as client:
+        for _ in range(3):
+            client.queue().put(hqueue.Message("t", b"v"))
+        assert hub.positions == 1
+        clock.now_ms += POSITION_MS + 1
+        client.queue().put(hqueue.Message("t", b"v"))
+    assert (hub.positions, hub.published) == (2, 4)
+
+
+@both_faces
+def test_a_put_to_a_hub_of_an_older_version_is_not_applied_unless_it_has_a_key() -> None:
+    methods = [each for each in API.HQueueService.thrift_services if each != "currentPosition"]
+    service = type("OlderService", (API.HQueueService,), {"thrift_services": methods})
+    with (
+        contextlib.closing(Hub(service)) as older,
+        hqueue.connect_hubs(older.address, queue="q", operation_timeout_ms=300) as client,
+    ):
+        with pytest.raises(HubUnavailableError) as raised:
+            client.queue().put(hqueue.Message("t", b"v"))
+        assert raised.value.outcome is Outcome.NOT_APPLIED
+        assert older.published == 0
+        client.queue().put(hqueue.Message("t", b"v"), partition=0, idempotency_key="once")
+    assert older.published == 1
 
 
 @both_faces

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +26,15 @@ from hqueue import (
 )
 from hqueue.consume.scanners import ScannerOptions
 from hqueue.errors import QueueDisabledError
-from hqueue.rpc.services import load
 from hqueue.topics.exchanges import Exchange
 from hqueue.topics.queue import HubQueue
 from hqueue.typing import MessageIDs
-from hqueue_workers.api import server
 from tests.support.backends import MemoryBackend
 from tests.support.hub_faces import after_exchanges, both_faces
 from tests.support.hubs import HubThread
 
 ROOT = Path(__file__).parents[3]
 QUEUE = "q"
-API = load("hqueue").HQueueService
 
 
 class Scene:
@@ -70,6 +67,13 @@ class Scene:
 def scene() -> Iterator[Scene]:
     with contextlib.ExitStack() as stack:
         yield Scene(stack)
+
+
+def then_do(
+    monkeypatch: pytest.MonkeyPatch, client: Any, then: Callable[[Exchange], object]
+) -> None:
+    """Have something called after each call of the API, as `after_exchanges` says."""
+    after_exchanges(monkeypatch, client._api, then)
 
 
 def test_the_page_names_what_puts_and_scans_by_way_of_hubs_do_not_take() -> None:
@@ -113,7 +117,7 @@ def test_a_scan_goes_on_at_another_hub(scene: Scene, monkeypatch: pytest.MonkeyP
     sent = [b"%d" % number for number in range(100)]
     scene.queue.put([Message("t", value) for value in sent], partition=0)
     at: list[Address] = []
-    after_exchanges(monkeypatch, scene.client._api, lambda call: at.append(call.address))
+    then_do(monkeypatch, scene.client, lambda call: at.append(call.address))
     came = []
     for message in scene.queue.scan():
         came.append(message.value)
@@ -165,7 +169,7 @@ def test_a_put_whose_answer_was_lost_is_repeated_and_is_there_once(
             lost.append(call.address)
             raise ConnectionError("no answer came")
 
-    after_exchanges(monkeypatch, scene.client._api, lose_some)
+    then_do(monkeypatch, scene.client, lose_some)
     message, several = Message("t", b"v"), [Message("t", b"1"), Message("t", b"2")]
     put: list[MessageID] = []
     for messages, given in (
@@ -196,7 +200,7 @@ def test_a_put_whose_hub_ended_before_it_answered_is_repeated_at_another(
             scene.end(call.address)
             raise ConnectionError("no answer came")
 
-    after_exchanges(monkeypatch, scene.client._api, end_it)
+    then_do(monkeypatch, scene.client, end_it)
     put = scene.queue.put(Message("t", b"v"))
     assert ended
     assert [each.id for each in scene.queue.scan()] == [put]
@@ -215,7 +219,7 @@ def test_a_put_whose_answer_is_always_lost_has_an_unknown_outcome_and_is_there_o
 
     addresses = [hub.address for hub in scene.hubs]
     with hqueue.connect_hubs(addresses, queue=QUEUE, operation_timeout_ms=300) as client:
-        after_exchanges(monkeypatch, client._api, lose)
+        then_do(monkeypatch, client, lose)
         with pytest.raises(HubUnavailableError) as caught:
             client.queue().put(Message("t", b"v"))
     assert caught.value.outcome is Outcome.UNKNOWN
@@ -224,11 +228,11 @@ def test_a_put_whose_answer_is_always_lost_has_an_unknown_outcome_and_is_there_o
 
 
 @both_faces
-def test_puts_ask_for_a_position_from_time_to_time_and_go_on_after_a_truncation(
+def test_puts_share_a_position_and_go_on_after_a_truncation(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []
-    after_exchanges(monkeypatch, scene.client._api, lambda call: calls.append(call.method.name))
+    then_do(monkeypatch, scene.client, lambda call: calls.append(call.method.name))
     for _ in range(3):
         scene.queue.put(Message("t", b"before"))
     scene.store.disable_queue(QUEUE)
@@ -236,29 +240,6 @@ def test_puts_ask_for_a_position_from_time_to_time_and_go_on_after_a_truncation(
     scene.queue.put(Message("t", b"after"))
     assert calls == ["currentPosition", *["put"] * 4]
     assert [each.value for each in scene.queue.scan()] == [b"after"]
-    calls.clear()
-    monkeypatch.setattr("hqueue.topics.api_calls.POSITION_MS", -1.0)
-    scene.client.queue().put(Message("t", b"later"))
-    assert calls == ["currentPosition", "put"]
-
-
-@both_faces
-def test_a_put_to_a_hub_of_an_older_version_is_not_applied_unless_it_has_a_key(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    methods = [each for each in API.thrift_services if each != "currentPosition"]
-    older_service = type("OlderService", (API,), {"thrift_services": methods})
-    monkeypatch.setattr(server, "SERVICE", older_service)
-    with (
-        scene.backend.connect() as store,
-        HubThread(store, QUEUE, api_port=0) as older,
-        hqueue.connect_hubs(older.address, queue=QUEUE, operation_timeout_ms=500) as client,
-    ):
-        with pytest.raises(HubUnavailableError, match="upgrade the hub") as caught:
-            client.queue().put(Message("t", b"v"))
-        assert caught.value.outcome is Outcome.NOT_APPLIED
-        put = client.queue().put(Message("t", b"v"), partition=0, idempotency_key="once")
-    assert [each.id for each in scene.queue.scan()] == [put]
 
 
 @both_faces
