@@ -102,7 +102,7 @@ class Client:
         return await self._queues.exists.in_loop(name)
 
     async def list_queues(self) -> list[QueueDescription]:
-        """All queues, by name. Like `hqueue.Client.list_queues`."""
+        """List all queues, sorted by name. Like `hqueue.Client.list_queues`."""
         return await self._queues.list.in_loop()
 
     async def describe_queue(self, name: str) -> QueueDescription:
@@ -191,7 +191,7 @@ class Client:
         return await self._subscribers.seek.in_loop(log, name, start, partitions)
 
     async def list_groups(self) -> list[GroupListing]:
-        """Every group that has a consumer or a committed offset, by name. Like
+        """List every group that has a consumer or a committed offset, sorted by name. Like
         `hqueue.Client.list_groups`.
         """
         return await groups_of(self._client).list.in_loop()
