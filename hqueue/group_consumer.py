@@ -197,28 +197,28 @@ class GroupConsumer:
         self._calls.seek(partition, to)
 
     def seek_to_beginning(self, *partitions: Partition) -> None:
-        """Continue with the oldest message of these partitions; of all that it has if none is
-        given.
+        """Continue with the oldest message of these partitions; without arguments, of all that it
+        has.
         """
         self._check_usable()
         self._calls.seek_to_beginning(*partitions)
 
     def seek_to_end(self, *partitions: Partition) -> None:
-        """Continue with messages that are written from now on to these partitions; to all that it
-        has if none is given.
+        """Continue with messages that are written from now on to these partitions; without
+        arguments, to all that it has.
         """
         self._check_usable()
         self._calls.seek_to_end(*partitions)
 
     def pause(self, *partitions: Partition) -> None:
-        """Return no messages of these partitions until `resume`; of all that it has if none is
-        given. They stay assigned.
+        """Return no messages of these partitions until `resume`; without arguments, of all that it
+        has. They stay assigned.
         """
         self._check_usable()
         self._calls.pause(*partitions)
 
     def resume(self, *partitions: Partition) -> None:
-        """Return messages of these partitions again; of all that it has if none is given."""
+        """Return messages of these partitions again; without arguments, of all that it has."""
         self._check_usable()
         self._calls.resume(*partitions)
 
@@ -285,9 +285,9 @@ class GroupConsumer:
         return self._calls.committed(partitions)
 
     def lag(self, *partitions: Partition) -> dict[PartitionKey, PartitionLag]:
-        """The lag between this consumer's positions and the ends, in these partitions; in all in
-        which it has a position if none is given. Sends two or three small requests for each
-        partition.
+        """The lag between this consumer's positions and the ends of these partitions; without
+        arguments, of all partitions in which it has a position. Sends two or three small requests
+        for each partition.
 
         Raises:
             UnsupportedFormatError: the group's offset in one of these partitions can't be read.

@@ -264,26 +264,26 @@ class Consumer:
         await self._call(self._calls.seek, partition, to)
 
     async def seek_to_beginning(self, *partitions: Partition) -> None:
-        """Continue with the oldest message of these partitions; of all that it has if none is
-        given.
+        """Continue with the oldest message of these partitions; without arguments, of all that it
+        has.
         """
         await self._call(self._calls.seek_to_beginning, *partitions)
 
     async def seek_to_end(self, *partitions: Partition) -> None:
-        """Continue with messages that are written from now on to these partitions; to all that it
-        has if none is given.
+        """Continue with messages that are written from now on to these partitions; without
+        arguments, to all that it has.
         """
         await self._call(self._calls.seek_to_end, *partitions)
 
     def pause(self, *partitions: Partition) -> None:
-        """Return no messages of these partitions until `resume`; of all that it has if none is
-        given. They stay assigned.
+        """Return no messages of these partitions until `resume`; without arguments, of all that it
+        has. They stay assigned.
         """
         with self._turn():
             self._calls.pause(*partitions)
 
     def resume(self, *partitions: Partition) -> None:
-        """Return messages of these partitions again; of all that it has if none is given."""
+        """Return messages of these partitions again; without arguments, of all that it has."""
         with self._turn():
             self._calls.resume(*partitions)
 
@@ -314,8 +314,8 @@ class Consumer:
         return await self._call(self._calls.committed, partitions)
 
     async def lag(self, *partitions: Partition) -> dict[PartitionKey, PartitionLag]:
-        """The lag between this consumer's positions and the ends, in these partitions; in all in
-        which it has a position if none is given. Like `hqueue.Consumer.lag`.
+        """The lag between this consumer's positions and the ends of these partitions; without
+        arguments, of all partitions in which it has a position. Like `hqueue.Consumer.lag`.
         """
         return await self._call(self._calls.lag, *partitions)
 

@@ -95,7 +95,8 @@ class HubClient:
         self, *, queue: str | None = None, **options: Unpack[ProducerOptions]
     ) -> HubProducer:
         """Open a producer, which publishes in the background. Like `hqueue.HubClient.producer`.
-        Call it in the event loop that uses the producer, and close that before the client.
+        Call it in the event loop that uses the producer, and close
+        the producer before the client.
         """
         self._calls.check_open()
         name = queue_named(self.settings, queue)

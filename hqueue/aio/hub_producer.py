@@ -54,8 +54,8 @@ class HubProducer(BufferedSender[str]):
     async def send(
         self, message: Message, *, callback: DeliveryCallback | None = None
     ) -> Delivery[MessageID]:
-        """Buffer a message. Like `hqueue.HubProducer.send`, and waits for room like
-        `Producer.send`.
+        """Buffer a message. Like `hqueue.HubProducer.send`, but it waits for room, as
+        `Producer.send` does.
         """
         self._check_loop()
         if not isinstance(message, Message):

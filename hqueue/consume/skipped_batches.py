@@ -268,7 +268,7 @@ class SkippedBatches:
 
         Raises:
             InvalidInputError: there is no batch in this row; the batch can be read; its header
-                can't be read, without which readers can't find the next batch; or the record has no
+                can't be read, so that readers could not find the next batch; or the record has no
                 room for more batches.
             StoreUnavailableError: HBase was unavailable. The error's outcome says whether the
                 change may have been made.

@@ -161,7 +161,8 @@ class HubQueue:
             QueueStateError: the queue does not exist, or can't be used.
             HubUnavailableError: no hub carried out the call within ``operation_timeout_ms``. The
                 error's outcome says whether the put is not applied or unknown.
-            HubError: the hub can't write: its clock is off, or HBase refuses.
+            HubError: the hub can't write: its clock is off, or HBase refuses the
+                request.
             IdempotencyKeyReusedError: the batch with this idempotency key has other messages.
             IdempotencyKeyTooOldError: some of the log's headers since `since` were deleted already.
             ClosedError: the client was closed.

@@ -196,7 +196,7 @@ class Subscriptions(Stepwise):
             host = yield blocking(partial(_host_towards, self._calls.settings.hubs))
         yield from self._await_ending(name, deadline)
         if not is_wanted():
-            raise ClosedError("the subscription was closed before it was made")
+            raise ClosedError("the subscription was closed before it began: subscribe again")
         subscription: SubscriptionState | None = None
         try:
             with self._opening:

@@ -110,7 +110,7 @@ class Writing:
     def _lost_answers(self) -> dict[str, StoreUnavailableError]:
         return {
             key: StoreUnavailableError(
-                "the answer was lost, and other programs changed the record since",
+                "the answer was lost, and other programs changed the record since: read it again",
                 outcome=Outcome.UNKNOWN,
                 path=key,
             )
