@@ -15,7 +15,8 @@ __all__ = ["StorePort"]
 class StorePort(Protocol):
     """A connection to a store. Thread-safe, and usable in a forked child.
 
-    Methods that are `stepwise` have a face for event loops; what `fields` and `log` give blocks.
+    Methods that are `stepwise` have a face for event loops; what `log` gives blocks, and of
+    `fields` all but `clear`.
     """
 
     @property

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, Literal
 
 from hqueue.errors import (
@@ -18,8 +17,7 @@ from hqueue.handle.cluster import Cluster
 from hqueue.handle.queue_log import QueueLog
 from hqueue.log.table_ports import PartitionLocation
 from hqueue.metadata import Coordination
-from hqueue.metadata.managers import delete_topic_metadata
-from hqueue.runtime.loop import blocking
+from hqueue.metadata.managers import TopicMetadataDeletion
 from hqueue.runtime.only_reads import OnlyReads
 from hqueue.runtime.steps import Work
 from hqueue.runtime.stepwise import Stepwise, stepwise
@@ -139,15 +137,10 @@ class QueueAdministration(Stepwise):
                     "the queue is enabled: disable it before you delete it", queue=name
                 )
             yield from self.disable.steps(name)
-        yield blocking(
-            partial(
-                delete_topic_metadata,
-                name,
-                session=self._coordination.store,
-                root=self._coordination.paths.root,
-                rows=self._cluster.fields,
-            )
+        metadata = TopicMetadataDeletion(
+            self._coordination.store, self._coordination.paths.root, self._cluster.fields
         )
+        yield metadata.delete.asked(name)
         yield self._cluster.tables.delete.asked(name)
 
     @stepwise

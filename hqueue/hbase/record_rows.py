@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from hqueue.errors import HQueueError
 from hqueue.hbase.record_cells import Cells
+from hqueue.runtime.steps import Work
+from hqueue.runtime.stepwise import stepwise
 
 __all__ = ["Answer", "RowPort", "RowUpdate"]
 
@@ -38,10 +40,12 @@ class RowPort(Protocol):
     `hqueue.log.ports` do.
     """
 
-    def prepare(self) -> None:
+    @stepwise
+    def prepare(self) -> Work[Any, None]:
         """Create the table if it is not there. Asks when it is first called, and not again."""
 
-    def exists(self) -> bool:
+    @stepwise
+    def exists(self) -> Work[Any, bool]:
         """Whether the table is there."""
 
     def read(self, keys: Sequence[bytes], *, history: bool = False) -> list[tuple[bytes, Cells]]:
@@ -49,7 +53,8 @@ class RowPort(Protocol):
         these are asked for.
         """
 
-    def scan(self, first: bytes, beyond: bytes, limit: int) -> list[tuple[bytes, Cells]]:
+    @stepwise
+    def scan(self, first: bytes, beyond: bytes, limit: int) -> Work[Any, list[tuple[bytes, Cells]]]:
         """The first rows of ``[first, beyond)``, this many; fewer if there are no more."""
 
     def update(self, updates: Sequence[RowUpdate]) -> list[Answer | HQueueError]:
@@ -60,7 +65,8 @@ class RowPort(Protocol):
             ClosedError: the store was closed before. None was made.
         """
 
-    def delete(self, keys: Sequence[bytes]) -> None:
+    @stepwise
+    def delete(self, keys: Sequence[bytes]) -> Work[Any, None]:
         """Delete these rows, whatever their versions. What isn't there counts as done."""
 
     def close(self) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from hqueue.errors import ClosedError, HQueueError, Outcome, StoreUnavailableError
 from hqueue.hbase.record_cells import (
@@ -33,7 +33,9 @@ from hqueue.metadata.ports import ANY, NEW, Version
 from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.runtime.only_reads import OnlyReads
-from hqueue.runtime.steps import Pause
+from hqueue.runtime.steps import Pause, Request
+from hqueue.runtime.steps import Work as AnyWork
+from hqueue.runtime.stepwise import InLoop, OnPorts, stepwise
 
 __all__ = ["RowRecords"]
 
@@ -51,7 +53,41 @@ Input = TypeVar("Input")
 Result = TypeVar("Result")
 
 
-class RowRecords:
+class _Exists(NamedTuple):
+    """`RowPort.exists`."""
+
+    def do(self, rows: RowPort) -> object:
+        return rows.exists()
+
+
+class _Prepare(NamedTuple):
+    """`RowPort.prepare`."""
+
+    def do(self, rows: RowPort) -> object:
+        return rows.prepare()
+
+
+class _Scan(NamedTuple):
+    """`RowPort.scan`."""
+
+    first: bytes
+    beyond: bytes
+    limit: int
+
+    def do(self, rows: RowPort) -> object:
+        return rows.scan(*self)
+
+
+class _Delete(NamedTuple):
+    """`RowPort.delete`."""
+
+    keys: Sequence[bytes]
+
+    def do(self, rows: RowPort) -> object:
+        return rows.delete(*self)
+
+
+class RowRecords(OnPorts):
     """`FieldRecords` on a table of rows. Thread-safe, and usable in a forked child.
 
     What is read of a server that lost a region and has not noticed may be older than the call: it
@@ -73,8 +109,8 @@ class RowRecords:
         bound_ms: float = 60_000,
         page_rows: int = PAGE_ROWS,
     ) -> None:
+        super().__init__(rows, InLoop(rows), clock)
         self._rows = rows
-        self._clock = clock
         self._bound_ms = bound_ms
         self._page_rows = page_rows
         self._closed = False
@@ -154,18 +190,19 @@ class RowRecords:
 
         return self._change(versions, delete, deadline)
 
-    def clear(self, prefix: str) -> None:
+    @stepwise
+    def clear(self, prefix: str) -> AnyWork[Any, None]:
         """Like `ClearableRecords.clear`: whole rows, without tombstones, a page at a time. Even so,
         no version is used twice. Creates no table.
         """
         first, beyond = _below(prefix)
         outcome = Outcome.NOT_APPLIED
         try:
-            there = self._deadline().run(self._rows.exists)
-            while there and (page := self._page(first, beyond, self._page_rows)):
+            there = yield from self._insisted(_Exists())
+            while there and (page := (yield from self._page.steps(first, beyond, self._page_rows))):
                 rows = [row for row, _ in page]
                 outcome = Outcome.UNKNOWN
-                self._deadline().run(partial(self._rows.delete, rows))
+                yield from self._insisted(_Delete(rows))
                 first = rows[-1] + b"\0"
         except HQueueError as exc:
             exc.outcome = outcome
@@ -272,8 +309,14 @@ class RowRecords:
         with OnlyReads():
             return (yield from deadline.insist(attempt))
 
-    def _page(self, first: bytes, beyond: bytes, limit: int) -> list[tuple[bytes, Cells]]:
-        return self._ask(self._deadline(), lambda: self._rows.scan(first, beyond, limit))
+    @stepwise
+    def _page(
+        self, first: bytes, beyond: bytes, limit: int
+    ) -> AnyWork[Any, list[tuple[bytes, Cells]]]:
+        page: list[tuple[bytes, Cells]]
+        with OnlyReads():
+            page = yield from self._insisted(_Prepare(), _Scan(first, beyond, limit))
+        return page
 
     # Requests.
 
@@ -281,6 +324,17 @@ class RowRecords:
         if self._closed:
             raise ClosedError("the client is closed")
         return Deadline(self._clock, self._bound_ms)
+
+    def _insisted(self, *requests: Request) -> AnyWork[Any, Any]:
+        """Make requests, one after the other, until the last one is answered: its answer."""
+        deadline = self._deadline()
+
+        def attempt() -> AnyWork[Any, Any]:
+            for request in requests:
+                answer = yield request
+            return answer
+
+        return deadline.bound(deadline.insist(attempt))
 
     def _ask(self, deadline: Deadline, request: Callable[[], Result]) -> Result:
         """Make a request that changes no record until it is answered."""

@@ -31,6 +31,7 @@ from hqueue.metadata.ports import (
     Record,
     Version,
 )
+from hqueue.metadata.steps import Delete, Keys, Work
 from hqueue.settings.numbers import is_whole
 
 __all__ = ["BlobRecords", "encode_blob", "is_gone"]
@@ -134,17 +135,6 @@ class BlobRecords:
             }
             raise partly_done(exc, dict.fromkeys(versions, False) | answers) from exc
         return {key: deleted.get(key) is not None for key in versions}
-
-    def clear(self, prefix: str) -> None:
-        """Like `ClearableRecords.clear`. A level of the tree after the other, the lowest first."""
-        levels = [self._records.keys(prefix, 1)]
-        while levels[-1]:
-            levels.append(self._records.keys(prefix, len(levels) + 1))
-        for keys in reversed(levels):
-            for first in range(0, len(keys), PORTION):
-                self._records.delete(dict.fromkeys(keys[first : first + PORTION], ANY))
-        self._records.delete({prefix: ANY})
-        self._known = _Known()
 
     def _change(self, changes: Mapping[str, Change]) -> dict[str, Version | None]:
         """Change those that are records, or become some, each if it is of its version."""
@@ -253,6 +243,19 @@ class BlobRecords:
                 exc, {key: said(key, answer) for key, answer in answers.items()} | not_sent
             ) from exc
         return {key: said(key, answer) for key, answer in removed.items() if answer is not None}
+
+
+def clear_nodes(prefix: str) -> Work[None]:
+    """Delete a node and all that lies below it, as `ClearableRecords.clear` promises: one level of
+    the tree after the other, the lowest first.
+    """
+    levels: list[Sequence[str]] = [(yield Keys(prefix, 1))]
+    while levels[-1]:
+        levels.append((yield Keys(prefix, len(levels) + 1)))
+    for keys in reversed(levels):
+        for first in range(0, len(keys), PORTION):
+            yield Delete(dict.fromkeys(keys[first : first + PORTION], ANY))
+    yield Delete({prefix: ANY})
 
 
 class _Known:

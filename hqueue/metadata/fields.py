@@ -6,10 +6,12 @@ blobs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from hqueue.errors import UnsupportedFormatError
 from hqueue.metadata.ports import Version
+from hqueue.runtime.steps import Work
+from hqueue.runtime.stepwise import stepwise
 
 __all__ = ["ClearableRecords", "FieldChange", "FieldRecord", "FieldRecords", "Fields", "Found"]
 
@@ -92,7 +94,8 @@ class FieldRecords(Protocol):
 class ClearableRecords(FieldRecords, Protocol):
     """`FieldRecords` that can be deleted for good."""
 
-    def clear(self, prefix: str) -> None:
+    @stepwise
+    def clear(self, prefix: str) -> Work[Any, None]:
         """Delete all that lies below a prefix, a bounded batch at a time: for good, whatever it
         is and whatever its versions, which may come again. When this fails half way the rest is
         there, and another call deletes that. What is written meanwhile may stay.

@@ -10,7 +10,7 @@ from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, do_step, do_step_in_loop
 from hqueue.runtime.loop import BackgroundLoop, LoopThread
 from hqueue.runtime.steps import Wait, Work, carry_out, carry_out_in_loop
 
-__all__ = ["BoundWork", "OnPorts", "Stepwise", "or_closed", "stepwise"]
+__all__ = ["BoundWork", "InLoop", "OnPorts", "Stepwise", "or_closed", "stepwise"]
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -104,6 +104,20 @@ class _Method(Generic[Parameters, Result]):
         self, driver: Any, kind: object
     ) -> _Method[Parameters, Result] | BoundWork[Parameters, Result]:
         return self if driver is None else BoundWork(self._work, driver)
+
+
+class InLoop:
+    """The stepwise methods of an object by their face for event loops.
+
+    Args:
+        methods: has them.
+    """
+
+    def __init__(self, methods: Any) -> None:
+        self._methods = methods
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._methods, name).in_loop
 
 
 def stepwise(

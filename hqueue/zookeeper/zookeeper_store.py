@@ -7,7 +7,7 @@ from typing import Any
 
 from hqueue.metadata.ports import Record, Request, SessionState, Watch
 from hqueue.runtime.loop import BackgroundLoop
-from hqueue.runtime.stepwise import Stepwise
+from hqueue.runtime.stepwise import InLoop
 from hqueue.settings.connection import Settings
 from hqueue.zookeeper.allocation import SESSION_BYTES_MAX
 from hqueue.zookeeper.ephemerals import ZooKeeperEphemerals
@@ -87,21 +87,11 @@ class ZooKeeperStore:
         self.session.close()
 
 
-class _Awaited:
-    """The methods of an object by their face for event loops."""
-
-    def __init__(self, methods: Stepwise) -> None:
-        self._methods = methods
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._methods, name).in_loop
-
-
 class _InLoop:
     """A store by its face for event loops, as far as requests are made of it."""
 
     def __init__(self, store: ZooKeeperStore) -> None:
-        self.records = _Awaited(store.records)
-        self.ephemerals = _Awaited(store.ephemerals)
+        self.records = InLoop(store.records)
+        self.ephemerals = InLoop(store.ephemerals)
         self.confirm = store.session.confirm.in_loop
         self.close = store.session.close.in_loop

@@ -92,7 +92,7 @@ class NativeStore(OnPorts):
         self.tables = Tables(*both, self._registry, clock)
         self.locations = PartitionLocations(*both, self._meta, clock)
         table = settings.metadata_table
-        rows = RecordTable(self._servers, table, self._regions(table), self.tables)
+        rows = RecordTable(*both, table, self._regions(table), self.tables, clock=clock)
         self._fields = RowRecords(rows, clock, settings.operation_timeout_ms)
 
     @stepwise

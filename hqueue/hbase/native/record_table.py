@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from hqueue.errors import HQueueError, QueueNotFoundError, StoreUnavailableError
+from hqueue.hbase.native.async_servers import AsyncServers
 from hqueue.hbase.native.cells import Cell
 from hqueue.hbase.native.exchanges import Asking
 from hqueue.hbase.native.protocol import pb
@@ -16,6 +18,9 @@ from hqueue.hbase.native.tables import Tables
 from hqueue.hbase.native.updates import TableUpdates
 from hqueue.hbase.record_cells import HISTORY, RECORD, Cells
 from hqueue.hbase.record_rows import Answer, RowUpdate
+from hqueue.runtime.clock import Clock
+from hqueue.runtime.steps import Work
+from hqueue.runtime.stepwise import OnPorts, stepwise
 
 __all__ = ["RecordTable"]
 
@@ -26,28 +31,43 @@ _RECORD = [pb.Column(family=RECORD)]
 _ALL = [*_RECORD, pb.Column(family=HISTORY)]
 
 
-class RecordTable(TableUpdates[Servers]):
+class RecordTable(TableUpdates[Servers], OnPorts):
     """The `RowPort` on one table. Thread-safe, and usable in a forked child.
 
     Args:
-        servers: to region servers.
+        servers, async_servers: region servers.
         table: the table's name.
         regions: where its regions are.
         tables: creates it.
+        clock: where time comes from.
     """
 
-    def __init__(self, servers: Servers, table: str, regions: RegionMap, tables: Tables) -> None:
-        super().__init__(servers, table, regions)
+    def __init__(
+        self,
+        servers: Servers,
+        async_servers: AsyncServers,
+        table: str,
+        regions: RegionMap,
+        tables: Tables,
+        *,
+        clock: Clock,
+    ) -> None:
+        TableUpdates.__init__(self, servers, table, regions)
+        OnPorts.__init__(self, servers, async_servers, clock)
         self._tables = tables
         self._prepared = False
 
-    def prepare(self) -> None:
+    @stepwise
+    def prepare(self) -> Work[Any, None]:
+        """Like `RowPort.prepare`."""
         if not self._prepared:
-            self._tables.ensure_records(self._table)
+            yield from self._tables.ensure_records.steps(self._table)
             self._prepared = True
 
-    def exists(self) -> bool:
-        return self._prepared or self._tables.has_records(self._table)
+    @stepwise
+    def exists(self) -> Work[Any, bool]:
+        """Like `RowPort.exists`."""
+        return self._prepared or (yield from self._tables.has_records.steps(self._table))
 
     def read(self, keys: Sequence[bytes], *, history: bool = False) -> list[tuple[bytes, Cells]]:
         if not keys:
@@ -57,9 +77,11 @@ class RecordTable(TableUpdates[Servers]):
             found = self.servers.carry_out(self._get_all(keys, columns, READ_TOGETHER))
         return [(key, _cells(cells)) for key, cells in zip(keys, found, strict=True) if cells]
 
-    def scan(self, first: bytes, beyond: bytes, limit: int) -> list[tuple[bytes, Cells]]:
+    @stepwise
+    def scan(self, first: bytes, beyond: bytes, limit: int) -> Asking[list[tuple[bytes, Cells]]]:
+        """Like `RowPort.scan`."""
         with self._present():
-            found = self.servers.carry_out(self._scan_on(first, beyond, _RECORD, limit))
+            found = yield from self._scan_on(first, beyond, _RECORD, limit)
         return [(cells[0].row, _cells(cells)) for cells in found]
 
     def _update(self, updates: Sequence[RowUpdate]) -> Asking[list[Answer | HQueueError]]:
@@ -68,9 +90,11 @@ class RecordTable(TableUpdates[Servers]):
             self._gone(each) if isinstance(each, QueueNotFoundError) else each for each in found
         ]
 
-    def delete(self, keys: Sequence[bytes]) -> None:
+    @stepwise
+    def delete(self, keys: Sequence[bytes]) -> Asking[None]:
+        """Like `RowPort.delete`."""
         with self._present():
-            self.servers.carry_out(self._delete_all([deletion(key) for key in keys]))
+            yield from self._delete_all([deletion(key) for key in keys])
 
     def close(self) -> None:
         """Nothing: the servers are the store's."""

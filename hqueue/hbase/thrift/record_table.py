@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from hqueue.errors import (
@@ -24,6 +25,8 @@ from hqueue.hbase.thrift.tables import Tables
 from hqueue.hbase.thrift.translation import present, reads_answer
 from hqueue.rpc.transports import LARGE_BYTES
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue.runtime.steps import Work
+from hqueue.runtime.stepwise import Stepwise, stepwise
 
 __all__ = ["RecordTable"]
 
@@ -39,8 +42,9 @@ _ALL = [*_RECORD, hbase2.TColumn(family=HISTORY)]
 _VERSION = VERSION.split(b":", 1)
 
 
-class RecordTable(TableRequests):
-    """The `RowPort` on one table. Thread-safe, and usable in a forked child.
+class RecordTable(TableRequests, Stepwise):
+    """The `RowPort` on one table. Thread-safe, and usable in a forked child. Threads make the
+    requests of an event loop.
 
     Args:
         gateways: to HBase.
@@ -67,13 +71,17 @@ class RecordTable(TableRequests):
     def close(self) -> None:
         self._side_by_side.close()
 
-    def prepare(self) -> None:
+    @stepwise
+    def prepare(self) -> Work[Any, None]:
+        """Like `RowPort.prepare`."""
         if not self._prepared:
-            self._tables.ensure_records(self._table)
+            yield self._tables.ensure_records.asked(self._table)
             self._prepared = True
 
-    def exists(self) -> bool:
-        return self._prepared or self._tables.has_records(self._table)
+    @stepwise
+    def exists(self) -> Work[Any, bool]:
+        """Like `RowPort.exists`."""
+        return self._prepared or (yield self._tables.has_records.asked(self._table))
 
     def read(self, keys: Sequence[bytes], *, history: bool = False) -> list[tuple[bytes, Cells]]:
         batches = [
@@ -92,8 +100,15 @@ class RecordTable(TableRequests):
             return _rows([self._ask("get", keys[0], gets[0])], keys)
         return _rows(self._ask("getMultiple", keys[0], gets), keys)
 
+    @stepwise
+    def scan(self, first: bytes, beyond: bytes, limit: int) -> Work[Any, list[tuple[bytes, Cells]]]:
+        """Like `RowPort.scan`."""
+        found: list[tuple[bytes, Cells]]
+        found = yield self._gateways.blocking(partial(self._scan, first, beyond, limit))
+        return found
+
     @reads_answer
-    def scan(self, first: bytes, beyond: bytes, limit: int) -> list[tuple[bytes, Cells]]:
+    def _scan(self, first: bytes, beyond: bytes, limit: int) -> list[tuple[bytes, Cells]]:
         scan = hbase2.TScan(
             startRow=first, stopRow=beyond, columns=_RECORD, caching=limit, limit=limit
         )
@@ -132,8 +147,11 @@ class RecordTable(TableRequests):
         delete = hbase2.TDelete(row=key)
         return bool(self._ask("checkAndDelete", key, key, *_VERSION, version, delete))
 
-    def delete(self, keys: Sequence[bytes]) -> None:
-        self._ask("deleteMultiple", keys[0], [hbase2.TDelete(row=key) for key in keys])
+    @stepwise
+    def delete(self, keys: Sequence[bytes]) -> Work[Any, None]:
+        """Like `RowPort.delete`."""
+        deletes = [hbase2.TDelete(row=key) for key in keys]
+        yield self._gateways.blocking(partial(self._ask, "deleteMultiple", keys[0], deletes))
 
     def _ask(self, method: str, key: bytes, *arguments: Any, bulk: bool = False) -> Any:
         try:

@@ -40,7 +40,7 @@ from hqueue.metadata.managers.migration import MetadataMigration
 from hqueue.metadata.managers.migration_state import MetadataLocation, MigrationState, Phase
 from hqueue.metadata.managers.opening import (
     TopicMetadata,
-    delete_topic_metadata,
+    TopicMetadataDeletion,
     open_migration,
     open_topic_metadata,
 )
@@ -79,6 +79,7 @@ __all__ = [
     "SubscriptionState",
     "TopicACL",
     "TopicMetadata",
+    "TopicMetadataDeletion",
     "TopicOwnershipManager",
     "TopicPersistenceInfo",
     "TopicPersistenceManager",
@@ -87,7 +88,6 @@ __all__ = [
     "Versioned",
     "check_names",
     "compare_metadata",
-    "delete_topic_metadata",
     "import_infos",
     "is_among",
     "open_migration",

@@ -5,16 +5,19 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from hqueue.errors import InvalidInputError
 from hqueue.metadata.fields import FieldChange, FieldRecord
 from hqueue.metadata.ports import ANY, NEW, Version
+from hqueue.runtime.steps import Work
+from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.settings.numbers import is_whole
 
 __all__ = ["MemoryFields", "memory_of"]
 
 
-class MemoryFields:
+class MemoryFields(Stepwise):
     """`FieldRecords` in memory. Thread-safe."""
 
     partial = True
@@ -62,11 +65,13 @@ class MemoryFields:
         with self._lock:
             return {key: self._delete(key, version) for key, version in versions.items()}
 
-    def clear(self, prefix: str) -> None:
+    @stepwise
+    def clear(self, prefix: str) -> Work[Any, None]:
         """Like `ClearableRecords.clear`."""
         with self._lock:
             for key in [*filter(lambda key: key.startswith(f"{prefix}/"), self._records)]:
                 self._remove(key)
+        yield from ()  # It waits for nothing.
 
     def _delete(self, key: str, version: Version) -> bool:
         known = self._records.get(key)

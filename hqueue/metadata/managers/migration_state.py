@@ -35,6 +35,8 @@ from hqueue.errors import (
 )
 from hqueue.metadata.encoding import decode_fields, encode_fields, text_of
 from hqueue.metadata.ports import ANY, NEW, Change, MetadataStore, Record, Version
+from hqueue.metadata.steps import Delete, OnStore, Read, Work
+from hqueue.runtime.stepwise import stepwise
 from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.numbers import check_whole
 
@@ -158,7 +160,7 @@ class MigrationState:
         return self.old_copies if location is None else (*self.old_copies, location)
 
 
-class MigrationStateRecord:
+class MigrationStateRecord(OnStore):
     """The record of the migration state, and of its writers. Thread-safe.
 
     Args:
@@ -181,6 +183,7 @@ class MigrationStateRecord:
         table: str | None = None,
         bound: bool = True,
     ) -> None:
+        super().__init__(session)
         self.first = MigrationState(
             0, Phase.STABLE, MetadataLocation(store, 0), table=table if store == HBASE else None
         )
@@ -190,7 +193,6 @@ class MigrationStateRecord:
         self._bound = bound
         self.above = f"{root}/regions/{check_queue_name(queue)}/metadata"
         """What it lies below, one segment deep."""
-        self._session = session
         self._key = f"{self.above}/stage"
         self._writers = f"{self.above}/writers"
 
@@ -212,10 +214,10 @@ class MigrationStateRecord:
         """
         state, version = self._read()
         if self._bound and version == NEW:
-            created = self._session.records.create({self._key: encode_migration_state(self.first)})
+            created = self._store.records.create({self._key: encode_migration_state(self.first)})
             state, version = self._decoded(created), created[self._key].version
         elif self._bound and self._has_ended(state):
-            self._session.records.write(
+            self._store.records.write(
                 {self._key: Change(encode_migration_state(self.first), version)}
             )
             state, version = self._read()
@@ -240,7 +242,7 @@ class MigrationStateRecord:
         locations = filter(None, (state.location, state.copy, *state.old_copies))
         in_hbase = any(location.store == HBASE for location in locations)
         state = dataclasses.replace(state, table=(state.table or self._table) if in_hbase else None)
-        written = self._session.records.write(
+        written = self._store.records.write(
             {self._key: Change(encode_migration_state(state), version)}
         )
         if (done := written[self._key]) is None:
@@ -259,7 +261,7 @@ class MigrationStateRecord:
         the call began; -1 for what can't be read.
         """
         self._catch_up()
-        found = self._session.records.list(self._writers, 1)
+        found = self._store.records.list(self._writers, 1)
         return {key.rpartition("/")[2]: _acknowledged(key, each) for key, each in found.items()}
 
     def check_table(self, state: MigrationState) -> None:
@@ -277,19 +279,21 @@ class MigrationStateRecord:
                 in_force=state.table,
             )
 
-    def delete_unused(self) -> None:
+    @stepwise
+    def delete_unused(self) -> Work[None]:
         """Delete what is kept of writers if none is present, and the state if no move was made. A
         record that can't be read stays, and stops nothing.
         """
         with contextlib.suppress(UnsupportedFormatError):
-            state, version = self._read()
+            state, version = yield from self._read.steps()
             if state.number == 0 and version != NEW:
-                self._session.records.delete({self._key: version})
-        self._session.records.delete({self._writers: ANY}, levels_above=1)
+                yield Delete({self._key: version})
+        yield Delete({self._writers: ANY}, levels_above=1)
 
-    def _read(self) -> tuple[MigrationState, Version]:
-        self._catch_up()
-        found = self._session.records.read([self._key])
+    @stepwise
+    def _read(self) -> Work[tuple[MigrationState, Version]]:
+        yield from self._catch_up.steps()
+        found: Mapping[str, Record] = yield Read([self._key])
         return self._decoded(found), found[self._key].version if found else NEW
 
     def _decoded(self, found: Mapping[str, Record]) -> MigrationState:
@@ -317,10 +321,11 @@ class MigrationStateRecord:
             self.check_table(state)
         return state
 
-    def _catch_up(self) -> None:
+    @stepwise
+    def _catch_up(self) -> Work[None]:
         # It changes nothing; but as a change it goes through ZooKeeper's leader, and what this
         # session reads next is as it was then, or later.
-        self._session.records.delete({f"{self.above}/none": ANY})
+        yield Delete({f"{self.above}/none": ANY})
 
 
 def encode_migration_state(state: MigrationState) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 
 from hqueue.errors import SettingsError
-from hqueue.metadata.blobs import BlobRecords
+from hqueue.metadata.blobs import clear_nodes
 from hqueue.metadata.fields import ClearableRecords, FieldRecords
 from hqueue.metadata.managers.availability import Availability
 from hqueue.metadata.managers.election import OwnerElection
@@ -14,7 +14,6 @@ from hqueue.metadata.managers.layout import Layout, Rows, Tree, places
 from hqueue.metadata.managers.listing import KINDS, Entry, list_entries
 from hqueue.metadata.managers.memory import memory_of
 from hqueue.metadata.managers.metadata_locations import (
-    ZOOKEEPER_VERSION_MAX,
     LocationRecords,
     MetadataLocations,
 )
@@ -36,9 +35,11 @@ from hqueue.metadata.managers.topics import (
     TopicPersistenceManager,
 )
 from hqueue.metadata.ports import MetadataStore
+from hqueue.metadata.steps import OnStore, Work
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue.runtime.stepwise import stepwise
 
-__all__ = ["TopicMetadata", "delete_topic_metadata", "open_migration", "open_topic_metadata"]
+__all__ = ["TopicMetadata", "TopicMetadataDeletion", "open_migration", "open_topic_metadata"]
 
 
 class TopicMetadata:
@@ -196,25 +197,35 @@ def open_migration(
     return MetadataMigration(record, locations, clock, check=check)
 
 
-def delete_topic_metadata(
-    queue: str, *, session: MetadataStore, root: str, rows: Callable[[], ClearableRecords]
-) -> None:
-    """Delete all records of a queue's topics, in every store, and the records of its hubs that are
-    not available. If the call fails half way, another call deletes the rest. Records that hubs
-    write meanwhile may stay. If the metadata was moved, the record of its store stays, so that
-    running hubs and a later queue of this name use the same store.
+class TopicMetadataDeletion(OnStore):
+    """Deletes the metadata of topics: in the caller's thread, or in an event loop.
 
     Args:
-        queue: the queue.
         session: the session with ZooKeeper.
         root: the prefix of all keys.
         rows: opens HBase's records.
     """
-    tree, layout = Tree(root, queue), Rows(root, queue)
-    blobs = BlobRecords(session.records, ZOOKEEPER_VERSION_MAX, tree.leading)
-    for prefix in (tree.topics, places(root, queue)):
-        blobs.clear(prefix)
-    for records in (rows(), memory_of(root)):
-        records.clear(layout.prefix)
-    MigrationStateRecord(session, root, queue, ZOOKEEPER, bound=False).delete_unused()
-    Hubs(session, root, queue).drop_gone()
+
+    def __init__(
+        self, session: MetadataStore, root: str, rows: Callable[[], ClearableRecords]
+    ) -> None:
+        super().__init__(session)
+        self._root = root
+        self._rows = rows
+
+    @stepwise
+    def delete(self, queue: str) -> Work[None]:
+        """Delete all records of a queue's topics, in every store, and the records of its hubs that
+        are not available. If the call fails half way, another call deletes the rest. Records that
+        hubs write meanwhile may stay. If the metadata was moved, the record of its store stays, so
+        that running hubs and a later queue of this name use the same store.
+        """
+        session, root = self._store, self._root
+        for prefix in (Tree(root, queue).topics, places(root, queue)):
+            yield from clear_nodes(prefix)
+        layout = Rows(root, queue)
+        for records in (self._rows(), memory_of(root)):
+            yield records.clear.asked(layout.prefix)
+        record = MigrationStateRecord(session, root, queue, ZOOKEEPER, bound=False)
+        yield from record.delete_unused.steps()
+        yield from Hubs(session, root, queue).drop_gone.steps()

@@ -22,7 +22,7 @@ from hqueue.settings.connection import Settings
 from hqueue.settings.limits import TRUNCATE_PAUSE_MS
 from tests.support.memory.cluster import MemoryCluster
 from tests.support.memory.network import Network
-from tests.support.memory.record_rows import MemoryRecordRows
+from tests.support.memory.record_rows import MemoryRecordRows, in_turn
 from tests.support.memory.rows import Rows
 
 __all__ = ["MemoryStore"]
@@ -100,9 +100,8 @@ class _Link:
         return self._network.bring(operation, request, wait)
 
     def wait(self, operation: str, request: Callable[[], Result]) -> Wait:
-        """Asks for a request to be made: in a loop as `_in_loop` does."""
-        ask = partial(self.ask, operation, request)
-        return Wait(ask, partial(_in_loop, ask))
+        """Asks for a request to be made."""
+        return in_turn(partial(self.ask, operation, request))
 
     def insist(self, operation: str, request: Callable[[], Result]) -> Work[Any, Result]:
         """Make a request until it is answered, or the operation's bound is over."""

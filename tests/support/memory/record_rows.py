@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from hqueue.errors import (
     HQueueError,
@@ -15,19 +16,31 @@ from hqueue.errors import (
 )
 from hqueue.hbase.record_cells import HISTORY, VERSION, Cells
 from hqueue.hbase.record_rows import Answer, RowUpdate
+from hqueue.runtime.steps import Wait, Work
+from hqueue.runtime.stepwise import Stepwise, stepwise
 from tests.support.memory.cluster import MemoryCluster
 from tests.support.memory.rows import Rows
 
-__all__ = ["MemoryRecordRows"]
+__all__ = ["MemoryRecordRows", "in_turn"]
 
 Result = TypeVar("Result")
+
+
+def in_turn(request: Callable[[], object]) -> Wait:
+    """Asks for a request to be made: in a loop when all else that is due there has run."""
+
+    async def ask() -> object:
+        await asyncio.sleep(0)
+        return request()
+
+    return Wait(request, ask)
 
 
 class Ask(Protocol):
     def __call__(self, operation: str, request: Callable[[], Result]) -> Result: ...
 
 
-class MemoryRecordRows:
+class MemoryRecordRows(Stepwise):
     """The `RowPort` on a cluster in memory: each method is one request, and each row's update.
 
     Args:
@@ -42,7 +55,8 @@ class MemoryRecordRows:
         self._bring = ask
         self._prepared = False
 
-    def prepare(self) -> None:
+    @stepwise
+    def prepare(self) -> Work[Any, None]:
         if self._prepared:
             return
 
@@ -57,17 +71,18 @@ class MemoryRecordRows:
                         metadata_table=self._table,
                     ) from None
 
-        self._bring("create_records", create)
+        yield in_turn(partial(self._bring, "create_records", create))
         self._prepared = True
 
-    def exists(self) -> bool:
+    @stepwise
+    def exists(self) -> Work[Any, bool]:
         def look() -> bool:
             try:
                 return self._cluster.table(self._table).is_records
             except QueueNotFoundError:
                 return False
 
-        return self._bring("has_records", look)
+        return (yield in_turn(partial(self._bring, "has_records", look)))
 
     def read(self, keys: Sequence[bytes], *, history: bool = False) -> list[tuple[bytes, Cells]]:
         def read(rows: Rows) -> list[tuple[bytes, Cells]]:
@@ -76,12 +91,13 @@ class MemoryRecordRows:
 
         return self._ask("read_records", read)
 
-    def scan(self, first: bytes, beyond: bytes, limit: int) -> list[tuple[bytes, Cells]]:
+    @stepwise
+    def scan(self, first: bytes, beyond: bytes, limit: int) -> Work[Any, list[tuple[bytes, Cells]]]:
         def scan(rows: Rows) -> list[tuple[bytes, Cells]]:
             found = ((key, _cells(rows, key)) for key in rows.between(first, beyond))
             return [(key, cells) for key, cells in found if cells][:limit]
 
-        return self._ask("scan_records", scan)
+        return (yield in_turn(partial(self._ask, "scan_records", scan)))
 
     def update(self, updates: Sequence[RowUpdate]) -> list[Answer | HQueueError]:
         return [self._update(each) for each in updates]
@@ -106,12 +122,13 @@ class MemoryRecordRows:
     def close(self) -> None:
         pass
 
-    def delete(self, keys: Sequence[bytes]) -> None:
+    @stepwise
+    def delete(self, keys: Sequence[bytes]) -> Work[Any, None]:
         def delete(rows: Rows) -> None:
             for key in keys:
                 rows.delete(key)
 
-        self._ask("delete_records", delete)
+        yield in_turn(partial(self._ask, "delete_records", delete))
 
     def _ask(self, operation: str, request: Callable[[Rows], Result]) -> Result:
         return self._bring(operation, partial(self._cluster.ask, self._table, request))

@@ -17,8 +17,8 @@ from hqueue.metadata.managers import (
     MemoryFields,
     MetadataMigration,
     TopicMetadata,
+    TopicMetadataDeletion,
     TopicPersistenceInfo,
-    delete_topic_metadata,
     open_migration,
     open_topic_metadata,
 )
@@ -250,7 +250,7 @@ def test_a_queue_that_is_deleted_leaves_the_choice_to_the_next_of_its_name(
     write(hub, "t")
     hub.close()
     session = cluster.server.open()
-    delete_topic_metadata(QUEUE, session=session, root=cluster.root, rows=lambda: cluster.rows)
+    TopicMetadataDeletion(session, cluster.root, lambda: cluster.rows).delete(QUEUE)
     assert session.records.keys(f"{cluster.root}/regions/{QUEUE}", 1) == []
     cluster.open("hbase")[0].settle()
 
@@ -261,7 +261,7 @@ def test_a_migration_state_that_cannot_be_read_keeps_no_queue_from_being_deleted
     session = cluster.server.open()
     path = f"{cluster.root}/regions/{QUEUE}/metadata/stage"
     session.records.create({path: b"what is this"})
-    delete_topic_metadata(QUEUE, session=session, root=cluster.root, rows=lambda: cluster.rows)
+    TopicMetadataDeletion(session, cluster.root, lambda: cluster.rows).delete(QUEUE)
     assert list(session.records.read([path])) == [path]
     with pytest.raises(UnsupportedFormatError):
         cluster.open("hbase")[0].settle()
