@@ -19,6 +19,7 @@ from hqueue.runtime.thread_pool import ThreadPool
 from tests.support.backends import MemoryBackend
 from tests.support.hubs import HubThread
 from tests.support.memory.metadata import MemoryServer
+from tests.support.thread_refusal import loop_not_begun, threads_refused
 from tests.support.waiting import wait_for
 
 MESSAGES = 200
@@ -47,19 +48,21 @@ def refusing(number: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]
     """Refuse the n-th thread of the library that is started; its name, when that has happened.
     The process has no loop thread yet.
     """
-    start, left, refused = threading.Thread.start, [number], list[str]()
+    left, refused = [number], list[str]()
 
-    def start_or_refuse(thread: threading.Thread) -> None:
-        if thread.name.startswith("hqueue"):
-            left[0] -= 1
-            if left[0] == 0:
-                refused.append(thread.name)
-                raise RuntimeError("can't start new thread")
-        start(thread)
+    def is_refused(thread: threading.Thread) -> bool:
+        if not thread.name.startswith("hqueue"):
+            return False
+        left[0] -= 1
+        if left[0] == 0:
+            refused.append(thread.name)
+        return left[0] == 0
 
-    with monkeypatch.context() as patching:
-        patching.setattr(threading.Thread, "start", start_or_refuse)
-        patching.setattr(loop, "_process", loop.ProcessLoop())
+    with (
+        threads_refused(is_refused=is_refused),
+        loop_not_begun(),
+        monkeypatch.context() as patching,
+    ):
         patching.setattr(loop, "_blocking", ThreadPool(loop.BLOCKING_MAX, "hqueue-loop-call"))
         yield refused
 

@@ -87,9 +87,14 @@ Under = TypeVar("Under", bound=Call)
 
 
 class Calls(Generic[Under]):
-    """The requests of one connection. One caller at a time: its driver sees to that."""
+    """The requests of one connection. One caller at a time: its driver sees to that.
 
-    def __init__(self) -> None:
+    Args:
+        number_max: the largest number of a request, after which they begin again at 1.
+    """
+
+    def __init__(self, number_max: int = CALL_NUMBER_MAX) -> None:
+        self._number_max = number_max
         self._under_way: dict[int, Under] = {}
         """Those whose callers have not left."""
         self._given_up: set[int] = set()
@@ -116,7 +121,7 @@ class Calls(Generic[Under]):
         """
         if self.failure is not None:
             raise UnsentError("the connection is closed") from self.failure
-        self._number = call.number = self._number % CALL_NUMBER_MAX + 1
+        self._number = call.number = self._number % self._number_max + 1
         self._under_way[call.number] = call
 
     def has(self, call: Under) -> bool:

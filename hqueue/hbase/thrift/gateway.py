@@ -16,9 +16,12 @@ from hqueue.runtime.clock import Clock, bounded_ms
 from hqueue.settings.addresses import GatewayAddress
 from hqueue.settings.connection import Settings
 
-__all__ = ["Gateway", "Run"]
+__all__ = ["Gateway", "OpenConnection", "Run"]
 
 AVOIDED_MS_MAX = 30_000
+
+OpenConnection = Callable[[GatewayAddress, Service, Settings], Connection]
+"""Opens a connection to one of a host's two gateways, like `connect`."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -44,16 +47,22 @@ class Gateway:
         service: which of the two.
         settings: bounds on connections and times.
         clock: where time comes from.
+        open_connection: opens connections.
     """
 
     def __init__(
-        self, address: GatewayAddress, service: Service, settings: Settings, clock: Clock
+        self,
+        address: GatewayAddress,
+        service: Service,
+        settings: Settings,
+        clock: Clock,
+        open_connection: OpenConnection = connect,
     ) -> None:
         self.address = address
         self._settings = settings
         self._clock = clock
         self._pool: ConnectionPool[Connection] = ConnectionPool(
-            lambda _: connect(address, service, settings),
+            lambda _: open_connection(address, service, settings),
             in_use_max=settings.connections_max,
             idle_ms=settings.connection_idle_ms,
             clock=clock,

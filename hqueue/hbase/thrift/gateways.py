@@ -11,8 +11,8 @@ from typing import Any
 
 from hqueue.errors import ClosedError, StoreUnavailableError
 from hqueue.hbase import reachability
-from hqueue.hbase.thrift.connection import Connection, Service
-from hqueue.hbase.thrift.gateway import Gateway, Run
+from hqueue.hbase.thrift.connection import Connection, Service, connect
+from hqueue.hbase.thrift.gateway import Gateway, OpenConnection, Run
 from hqueue.hbase.thrift.translation import DECLARED_ERRORS, translate_answer, translate_silence
 from hqueue.rpc.pool import NotConnectedError
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, bounded_ms
@@ -34,13 +34,25 @@ class Gateways:
 
     A request goes to the gateway on the preferred host if there is one, else to each in turn. A
     gateway that fails is avoided for a while, unless all are.
+
+    Args:
+        settings: the gateways' addresses, bounds on connections and times.
+        clock: where time comes from.
+        open_connection: opens connections.
     """
 
-    def __init__(self, settings: Settings, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock = SYSTEM_CLOCK,
+        open_connection: OpenConnection = connect,
+    ) -> None:
         self.settings = settings
         self._clock = clock
         self._gateways = {
-            service: [Gateway(a, service, settings, clock) for a in settings.gateways]
+            service: [
+                Gateway(a, service, settings, clock, open_connection) for a in settings.gateways
+            ]
             for service in Service
         }
         self._turn = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import socket
 import threading
@@ -74,10 +75,10 @@ class GatewayPair:
         ports = [listening.getsockname()[1] for listening in self._sockets]
         self.address = GatewayAddress("127.0.0.1", *ports)
         self._open: set[socket.socket] = set()
-        self._thrift1 = Thrift1(self)
+        self._thrift1, self._thrift2 = Thrift1(self), Thrift2(self)
         for listening, service, handler in (
             (self._sockets[0], Hbase, self._thrift1),
-            (self._sockets[1], hbase2.THBaseService, Thrift2(self)),
+            (self._sockets[1], hbase2.THBaseService, self._thrift2),
         ):
             processor = TProcessor(service, handler)
             threading.Thread(target=self._accept, args=(listening, processor), daemon=True).start()
@@ -96,6 +97,18 @@ class GatewayPair:
             **({"zookeeper": self.zookeeper} if self.zookeeper else {}),
         }
         return Settings(**{**ours, **changes})  # type: ignore[arg-type]
+
+    def answer(self, method: str, by: Callable[..., Any]) -> None:
+        """Have a method of either service answered otherwise from now on.
+
+        Args:
+            method: its name.
+            by: answers it; called with what answered it before, and with the arguments.
+        """
+        for handler in (self._thrift1, self._thrift2):
+            before = getattr(handler, method, None)
+            if before is not None:
+                setattr(handler, method, functools.partial(by, before))
 
     def break_connections(self) -> None:
         """Close every connection there is."""

@@ -75,6 +75,8 @@ class MemoryServer:
         self.session_timeout_ms = session_timeout_ms
         self.operation_timeout_ms = operation_timeout_ms
         self.tree = MemoryTree()
+        self.confirmations = 0
+        """How often a session asked whether it lives."""
         self._stores: list[MemorySession] = []
         self._sessions = 0
 
@@ -159,6 +161,7 @@ class MemorySession:
 
     def confirm(self) -> float:
         """As `MetadataStore.confirm`."""
+        self.server.confirmations += 1
         return self.ask(
             lambda: self.server.clock.monotonic_ms() + self.session_timeout_ms, wait=False
         )

@@ -14,7 +14,7 @@ from hqueue.groups.member import GroupMember
 from hqueue.groups.share import Share
 from hqueue.groups.stream import Stream
 from tests.support.backends import MemoryBackend
-from tests.support.memory.metadata import MemoryServer, MemorySession
+from tests.support.memory.metadata import MemoryServer
 from tests.support.stopping import stopped_at
 from tests.support.waiting import wait_for
 
@@ -88,24 +88,17 @@ def test_the_position_follows_each_message_that_was_handed_out(consumer: hqueue.
 
 
 def test_a_consumer_that_gets_nothing_does_not_ask_whether_its_session_lives(
-    consumer: hqueue.Consumer, monkeypatch: pytest.MonkeyPatch
+    consumer: hqueue.Consumer, server: MemoryServer
 ) -> None:
     handed = list(itertools.islice(consumer, COUNT))
     assert len(handed) == COUNT
     assert consumer.poll() == []  # Until now the last message was being handed out.
-    asked: list[float] = []
-    original = MemorySession.confirm
-
-    def confirm(session: MemorySession) -> float:
-        asked.append(original(session))
-        return asked[-1]
-
-    monkeypatch.setattr(MemorySession, "confirm", confirm)
     holder = consumer._consumption.membership.holder
     assert isinstance(holder, GroupMember)
     holder._certainty.until_ms = float("-inf")
+    before = server.confirmations
     assert consumer.poll(200) == []
-    assert asked == []
+    assert server.confirmations == before
 
 
 def test_what_was_read_before_its_session_ended_is_not_handed_out_by_its_next_claim(

@@ -16,6 +16,7 @@ from hqueue.groups.paths import GroupPaths
 from hqueue.metadata.ports import ANY, Change
 from tests.support.backends import MemoryBackend
 from tests.support.garbage import GARBAGE, garbled
+from tests.support.interposed import Interposed
 from tests.support.memory.metadata import MemoryServer, MemorySession
 
 PARTITIONS, MESSAGES = 4, 5
@@ -154,19 +155,20 @@ def test_a_commit_moves_the_others_and_says_what_became_of_each(
 
 
 def test_a_commit_that_gets_no_answer_says_what_became_of_each(
-    offsets: GroupOffsets, session: MemorySession, monkeypatch: pytest.MonkeyPatch
+    offsets: GroupOffsets, session: MemorySession
 ) -> None:
     first, second, third, fourth = sorted(KEYS)
     taken = offsets.take_over("a", KEYS)
     records = session.records
-    write, read = records.write, records.read
     records.write({PATHS.offset(second): Change(b"garbage", ANY)})
 
     def lose(changes: dict[str, Change]) -> object:
         from hqueue.metadata.outcomes import partly_done  # noqa: PLC0415
 
         answers: dict[str, object] = dict(
-            write({path: changes[path] for path in (PATHS.offset(first), PATHS.offset(second))})
+            records.write(
+                {path: changes[path] for path in (PATHS.offset(first), PATHS.offset(second))}
+            )
         )
         answers[PATHS.offset(third)] = StoreUnavailableError("?", outcome=Outcome.UNKNOWN)
         answers[PATHS.offset(fourth)] = StoreUnavailableError(
@@ -174,11 +176,10 @@ def test_a_commit_that_gets_no_answer_says_what_became_of_each(
         )
         raise partly_done(StoreUnavailableError("silent", outcome=Outcome.NOT_APPLIED), answers)
 
-    monkeypatch.setattr(records, "write", lose)
-    monkeypatch.setattr(records, "read", lambda keys: _away())
+    session.records = Interposed(records, write=lose, read=lambda keys: _away())
     with pytest.raises(StoreUnavailableError) as caught:
         offsets.commit("a", {key: (taken[key], Position(MessageID(9))) for key in KEYS})
-    monkeypatch.setattr(records, "read", read)
+    session.records = records
     error = caught.value
     assert (error.outcome, error.committed, error.refused, error.unknown) == (
         Outcome.UNKNOWN,

@@ -177,9 +177,9 @@ class UnspeakableError(Exception):
     ],
 )
 def test_what_a_listener_raises_is_the_reason(
-    error: Exception, reason: str, monkeypatch: pytest.MonkeyPatch
+    error: Exception, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(logging.getLogger("hqueue.runtime.foreign"), "disabled", True)
+    caplog.set_level(logging.CRITICAL, "hqueue.runtime.foreign")
 
     def plain(messages: Sequence[ReceivedMessage]) -> None:
         raise error

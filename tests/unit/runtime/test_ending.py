@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -29,6 +29,7 @@ from hqueue.produce.delivery import PendingBatch
 from hqueue.runtime import ending, loop, threads
 from hqueue.runtime.steps import Work
 from hqueue.runtime.stepwise import Stepwise, stepwise
+from tests.support.thread_refusal import loop_not_begun, threads_refused
 from tests.support.waiting import wait_for
 
 KEY = PartitionKey("q", 0)
@@ -36,14 +37,10 @@ LONG_MS = 60_000
 
 
 @pytest.fixture
-def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As Python 3.12 does it when the main thread has ended. There was no loop before."""
-    monkeypatch.setattr(loop, "_process", loop.ProcessLoop())
-
-    def start(thread: threading.Thread) -> None:
-        raise RuntimeError(f"can't create new thread at {threads.REFUSAL}")
-
-    monkeypatch.setattr(threading.Thread, "start", start)
+def no_threads() -> Iterator[None]:
+    """The main thread has ended, and there was no loop before."""
+    with loop_not_begun(), threads_refused(at_end=True):
+        yield
 
 
 class Log:
@@ -113,9 +110,6 @@ def test_without_threads_whoever_sends_writes() -> None:
 def test_what_finds_no_thread_is_written_by_one_that_flushes_or_when_there_is_one_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def start(thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
     async def in_thread(work: Callable[[], None]) -> None:
         raise StoreUnavailableError("the one that the loop keeps is in use")
 
@@ -123,8 +117,7 @@ def test_what_finds_no_thread_is_written_by_one_that_flushes_or_when_there_is_on
     assert loop.background() is not None
     monkeypatch.setattr(batch_writer, "in_thread", in_thread)
     buffer: BatchingBuffer[int] = BatchingBuffer(log.write, 4, linger_ms=0)
-    with monkeypatch.context() as patched:
-        patched.setattr(threading.Thread, "start", start)
+    with threads_refused():
         first = buffer.take(
             "t", b"1", None, 0, lambda *_: called.append(threading.current_thread())
         )
@@ -142,41 +135,36 @@ def test_what_finds_no_thread_is_written_by_one_that_flushes_or_when_there_is_on
 
 @pytest.mark.parametrize("in_loop", [True, False])
 def test_threads_that_outlive_the_main_one_are_not_kept_waiting_for_what_they_sent(
-    monkeypatch: pytest.MonkeyPatch, in_loop: bool
+    in_loop: bool,
 ) -> None:
-    def start(thread: threading.Thread) -> None:
-        raise RuntimeError(f"can't create new thread at {threads.REFUSAL}")
-
     async def write_in_loop(batch: PendingBatch[int]) -> MessageIDs:
         return log.write(batch)
 
     log, called = Log(), list[str]()
     assert loop.background() is not None
-    monkeypatch.setattr(threading.Thread, "start", start)
-    buffer: BatchingBuffer[int] = BatchingBuffer(
-        log.write, 1, write_in_loop=write_in_loop if in_loop else None, linger_ms=0
-    )
-    for n in range(3):
-        sent = buffer.take(
-            "t", b"%d" % n, None, 0, lambda *_: called.append(threading.current_thread().name)
+    with threads_refused(at_end=True):
+        buffer: BatchingBuffer[int] = BatchingBuffer(
+            log.write, 1, write_in_loop=write_in_loop if in_loop else None, linger_ms=0
         )
-        assert sent.result(30)
-    wait_for(lambda: len(called) == 3, "all callbacks were called")
-    assert log.values == [b"0", b"1", b"2"]
-    assert set(called) == {"hqueue-loop-call"}
-    wait_for(lambda: not buffer.writer.asks_again, "no more threads are asked for")
-    assert buffer.close(30)
+        for n in range(3):
+            sent = buffer.take(
+                "t", b"%d" % n, None, 0, lambda *_: called.append(threading.current_thread().name)
+            )
+            assert sent.result(30)
+        wait_for(lambda: len(called) == 3, "all callbacks were called")
+        assert log.values == [b"0", b"1", b"2"]
+        assert set(called) == {"hqueue-loop-call"}
+        wait_for(lambda: not buffer.writer.asks_again, "no more threads are asked for")
+        assert buffer.close(30)
 
 
-def test_where_the_system_has_no_thread_left_the_caller_does_without_or_is_to_try_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def start(thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threading.Thread, "start", start)
-    assert threads.try_start(print, name="a thread") is None
-    with pytest.raises(HQueueError, match="try again when others have ended"):
+def test_where_the_system_has_no_thread_left_the_caller_does_without_or_is_to_try_again() -> None:
+    with threads_refused():
+        assert threads.try_start(print, name="a thread") is None
+    with (
+        threads_refused(),
+        pytest.raises(HQueueError, match="try again when others have ended"),
+    ):
         threads.start(print, name="a thread")
 
 
@@ -311,13 +299,8 @@ def test_what_interrupts_a_commit_does_not_wait_for_room_that_this_makes() -> No
     assert len(refused) == 1
 
 
-def test_requests_side_by_side_are_made_one_after_the_other_without_threads(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def refuse(*_: object) -> None:
-        raise RuntimeError(f"nothing new after {threads.REFUSAL}")
-
-    monkeypatch.setattr(threading.Thread, "start", refuse)
+@pytest.mark.usefixtures("no_threads")
+def test_requests_side_by_side_are_made_one_after_the_other_without_threads() -> None:
     side_by_side = SideBySide()
     double: Callable[[int], int] = lambda number: 2 * number  # noqa: E731
     assert side_by_side.each(range(1, 20), double) == [2 * n for n in range(1, 20)]

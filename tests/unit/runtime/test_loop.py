@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,19 +30,18 @@ from hqueue.runtime.loop import (
     in_thread,
 )
 from hqueue.runtime.thread_pool import ThreadPool
-from hqueue.runtime.threads import REFUSAL
 from tests.support.interrupting import each_interruption, each_line
+from tests.support.thread_refusal import loop_not_begun, threads_refused
 from tests.support.waiting import wait_for
 
 SOON_S = 10.0
 
 
 @pytest.fixture
-def process(monkeypatch: pytest.MonkeyPatch) -> loop_module.ProcessLoop:
+def process() -> Iterator[loop_module.ProcessLoop]:
     """A process that has no loop thread yet."""
-    process = loop_module.ProcessLoop()
-    monkeypatch.setattr(loop_module, "_process", process)
-    return process
+    with loop_not_begun() as process:
+        yield process
 
 
 @pytest.fixture
@@ -412,20 +412,17 @@ def test_a_process_that_ends_finishes_by_its_loop_what_it_must_and_leaves_the_re
 
 
 def test_where_no_thread_can_be_started_the_one_that_is_kept_does_the_work_of_other_pools(
-    loop: LoopThread, monkeypatch: pytest.MonkeyPatch
+    loop: LoopThread,
 ) -> None:
-    def start(thread: threading.Thread) -> None:
-        raise RuntimeError(f"can't create new thread at {REFUSAL}")
-
     assert loop.start(in_thread, int).result(SOON_S) == 0
-    monkeypatch.setattr(threading.Thread, "start", start)
     others = ThreadPool(2, "others")
-    for _ in range(3):
-        name = loop.start(by_threads, others, 1e3 * SOON_S, _name_of_thread).result(SOON_S)
-        assert name == "hqueue-loop-call"
-    others.shutdown()
-    with pytest.raises(ClosedError, match="its owner was closed"):
-        loop.start(by_threads, others, 1e3 * SOON_S, _name_of_thread).result(SOON_S)
+    with threads_refused(at_end=True):
+        for _ in range(3):
+            name = loop.start(by_threads, others, 1e3 * SOON_S, _name_of_thread).result(SOON_S)
+            assert name == "hqueue-loop-call"
+        others.shutdown()
+        with pytest.raises(ClosedError, match="its owner was closed"):
+            loop.start(by_threads, others, 1e3 * SOON_S, _name_of_thread).result(SOON_S)
 
 
 def _name_of_thread() -> str:

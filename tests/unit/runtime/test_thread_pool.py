@@ -13,6 +13,7 @@ import pytest
 from hqueue import BufferFullError, ClosedError, HQueueError
 from hqueue.runtime.thread_pool import ThreadPool
 from tests.support.interrupting import each_interruption, each_line
+from tests.support.thread_refusal import threads_refused
 from tests.support.waiting import wait_for
 
 NAME = "pooled"
@@ -26,23 +27,13 @@ def pool() -> Iterator[ThreadPool]:
     pool.shutdown(wait=False, cancel_futures=True)
 
 
-def refuse_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threading.Thread, "start", refuse)
-
-
 def running() -> int:
     return sum(each.name == NAME for each in threading.enumerate())
 
 
-def test_work_that_no_thread_was_there_for_is_refused_and_never_done(
-    pool: ThreadPool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_work_that_no_thread_was_there_for_is_refused_and_never_done(pool: ThreadPool) -> None:
     done: list[str] = []
-    with monkeypatch.context() as patched:
-        refuse_threads(patched)
+    with threads_refused():
         with pytest.raises(HQueueError, match="starts no more threads") as refused:
             pool.submit(done.append, "refused")
         assert not isinstance(refused.value, ClosedError)
@@ -50,10 +41,9 @@ def test_work_that_no_thread_was_there_for_is_refused_and_never_done(
     assert done == ["taken"]
 
 
-def test_refused_work_takes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_work_takes_no_room() -> None:
     pool = ThreadPool(2, NAME, unfinished_max=1, wait_s=0.01)
-    with monkeypatch.context() as patched:
-        refuse_threads(patched)
+    with threads_refused():
         for _ in range(3):
             with pytest.raises(HQueueError, match="starts no more threads"):
                 pool.submit(int)
@@ -62,16 +52,16 @@ def test_refused_work_takes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_work_waits_for_a_thread_that_runs_where_no_further_one_can_be_started(
-    pool: ThreadPool, monkeypatch: pytest.MonkeyPatch
+    pool: ThreadPool,
 ) -> None:
     going_on = threading.Event()
     first = pool.submit(going_on.wait, 30)
     wait_for(first.running, "a thread works")
-    refuse_threads(monkeypatch)
-    second = pool.submit(int)
-    going_on.set()
-    assert first.result(30)
-    assert second.result(30) == 0
+    with threads_refused():
+        second = pool.submit(int)
+        going_on.set()
+        assert first.result(30)
+        assert second.result(30) == 0
 
 
 def test_no_more_threads_work_than_there_may_be_and_all_end_when_there_is_nothing_to_do() -> None:
@@ -149,9 +139,7 @@ def test_no_more_wait_than_may_and_there_is_room_again_afterwards() -> None:
     pool.shutdown()
 
 
-def test_threads_that_are_kept_stay_when_there_is_nothing_to_do(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_threads_that_are_kept_stay_when_there_is_nothing_to_do() -> None:
     pool = ThreadPool(3, "kept", kept=1, idle_s=0.02)
     going_on = threading.Event()
     blocked = [pool.submit(going_on.wait, 30) for _ in range(3)]
@@ -160,12 +148,9 @@ def test_threads_that_are_kept_stay_when_there_is_nothing_to_do(
     wait_for(lambda: pool.threads == 1, "the others end")
     threading.Event().wait(0.1)
 
-    def refuse(_: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threading.Thread, "start", refuse)
-    assert pool.submit(lambda: 7).result(30) == 7
-    pool.shutdown()
+    with threads_refused():
+        assert pool.submit(lambda: 7).result(30) == 7
+        pool.shutdown()
     wait_for(lambda: pool.threads == 0, "it ends")
 
 

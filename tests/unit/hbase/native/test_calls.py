@@ -123,9 +123,8 @@ def test_the_end_of_a_connection_reaches_all_that_wait_and_takes_no_more() -> No
     assert calls.over
 
 
-def test_numbers_begin_again_behind_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hqueue.hbase.native.calls.CALL_NUMBER_MAX", 2)
-    calls = Calls[Counted]()
+def test_numbers_begin_again_behind_the_last_one() -> None:
+    calls = Calls[Counted](number_max=2)
     numbers = []
     for _ in range(4):
         call = begun(calls)

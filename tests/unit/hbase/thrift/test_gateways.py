@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import pytest
 
@@ -20,7 +20,7 @@ from hqueue import (
 )
 from hqueue.errors import QueueDisabledError, QueueEnabledError
 from hqueue.hbase.thrift.connection import Service
-from hqueue.hbase.thrift.gateway import Gateway
+from hqueue.hbase.thrift.gateway import Gateway, OpenConnection
 from hqueue.hbase.thrift.gateways import Gateways
 from hqueue.hbase.thrift.idl import IllegalArgument, IOError, hbase2
 from hqueue.hbase.thrift.translation import translate_answer
@@ -62,12 +62,12 @@ def clock() -> SteppedClock:
 
 
 @pytest.fixture
-def gateways(monkeypatch: pytest.MonkeyPatch, clock: SteppedClock) -> Gateways:
-    monkeypatch.setattr("hqueue.hbase.thrift.gateway.connect", FakeConnection)
+def gateways(clock: SteppedClock) -> Gateways:
     FakeConnection.opened = 0
     answer_all()
     addresses = tuple(GatewayAddress(host) for host in HOSTS)
-    return Gateways(Settings(gateways=addresses, gateway_retry_ms=1_000), clock)
+    settings = Settings(gateways=addresses, gateway_retry_ms=1_000)
+    return Gateways(settings, clock, cast(OpenConnection, FakeConnection))
 
 
 def answer_all() -> None:
@@ -115,12 +115,11 @@ def test_a_failed_gateway_is_avoided_for_a_time_that_doubles(
     assert ask(gateways, host=HOSTS[0]) == HOSTS[0], "an answer makes it start again"
 
 
-def test_all_connections_in_use_are_no_failure_of_the_gateway(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("hqueue.hbase.thrift.gateway.connect", FakeConnection)
+def test_all_connections_in_use_are_no_failure_of_the_gateway() -> None:
     settings = Settings(connections_max=1, operation_timeout_ms=30)
-    gateway = Gateway(GatewayAddress(HOSTS[0]), Service.THRIFT1, settings, SteppedClock())
+    open_connection = cast(OpenConnection, FakeConnection)
+    address = GatewayAddress(HOSTS[0])
+    gateway = Gateway(address, Service.THRIFT1, settings, SteppedClock(), open_connection)
 
     def request(connection: Any) -> None:
         with pytest.raises(StoreUnavailableError, match="became free in time"):

@@ -20,7 +20,7 @@ from hqueue.hbase.thrift.locations import Locations
 from hqueue.hbase.thrift.reads import TableReads
 from hqueue.log.ports import Row, RowStream
 from tests.support.memory.cluster import MemoryCluster
-from tests.support.memory.gateway import GatewayPair, Thrift1
+from tests.support.memory.gateway import GatewayPair
 
 TABLE = "q"
 WAIT_S = 30
@@ -93,29 +93,29 @@ def test_a_scan_goes_on_over_any_connection_that_is_older(
 
 @pytest.mark.parametrize("given", [[2], [6], [4, 3], [3, 3], [3, 4, 5]])
 def test_rows_that_were_not_asked_for_are_refused(
-    reads: TableReads, monkeypatch: pytest.MonkeyPatch, given: list[int]
+    served: GatewayPair, reads: TableReads, given: list[int]
 ) -> None:
     scan = reads.open(0, 2, 6, None)
     assert slots(scan.read(1)) == [2]
     cells = {HEADER_COLUMN: TCell(value=b"h", timestamp=1)}
     rows = [TRowResult(row=rowkey.encode(0, slot), columns=cells) for slot in given]
-    monkeypatch.setattr(Thrift1, "scannerGetList", lambda *asked: rows)
+    served.answer("scannerGetList", lambda *asked: rows)
     with pytest.raises(StoreUnavailableError):
         scan.read(2)
 
 
 def test_scans_that_a_hung_gateway_does_not_close_are_left_to_it(
-    reads: TableReads, monkeypatch: pytest.MonkeyPatch
+    served: GatewayPair, reads: TableReads
 ) -> None:
     asked: list[int] = []
     goes_on = threading.Event()
 
-    def hang(_: Thrift1, number: int) -> None:
+    def hang(_: object, number: int) -> None:
         asked.append(number)
         goes_on.wait(30)
 
     scans = [reads.open(0, 0, ROWS, None) for _ in range(5)]
-    monkeypatch.setattr(Thrift1, "scannerClose", hang)
+    served.answer("scannerClose", hang)
     began = time.monotonic()
     for scan in scans:
         scan.close()

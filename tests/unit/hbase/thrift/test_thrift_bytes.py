@@ -25,7 +25,6 @@ from hqueue.rpc.transports import LARGE_BYTES
 from tests.fuzz.gateway import QUEUE, FakeGateway, Spoil
 from tests.fuzz.log import chained
 from tests.fuzz.wire import Bulk, settings_of
-from tests.support.memory.gateway import Thrift2
 
 TABLE = QUEUE.decode()
 ROWS = {row.key: row for row in chained(0, [encode_bodies([Message("t", b"a")])] * 3)}
@@ -194,11 +193,11 @@ def test_two_billion_values_of_no_type_are_refused_not_counted(opened: Open) -> 
     ],
 )
 def test_a_header_that_an_answer_leaves_out_is_not_an_absent_header(
-    opened: Open, monkeypatch: pytest.MonkeyPatch, result: Any
+    opened: Open, result: Any
 ) -> None:
-    monkeypatch.setattr(Thrift2, "get", lambda *_: result)
-    monkeypatch.setattr(Thrift2, "getScannerResults", lambda *_: [result])
-    _, gateways = opened({})
+    served, gateways = opened({})
+    served.answer("get", lambda *_: result)
+    served.answer("getScannerResults", lambda *_: [result])
     appends = TableAppends(gateways, TABLE, Locations(gateways, TABLE))
     for ask in (
         lambda: appends.header(0, 0),
@@ -223,26 +222,24 @@ def test_a_header_that_an_answer_leaves_out_is_not_an_absent_header(
     ],
 )
 def test_locations_without_the_first_region_are_no_answer(
-    opened: Open, monkeypatch: pytest.MonkeyPatch, locations: list[Any]
+    opened: Open, locations: list[Any]
 ) -> None:
-    monkeypatch.setattr(Thrift2, "getAllRegionLocations", lambda *_: locations)
-    _, gateways = opened({})
+    served, gateways = opened({})
+    served.answer("getAllRegionLocations", lambda *_: locations)
     with pytest.raises(StoreUnavailableError):
         region_locations(gateways, TABLE)
 
 
 @pytest.mark.parametrize("partitions", [b"0", b"32768", b"\xff"])
 def test_a_table_with_an_impossible_number_of_partitions_is_no_queue(
-    opened: Open, monkeypatch: pytest.MonkeyPatch, partitions: bytes
+    opened: Open, partitions: bytes
 ) -> None:
-    truth = Thrift2.getTableDescriptor
-
-    def other(self: Thrift2, name: Any) -> Any:
-        descriptor = truth(self, name)
+    def other(truth: Callable[[Any], Any], name: Any) -> Any:
+        descriptor = truth(name)
         descriptor.attributes[b"hqueue.partitions"] = partitions
         return descriptor
 
-    monkeypatch.setattr(Thrift2, "getTableDescriptor", other)
-    _, gateways = opened({})
+    served, gateways = opened({})
+    served.answer("getTableDescriptor", other)
     with pytest.raises(NotAQueueError):
         Tables(gateways).describe(TABLE)

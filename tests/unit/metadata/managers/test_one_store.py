@@ -28,6 +28,7 @@ from hqueue.metadata.managers.migration_state import (
     encode_migration_state,
 )
 from hqueue.metadata.ports import ANY, NEW, Record
+from tests.support.interposed import Interposed
 from tests.support.memory.metadata import MemoryServer, MemorySession
 from tests.support.waiting import wait_for
 
@@ -141,7 +142,7 @@ def test_a_change_says_it_as_well_as_a_hub_that_starts(cluster: Cluster) -> None
 
 
 def test_of_two_that_say_it_at_once_one_is_right_and_the_other_is_refused(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster,
 ) -> None:
     (zookeeper, one), (hbase, two) = cluster.open("zookeeper"), cluster.open("hbase")
     both_know_nothing = threading.Barrier(2)
@@ -156,7 +157,7 @@ def test_of_two_that_say_it_at_once_one_is_right_and_the_other_is_refused(
         return created
 
     for session in (one, two):
-        monkeypatch.setattr(session.records, "create", waiting(session.records.create))
+        session.records = Interposed(session.records, create=waiting(session.records.create))
     with ThreadPoolExecutor(2) as pool:
         said = [pool.submit(each.settle) for each in (zookeeper, hbase)]
         wait_for_all(said, WAIT_S)

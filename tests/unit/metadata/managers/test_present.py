@@ -10,6 +10,7 @@ from hqueue.errors import ClosedError, HQueueError, Outcome, RequestRefusedError
 from hqueue.metadata.fields import FieldChange
 from hqueue.metadata.managers import PresentRecords
 from hqueue.metadata.ports import NEW
+from tests.support.interposed import Interposed
 from tests.support.memory.metadata import MemoryServer
 
 OLD, ANEW = FieldChange({"f": b"1"}, NEW), FieldChange({"f": b"2"}, NEW)
@@ -17,7 +18,7 @@ OLD, ANEW = FieldChange({"f": b"1"}, NEW), FieldChange({"f": b"2"}, NEW)
 
 @pytest.mark.parametrize("error", [RequestRefusedError("no right to"), ClosedError("closed")])
 def test_what_is_refused_behind_a_record_that_was_written_has_a_doubt(
-    error: HQueueError, monkeypatch: pytest.MonkeyPatch
+    error: HQueueError,
 ) -> None:
     store = MemoryServer().open()
     records = PresentRecords(store)
@@ -27,7 +28,7 @@ def test_what_is_refused_behind_a_record_that_was_written_has_a_doubt(
     def refuse(values: Mapping[str, bytes], guards: object) -> None:
         raise type(error)(error.text)
 
-    monkeypatch.setattr(store.ephemerals, "create", refuse)
+    store.ephemerals = Interposed(store.ephemerals, create=refuse)
     with pytest.raises(type(error)) as caught:
         records.write({"/b": ANEW})
     assert caught.value.outcome is Outcome.NOT_APPLIED
