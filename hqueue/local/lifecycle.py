@@ -73,6 +73,12 @@ def start(
     server_home = Home.of(home)
     if _runs(server_home, profile, gateways, ports):
         return LocalServer(server_home)
+    if status_of(server_home).disk_full:
+        raise LocalServerError(
+            "the disk is full: make room, or choose another home by HQUEUE_LOCAL_HOME",
+            home=str(server_home.path),
+            needed_bytes=DISK_BYTES_MIN,
+        )
     java = find_java()
     jars = ensure_jars(hbase_jars(), progress=progress)
     gateway_jars = ensure_jars(progress=progress) if gateways else None
@@ -80,12 +86,6 @@ def start(
     with server_home.locked(timeout_s):
         if _runs(server_home, profile, gateways, ports):
             return LocalServer(server_home)
-        if status_of(server_home).disk_full:
-            raise LocalServerError(
-                "the disk is full: make room, or choose another home by HQUEUE_LOCAL_HOME",
-                home=str(server_home.path),
-                needed_bytes=DISK_BYTES_MIN,
-            )
         launcher = Launcher(server_home, java, jars, gateway_jars)
         for tries_left in reversed(range(PORT_TRIES_MAX)):
             end_left_overs(server_home)

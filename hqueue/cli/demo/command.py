@@ -9,7 +9,7 @@ import shlex
 import shutil
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from hqueue.local.server import LocalServer
     from hqueue.queue import Queue
 
-__all__ = ["register"]
+__all__ = ["demo_queue", "program", "register"]
 
 TTL_FIRST, TTL_THEN = "1d", "2d"
 BURST_OVER_S = 0.25
@@ -77,22 +77,29 @@ def demo(
         say(f"The queue is at the HBase that {settings.zookeeper} names.")
     elif settings.hbase == "gateways" and settings.gateways != server.gateways:
         say(f"The queue is at {', '.join(map(str, settings.gateways))}.")
+    with demo_queue(session.client, partitions) as queue:
+        say(f"Shipping what HBase logs, {seconds:g} s.")
+        result = Demo(session, server, queue, files or (), seconds).run()
+    _conclude(result)
+
+
+@contextlib.contextmanager
+def demo_queue(client: Client, partitions: int) -> Iterator[Queue]:
+    """Create a queue for the demo. If the block fails, the queue is deleted."""
     name = f"demo-{datetime.datetime.now():%Y%m%d-%H%M%S}"
-    queue = session.client.create_queue(
+    queue = client.create_queue(
         name, partitions=partitions, ttl=TTL_FIRST, partitions_per_region=min(2, partitions)
     )
-    count = count_text(partitions, "partition")
-    say(f"Created {name} with {count}. Shipping what HBase logs, {seconds:g} s.")
+    say(f"Created {name} with {count_text(partitions, 'partition')}.")
     try:
         with queue:
-            result = Demo(session, server, queue, files or (), seconds).run()
+            yield queue
     except BaseException:
         with contextlib.suppress(HQueueError):
-            session.client.disable_queue(name)
-            session.client.delete_queue(name)
+            client.disable_queue(name)
+            client.delete_queue(name)
             say(f"Deleted {name}: the demo did not come to its end.")
         raise
-    _conclude(result)
 
 
 class Demo:
@@ -229,29 +236,29 @@ def _conclude(result: Result) -> None:
             say(f"hqueue: error: {text}")
         raise typer.Exit(ExitCode.FAILED)
     name = result.queue
-    program = _program()
+    called = program()
     print(
         f"checked   each of them got every message, and each partition in its order\n\n"
         f"Try next:\n"
-        f"  {program} tail {name} -n 5 --follow\n"
-        f"  {program} scan {name} --topic WARN --start -10m --format json\n"
-        f"  {program} tail {name} --print-key --print-headers\n"
-        f"  echo hello | {program} put {name} --topic greetings --print-ids\n"
-        f"  {program} describe {name}\n"
-        f"  {program} pipeline statistics {name} --plot demo.png\n"
-        f"  {program} shell                 and there: disable '{name}', delete '{name}'\n"
-        f"  {program} local stop            the server runs on until then; its data stays"
+        f"  {called} tail {name} -n 5 --follow\n"
+        f"  {called} scan {name} --topic WARN --start -10m --format json\n"
+        f"  {called} tail {name} --print-key --print-headers\n"
+        f"  echo hello | {called} put {name} --topic greetings --print-ids\n"
+        f"  {called} describe {name}\n"
+        f"  {called} pipeline statistics {name} --plot demo.png\n"
+        f"  {called} shell                 and there: disable '{name}', delete '{name}'\n"
+        f"  {called} local stop            the server runs on until then; its data stays"
     )
 
 
-def _program() -> str:
+def program(python: str = sys.executable) -> str:
     """How this command line is called here: its path where a shell does not find its name."""
     if shutil.which(PROGRAM) is not None:
         return PROGRAM
-    beside = Path(sys.executable).with_name(PROGRAM)
+    beside = Path(python).with_name(PROGRAM)
     if beside.exists():
         return shlex.quote(str(beside))
-    return shlex.join([sys.executable, "-m", "hqueue.cli"])
+    return shlex.join([python, "-m", "hqueue.cli"])
 
 
 register = commands("Local server", demo)

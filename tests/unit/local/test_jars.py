@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import zipfile
 from pathlib import Path
@@ -114,6 +115,6 @@ def test_without_anything_to_fetch_with_the_error_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(resolvers, "_ivy_jar", lambda: None)
+    monkeypatch.setitem(sys.modules, "pyspark", None)
     with pytest.raises(LocalServerError, match=r"pip install pyspark"):
         jars.ensure_jars(cache=tmp_path)

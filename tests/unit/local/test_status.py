@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from hqueue.errors import LocalServerError
-from hqueue.local import lifecycle, start, status
+from hqueue.local import start, status
 from hqueue.local.home import Home, State
 from hqueue.local.process import LocalProcess, ProcessPlan
 from hqueue.local.server import DISK_BYTES_MIN
@@ -54,8 +54,6 @@ def test_a_full_disk_is_named_and_status_fails(home: Home, monkeypatch: pytest.M
 
 
 def test_nothing_is_started_on_a_full_disk(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifecycle, "find_java", lambda: None)
-    monkeypatch.setattr(lifecycle, "ensure_jars", lambda *given, **options: home.path)
     leave_free(monkeypatch, 0)
     with pytest.raises(LocalServerError, match="the disk is full"):
         start(home=home.path)

@@ -6,6 +6,7 @@ import logging
 import resource
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -70,10 +71,18 @@ for _ in range(20):
     assert len(logged) < 10, logged
 
 
+@pytest.fixture
+def files_max() -> Iterator[Callable[[int], None]]:
+    """Sets how many files the process may have open."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    yield lambda files: resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 def test_the_servers_of_a_process_share_the_files_that_it_may_have(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    files_max: Callable[[int], None], caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (1_024, 4_096))
+    files_max(1_024)
     room = FileRoom()
     with caplog.at_level(logging.WARNING):
         assert room.take(100, "one") == 100

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -38,6 +38,7 @@ from hqueue_workers.api.structs import API
 from tests.support.awaited import Awaited
 from tests.support.backends import MemoryBackend
 from tests.support.doubles import SteppedClock
+from tests.support.interposed import Interposed
 from tests.support.looped import LoopThread
 from tests.support.proxy import Fate
 
@@ -166,13 +167,11 @@ def test_what_a_lost_answer_left_open_is_said(
     ]  # fmt: skip
 
 
-def test_a_fault_of_its_own_is_declared_too(
-    served: Served, client: hqueue.Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fault_of_its_own_is_declared_too(client: hqueue.Client, thread: LoopThread) -> None:
     def fail(name: str) -> None:
         raise ZeroDivisionError(name)
 
-    monkeypatch.setattr(client, "locations", fail)
+    served = Served(cast(hqueue.Client, Interposed(client, locations=fail)), thread)
     with pytest.raises(API.TServiceError) as raised:
         served.handler.getQueueLocations("q")
     assert (raised.value.outcome, served.counted) == (
