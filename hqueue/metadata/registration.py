@@ -28,7 +28,6 @@ without a missing member, so a successor that waits for its predecessor's sessio
 in time."""
 
 MAKING_S = 600.0
-"""How long a change of a registration waits until the registration is made, at most."""
 
 
 class Registration(OnStore):
@@ -55,6 +54,7 @@ class Registration(OnStore):
         on_failure: called if the groups can't be made again.
         parents: whether to create missing keys above the groups.
         clock: measures the wait for another session.
+        making_s: how long a change of the registration waits until it is made, at most.
 
     Raises:
         As `MetadataStore.loop`.
@@ -70,6 +70,7 @@ class Registration(OnStore):
         on_failure: Callable[[HQueueError], None],
         parents: bool = False,
         clock: Clock = SYSTEM_CLOCK,
+        making_s: float = MAKING_S,
     ) -> None:
         super().__init__(store, clock)
         self.failure: HQueueError | None = None
@@ -80,6 +81,7 @@ class Registration(OnStore):
         self._on_obstacle = on_obstacle
         self._on_failure = on_failure
         self._parents = parents
+        self._making_s = making_s
         self._made_by: int | None = None
         self._closed = False
         self._settled = False
@@ -152,7 +154,7 @@ class Registration(OnStore):
         Raises:
             HQueueError: its `failure`, if it is gone for good; or as the constructor.
         """
-        yield from self._making.take(self._replace(values), MAKING_S, _late)
+        yield from self._making.take(self._replace(values), self._making_s, _late)
 
     def _replace(self, values: Mapping[str, bytes]) -> Work[None]:
         if self.failure is not None:
@@ -228,7 +230,7 @@ class Registration(OnStore):
 
     @stepwise
     def _make_again_in_turn(self) -> Work[None]:
-        yield from self._making.take(self._make_again.steps(), MAKING_S, _late)
+        yield from self._making.take(self._make_again.steps(), self._making_s, _late)
 
     @stepwise
     def _make_again(self) -> Work[None]:

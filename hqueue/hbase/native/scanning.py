@@ -79,6 +79,7 @@ class Scanning:
         rows: the range.
         columns: what is wanted of each row.
         by_bytes: whether the rows' order is that of their bytes.
+        row_bytes_max: what answers without a whole row may have together.
     """
 
     def __init__(
@@ -89,12 +90,14 @@ class Scanning:
         columns: Sequence[Any],
         *,
         by_bytes: bool = True,
+        row_bytes_max: int = ROW_BYTES_MAX,
     ) -> None:
         self._table = table
         self._region = region
         self._range = rows
         self._columns = columns
         self._by_bytes = by_bytes
+        self._row_bytes_max = row_bytes_max
 
     def read(self, limit: int) -> Asking[list[list[Cell]]]:
         """The next rows with their cells; fewer than `limit` at the end of the range alone.
@@ -129,7 +132,7 @@ class Scanning:
                 break
             empty = 0 if rows else empty + 1
             empty_bytes = 0 if rows else empty_bytes + len(answer.cells)
-            if empty == EMPTY_MAX or empty_bytes > ROW_BYTES_MAX:
+            if empty == EMPTY_MAX or empty_bytes > self._row_bytes_max:
                 raise ValueError("a scan, or a row, does not end")
             calls += 1
             if scanner is None:

@@ -21,7 +21,6 @@ from hqueue.groups.catalog import Catalog, Selection
 from hqueue.groups.consumer_options import ConsumerSettings
 from hqueue.groups.consumption import Consumption
 from hqueue.groups.member import GroupMember
-from hqueue.groups.offsets import Offset
 from hqueue.groups.paths import GroupPaths
 from hqueue.groups.stream import Stream
 from hqueue.metadata.ports import ANY
@@ -142,22 +141,17 @@ def test_what_a_stream_decided_to_commit_is_done_before_a_later_claim_counts(
         wait_for(lambda: first.poll(100), "messages")
         committer, holder = consumer._consumption.committer, consumer._consumption.membership.holder
         assert isinstance(holder, GroupMember)
-        accepted = threading.Event()
-        accept = holder.accept
-
-        def accept_it(assigned: Mapping[PartitionKey, Offset]) -> None:
-            accept(assigned)
-            accepted.set()
 
         def has_accepted() -> bool:
             second.poll()
             return accepted.is_set()
 
-        monkeypatch.setattr(holder, "accept", accept_it)
         with (
             ThreadPoolExecutor(2) as pool,
+            stopped_at(holder, "accept", after=True) as (accepted, go_on_accepting),
             stopped_at(committer, "commit") as (decided, go_on),
         ):
+            go_on_accepting.set()
             committing = pool.submit(first.commit)
             assert decided.wait(60)
             server.sessions[-1].expire()

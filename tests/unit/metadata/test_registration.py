@@ -41,7 +41,7 @@ class Scene:
         self.failures: list[HQueueError] = []
         self.one.records.create({f"/top/{number}": b"v" for number in range(3)})
 
-    def register(self, store: MemorySession, who: bytes = b"me") -> Registration:
+    def register(self, store: MemorySession, who: bytes = b"me", **options: Any) -> Registration:
         registration = Registration(
             store,
             [{key: who if key.endswith("who") else v for key, v in g.items()} for g in GROUPS],
@@ -49,6 +49,7 @@ class Scene:
             on_obstacle=lambda obstacle: TakenError("taken", obstacle=obstacle),
             on_failure=self.failures.append,
             clock=self.clock,
+            **options,
         )
         registration.begin()
         return registration
@@ -188,10 +189,9 @@ def test_one_that_can_not_be_reached_when_its_session_is_over_goes_on_trying(
 
 
 def test_one_whose_turn_to_be_made_again_does_not_come_in_time_goes_on_trying(
-    scene: Scene, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
-    registration = scene.register(scene.one)
-    monkeypatch.setattr("hqueue.metadata.registration.MAKING_S", 0.01)
+    registration = scene.register(scene.one, making_s=0.01)
     under_way = registration._making.take((step for step in [Pause(1)]), 1)
     assert next(under_way) == Pause(1)
     scene.one.expire()

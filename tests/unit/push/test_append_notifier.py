@@ -25,6 +25,7 @@ from hqueue_workers.delivery.notification_server import (
     FRAME_BYTES_MAX,
     NotificationServer,
 )
+from tests.support.interposed import Interposed
 from tests.support.notifications import KEYS, frame_of, vouches
 from tests.support.strangers import Stranger
 from tests.support.thrift_calls import HOSTILE, head, listed
@@ -376,7 +377,7 @@ def test_one_whose_worker_is_gone_finds_the_next_one(workers: list[Worker]) -> N
 
 
 def test_what_could_be_watched_in_part_is_watched_as_a_whole_a_little_later(
-    workers: list[Worker], monkeypatch: pytest.MonkeyPatch
+    workers: list[Worker],
 ) -> None:
     session = Session(workers[0].port)
     watch, refused = session.owners.watch, [True]
@@ -387,7 +388,7 @@ def test_what_could_be_watched_in_part_is_watched_as_a_whole_a_little_later(
             raise StoreUnavailableError("away")
         return watch(listener)
 
-    monkeypatch.setattr(session.owners, "watch", refuse_once)
+    session.owners = Interposed(session.owners, watch=refuse_once)
     with waking(session, look_every_ms=20.0) as notifier:
         until_told(notifier, workers[0])
         assert all(

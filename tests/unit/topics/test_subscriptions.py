@@ -637,9 +637,13 @@ def test_a_hub_that_ends_does_not_wait_for_what_a_client_asked_that_has_left(sce
 
 
 class SlowAttaching:
-    """Hubs that take their time over a `subscribe`."""
+    """Hubs that take their time over a `subscribe`; an iterator that is left waits for them as long
+    as it says.
+    """
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, leaving_s: float = stream.LEAVING_S
+    ) -> None:
         self.begun = threading.Semaphore(0)
         self.going_on = threading.Event()
         attach = DeliveringHubs.__dict__["attach"]
@@ -651,6 +655,7 @@ class SlowAttaching:
             yield from attach.__get__(hubs, None).steps(*args, **named)
 
         monkeypatch.setattr(DeliveringHubs, "attach", slow)
+        monkeypatch.setattr(stream, "LEAVING_S", leaving_s)
 
     async def _in_loop(self) -> bool:
         while not self.going_on.is_set():
@@ -708,8 +713,7 @@ def test_an_iterator_is_closed_when_it_was_cancelled_while_it_subscribed(
 def test_a_subscribe_waits_for_an_iterator_that_was_left_while_it_subscribed(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client, hubs = scene.client(), SlowAttaching(monkeypatch)
-    monkeypatch.setattr(stream, "LEAVING_S", 0.0)
+    client, hubs = scene.client(), SlowAttaching(monkeypatch, leaving_s=0.0)
 
     async def give_up() -> None:
         (following,) = await hubs.begin(client, 1)
@@ -750,8 +754,8 @@ def test_a_subscribe_waits_for_a_subscription_that_its_listener_closed(scene: Sc
 def test_a_subscribe_waits_no_longer_than_an_operation_for_a_subscription_that_ends(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client, hubs = scene.client(operation_timeout_ms=300), SlowAttaching(monkeypatch)
-    monkeypatch.setattr(stream, "LEAVING_S", 0.0)
+    client = scene.client(operation_timeout_ms=300)
+    hubs = SlowAttaching(monkeypatch, leaving_s=0.0)
 
     async def give_up() -> None:
         (following,) = await hubs.begin(client, 1)
@@ -772,8 +776,7 @@ def test_a_subscribe_waits_no_longer_than_an_operation_for_a_subscription_that_e
 def test_an_iterator_that_is_cancelled_twice_while_it_subscribes_ends_at_once(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client, hubs = scene.client(), SlowAttaching(monkeypatch)
-    monkeypatch.setattr(stream, "LEAVING_S", WAIT_S)
+    client, hubs = scene.client(), SlowAttaching(monkeypatch, leaving_s=WAIT_S)
 
     async def give_up() -> None:
         (following,) = await hubs.begin(client, 1)

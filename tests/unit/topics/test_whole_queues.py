@@ -27,6 +27,7 @@ from hqueue import (
 from hqueue.consume.scanners import ScannerOptions
 from hqueue.errors import QueueDisabledError
 from hqueue.topics.exchanges import Exchange
+from hqueue.topics.hub_scan import MESSAGES_MAX
 from hqueue.topics.queue import HubQueue
 from hqueue.typing import MessageIDs
 from tests.support.backends import MemoryBackend
@@ -113,8 +114,7 @@ def test_what_is_put_is_what_is_read(scene: Scene) -> None:
 
 @both_faces
 def test_a_scan_goes_on_at_another_hub(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hqueue.topics.hub_scan.MESSAGES_MAX", 7)
-    sent = [b"%d" % number for number in range(100)]
+    sent = [b"%d" % number for number in range(5 * MESSAGES_MAX)]
     scene.queue.put([Message("t", value) for value in sent], partition=0)
     at: list[Address] = []
     then_do(monkeypatch, scene.client, lambda call: at.append(call.address))

@@ -13,13 +13,15 @@ from hqueue import ClosedError, Outcome, Settings, StoreUnavailableError
 from hqueue.metadata.ports import GuardedWrite, Obstacle
 from hqueue.runtime.steps import Work
 from hqueue.runtime.stepwise import BoundWork
-from hqueue.zookeeper import ZooKeeperStore, ephemerals
-from hqueue.zookeeper.session import TRANSACTION_BYTES_MAX
+from hqueue.zookeeper import ZooKeeperStore
+from hqueue.zookeeper.session import PIPELINED_MAX, TRANSACTION_BYTES_MAX
 from tests.support.memory.zookeeper import MemoryZooKeeper
 from tests.support.zookeeper_faults import expire
 
 After = Callable[[object, str, int, Callable[[], object]], None]
 PATHS = [f"/top/{number}" for number in range(6)]
+MANY = [f"/top/{number:03}" for number in range(3 * PIPELINED_MAX)]
+"""Of which three batches are made."""
 LARGE = bytes(TRANSACTION_BYTES_MAX // 2 + 1)
 """Of which a transaction has one."""
 
@@ -70,21 +72,21 @@ def after_call(monkeypatch: pytest.MonkeyPatch) -> After:
 def test_what_was_claimed_by_a_session_that_ended_is_not_counted_for_the_next_one(
     open_store: Callable[[], ZooKeeperStore],
     after_call: After,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ephemerals, "PIPELINED_MAX", 2)
     one, other = open_store(), open_store()
     one.ephemerals.claim({"/top/none": b""})
+    first, rest = MANY[:PIPELINED_MAX], MANY[PIPELINED_MAX:]
 
     def begin_again() -> None:
         expire(one)
-        assert other.ephemerals.claim(dict.fromkeys(PATHS[:2], b"other")) == set(PATHS[:2])
+        assert other.ephemerals.claim(dict.fromkeys(first, b"other")) == set(first)
 
     # Of each batch the creations, and then what is the session's of those that were refused.
     after_call(one.session, "run", 2, begin_again)
-    assert one.ephemerals.claim(dict.fromkeys(PATHS, b"one")) == set(PATHS[2:])
-    found = other.records.read(PATHS)
-    assert [found[path].value for path in PATHS] == [b"other"] * 2 + [b"one"] * 4
+    assert one.ephemerals.claim(dict.fromkeys(MANY, b"one")) == set(rest)
+    found = other.records.read(MANY)
+    assert {found[path].value for path in first} == {b"other"}
+    assert {found[path].value for path in rest} == {b"one"}
 
 
 def test_what_another_has_since_the_session_ended_is_not_released(
@@ -137,13 +139,11 @@ def test_an_error_behind_writes_that_were_done_has_a_doubt(
 def test_an_error_behind_registrations_that_were_made_has_a_doubt(
     open_store: Callable[[], ZooKeeperStore],
     after_call: After,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ephemerals, "PIPELINED_MAX", 2)
     one = open_store()
     one.ephemerals.claim({"/top/none": b""})
     # Of each batch a transaction, and then what is sent of it alone.
     after_call(one.session, "run", 2, one.close)
     with pytest.raises(ClosedError) as caught:
-        one.ephemerals.create(dict.fromkeys(PATHS, b"one"))
+        one.ephemerals.create(dict.fromkeys(MANY, b"one"))
     assert caught.value.outcome is Outcome.UNKNOWN

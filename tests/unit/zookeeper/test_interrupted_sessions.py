@@ -18,9 +18,10 @@ import pytest
 
 from hqueue import Settings
 from hqueue.metadata.ports import ANY, NEW, Change, SessionState
-from hqueue.zookeeper import ZooKeeperStore, members
+from hqueue.zookeeper import ZooKeeperStore
 from tests.support.interrupting import each_interruption, each_line
 from tests.support.memory.zookeeper import MemoryZooKeeper
+from tests.support.thread_refusal import threads_refused
 from tests.support.waiting import wait_for
 
 KAZOO = str(Path(kazoo.__path__[0]))
@@ -158,28 +159,24 @@ def test_an_error_of_a_handler_while_a_listener_is_added_is_not_swallowed() -> N
         store.on_state(interrupted)
 
 
-def test_a_lost_session_for_which_no_thread_is_started_is_said_to_be_lost_and_opened_later(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    start, refusals = kazoo.client.KazooClient.start_async, [1, 2]
+def test_a_lost_session_for_which_no_thread_is_started_is_said_to_be_lost_and_opened_later() -> (
+    None
+):
+    refusals = [1, 2]
 
-    def start_or_refuse(client: kazoo.client.KazooClient) -> Any:
-        if refusals:
-            refusals.pop()
-            raise RuntimeError("can't start new thread")
-        return start(client)
+    def is_refused(thread: threading.Thread) -> bool:
+        return bool(refusals and not thread.name.startswith("hqueue") and refusals.pop())
 
-    monkeypatch.setattr(members, "REOPEN_MS", 10.0)
     states: list[SessionState] = []
     with opened() as store:
         store.records.read(["/a"])
         watch = store.on_state(states.append)
         wait_for(lambda: states[-1] is SessionState.CONNECTED, "it is connected")
-        monkeypatch.setattr(kazoo.client.KazooClient, "start_async", start_or_refuse)
         sessions = store.session.members
-        with sessions.lock:
-            sessions._begin_again()
-        assert states[-1] is SessionState.LOST
-        wait_for(lambda: states[-1] is SessionState.CONNECTED, "opening another")
+        with threads_refused(is_refused=is_refused):
+            with sessions.lock:
+                sessions._begin_again()
+            assert states[-1] is SessionState.LOST
+            wait_for(lambda: states[-1] is SessionState.CONNECTED, "opening another")
         assert not refusals
         watch.close()

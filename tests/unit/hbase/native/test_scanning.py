@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from hqueue import Settings
-from hqueue.hbase.native import scanning
 from hqueue.hbase.native.cells import Cell
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.regions import Region
@@ -30,9 +29,9 @@ ALL = Range(b"00", b"99")
 class AskedScan:
     """A scan that is read in the caller's thread."""
 
-    def __init__(self, servers: Servers, region: Region, rows: Range) -> None:
+    def __init__(self, servers: Servers, region: Region, rows: Range, **options: Any) -> None:
         self._servers = servers
-        self._scan = Scanning("q", region, rows, [])
+        self._scan = Scanning("q", region, rows, [], **options)
 
     def read(self, limit: int) -> list[list[Cell]]:
         return self._servers.carry_out(self._scan.read(limit))
@@ -43,13 +42,13 @@ def begin() -> Iterator[Begin]:
     """A scan of a region with this script."""
     with contextlib.ExitStack() as stack:
 
-        def run(script: Any, rows: Range = ALL) -> AskedScan:
+        def run(script: Any, rows: Range = ALL, **options: Any) -> AskedScan:
             server = stack.enter_context(contextlib.closing(ScriptedServer(script)))
             servers = stack.enter_context(contextlib.closing(Servers(Settings())))
             name, cells = region_row("q", b"", b"", server.address)
             if isinstance(script, RegionServer):
                 script.regions = [(name, cells)]
-            return AskedScan(servers, Region(name, b"", b"", server.address), rows)
+            return AskedScan(servers, Region(name, b"", b"", server.address), rows, **options)
 
         yield run
 
@@ -121,12 +120,9 @@ SENSELESS: dict[str, tuple[str, list[tuple[Any, bytes]]]] = {
 
 
 @pytest.mark.parametrize("kind", SENSELESS)
-def test_parts_that_make_no_sense_are_no_answer(
-    begin: Begin, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(scanning, "ROW_BYTES_MAX", 1_000)
+def test_parts_that_make_no_sense_are_no_answer(begin: Begin, kind: str) -> None:
     match, answers = SENSELESS[kind]
     said = iter(answers)
-    scan = begin(lambda asked: [answer(asked, *next(said))])
+    scan = begin(lambda asked: [answer(asked, *next(said))], row_bytes_max=1_000)
     with pytest.raises(ValueError, match=match):
         scan.read(3)

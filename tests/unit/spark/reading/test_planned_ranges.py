@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -12,6 +13,7 @@ from hqueue.consume.queue_reader import QueueReader
 from pyspark_hqueue.reading.plan import Position, pieces_of, ranges_between, snapshot
 from pyspark_hqueue.reading.stream import QueueStreamReader
 from tests.support.backends import MemoryBackend
+from tests.support.interposed import Interposed
 from tests.support.spark_reading import collect, options_of, put
 
 
@@ -29,7 +31,7 @@ def test_a_first_batch_that_is_repeated_has_the_same_ranges_when_some_of_it_was_
 
 
 def test_a_count_by_a_log_that_ends_earlier_leaves_no_range_out(
-    memory_client: hqueue.Client, monkeypatch: pytest.MonkeyPatch
+    memory_client: hqueue.Client,
 ) -> None:
     queue = memory_client.create_queue("events", partitions=1)
     places = put(queue, 10, 10, 10)
@@ -37,7 +39,7 @@ def test_a_count_by_a_log_that_ends_earlier_leaves_no_range_out(
         f"{name}Offsets": str(MessageID.from_int(places[at].id))
         for name, at in (("starting", 1), ("ending", 2))
     }
-    monkeypatch.setattr(QueueReader, "count_before", lambda *_: 10)
+    queue = cast(hqueue.Queue, Interposed(queue, count_before=lambda *_: 10))
     (range_,) = snapshot(queue, options_of("batch", **bounds))
     assert (range_.start, range_.stop) == (places[1].id, places[2].id)
     assert pieces_of(queue, [range_], options_of("batch", **bounds)) == 1
