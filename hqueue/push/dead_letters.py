@@ -69,7 +69,6 @@ LINE_BYTES_MAX = 64 * 1024
 """The first line, at most: its reason has a thousand characters."""
 ATTEMPTS_MAX = 2**63 - 1
 LINKS_MAX = 1_000
-"""How often a message that was left in the log may have been put back."""
 
 _DEAD = "hqueue.dead-letters."
 _REDRIVE = "hqueue.redrive."
@@ -124,15 +123,22 @@ class DeadLetterSteps(Stepwise):
         open_scan: opens a scanner of a partition, or of all if it is None. Its `next` and `close`
             are called in threads, or awaited in a loop.
         put: asks for messages of the system's own to be put into a partition.
+        links_max: how often a message that was left in the log may have been put back.
+        seldom_log: names messages that are no valid dead letters.
     """
 
     def __init__(
         self,
         open_scan: Callable[[int | None, Scan], Any],
         put: Callable[[list[Message], int], Wait],
+        *,
+        links_max: int = LINKS_MAX,
+        seldom_log: SeldomLog = _log,
     ) -> None:
         self._open_scan = open_scan
         self._put_messages = put
+        self._links_max = links_max
+        self._seldom_log = seldom_log
 
     def waiting(
         self, subscriber: str, partition: int | None, on_unreadable: OnUnreadable | None
@@ -140,7 +146,7 @@ class DeadLetterSteps(Stepwise):
         """Gives what `DeadLetters.waiting` iterates over. The arguments are checked at once."""
         check_name(subscriber)
         check_callback(on_unreadable, "on_unreadable")
-        report = _log_unreadable if on_unreadable is None else on_unreadable
+        report = self._log_unreadable if on_unreadable is None else on_unreadable
         return self._waiting(subscriber, partition, report)
 
     def _waiting(
@@ -208,7 +214,7 @@ class DeadLetterSteps(Stepwise):
         try:
             return (yield from self.unwrap.steps(message))
         except UnsupportedFormatError as exc:
-            _log_unreadable(message, exc)
+            self._log_unreadable(message, exc)
             return None
 
     @stepwise
@@ -288,7 +294,7 @@ class DeadLetterSteps(Stepwise):
         may be a redrive that left them in the log itself: each lies before the one that names it.
         """
         named_by = message
-        for _ in range(LINKS_MAX):
+        for _ in range(self._links_max):
             if wrapping.id >= named_by.id:
                 raise _unreadable(message, "what it stands for does not lie before it")
             scanner = self._open_scan(message.partition, Scan(wrapping.id, wrapping.id.next()))
@@ -301,6 +307,14 @@ class DeadLetterSteps(Stepwise):
                 value = found.value[wrapping.value_at :]
                 return Message(wrapping.topic, value, found.key, found.headers)
         raise _unreadable(message, "the message that it stands for was put back too often")
+
+    def _log_unreadable(self, message: ReceivedMessage, error: CorruptLogError) -> None:
+        self._seldom_log.warning(
+            "skipped a message that is not a valid dead letter: partition %d, %s: %s",
+            message.partition,
+            message.id,
+            error,
+        )
 
 
 class DeadLetters:
@@ -502,23 +516,14 @@ def _wrapping_of(message: ReceivedMessage) -> _Wrapping:
             raise ValueError("the message names another subscriber than its topic does")
         return wrapping
 
-    return decode_fields(message.value[:end], _place_of(message), read)
+    return decode_fields(message.value[:end], _position_of(message), read)
 
 
-def _place_of(message: ReceivedMessage) -> str:
+def _position_of(message: ReceivedMessage) -> str:
     return f"{message.topic}, partition {message.partition}, {message.id}"
 
 
 def _unreadable(message: ReceivedMessage, reason: str) -> UnsupportedFormatError:
     return UnsupportedFormatError(
-        "this message is not a valid dead letter", path=_place_of(message), reason=reason
-    )
-
-
-def _log_unreadable(message: ReceivedMessage, error: CorruptLogError) -> None:
-    _log.warning(
-        "skipped a message that is not a valid dead letter: partition %d, %s: %s",
-        message.partition,
-        message.id,
-        error,
+        "this message is not a valid dead letter", path=_position_of(message), reason=reason
     )

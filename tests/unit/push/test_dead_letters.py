@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import time
 from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from hqueue import (
     CorruptLogError,
     DeadLetter,
-    DeadLetters,
     InvalidInputError,
     Message,
     MessageID,
@@ -22,21 +22,14 @@ from hqueue import (
     Scan,
 )
 from hqueue.errors import UnsupportedFormatError
-from hqueue.handle import QueueLog
-from hqueue.push import dead_letters
-from hqueue.push.dead_letters import dead_letter_topic, redrive_topic
+from hqueue.push.dead_letters import DeadLetterSteps, dead_letter_topic, redrive_topic
 from hqueue.runtime.logs import Log
+from hqueue.runtime.loop import blocking
 from hqueue.runtime.seldom import SeldomLog
+from hqueue.runtime.steps import each_given
 from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_HEADERS_MAX
 
 LOGGER = Log("dead letters")
-
-
-@pytest.fixture(autouse=True)
-def _each_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
-    seconds = itertools.count(0, 1_000)
-    clock: Any = SimpleNamespace(monotonic_ms=lambda: float(next(seconds)))
-    monkeypatch.setattr(dead_letters, "_log", SeldomLog(LOGGER, clock))
 
 
 class Log:
@@ -57,9 +50,6 @@ class Log:
                     key=each.key, headers=each.headers,
                 )
             )  # fmt: skip
-
-    def put_system(self, messages: Sequence[Message], partition: int) -> None:
-        self.put(messages, partition=partition)
 
     def expire(self, message_id: MessageID) -> None:
         self.messages = [each for each in self.messages if each.id != message_id]
@@ -86,15 +76,39 @@ def scanner(log: Log, partition: int | None, scan: Scan) -> Scanner:
     )
 
 
+class Letters:
+    """The dead letters in a log in memory, by the steps that `hqueue.DeadLetters` and that of event
+    loops share. Each line that they log is written.
+    """
+
+    def __init__(self, log: Log, open_scan: Any = scanner, **options: Any) -> None:
+        seconds = itertools.count(0, 1_000)
+        clock: Any = SimpleNamespace(monotonic_ms=lambda: float(next(seconds)))
+        steps = DeadLetterSteps(
+            functools.partial(open_scan, log),
+            lambda messages, partition: blocking(
+                functools.partial(log.put, messages, partition=partition)
+            ),
+            **{"seldom_log": SeldomLog(LOGGER, clock), **options},
+        )
+        self.put, self.redrive = steps.put, steps.redrive
+        self.redriven, self.unwrap = steps.redriven, steps.unwrap
+        self._steps = steps
+
+    def waiting(
+        self, subscriber: str, partition: int | None = None, *, on_unreadable: Any = None
+    ) -> Iterator[DeadLetter]:
+        return each_given(self._steps.waiting(subscriber, partition, on_unreadable), lambda _: None)
+
+
 @pytest.fixture
-def log(monkeypatch: pytest.MonkeyPatch) -> Log:
-    monkeypatch.setattr(dead_letters, "open_scanner", scanner)
+def log() -> Log:
     return Log()
 
 
 @pytest.fixture
-def letters(log: Log) -> DeadLetters:
-    return DeadLetters(cast(QueueLog, log))
+def letters(log: Log) -> Letters:
+    return Letters(log)
 
 
 def lines(**changed: Any) -> bytes:
@@ -132,7 +146,7 @@ GARBAGE = {
 
 @pytest.mark.parametrize("name", GARBAGE)
 def test_what_is_no_dead_letter_is_named_and_hides_none(
-    name: str, log: Log, letters: DeadLetters, caplog: pytest.LogCaptureFixture
+    name: str, log: Log, letters: Letters, caplog: pytest.LogCaptureFixture
 ) -> None:
     wanted = original(log, b"v")
     letters.put([DeadLetter(wanted, "s", "why", 3)])
@@ -151,7 +165,7 @@ def test_what_is_no_dead_letter_is_named_and_hides_none(
 
 @pytest.mark.parametrize("name", GARBAGE)
 def test_what_is_no_redrive_is_passed_over_and_logged(
-    name: str, log: Log, letters: DeadLetters, caplog: pytest.LogCaptureFixture
+    name: str, log: Log, letters: Letters, caplog: pytest.LogCaptureFixture
 ) -> None:
     original(log, b"v")
     log.put([Message(redrive_topic("s"), b"")] * 2, partition=0)
@@ -164,12 +178,9 @@ def test_what_is_no_redrive_is_passed_over_and_logged(
 
 
 def test_a_thousand_messages_that_are_no_dead_letters_are_one_line_a_second(
-    log: Log,
-    letters: DeadLetters,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    log: Log, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(dead_letters, "_log", SeldomLog(LOGGER))
+    letters = Letters(log, seldom_log=SeldomLog(LOGGER))
     log.put([Message(dead_letter_topic("s"), b"none")] * 1_000, partition=0)
     began_s = time.monotonic()
     assert not list(letters.waiting("s"))
@@ -177,9 +188,9 @@ def test_a_thousand_messages_that_are_no_dead_letters_are_one_line_a_second(
 
 
 def test_a_chain_of_redrives_that_is_too_long_ends_and_a_long_one_is_followed(
-    log: Log, letters: DeadLetters, monkeypatch: pytest.MonkeyPatch
+    log: Log,
 ) -> None:
-    monkeypatch.setattr(dead_letters, "LINKS_MAX", 20)
+    letters = Letters(log, links_max=20)
     original(log, b"v")
     for before in range(1, 30):
         value = lines(id=f"{before}-0", value="in the log")
@@ -192,7 +203,7 @@ def test_a_chain_of_redrives_that_is_too_long_ends_and_a_long_one_is_followed(
 
 
 def test_a_dead_letter_whose_original_can_not_be_read_hides_no_other(
-    log: Log, letters: DeadLetters, monkeypatch: pytest.MonkeyPatch
+    log: Log, letters: Letters
 ) -> None:
     lost = original(log, bytes(BATCH_BYTES_MAX))
     kept = original(log, b"v")
@@ -203,9 +214,10 @@ def test_a_dead_letter_whose_original_can_not_be_read_hides_no_other(
             raise CorruptLogError("a topic's messages in a batch fail their checksum")
         return scanner(log, partition, scan)
 
-    monkeypatch.setattr(dead_letters, "open_scanner", torn)
     unreadable: list[str] = []
-    waiting = letters.waiting("s", on_unreadable=lambda _, exc: unreadable.append(exc.text))
+    waiting = Letters(log, torn).waiting(
+        "s", on_unreadable=lambda _, exc: unreadable.append(exc.text)
+    )
     assert [each.message for each in waiting] == [kept]
     assert unreadable == ["a topic's messages in a batch fail their checksum"]
 
@@ -215,7 +227,7 @@ def original(log: Log, value: bytes, partition: int = 0, **more: Any) -> Receive
     return log.messages[-1]
 
 
-def test_what_was_put_waits_until_it_is_put_back(log: Log, letters: DeadLetters) -> None:
+def test_what_was_put_waits_until_it_is_put_back(log: Log, letters: Letters) -> None:
     wanted = [original(log, b"a\nb"), original(log, b"", partition=1), original(log, b"c")]
     letters.put(DeadLetter(each, "s", "why", 3) for each in wanted)
     letters.put([DeadLetter(wanted[0], "another", "why", 1)])
@@ -231,7 +243,7 @@ def test_what_was_put_waits_until_it_is_put_back(log: Log, letters: DeadLetters)
 
 
 def test_a_redrive_is_delivered_as_the_original_under_its_own_id(
-    log: Log, letters: DeadLetters
+    log: Log, letters: Letters
 ) -> None:
     letters.put([DeadLetter(original(log, b"v", partition=1), "s", "why", 3)])
     letters.redrive(letters.waiting("s"))
@@ -241,7 +253,7 @@ def test_a_redrive_is_delivered_as_the_original_under_its_own_id(
         letters.unwrap(original(log, b"no redrive\n"))
 
 
-def test_a_value_that_fits_no_batch_stays_where_it_was(log: Log, letters: DeadLetters) -> None:
+def test_a_value_that_fits_no_batch_stays_where_it_was(log: Log, letters: Letters) -> None:
     large = original(log, bytes(BATCH_BYTES_MAX))
     letters.put([DeadLetter(large, "s", "why", 3)])
     assert len(log.messages[-1].value) < 1_000
@@ -269,7 +281,7 @@ HEADERS = (("n", b"v"), ("", b""), ("n", b"w"))
     [{"key": b"k"}, {"key": b""}, {"headers": HEADERS}, {"key": b"\n", "headers": HEADERS}],
 )
 def test_the_key_and_headers_stay_the_originals_all_the_way(
-    log: Log, letters: DeadLetters, more: dict[str, Any]
+    log: Log, letters: Letters, more: dict[str, Any]
 ) -> None:
     wanted = original(log, b"v", **more)
     letters.put([DeadLetter(wanted, "s", "why", 3)])
@@ -292,7 +304,7 @@ def test_the_key_and_headers_stay_the_originals_all_the_way(
     ],
 )
 def test_what_fits_no_batch_with_its_key_and_headers_stays_where_it_was_with_them(
-    log: Log, letters: DeadLetters, value: bytes, more: dict[str, Any]
+    log: Log, letters: Letters, value: bytes, more: dict[str, Any]
 ) -> None:
     large = original(log, value, **more)
     letters.put([DeadLetter(large, "s", "why", 3)])
@@ -310,9 +322,7 @@ def test_what_fits_no_batch_with_its_key_and_headers_stays_where_it_was_with_the
     assert letters.unwrap(redriven) is None
 
 
-def test_headers_count_toward_the_size_of_what_is_put_together(
-    log: Log, letters: DeadLetters
-) -> None:
+def test_headers_count_toward_the_size_of_what_is_put_together(log: Log, letters: Letters) -> None:
     many = original(log, b"", headers=[("", b"")] * (BATCH_HEADERS_MAX // 4))
     log.batches.clear()
     letters.put([DeadLetter(many, "s", "why", 3)] * 5)
@@ -320,7 +330,7 @@ def test_headers_count_toward_the_size_of_what_is_put_together(
 
 
 def test_they_are_put_in_batches_of_one_partition_and_of_a_bounded_size(
-    log: Log, letters: DeadLetters
+    log: Log, letters: Letters
 ) -> None:
     sizes = [BATCH_BYTES_MAX // 5] * 5
     wanted = [original(log, bytes(size)) for size in sizes]
