@@ -277,7 +277,7 @@ class Settings:
             environ: the environment; the process's own if None.
 
         Raises:
-            SettingsError: a setting is unknown (the closest known one is named), has a wrong
+            SettingsError: a setting is unknown (the closest known one is named) or has a wrong
                 value, or a settings file can't be read.
         """
         environ = os.environ if environ is None else check_mapping(environ, "environ")
