@@ -63,7 +63,7 @@ def open_store(settings: Settings, clock: Clock = SYSTEM_CLOCK) -> StorePort:
         from hqueue.hbase.native import NativeStore
         from hqueue.zookeeper import ZooKeeperNodes
 
-        return NativeStore(settings, ZooKeeperNodes(settings).read, clock)
+        return NativeStore(settings, ZooKeeperNodes(settings).read.asked, clock)
     from hqueue.hbase.thrift.gateway_store import GatewayStore
 
     return GatewayStore(settings, clock)

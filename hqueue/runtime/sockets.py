@@ -23,6 +23,7 @@ __all__ = [
     "connect",
     "lacks_descriptors",
     "open_connection",
+    "opened_within",
     "resolve",
     "within",
 ]
@@ -113,6 +114,32 @@ async def within(work: Coroutine[Any, Any, Result], timeout_s: float | None) -> 
             task.exception()
         raise
     return task.result()
+
+
+async def opened_within(
+    opening: Coroutine[Any, Any, socket.socket], timeout_s: float
+) -> socket.socket:
+    """The socket that is opened within a bound. Cancelled, it leaves none behind.
+
+    Raises:
+        OSError: it is not opened in time, or can't be.
+    """
+    task = asyncio.get_running_loop().create_task(opening)
+    try:
+        await asyncio.wait([task], timeout=timeout_s)
+        if not task.done():
+            raise TimeoutError("timed out")
+    except BaseException:
+        task.cancel()
+        task.add_done_callback(_drop)
+        raise
+    return task.result()
+
+
+def _drop(opening: asyncio.Task[socket.socket]) -> None:
+    """Close what was opened, though nobody waits for it any more."""
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
 
 
 async def resolve(address: Address) -> list[AddressInfo]:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import socket
 import struct
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from kazoo.exceptions import EXCEPTIONS, KazooException, NoNodeError
 
 from hqueue.errors import Outcome, StoreUnavailableError
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline, bounded_ms
-from hqueue.runtime.sockets import open_connection
+from hqueue.runtime.sockets import connect, open_connection, opened_within, resolve, within
+from hqueue.runtime.steps import Wait, Work
+from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.settings.addresses import Address, zookeeper_servers
 from hqueue.settings.connection import Settings
 from hqueue.zookeeper.translation import is_refusal, refused
@@ -34,12 +40,12 @@ NoAnswer = (OSError, struct.error, ValueError)
 """What reading an answer raises when none comes, or what comes is none."""
 
 
-class ZooKeeperNodes:
+class ZooKeeperNodes(Stepwise):
     """Nodes by their absolute paths. Thread-safe, and usable in a forked child.
 
     Each read is by a session of its own, for there are few: so nothing is kept open meanwhile. It
-    is made in the caller's thread, without kazoo's client, which needs three threads of its own and
-    so can't read anything while the interpreter ends.
+    is made in the caller's thread, or in an event loop, without kazoo's client, which needs three
+    threads of its own and so can't read anything while the interpreter ends.
 
     ```
     client                                    server
@@ -60,7 +66,8 @@ class ZooKeeperNodes:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
-    def read(self, path: str) -> bytes | None:
+    @stepwise
+    def read(self, path: str) -> Work[Any, bytes | None]:
         """A node's data; None if there is no such node. One try, of one server after the other,
         bounded by ``request_timeout_ms``.
 
@@ -77,7 +84,7 @@ class ZooKeeperNodes:
             share = Deadline(SYSTEM_CLOCK, deadline.remaining_ms / len(servers))
             server = servers.pop()
             try:
-                return self._read(server, path, share)
+                return (yield from self._read(server, path, share))
             except NoNodeError:
                 return None
             except (*NoAnswer, KazooException) as exc:
@@ -91,25 +98,29 @@ class ZooKeeperNodes:
             reason="; ".join(reasons)[:1_000],
         )
 
-    def _read(self, server: Address, path: str, deadline: Deadline) -> bytes:
+    def _read(self, server: Address, path: str, deadline: Deadline) -> Work[Any, bytes]:
         settings = self._settings
-        with open_connection(server, _seconds(deadline)) as opened:
+        opened: socket.socket = yield Wait(
+            lambda: open_connection(server, _seconds(deadline)),
+            lambda: opened_within(_connected(server), _seconds(deadline)),
+        )
+        with opened:
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection = _Connection(opened, deadline)
-            connection.send(
+            yield connection.send(
                 _CONNECT.pack(0, 0, settings.zookeeper_session_timeout_ms, 0, 16, b"", False)
             )
-            _, timeout_ms = _ACCEPTED.unpack_from(connection.receive())
+            _, timeout_ms = _ACCEPTED.unpack_from((yield from connection.receive()))
             if timeout_ms <= 0:
                 raise ConnectionError("the server accepts no session")
             for rule in settings.zookeeper_auth:
-                connection.request(
+                yield connection.request(
                     AUTH_XID, AUTH, _LENGTH.pack(0) + _text(rule.scheme) + _text(rule.credential)
                 )
-                connection.reply(AUTH_XID)
-            connection.request(READ_XID, READ, _text(path) + b"\0")
-            answer = connection.reply(READ_XID)
-            connection.request(CLOSE_XID, CLOSE)
+                yield from connection.reply(AUTH_XID)
+            yield connection.request(READ_XID, READ, _text(path) + b"\0")
+            answer = yield from connection.reply(READ_XID)
+            yield connection.request(CLOSE_XID, CLOSE)
         (length,) = _LENGTH.unpack_from(
             answer
         )  # -1 for no data, else this many bytes and the stat.
@@ -120,18 +131,18 @@ class ZooKeeperNodes:
 
 
 class _Connection:
-    """Frames to and from one server."""
+    """Frames to and from one server, as steps."""
 
     def __init__(self, opened: socket.socket, deadline: Deadline) -> None:
         self._socket = opened
         self._deadline = deadline
 
-    def request(self, xid: int, kind: int, body: bytes = b"") -> None:
-        self.send(_REQUEST.pack(xid, kind) + body)
+    def request(self, xid: int, kind: int, body: bytes = b"") -> Wait:
+        return self.send(_REQUEST.pack(xid, kind) + body)
 
-    def reply(self, xid: int) -> bytes:
+    def reply(self, xid: int) -> Work[Any, bytes]:
         """The body of the reply to a request."""
-        frame = self.receive()
+        frame = yield from self.receive()
         of, _, code = _REPLY.unpack_from(frame)
         if of != xid:
             raise ValueError("the reply belongs to another request")
@@ -141,25 +152,46 @@ class _Connection:
             raise EXCEPTIONS[code]
         return frame[_REPLY.size :]
 
-    def send(self, frame: bytes) -> None:
-        self._socket.settimeout(_seconds(self._deadline))
-        self._socket.sendall(_LENGTH.pack(len(frame)) + frame)
+    def send(self, frame: bytes) -> Wait:
+        data = _LENGTH.pack(len(frame)) + frame
+        return Wait(
+            partial(self._here, self._socket.sendall, data),
+            partial(self._in_loop, "sock_sendall", data),
+        )
 
-    def receive(self) -> bytes:
-        (length,) = _LENGTH.unpack(self._bytes(_LENGTH.size))
+    def receive(self) -> Work[Any, bytes]:
+        (length,) = _LENGTH.unpack((yield from self._bytes(_LENGTH.size)))
         if not 0 <= length <= FRAME_BYTES_MAX:
             raise ValueError("this is not a frame of ZooKeeper")
-        return self._bytes(length)
+        return (yield from self._bytes(length))
 
-    def _bytes(self, count: int) -> bytes:
+    def _bytes(self, count: int) -> Work[Any, bytes]:
         data = bytearray()
         while len(data) < count:
-            self._socket.settimeout(_seconds(self._deadline))
-            part = self._socket.recv(min(count - len(data), 65_536))
+            most = min(count - len(data), 65_536)
+            part: bytes = yield Wait(
+                partial(self._here, self._socket.recv, most),
+                partial(self._in_loop, "sock_recv", most),
+            )
             if not part:
                 raise ConnectionError("the server ended the connection")
             data += part
         return bytes(data)
+
+    def _here(self, call: Callable[[Any], object], argument: object) -> object:
+        self._socket.settimeout(_seconds(self._deadline))
+        return call(argument)
+
+    async def _in_loop(self, method: str, argument: object) -> object:
+        call = getattr(asyncio.get_running_loop(), method)
+        try:
+            return await within(call(self._socket, argument), _seconds(self._deadline))
+        except asyncio.TimeoutError as exc:  # No `OSError` before Python 3.11.
+            raise TimeoutError("timed out") from exc
+
+
+async def _connected(server: Address) -> socket.socket:
+    return await connect(await resolve(server))
 
 
 def _text(text: str) -> bytes:

@@ -40,7 +40,9 @@ class BarePuts:
     def __init__(self, settings: Settings, table: str, partition: int) -> None:
         settings = dataclasses.replace(settings, request_timeout_ms=LASTS_MS_MAX)
         self._servers = Servers(settings)
-        registry = ZooKeeperRegistry(ZooKeeperNodes(settings).read, settings.hbase_znode_parent)
+        registry = ZooKeeperRegistry(
+            ZooKeeperNodes(settings).read.asked, settings.hbase_znode_parent
+        )
         regions = self._servers.carry_out(RegionMap(Meta(registry), table, 15_000).regions())
         self._region = regions.of(rowkey.encode(partition, 0))
         self._table = table

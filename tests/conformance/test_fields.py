@@ -88,7 +88,7 @@ def open_fields(request: pytest.FixtureRequest, root: str) -> Iterator[Open]:
             yield lambda: rows(GatewayStore(pair.settings()))
         elif request.param == "rows-native":
             settings = request.getfixturevalue("server").settings(hbase="native", gateways=())
-            yield lambda: rows(NativeStore(settings, ZooKeeperNodes(settings).read))
+            yield lambda: rows(NativeStore(settings, ZooKeeperNodes(settings).read.asked))
         else:
             settings = request.getfixturevalue("server").settings()
             yield lambda: rows(GatewayStore(settings))

@@ -13,6 +13,7 @@ from hqueue import Outcome, Settings, StoreUnavailableError, local
 from hqueue.hbase.native.native_store import open_registry
 from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.thrift.gateway_store import GatewayStore
+from hqueue.runtime.steps import Wait
 from hqueue.settings.addresses import Address
 from hqueue.zookeeper import ZooKeeperNodes
 from tests.support.registries import (
@@ -48,7 +49,7 @@ class Scripted(Cluster, Protocol):
 class _Nodes(NamingNodes):
     def open(self) -> AskedRegistry:
         settings = Settings()
-        return AskedRegistry(Servers(settings), open_registry(settings, self.read))
+        return AskedRegistry(Servers(settings), open_registry(settings, self.asked))
 
 
 class _Masters:
@@ -90,12 +91,14 @@ class _Real:
         self.named = named
 
     def open(self) -> AskedRegistry:
-        read = _no_node if self._settings.hbase_masters else ZooKeeperNodes(self._settings).read
+        read = (
+            _no_node if self._settings.hbase_masters else ZooKeeperNodes(self._settings).read.asked
+        )
         servers = self._stack.enter_context(contextlib.closing(Servers(self._settings)))
         return AskedRegistry(servers, open_registry(self._settings, read))
 
 
-def _no_node(path: str) -> bytes | None:
+def _no_node(path: str) -> Wait:
     raise AssertionError("masters are asked, and ZooKeeper is not")
 
 
@@ -216,7 +219,9 @@ def test_nobody_to_ask_is_an_error_in_time(way: str) -> None:
     given = {"hbase_masters": f"{NOWHERE},{NOWHERE}"} if way == "masters" else {"hbase": "native"}
     settings = Settings(request_timeout_ms=SHORT_MS, zookeeper=str(NOWHERE), **given)  # type: ignore[arg-type]
     with contextlib.closing(Servers(settings)) as servers:
-        registry = AskedRegistry(servers, open_registry(settings, ZooKeeperNodes(settings).read))
+        registry = AskedRegistry(
+            servers, open_registry(settings, ZooKeeperNodes(settings).read.asked)
+        )
         began_s = time.monotonic()
         _expect_nothing(registry)
         assert time.monotonic() - began_s < 10

@@ -55,7 +55,7 @@ class Regions:
             servers.ask(Request(region.address, b"CompactRegion", message, service=ADMIN), table)
 
     def _registry(self) -> Registry:
-        return open_registry(self._settings, ZooKeeperNodes(self._settings).read)
+        return open_registry(self._settings, ZooKeeperNodes(self._settings).read.asked)
 
     @contextlib.contextmanager
     def _servers(self) -> Iterator[Servers]:

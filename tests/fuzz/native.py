@@ -132,7 +132,7 @@ def _call(given: tuple[Mapping[int, list[Damage]], str, bool, bool]) -> None:
         request_timeout_ms=REQUEST_MS,
         operation_timeout_ms=REQUEST_MS,
     )
-    store = NativeStore(settings, served.nodes.read, SteppedClock(WALL_MS), served.route)
+    store = NativeStore(settings, served.nodes.asked, SteppedClock(WALL_MS), served.route)
     log = looped(store.async_log("q"), _thread()) if in_loop else store.log("q")
     began_s = time.monotonic()
     try:

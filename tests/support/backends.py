@@ -178,7 +178,7 @@ class NativeBackend:
         nodes = ZooKeeperNodes(made)
         return NativeStore(
             made,
-            lambda path: proxies.read_node(nodes.read, path),
+            lambda path: proxies.read_node(nodes.read.asked, path),
             route=proxies.route,
         )
 

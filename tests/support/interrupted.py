@@ -33,6 +33,7 @@ from tests.support.memory.memory_store import MemoryStore
 from tests.support.memory.metadata import MemoryCoordination, MemoryServer
 from tests.support.memory.zookeeper import MemoryZooKeeper
 from tests.support.region_server import RegionServer, meta_node, region_row
+from tests.support.registries import reading
 from tests.support.scripted_server import ScriptedServer
 
 BOUNDS = {"request_timeout_ms": 1_000, "operation_timeout_ms": 4_000}
@@ -78,7 +79,7 @@ class NativeStore(MemoryStore):
     def __init__(self, settings: Settings, server: ScriptedServer) -> None:
         super().__init__(MemoryCluster(), settings)
         self.servers = Servers(settings)
-        registry = ZooKeeperRegistry(lambda _: meta_node(server.address), "/hbase")
+        registry = ZooKeeperRegistry(reading(lambda _: meta_node(server.address)), "/hbase")
         self._meta = Meta(registry)
 
     def log(self, queue: str) -> NativeLog:  # type: ignore[override]

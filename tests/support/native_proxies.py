@@ -14,6 +14,8 @@ from collections.abc import Callable
 from hqueue.errors import Outcome, StoreUnavailableError
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.wire import LENGTH, preamble, varint
+from hqueue.hbase.native.zookeeper_registry import ReadNode
+from hqueue.runtime.steps import Wait
 from hqueue.settings.addresses import Address
 from tests.support.proxy import Fate
 
@@ -46,7 +48,7 @@ class NativeProxies:
             raise ConnectionRefusedError("the way is cut")
         return self.before(address)
 
-    def read_node(self, read: Callable[[str], bytes | None], path: str) -> bytes | None:
+    def read_node(self, read: ReadNode, path: str) -> Wait:
         """A node of ZooKeeper's. That of the cluster's ID has a fate, as a method has; what is lost
         is an error at once.
         """

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from hqueue import Outcome, local
@@ -12,6 +14,8 @@ from hqueue.hbase.native.native_store import open_registry
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.registry import Registry
 from hqueue.hbase.native.servers import Servers
+from hqueue.hbase.native.zookeeper_registry import ReadNode
+from hqueue.runtime.steps import Wait
 from hqueue.settings.addresses import Address
 from hqueue.zookeeper import ZooKeeperNodes
 from tests.support.scripted_server import Asked, answer
@@ -26,6 +30,7 @@ __all__ = [
     "host_of_meta",
     "master_of",
     "node",
+    "reading",
 ]
 
 NOWHERE = Address("127.0.0.1", 1)
@@ -56,7 +61,9 @@ def host_of_meta(server: local.LocalServer, *, than: str = "") -> str:
     """
     settings = server.settings(hbase="native")
     with contextlib.closing(Servers(settings)) as servers:
-        host = servers.carry_out(open_registry(settings, ZooKeeperNodes(settings).read).meta()).host
+        host = servers.carry_out(
+            open_registry(settings, ZooKeeperNodes(settings).read.asked).meta()
+        ).host
     return host if host != than else ""
 
 
@@ -88,8 +95,20 @@ def _server(address: Address | None) -> Any:
     return address and pb.ServerName(host_name=address.host, port=address.port, start_code=1)
 
 
+def reading(read: Callable[[str], bytes | None]) -> ReadNode:
+    """A `ReadNode` that calls a function: in a loop, too."""
+
+    def ask(path: str) -> Wait:
+        async def in_loop() -> bytes | None:
+            return read(path)
+
+        return Wait(partial(read, path), in_loop)
+
+    return ask
+
+
 class NamingNodes:
-    """ZooKeeper's nodes of a cluster: `read` is a `ReadNode`.
+    """ZooKeeper's nodes of a cluster: `asked` is a `ReadNode`.
 
     Args:
         named: what they say.
@@ -98,6 +117,10 @@ class NamingNodes:
     def __init__(self, named: Named) -> None:
         self.named = named
         self.away = False
+
+    @property
+    def asked(self) -> ReadNode:
+        return reading(self.read)
 
     def read(self, path: str) -> bytes | None:
         if self.away:

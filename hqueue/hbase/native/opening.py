@@ -12,7 +12,7 @@ import socket
 from collections.abc import Awaitable, Callable
 
 from hqueue.hbase.native.wire import connection_header, preamble
-from hqueue.runtime.sockets import connect, open_connection, resolve
+from hqueue.runtime.sockets import connect, open_connection, opened_within, resolve
 from hqueue.settings.addresses import Address
 
 __all__ = ["AsyncOpenSocket", "OpenSocket", "Route", "direct", "open_socket", "open_socket_async"]
@@ -57,22 +57,7 @@ async def open_socket_async(address: Address, service: str, timeout_s: float) ->
     Raises:
         OSError: not within the bound.
     """
-    opening = asyncio.get_running_loop().create_task(_open(address, service))
-    try:
-        await asyncio.wait([opening], timeout=timeout_s)
-        if not opening.done():
-            raise TimeoutError("timed out")
-    except BaseException:
-        opening.cancel()
-        opening.add_done_callback(_drop)
-        raise
-    return opening.result()
-
-
-def _drop(opening: asyncio.Task[socket.socket]) -> None:
-    """Close what was opened, though nobody waits for it any more."""
-    if not opening.cancelled() and opening.exception() is None:
-        opening.result().close()
+    return await opened_within(_open(address, service), timeout_s)
 
 
 async def _open(address: Address, service: str) -> socket.socket:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from functools import partial
 from typing import Any, TypeVar
 
 from google.protobuf.message import DecodeError
@@ -13,14 +12,14 @@ from hqueue.errors import Outcome, StoreUnavailableError
 from hqueue.hbase.native.exchanges import Asking
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.registry import Registry, address_of
-from hqueue.runtime.loop import blocking
+from hqueue.runtime.steps import Wait
 from hqueue.settings.addresses import Address
 
 __all__ = ["ReadNode", "ZooKeeperRegistry"]
 
-ReadNode = Callable[[str], "bytes | None"]
-"""Reads a node of ZooKeeper, by its absolute path; None if there is none. One bounded try. Raises
-`StoreUnavailableError`, and `RequestRefusedError`."""
+ReadNode = Callable[[str], Wait]
+"""Asks for a node of ZooKeeper, by its absolute path: its data, or None if there is none. One
+bounded try. Raises `StoreUnavailableError`, and `RequestRefusedError`."""
 
 Result = TypeVar("Result")
 
@@ -62,7 +61,7 @@ class ZooKeeperRegistry(Registry):
                 malformed.
         """
         path = f"{self._parent}/{name}"
-        data: bytes | None = yield blocking(partial(self._read_node, path))
+        data: bytes | None = yield self._read_node(path)
         if data is None:
             raise StoreUnavailableError(
                 "ZooKeeper has no such node of HBase: check that HBase runs, and the setting "

@@ -41,10 +41,14 @@ class BarePuts:
         settings = dataclasses.replace(settings, request_timeout_ms=LASTS_MS_MAX)
         self._table = settings.metadata_table
         self._servers = Servers(settings)
-        registry = ZooKeeperRegistry(ZooKeeperNodes(settings).read, settings.hbase_znode_parent)
+        registry = ZooKeeperRegistry(
+            ZooKeeperNodes(settings).read.asked, settings.hbase_znode_parent
+        )
         known = RegionMap(Meta(registry), self._table, 15_000)
         self._regions = self._servers.carry_out(known.regions())
-        with contextlib.closing(NativeStore(settings, ZooKeeperNodes(settings).read)) as store:
+        with contextlib.closing(
+            NativeStore(settings, ZooKeeperNodes(settings).read.asked)
+        ) as store:
             found = store.fields().read([row.decode() for row in rows])
         self._marks = {
             row: version_of(record.version)

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import gc
+import os
 import socket
 import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from hqueue import RequestRefusedError, Settings, StoreUnavailableError
 from hqueue.zookeeper import ZooKeeperNodes
+from tests.support.awaited import LoopedSteps
+from tests.support.cancelling import each_await
+from tests.support.looped import LoopThread
 
 BOUND_MS = 2_000
 NO_NODE, NO_AUTH, AUTH_FAILED, UNHEARD_OF = -101, -102, -115, -9_999
@@ -60,7 +67,7 @@ class Server:
         with contextlib.suppress(OSError):
             while True:
                 connection, _ = self._listener.accept()
-                with connection, contextlib.suppress(OSError):
+                with connection, contextlib.suppress(OSError, struct.error):
                     connection.settimeout(10)
                     for answer in self._answers:
                         (length,) = struct.unpack("!i", connection.recv(4, socket.MSG_WAITALL))
@@ -80,36 +87,47 @@ def serve() -> Iterator[Callable[..., Server]]:
         yield one
 
 
-def nodes(*servers: Server, **settings: object) -> ZooKeeperNodes:
-    hosts = ",".join(server.address for server in servers) + "/a/root/that/is/ours"
-    return ZooKeeperNodes(
-        Settings(zookeeper=hosts, request_timeout_ms=BOUND_MS, **settings)  # type: ignore[arg-type]
-    )
+@pytest.fixture(params=["threads", "asyncio"])
+def nodes(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
+    """Makes what reads nodes of servers, by both faces."""
+    with contextlib.closing(LoopThread()) as thread:
+
+        def of(*servers: Server, **settings: object) -> Any:
+            hosts = ",".join(server.address for server in servers) + "/a/root/that/is/ours"
+            made = Settings(zookeeper=hosts, request_timeout_ms=BOUND_MS, **settings)  # type: ignore[arg-type]
+            found = ZooKeeperNodes(made)
+            return found if request.param == "threads" else LoopedSteps(found, thread)
+
+        yield of
 
 
 @pytest.mark.parametrize(("lies_there", "read"), [(b"value", b"value"), (b"", b""), (None, b"")])
 def test_a_node_is_read_by_its_absolute_path(
-    serve: Callable[..., Server], lies_there: bytes | None, read: bytes
+    serve: Callable[..., Server], nodes: Callable[..., Any], lies_there: bytes | None, read: bytes
 ) -> None:
     server = serve(accepted(), data(lies_there))
     assert nodes(server).read("/hbase/master") == read
     assert server.asked[1].endswith(b"/hbase/master\0")
 
 
-def test_credentials_come_before_the_request(serve: Callable[..., Server]) -> None:
+def test_credentials_come_before_the_request(
+    serve: Callable[..., Server], nodes: Callable[..., Any]
+) -> None:
     server = serve(accepted(), reply(-4), data(b"v"))
     assert nodes(server, zookeeper_auth="digest:a:b").read("/x") == b"v"
     assert b"digest" in server.asked[1]
 
 
-def test_no_node_is_none(serve: Callable[..., Server]) -> None:
+def test_no_node_is_none(serve: Callable[..., Server], nodes: Callable[..., Any]) -> None:
     assert nodes(serve(accepted(), reply(1, NO_NODE))).read("/x") is None
 
 
 @pytest.mark.parametrize(
     "answers", [[accepted(), reply(1, NO_AUTH)], [accepted(), reply(-4, AUTH_FAILED)]]
 )
-def test_a_refusal_is_one(serve: Callable[..., Server], answers: list[bytes]) -> None:
+def test_a_refusal_is_one(
+    serve: Callable[..., Server], nodes: Callable[..., Any], answers: list[bytes]
+) -> None:
     auth = "digest:a:b" if b"\xff\xff\xff\xfc" in answers[1] else ""
     with pytest.raises(RequestRefusedError):
         nodes(serve(*answers), zookeeper_auth=auth).read("/x")
@@ -133,7 +151,7 @@ def test_a_refusal_is_one(serve: Callable[..., Server], answers: list[bytes]) ->
 )
 @pytest.mark.parametrize("hangs_up", [False, True])
 def test_what_is_no_answer_is_an_error_in_time_and_another_server_is_asked(
-    serve: Callable[..., Server], answers: list[bytes], hangs_up: bool
+    serve: Callable[..., Server], nodes: Callable[..., Any], answers: list[bytes], hangs_up: bool
 ) -> None:
     bad = serve(*answers, hangs_up=hangs_up)
     began_s = time.monotonic()
@@ -142,3 +160,20 @@ def test_what_is_no_answer_is_an_error_in_time_and_another_server_is_asked(
     good = serve(accepted(), data(b"v"))
     assert [nodes(bad, good).read("/x") for _ in range(2)] == [b"v"] * 2
     assert time.monotonic() - began_s < 10
+
+
+@pytest.mark.parametrize("silent", [True, False])
+def test_one_that_is_cancelled_at_any_moment_leaves_no_connection(
+    serve: Callable[..., Server], silent: bool
+) -> None:
+    server = serve(*([] if silent else [accepted(), data(b"v")]))
+    reader = ZooKeeperNodes(Settings(zookeeper=server.address, request_timeout_ms=200))
+
+    async def use(cut: Callable[..., Any]) -> None:
+        with contextlib.suppress(StoreUnavailableError):
+            await cut(reader.read.in_loop("/x"))
+
+    before = len(os.listdir("/proc/self/fd"))
+    assert asyncio.run(each_await(use)) >= 2
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) <= before + 1, "the server's own"

@@ -22,6 +22,7 @@ from hqueue.log.table_ports import AsyncLogPort
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline, drive_in_loop
 from tests.support.looped import LoopThread
 from tests.support.region_server import RegionServer, meta_node, region_row
+from tests.support.registries import reading
 from tests.support.scripted_server import Asked, ScriptedServer
 
 SLOTS = 5
@@ -41,7 +42,7 @@ class Cluster:
         }
         self.server = ScriptedServer(self._answer)
         self._served.regions = [region_row("q", b"", b"", self.server.address)]
-        self.store = NativeStore(Settings(), lambda _: meta_node(self.server.address))
+        self.store = NativeStore(Settings(), reading(lambda _: meta_node(self.server.address)))
         self.log = self.store.async_log("q")
 
     def _answer(self, asked: Asked) -> Iterable[bytes]:

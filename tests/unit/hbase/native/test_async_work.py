@@ -17,7 +17,7 @@ from hqueue.hbase.native.regions import Meta, RegionMap
 from hqueue.hbase.native.scanning import Range, Scanning
 from hqueue.hbase.native.zookeeper_registry import ZooKeeperRegistry
 from tests.support.region_server import RegionServer, meta_node, region_row
-from tests.support.registries import Named, NamingMaster
+from tests.support.registries import Named, NamingMaster, reading
 from tests.support.scripted_server import Asked, ScriptedServer
 
 ROWS = {b"%02d" % number: [(b"m", b"c", b"%d" % number)] for number in range(20)}
@@ -31,7 +31,9 @@ class Cluster:
         self.server = server
         self.asked_nodes = 0
         self.servers = AsyncServers(Settings())
-        self.map = RegionMap(Meta(ZooKeeperRegistry(self._read_node, "/hbase")), "q", 15_000)
+        self.map = RegionMap(
+            Meta(ZooKeeperRegistry(reading(self._read_node), "/hbase")), "q", 15_000
+        )
 
     def _read_node(self, path: str) -> bytes:
         self.asked_nodes += 1

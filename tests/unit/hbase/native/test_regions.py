@@ -21,6 +21,7 @@ from hqueue.runtime.steps import carry_out
 from hqueue.settings.addresses import Address
 from hqueue.settings.limits import MESSAGE_ID_MAX
 from tests.support.region_server import RegionServer, meta_node, region_row
+from tests.support.registries import reading
 from tests.support.scripted_server import Asked, ScriptedServer, answer, refusal
 
 NOT_SERVING = "org.apache.hadoop.hbase.NotServingRegionException"
@@ -35,7 +36,7 @@ def begin() -> Iterator[Begin]:
         def run(script: Callable[[Asked], list[bytes]]) -> tuple[NativeStore, Address]:
             server = stack.enter_context(contextlib.closing(ScriptedServer(script)))
             node = meta_node(server.address)
-            store = NativeStore(Settings(), lambda path: node if "meta" in path else None)
+            store = NativeStore(Settings(), reading(lambda path: node if "meta" in path else None))
             return stack.enter_context(contextlib.closing(store)), server.address
 
         yield run
@@ -204,7 +205,7 @@ def test_rows_that_were_not_asked_for_are_no_answer(begin: Begin) -> None:
 
 
 def test_the_error_of_one_who_waits_in_vain_for_anothers_answer_names_table_and_server() -> None:
-    regions = RegionMap(Meta(ZooKeeperRegistry(lambda path: b"", "/hbase")), "q", 1)
+    regions = RegionMap(Meta(ZooKeeperRegistry(reading(lambda path: b""), "/hbase")), "q", 1)
     first = regions.regions()
     next(first)
     with ThreadPoolExecutor(1) as threads:

@@ -19,7 +19,7 @@ from tests.support.awaited import LoopedSteps
 from tests.support.cancelling import each_await
 from tests.support.doubles import SteppedClock
 from tests.support.looped import LoopThread
-from tests.support.registries import Named, NamingNodes
+from tests.support.registries import Named, NamingNodes, reading
 from tests.support.scripted_master import LOST, ScriptedMaster
 from tests.support.scripted_server import ScriptedServer
 
@@ -66,7 +66,7 @@ def begin(request: pytest.FixtureRequest) -> Iterator[Begin]:
                 return NamingNodes(Named("id", address, address)).read(path)
 
             settings = Settings(operation_timeout_ms=1_000)
-            store = NativeStore(settings, read, clock or SteppedClock())
+            store = NativeStore(settings, reading(read), clock or SteppedClock())
             tables = stack.enter_context(contextlib.closing(store)).tables
             if request.param == "threads":
                 return tables
@@ -176,7 +176,7 @@ def test_one_that_is_cancelled_at_any_moment_harms_no_later_one(method: str) -> 
         master = ScriptedMaster("q")
         with contextlib.closing(ScriptedServer(master)) as server:
             named = NamingNodes(Named("id", server.address, server.address))
-            with contextlib.closing(NativeStore(Settings(), named.read, SteppedClock())) as store:
+            with contextlib.closing(NativeStore(Settings(), named.asked, SteppedClock())) as store:
                 await cut(IN_LOOP[method](store.tables))
                 await IN_LOOP[method](store.tables)
                 assert master.methods[-1] == "getProcedureResult"

@@ -21,6 +21,7 @@ from hqueue.hbase.native.zookeeper_registry import ZooKeeperRegistry
 from hqueue.hbase.record_rows import Answer, RowUpdate
 from hqueue.settings.addresses import Address
 from tests.support.region_server import RegionServer, meta_node, region_row
+from tests.support.registries import reading
 from tests.support.scripted_server import Asked, ScriptedServer, answer
 
 Block = tuple[bytes, bytes, bytes]
@@ -139,7 +140,9 @@ def begin() -> Iterator[Begin]:
                 ]
             servers = stack.enter_context(contextlib.closing(Servers(Settings(**settings))))
             node = meta_node(addresses[0])
-            meta = Meta(ZooKeeperRegistry(lambda path: node if "meta" in path else None, "/hbase"))
+            meta = Meta(
+                ZooKeeperRegistry(reading(lambda path: node if "meta" in path else None), "/hbase")
+            )
             return TableUpdates(servers, TABLE, RegionMap(meta, TABLE, 15_000)), served
 
         yield run
