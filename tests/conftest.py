@@ -33,6 +33,7 @@ from tests.support.backends import (
     MemoryBackend,
     NativeBackend,
 )
+from tests.support.loop_kinds import LOOP_KINDS, loops_of
 from tests.support.memory.cluster import MemoryCluster
 from tests.support.memory.gateway import GatewayPair
 from tests.support.memory.zookeeper import MemoryZooKeeper
@@ -310,6 +311,13 @@ def make_queue(
     yield make
     for name in made:
         delete_beside(name)
+
+
+@pytest.fixture(params=LOOP_KINDS)
+def each_loop(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Has the test's event loops be of one kind, and of the other."""
+    with loops_of(request.param):
+        yield
 
 
 @pytest.fixture(params=["threads", "asyncio"])

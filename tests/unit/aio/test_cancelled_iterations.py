@@ -17,6 +17,9 @@ from tests.support.backends import MemoryBackend
 COUNT = 3_000
 
 
+pytestmark = pytest.mark.usefixtures("each_loop")
+
+
 @pytest.fixture
 def client() -> Iterator[hqueue.Client]:
     with MemoryBackend().connect() as client:

@@ -427,6 +427,7 @@ def test_a_listener_that_returns_no_status_has_failed_and_gets_its_messages_agai
     assert "closed the connection" not in caplog.text
 
 
+@pytest.mark.usefixtures("each_loop")
 def test_a_slow_listener_has_one_call_at_a_time_and_holds_up_no_other(
     connect: Connect, topic: str
 ) -> None:
@@ -521,6 +522,7 @@ def test_a_subscription_that_another_client_takes_over_says_so_in_its_loop(
     run(receive)
 
 
+@pytest.mark.usefixtures("each_loop")
 def test_loops_follow_one_another_and_run_beside_one_another_over_one_client(
     connect: Connect, topic: str
 ) -> None:
@@ -684,6 +686,7 @@ def test_a_client_that_is_forgotten_closes_its_connections_with_a_warning(
     run(forget)
 
 
+@pytest.mark.usefixtures("each_loop")
 def test_a_task_group_publishes_side_by_side_and_a_failure_cancels_the_others(
     connect: Connect, topic: str
 ) -> None:

@@ -94,6 +94,7 @@ def run(work: Callable[[], Any]) -> Any:
 # Cancelled tasks.
 
 
+@pytest.mark.usefixtures("each_loop")
 @pytest.mark.parametrize("way", ["poll", "messages", "arrow_batches"])
 def test_a_task_that_is_cancelled_at_any_await_loses_no_message(
     client: hqueue.Client, way: str
@@ -460,6 +461,7 @@ def test_one_whose_loop_has_ended_is_closed_in_another(
     assert not client.describe_group("g").members
 
 
+@pytest.mark.usefixtures("each_loop")
 def test_loops_follow_one_another_and_run_beside_one_another(client: hqueue.Client) -> None:
     put(client, 40)
     got: list[int] = []

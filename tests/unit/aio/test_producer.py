@@ -129,6 +129,7 @@ def test_a_loop_that_ends_while_a_batch_is_written_leaves_its_outcome_unknown() 
         assert error.outcome is Outcome.UNKNOWN
 
 
+@pytest.mark.usefixtures("each_loop")
 def test_loops_follow_one_another_and_run_beside_one_another(client: hqueue.Client) -> None:
     async def run(value: bytes) -> None:
         queue = await opened(client)

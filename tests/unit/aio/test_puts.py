@@ -16,6 +16,9 @@ from tests.support.proxy import Fate
 PUTS = 500
 
 
+pytestmark = pytest.mark.usefixtures("each_loop")
+
+
 @pytest.fixture
 def client() -> Iterator[hqueue.Client]:
     with MemoryBackend().connect() as client:

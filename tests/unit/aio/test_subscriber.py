@@ -78,6 +78,7 @@ def test_a_call_is_answered_when_the_coroutine_has_ended(client: hqueue.Client) 
     assert not is_present(client)
 
 
+@pytest.mark.usefixtures("each_loop")
 def test_calls_of_a_partition_come_one_after_another_and_others_beside_them(
     client: hqueue.Client,
 ) -> None:
@@ -185,6 +186,7 @@ def test_a_listener_cannot_stop_its_subscriber_but_ask_for_that(client: hqueue.C
     assert not is_present(client)
 
 
+@pytest.mark.usefixtures("each_loop")
 def test_sigterm_ends_a_run_in_order(client: hqueue.Client) -> None:
     async def run() -> None:
         running = asyncio.ensure_future((await made(client)).run())
