@@ -120,7 +120,7 @@ class ConsumerStream:
             from hqueue.consume.arrow import with_queue  # noqa: PLC0415  (pyarrow is an extra)
 
         idle_ms = _idle(idle_ms_max)
-        while (handout := self._next(idle_ms)) is not None:
+        while (handout := self._next(idle_ms, in_columns=True)) is not None:
             given, handout.lost = False, True
             try:
                 columns = handout.columns(with_queue)
@@ -186,9 +186,10 @@ class ConsumerStream:
         handout.lost = bool(messages)
         return messages
 
-    def _next(self, timeout_ms: float | None) -> Handout | None:
+    def _next(self, timeout_ms: float | None, *, in_columns: bool = False) -> Handout | None:
         """What is handed out next."""
         self._check()
+        self._stream.in_columns = in_columns
         try:
             handout = self._consumption.at_once(self._stream)
             return handout or self._consumption.refill(self._stream, timeout_ms)

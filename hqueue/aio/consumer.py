@@ -240,7 +240,7 @@ class Consumer:
         while True:
             with self._turn():
                 await self._begin()
-                handout = await self._next(idle_ms)
+                handout = await self._next(idle_ms, in_columns=True)
                 if handout is None:
                     return
                 columns = await handout.columns.in_loop(with_queue)
@@ -420,9 +420,10 @@ class Consumer:
 
     # What comes next. The caller's task has its turn.
 
-    async def _next(self, timeout_ms: float | None) -> Handout | None:
+    async def _next(self, timeout_ms: float | None, *, in_columns: bool = False) -> Handout | None:
         """What is handed out next. Where the caller is cancelled, it stays as it is."""
         stream = self._stream
+        stream.in_columns = in_columns
         try:
             handout = self._consumption.at_once(stream)
             return handout or await self._consumption.refill.in_loop(stream, timeout_ms)

@@ -42,7 +42,8 @@ none, and ``headers`` where there are none.
 """
 
 SMALL_BATCH = 64
-"""Batches of fewer messages are put together message by message, which costs less there."""
+"""Batches of fewer messages are put together message by message, which costs less there, unless
+they are large."""
 
 LARGE_BYTES = 512 * 1024
 """To copy this many bytes costs more than a record batch does."""
@@ -65,12 +66,16 @@ def record_batch(batches: Sequence[Batch]) -> pa.RecordBatch:
         StoreUnavailableError: it is not known whether one did.
     """
     pieces: list[_Columns] = []
-    for small, run in groupby(batches, lambda batch: batch.header.count < SMALL_BATCH):
+    for small, run in groupby(batches, _is_small):
         if small:
             pieces.append(_by_message(run))
         else:
             pieces.extend(map(_by_cell, run))
     return _with_timestamps(*map(_together, zip(*pieces, strict=True)))
+
+
+def _is_small(batch: Batch) -> bool:
+    return batch.header.count < SMALL_BATCH and not _is_large(batch)
 
 
 def record_batch_of(messages: Sequence[ReceivedMessage]) -> pa.RecordBatch:

@@ -33,7 +33,7 @@ Result = TypeVar("Result")
 
 class Handout(Stepwise):
     """Batches that were fetched of a partition, handed out message by message, from the first
-    `advance` on.
+    `advance` on, or from `begin` on.
 
     Args:
         fetched: one batch or more.
@@ -41,8 +41,8 @@ class Handout(Stepwise):
     """
 
     __slots__ = (
-        "_fetched", "_left", "_passed", "_reader", "batch", "last", "lost", "messages",
-        "one_by_one", "over",
+        "_fetched", "_left", "_passed", "_reader", "_undecoded", "batch", "last", "lost",
+        "messages", "one_by_one", "over",
     )  # fmt: skip
 
     def __init__(
@@ -52,6 +52,8 @@ class Handout(Stepwise):
         self._reader = reader
         self._left = collections.deque(fetched.batches)
         self._passed: Position | None = None
+        self._undecoded = False
+        """Whether the messages of `batch` were not decoded yet."""
         self.batch: Batch
         """What the messages are of now."""
         self.messages: Iterator[ConsumedMessage]
@@ -106,21 +108,29 @@ class Handout(Stepwise):
         size = partial(sum, [len(cell) for _, cell in following.cells])
         return is_much(following.header.count, size)
 
+    def begin(self) -> None:
+        """Go to the first batch, and decode nothing of it: `columns` comes next, or `advance`."""
+        self.batch, self.messages, self._undecoded = self._left.popleft(), iter(()), True
+
     @stepwise
     def advance(self) -> Work[Any, bool]:
-        """Go on to the next batch; whether there is one.
+        """Go on to the next messages; whether there are some.
 
         Raises:
             CorruptLogError, StoreUnavailableError: as `consumed_messages_of`. It stays where it is:
                 the same comes again with the next call.
         """
-        if not self._left:
+        if not self._left and not self._undecoded:
             self.over = True
             return False
+        following = self.batch if self._undecoded else self._left[0]
         if self._reader is None:
-            messages = consumed_messages_of(self._left[0], self.key.queue)
+            messages = consumed_messages_of(following, self.key.queue)
         else:
-            messages = yield from self._decoded([self._left[0]], self._messages_of)
+            messages = yield from self._decoded([following], self._messages_of)
+        if self._undecoded:
+            self.messages, self._undecoded = messages, False
+            return True
         if self._passed is not None or self.last is not None:
             self.finish_batch()
         self.batch, self.messages = self._left.popleft(), messages
@@ -131,7 +141,7 @@ class Handout(Stepwise):
         header = self.batch.header
         self._passed = Position(MessageID.from_int(header.end), header.next_ordinal)
         self.batch = dataclasses.replace(self.batch, start=self.batch.stop)
-        self.messages, self.last = iter(()), None
+        self.messages, self.last, self._undecoded = iter(()), None, False
 
     def remaining(self) -> list[Batch]:
         """All messages of the batches that were not handed out."""

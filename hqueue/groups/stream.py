@@ -53,6 +53,8 @@ class Stream:
         """When it was asked for messages last."""
         self.handout: Handout | None = None
         """What is being handed out."""
+        self.in_columns = False
+        """Whether it is asked for record batches: then no messages are decoded."""
         self.doubted = False
         """Whether its thread was interrupted, by a handler of a signal, while it was being handed
         something out: what came next may have got lost on its way."""
@@ -117,7 +119,10 @@ class Stream:
             if fetched.batches:
                 in_loop = None if self._loop is None else self._readers[key].in_loop
                 handout = Handout(fetched, in_loop)
-                yield from handout.advance.steps()
+                if self.in_columns:
+                    handout.begin()
+                else:
+                    yield from handout.advance.steps()
                 self.handout = handout
             else:
                 cursor = MessageID.from_int(fetched.cursor)

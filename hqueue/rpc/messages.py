@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import types
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext
 from typing import Any, ClassVar, NamedTuple
@@ -26,6 +26,7 @@ from hqueue.runtime.switch_interval import short_turns
 
 __all__ = [
     "Awaited",
+    "InTurns",
     "Processor",
     "ReadCall",
     "Reasoned",
@@ -230,6 +231,24 @@ class _Processor(TProcessor):
     def send_result(self, oprot: Any, api: str, result: TPayload, seqid: int) -> None:
         answer = getattr(result, "success", None)
         super().send_result(oprot, api, answer if isinstance(answer, Reasoned) else result, seqid)
+
+
+class InTurns:
+    """A list for `encode_call`, between whose items other threads have turns. thriftpy2's compiled
+    code encodes a plain list without any: of 30,000 messages in tens of milliseconds.
+
+    Args:
+        items: the list.
+    """
+
+    def __init__(self, items: Sequence[Any]) -> None:
+        self._items = items
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (each for each in self._items)  # At each, Python looks whether others wait.
 
 
 def encode_call(service: Any, method: str, *arguments: object) -> bytes:

@@ -9,6 +9,7 @@ from typing import Any
 
 from hqueue.errors import InvalidInputError
 from hqueue.message_id import MessageID, MessageIDs
+from hqueue.rpc.messages import InTurns
 from hqueue.rpc.services import load
 from hqueue.runtime.fork import register
 from hqueue.runtime.steps import Work
@@ -66,7 +67,7 @@ class IdempotentPublisher:
             first: the sequence number of the first message.
         """
         publisher, after = self._publisher(), self._since(queue, topic, since)
-        arguments = queue, publisher, topic, sent, first, after
+        arguments = queue, publisher, topic, InTurns(sent), first, after
         method = HubMethod("publishOnce", arguments, sent)
         done, _ = yield from self._calls.call.steps(queue, topic, method, repeatable=True)
         last_id = MessageID(done.newest.timestamp, done.newest.sequenceID)

@@ -12,6 +12,7 @@ from hqueue.message import Message, encoded_key
 from hqueue.message_id import MessageID, MessageIDs
 from hqueue.position import Position, as_message_id
 from hqueue.produce.idempotency import SINCE_WITHOUT_KEY, key_bytes
+from hqueue.rpc.messages import InTurns
 from hqueue.runtime.loop import computing, is_much
 from hqueue.runtime.memory import uncollected
 from hqueue.runtime.steps import Work
@@ -22,7 +23,7 @@ from hqueue.settings.numbers import check_whole
 from hqueue.settings.reserved import check_topic
 from hqueue.topics.api_calls import ApiCalls
 from hqueue.topics.exchanges import HubMethod
-from hqueue.topics.structs import check_sent, message_struct
+from hqueue.topics.structs import check_sent, freed, message_struct
 
 __all__ = ["QueueRequests"]
 
@@ -70,7 +71,7 @@ class QueueRequests(Stepwise):
             partition = check_whole(partition, 0, PARTITIONS_MAX - 1, option="partition")
         put = self.calls.idl.TPut(
             queueName=self.name,
-            messages=structs,
+            messages=InTurns(structs),
             partitionID=partition,
             key=None if key is None else encoded_key(key),
             since=None if since is None else self.id_struct(int(as_message_id(since))),
@@ -88,6 +89,7 @@ class QueueRequests(Stepwise):
                 put.key = put.idempotencyKey  # It chooses the same partition each time.
         method = HubMethod("put", (put,), structs)
         answer, _ = yield self.calls.call.asked(self.name, method, deadline)
+        yield from freed(structs)
         first = MessageID(answer.firstID.timestamp, answer.firstID.sequenceID)
         return first if isinstance(messages, Message) else MessageIDs(int(first), answer.count)
 

@@ -21,6 +21,9 @@ __all__ = ["messages_of"]
 WINDOW, WINDOW_MAX = 1_000, 10_000
 """A hub's, where there is no such preference, and at most."""
 
+AT_ONCE = 250
+"""After this many messages other tasks have turns."""
+
 LEAVING_S = 2.0
 """How long a generator that is closed while it subscribes waits for that to be over. Then it goes
 on by itself, and is closed; what subscribes under its name waits for it."""
@@ -132,6 +135,8 @@ async def messages_of(
         subscription = await subscriptions.go_on(buffer.subscribe(subscribe))
         window = min(subscription.preferences.delivery_window or WINDOW, WINDOW_MAX)
         while True:
+            if unsaid and not unsaid % AT_ONCE:
+                await asyncio.sleep(0)
             buffer.changed.clear()
             message = buffer.take()
             due = message is None or 2 * unsaid >= window

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from hqueue.errors import InvalidInputError, SubscriberExistsError, SubscriberNotFoundError
@@ -12,12 +13,16 @@ from hqueue.message import Message, check_headers_of
 from hqueue.metadata.managers import SubscriptionPreferences, TopicACL, check_names
 from hqueue.produce.encode import headers_to_put
 from hqueue.rpc.services import load
+from hqueue.runtime.loop import computing, is_much
+from hqueue.runtime.pieces import drop_in_pieces
+from hqueue.runtime.steps import Work
 from hqueue.settings.kinds import listed
 
 __all__ = [
     "acl_of",
     "acl_struct",
     "check_sent",
+    "freed",
     "message_struct",
     "message_structs",
     "naming",
@@ -25,6 +30,9 @@ __all__ = [
     "preferences_struct",
     "text_of",
 ]
+
+FREED_TOGETHER = 500
+"""Messages as the IDL has them, each of many objects."""
 
 
 def preferences_struct(preferences: SubscriptionPreferences) -> Any:
@@ -95,6 +103,14 @@ def message_struct(message: Message, topic: bytes = b"") -> Any:
     return structs.TMessage(
         topic=topic, value=message.value, key=message.key, headers=headers or None
     )
+
+
+def freed(structs: list[Any]) -> Work[Any, None]:
+    """Free structs that were sent and are needed no more: many of them beside an event loop, for
+    that takes as long as to make them.
+    """
+    if is_much(len(structs), lambda: 0):
+        yield computing(partial(drop_in_pieces, structs, FREED_TOGETHER))
 
 
 def acl_struct(**lists: Sequence[str] | None) -> Any:

@@ -10,6 +10,7 @@ from hqueue.errors import InvalidInputError
 from hqueue.message import Message, topic_bytes
 from hqueue.message_id import MessageID, MessageIDs, check_message_id
 from hqueue.metadata.managers import TopicACL
+from hqueue.rpc.messages import InTurns
 from hqueue.runtime.loop import computing, is_much
 from hqueue.runtime.memory import uncollected
 from hqueue.runtime.steps import Work
@@ -24,7 +25,7 @@ from hqueue.topics.idempotent import (
     IdempotentPublisher,
     IdempotentPublishResult,
 )
-from hqueue.topics.structs import acl_of, acl_struct, message_structs
+from hqueue.topics.structs import acl_of, acl_struct, freed, message_structs
 
 __all__ = ["TopicRequests"]
 
@@ -56,12 +57,14 @@ class TopicRequests(Stepwise):
         """Like `HubTopic.publish_many`."""
         sent = yield from self._structs(messages)
         given = self.queue, self._calls.settings.publisher, self.name
-        method = HubMethod("publishMessages", (*given, sent), sent)
+        method = HubMethod("publishMessages", (*given, InTurns(sent)), sent)
         if len(sent) == 1:
             method = HubMethod("publish", (*given, sent[0]), sent)
         published, _ = yield from self._calls.call.steps(self.queue, self.name, method)
         first = MessageID(published.id.timestamp, published.id.sequenceID)
-        return MessageIDs(int(first), len(sent))
+        ids = MessageIDs(int(first), len(sent))
+        yield from freed(sent)
+        return ids
 
     @stepwise
     def publish_idempotent(
@@ -74,7 +77,9 @@ class TopicRequests(Stepwise):
         )
         if since is not None:
             check_message_id(since, "since")
-        return (yield from self._idempotent.publish(self.queue, self.name, sent, first, since))
+        done = yield from self._idempotent.publish(self.queue, self.name, sent, first, since)
+        yield from freed(sent)
+        return done
 
     @stepwise
     def last_sequence_number(self, since: MessageID | None) -> Work[Any, int | None]:

@@ -5,8 +5,11 @@ batches.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 import random
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,9 +17,12 @@ import pytest
 import hqueue
 import hqueue.aio
 import hqueue.consume.arrow  # To import it takes longer than any turn, once.
-from hqueue import Message, local
+from hqueue import Message, ReceivedMessage, local
 from tests.support.backends import MemoryBackend
 from tests.support.loop_watch import longest_turn_ms
+from tests.support.waiting import wait_for
+
+from .hub_processes import HubProcess, hub_environment
 
 TURN_MS_MAX = 10
 TRIES = 20
@@ -37,6 +43,14 @@ MESSAGES: dict[str, Callable[[], list[Message]]] = {
 }
 
 MANY_BATCHES = 2_000
+
+
+async def check_turns(name: str, step: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    """Do something until the loop is not kept from other tasks for long, once."""
+    turns_ms = [await longest_turn_ms(step)]
+    while turns_ms[-1] > TURN_MS_MAX and len(turns_ms) < TRIES:
+        turns_ms.append(await longest_turn_ms(step))
+    assert turns_ms[-1] <= TURN_MS_MAX, (name, turns_ms)
 
 
 @pytest.fixture(params=["memory", pytest.param("native", marks=pytest.mark.servers)])
@@ -62,10 +76,7 @@ def watch(
         async def watched(steps: dict[str, Step]) -> None:
             queue = await hqueue.aio.Client(client).queue(queue_name)
             for name, step in steps.items():
-                turns_ms = [await longest_turn_ms(lambda step=step: step(queue))]
-                while turns_ms[-1] > TURN_MS_MAX and len(turns_ms) < TRIES:
-                    turns_ms.append(await longest_turn_ms(lambda step=step: step(queue)))
-                assert turns_ms[-1] <= TURN_MS_MAX, (name, turns_ms)
+                await check_turns(name, partial(step, queue))
 
         yield lambda steps: asyncio.run(watched(steps))
         client.disable_queue(blocking.name)
@@ -155,3 +166,120 @@ def test_a_loop_goes_on_while_many_small_batches_are_read(
             await asyncio.gather(*(queue.put(Message("t", b"a")) for _ in range(100)))
 
     watch({"puts": put, **READ})
+
+
+async def poll(consumer: hqueue.aio.Consumer, count: int) -> None:
+    while count > 0:
+        count -= len(await consumer.poll(1_000))
+
+
+async def iterate(consumer: hqueue.aio.Consumer, count: int) -> None:
+    async for _ in consumer:
+        count -= 1
+        if not count:
+            return
+
+
+async def take_columns(consumer: hqueue.aio.Consumer, count: int) -> None:
+    async for columns in consumer.arrow_batches():
+        count -= columns.num_rows
+        if not count:
+            return
+
+
+CONSUMED: dict[str, Callable[[hqueue.aio.Consumer, int], Awaitable[None]]] = {
+    "polls": poll,
+    "an iteration": iterate,
+    "record batches": take_columns,
+}
+
+
+@pytest.mark.parametrize("kind", ["many topics", "many headers", "few large"])
+def test_a_loop_goes_on_while_a_member_of_a_group_reads_large_batches(
+    connect: Callable[..., hqueue.Client], queue_name: str, kind: str
+) -> None:
+    messages = MESSAGES[kind]()
+    groups = itertools.count()
+    with connect() as client:
+        queue = client.create_queue(queue_name, partitions=2)
+        for partition in range(2):
+            queue.put(messages, partition=partition)
+
+        async def consume(take: Callable[[hqueue.aio.Consumer, int], Awaitable[None]]) -> None:
+            group, asynchronous = f"{queue_name}-{next(groups)}", hqueue.aio.Client(client)
+            async with hqueue.aio.Consumer(
+                queue_name, group=group, client=asynchronous, auto_commit=False
+            ) as consumer:
+                await take(consumer, 2 * len(messages))
+                await consumer.commit()
+
+        async def run() -> None:
+            for name, take in CONSUMED.items():
+                await check_turns(name, partial(consume, take))
+
+        asyncio.run(run())
+        client.delete_queue(queue_name, force=True)
+
+
+@pytest.fixture
+def hub(
+    server: local.LocalServer, server_environment: Mapping[str, str], queue_name: str
+) -> Iterator[str]:
+    """The address of a hub of a queue, in a process of its own: the test's process does nothing
+    else.
+    """
+    with hqueue.connect(server.settings()) as client:
+        client.create_queue(queue_name, partitions=2)
+        environment = hub_environment(server, server_environment, "zookeeper")
+        with HubProcess(queue_name, environment) as process:
+            wait_for(lambda: process.page("/health"), "the hub is ready")
+            yield process.address
+        client.delete_queue(queue_name, force=True)
+
+
+@pytest.mark.parametrize("kind", ["many small", "many headers", "few large"])
+def test_a_loop_goes_on_while_many_and_large_messages_are_published_and_heard(
+    hub: str, queue_name: str, kind: str
+) -> None:
+    messages = MESSAGES[kind]()
+    half = len(messages) // 2
+    heard = 0
+
+    async def hear(given: Sequence[ReceivedMessage]) -> None:
+        nonlocal heard
+        heard += len(given)
+
+    async def run() -> None:
+        async with hqueue.aio.connect_hubs(hub, queue=queue_name) as client:
+            topic = client.topic("t")
+
+            async def publish() -> None:
+                await topic.publish_many(messages[:half])
+                await topic.publish_many(messages[half:])
+
+            async def listen() -> None:
+                nonlocal heard
+                heard = 0
+                async with await topic.subscribe("s", hear):
+                    await publish()
+                    while heard < len(messages):
+                        await asyncio.sleep(0.01)
+
+            async def iterate() -> None:
+                left = len(messages)
+                async with contextlib.aclosing(topic.messages("s")) as given:
+                    publishing = asyncio.ensure_future(publish())
+                    async for _ in given:
+                        left -= 1
+                        if not left:
+                            break
+                    await publishing
+
+            await topic.publish(b"the first one, which the hub begins with")
+            async with await topic.subscribe("s", hear):  # From here on.
+                pass
+            steps = {"publishing": publish, "listening": listen, "iterating": iterate}
+            for name, step in steps.items():
+                await check_turns(name, step)
+
+    asyncio.run(run())

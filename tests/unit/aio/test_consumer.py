@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -95,7 +96,7 @@ def run(work: Callable[[], Any]) -> Any:
 
 
 @pytest.mark.usefixtures("each_loop")
-@pytest.mark.parametrize("way", ["poll", "messages", "arrow_batches"])
+@pytest.mark.parametrize("way", ["poll", "messages", "arrow_batches", "arrow_batches and poll"])
 def test_a_task_that_is_cancelled_at_any_await_loses_no_message(
     client: hqueue.Client, way: str
 ) -> None:
@@ -103,7 +104,10 @@ def test_a_task_that_is_cancelled_at_any_await_loses_no_message(
     put(client, 40, first=500)
     got: list[int] = []
 
+    ways = itertools.cycle(way.split(" and "))
+
     async def take(consumer: hqueue.aio.Consumer) -> None:
+        way = next(ways)
         if way == "poll":
             got.extend(numbers(await consumer.poll(20, messages_max=7)))
         elif way == "messages":

@@ -12,7 +12,14 @@ from thriftpy2.thrift import TApplicationException, TClient
 from thriftpy2.transport import TCyMemoryBuffer
 
 from hqueue.rpc.calls import check_call
-from hqueue.rpc.messages import Processor, Reasoned, RefusedCallError, drop_frames, encode_call
+from hqueue.rpc.messages import (
+    InTurns,
+    Processor,
+    Reasoned,
+    RefusedCallError,
+    drop_frames,
+    encode_call,
+)
 from hqueue.rpc.services import load
 
 SUBSCRIBER: Any = load("subscriber").HQueueSubscriberService
@@ -59,6 +66,12 @@ def test_a_call_reaches_its_handler_and_one_that_wants_no_reply_gets_none(
     handler = Handler()
     assert Processor(WORKER, handler, decodes_texts=decodes).answer(call) == b""
     assert handler.got == [(queue, [1, 2], [])]
+
+
+def test_a_list_that_is_encoded_in_turns_is_the_same_list() -> None:
+    numbers = list(range(1_000))
+    call = encode_call(WORKER, "appended", "q", numbers, [])
+    assert encode_call(WORKER, "appended", "q", InTurns(numbers), InTurns([])) == call
 
 
 def test_an_answer_comes_back() -> None:
