@@ -26,10 +26,12 @@ from .confluent import Confluent
 from .growth import AXES, Point
 from .kafka_python import KafkaPython
 from .ours import HQueue
-from .page import CASES_PICTURE, GROWTH_PICTURE, Section, part
+from .page import CASES_PICTURE, GROWTH_PICTURE, LOOP_COMMAND, Section, loop_part, part
 from .pictures import draw_cases, draw_growth
 
 GROWTH = "growth"
+IN_LOOP = "asyncio"
+"""The case with a part of its own on the page, which can be measured and written alone."""
 LIBRARIES = ("aiokafka", "confluent-kafka", "kafka-python", "pyarrow")
 DOCS = Path(__file__).parents[3] / "docs"
 IDLE_S = 5
@@ -45,19 +47,23 @@ def main(
         float, typer.Option(min=0.0001, max=1, help="Less than 1 for a quick look.")
     ] = 1.0,
     folder: Annotated[
-        Path | None, typer.Option(help="For the page; docs/ if all cases run at full scale.")
+        Path | None,
+        typer.Option(help="For the page; docs/ if all cases, or asyncio, run at full scale."),
     ] = None,
 ) -> None:
-    """Measure, on servers of its own. All cases at full scale go into docs/benchmarks.md."""
+    """Measure, on servers of its own. All cases at full scale go into docs/benchmarks.md, and so
+    does the case asyncio alone.
+    """
     known = [*CASES, GROWTH]
     chosen = cases or known
     for name in chosen:
         if name not in known:
             raise typer.BadParameter(f"{name}: the cases are {', '.join(known)}")
-    if folder is not None and chosen != known:
-        raise typer.BadParameter("the page has all cases, or there is none", param_hint="--folder")
+    is_page = chosen in (known, [IN_LOOP])
+    if folder is not None and not is_page:
+        raise typer.BadParameter(f"a page has all cases, or {IN_LOOP} alone", param_hint="--folder")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # So that both servers are ended.
-    if folder is None and chosen == known and scale == 1.0:
+    if folder is None and is_page and scale == 1.0:
         folder = DOCS
     with (
         fresh_server(gateways=False) as server,
@@ -122,14 +128,19 @@ def _write(
     kafka: str,
     idle: tuple[float, float],
 ) -> None:
-    sections = [
-        Section(CASES[name].title, CASES[name].doc, found) for name, found in results.items()
-    ]
-    draw_cases({section.title: section.results for section in sections}, folder / CASES_PICTURE)
-    draw_growth(points, folder / GROWTH_PICTURE)
-    text = part(sections, points, kafka=kafka, libraries=versions(LIBRARIES), idle=idle)
-    written = write_part(folder, "make bench-kafka", text)
-    CONSOLE.print(f"written: {written}")
+    sections = {
+        name: Section(CASES[name].title, CASES[name].doc, found) for name, found in results.items()
+    }
+    in_loop, libraries = sections.pop(IN_LOOP, None), versions(LIBRARIES)
+    if sections:
+        drawn = {section.title: section.results for section in sections.values()}
+        draw_cases(drawn, folder / CASES_PICTURE)
+        draw_growth(points, folder / GROWTH_PICTURE)
+        text = part([*sections.values()], points, kafka=kafka, libraries=libraries, idle=idle)
+        CONSOLE.print(f"written: {write_part(folder, 'make bench-kafka', text)}")
+    if in_loop is not None:
+        text = loop_part(in_loop, kafka=kafka, libraries=libraries)
+        CONSOLE.print(f"written: {write_part(folder, LOOP_COMMAND, text)}")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,16 @@ from ..measure import Comparison
 from ..report import comparisons, number, origin, stolen, table
 from .growth import MEASURES, Point
 
-__all__ = ["CASES_PICTURE", "GROWTH_PICTURE", "Section", "part"]
+__all__ = [
+    "CASES_PICTURE",
+    "GROWTH_PICTURE",
+    "LOOP_COMMAND",
+    "Section",
+    "loop_part",
+    "part",
+]
+
+LOOP_COMMAND = "make bench-kafka BENCH=asyncio"
 
 CASES_PICTURE = "benchmarks-kafka.png"
 GROWTH_PICTURE = "benchmarks-kafka-growth.png"
@@ -103,6 +112,23 @@ def part(
     ]
     parts += [_growth(axis, of_axis) for axis, of_axis in points.items()]
     return "\n\n".join(each.strip() for each in parts)
+
+
+def loop_part(section: Section, *, kafka: str, libraries: str) -> str:
+    """The part about event loops, in Markdown. The arguments are those of `part`."""
+    how = (
+        f"A Kafka {kafka} broker and the standalone local HBase are both up, as for the other "
+        "comparisons with Kafka, and an acknowledgement means what it means there. The libraries "
+        f"take turns in each round. {section.doc}"
+    )
+    return "\n\n".join(
+        [
+            f"## {section.title}, beside Kafka's clients",
+            f"{origin(LOOP_COMMAND)},\n{libraries}.\n{stolen()}",
+            textwrap.fill(how, 100),
+            comparisons(section.results),
+        ]
+    )
 
 
 def _growth(axis: str, points: Sequence[Point]) -> str:

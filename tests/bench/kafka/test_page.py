@@ -7,7 +7,7 @@ from pathlib import Path
 from ..measure import Comparison
 from ..report import write_part
 from .growth import MEASURES, Point
-from .page import Section, part
+from .page import Section, loop_part, part
 from .pictures import draw_cases, draw_growth, series
 
 FAST, SLOW = (900.0, 1_000.0, 1_100.0), (100.0, 200.0, 300.0)
@@ -31,6 +31,14 @@ def test_a_section_has_each_result_with_its_verdict() -> None:
     assert "| 0.20 (0.11 to 0.27) | ≥ 2 | missed |" in text
     assert "Kafka 4.0.0 broker" in text
     assert "2.5 % of a core" in text
+
+
+def test_event_loops_have_a_part_of_their_own() -> None:
+    text = loop_part(Section("In a loop", "Done so.", [DEFAULT]), kafka="4.0.0", libraries="lib 1")
+    assert text.startswith("## In a loop, beside Kafka's clients\n")
+    assert "Kafka 4.0.0 broker" in text
+    assert "Done so." in text
+    assert "| 1 KB text | ours | 1,000 msg/s | theirs | 200 msg/s |" in text
 
 
 def test_the_growth_has_a_row_for_each_size() -> None:
