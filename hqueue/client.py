@@ -34,7 +34,7 @@ from hqueue.settings.connection import Settings
 from hqueue.settings.keyword_options import AlterableAttributes, QueueAttributes, Unpack
 from hqueue.store import StorePort
 
-__all__ = ["Client", "Ttl", "administration_of", "cluster_of", "groups_of"]
+__all__ = ["Client", "Ttl", "administration_of", "close_in_loop", "cluster_of", "groups_of"]
 
 
 class Client:
@@ -68,7 +68,8 @@ class Client:
         on_append = functools.partial(_on_append, self._notifier)
         self._cluster = Cluster(settings, store, coordinate, on_append, clock)
         self._queues = QueueAdministration(self._cluster, coordination)
-        self._release = functools.partial(_release, store, self._notifier, coordination)
+        self._close_store = functools.partial(_close_store, store, self._notifier)
+        self._release = functools.partial(_release, self._close_store, coordination)
         # All that was made from the client has the cluster: it is forgotten when nothing is left.
         self._watched = Watched(self._cluster, "a client", self._release)
 
@@ -394,6 +395,13 @@ def groups_of(client: Client) -> GroupAdministration:
     return GroupAdministration(client._cluster, client.coordination.store)
 
 
+async def close_in_loop(client: Client) -> None:
+    """Like `Client.close`, for `hqueue.aio`."""
+    client._close_store()
+    await client._coordination.close.in_loop()
+    client._watched.closed()
+
+
 def ranges_of(client: Client, queue: str, topic: str) -> Sequence[LogRange]:
     """The ranges of the log with the messages of a topic that hubs own, for `hqueue.engine`."""
     return client._ranges_of(queue, topic)
@@ -409,7 +417,11 @@ def _on_append(notifier: AppendNotifier, queue: str) -> Callable[[int, Appended,
     return on_append
 
 
-def _release(store: StorePort, notifier: AppendNotifier, coordination: Coordination) -> None:
+def _close_store(store: StorePort, notifier: AppendNotifier) -> None:
     store.close()
     notifier.close()
+
+
+def _release(close_store: Callable[[], None], coordination: Coordination) -> None:
+    close_store()
     coordination.close()

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 
 from hqueue.aio.queue import Queue
 from hqueue.client import Client as BlockingClient
-from hqueue.client import Ttl, administration_of, cluster_of, groups_of, ranges_of
+from hqueue.client import Ttl, administration_of, close_in_loop, cluster_of, groups_of, ranges_of
 from hqueue.connecting import connect as connect_blocking
 from hqueue.groups.administration import GroupDescription, GroupListing
 from hqueue.handle import QueueAdministration, QueueLog
@@ -16,7 +16,6 @@ from hqueue.message_id import MessageID
 from hqueue.metadata import PartitionKey
 from hqueue.position import EARLIEST, Start
 from hqueue.push.administration import SubscriberAdministration, SubscriberState
-from hqueue.runtime.loop import in_thread
 from hqueue.settings.attributes import QueueDescription, check_queue_name
 from hqueue.settings.connection import Settings
 from hqueue.settings.keyword_options import (
@@ -66,8 +65,10 @@ class Client:
         return self._client.settings
 
     async def close(self) -> None:
-        """Close all connections. Like `hqueue.Client.close`: close producers first."""
-        await in_thread(self._client.close)
+        """Close all connections. Like `hqueue.Client.close`: close producers first. A call that was
+        cancelled can be repeated.
+        """
+        await close_in_loop(self._client)
 
     async def queue(self, name: str) -> Queue:
         """Open a queue. Like `hqueue.Client.queue`."""

@@ -16,7 +16,6 @@ from hqueue.hbase.thrift.tables import Tables
 from hqueue.hbase.thrift.translation import present, reads_answer
 from hqueue.log.in_threads import LogInThreads
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
-from hqueue.runtime.loop import blocking
 from hqueue.runtime.steps import Work
 from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.settings.connection import Settings
@@ -51,7 +50,7 @@ class GatewayStore(Stepwise):
     def cluster_id(self) -> Work[Any, str]:
         """Like `StorePort.cluster_id`: HBase's own, a UUID. A thread asks for an event loop."""
         deadline = Deadline(self._clock, self._gateways.settings.operation_timeout_ms)
-        found: str = yield blocking(partial(deadline.run, self._cluster_id))
+        found: str = yield self._gateways.blocking(partial(deadline.run, self._cluster_id))
         return found
 
     def log(self, queue: str) -> TableLog:

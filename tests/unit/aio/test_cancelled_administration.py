@@ -14,7 +14,7 @@ import pytest
 import hqueue
 import hqueue.aio
 from hqueue import Message, MessageID, PartitionKey
-from hqueue.errors import GroupNotFoundError, QueueNotFoundError
+from hqueue.errors import ClosedError, GroupNotFoundError, QueueNotFoundError
 from hqueue.groups.offsets import GroupOffsets
 from hqueue.groups.paths import GroupPaths
 from hqueue.metadata.managers import TopicMetadata
@@ -112,9 +112,18 @@ async def delete_group(scene: Scene, cut: Cut) -> None:
     assert await scene.client.list_groups() == []
 
 
+async def close(scene: Scene, cut: Cut) -> None:
+    await cut(scene.client.close())
+    await scene.client.close()
+    with pytest.raises(ClosedError):
+        await scene.client.list_queues()
+    with pytest.raises(ClosedError):
+        await scene.client.list_groups()
+
+
 @pytest.mark.parametrize(
     "use",
-    [create, alter, disable_and_enable, truncate, delete, look, reset_group, delete_group],
+    [create, alter, disable_and_enable, truncate, delete, look, reset_group, delete_group, close],
 )
 def test_what_is_cancelled_can_be_repeated(use: Callable[[Scene, Cut], Any]) -> None:
     unhandled: list[dict[str, Any]] = []
