@@ -11,7 +11,7 @@ from hqueue.aio.delivery import Delivery
 from hqueue.aio.loops import AT_ONCE, check_loop, collected
 from hqueue.errors import InvalidInputError
 from hqueue.format.header import FORMAT_1
-from hqueue.message import Message
+from hqueue.message import Headers, Message
 from hqueue.message_id import MessageID
 from hqueue.produce.appender import BatchAppender
 from hqueue.produce.batch_writer import WriteInLoop
@@ -95,12 +95,22 @@ class BufferedSender(Generic[Target]):
         extra = None
         if message.key is not None or message.headers:
             extra = message.key, headers_to_put(message)
+        return await self._take_value(message.topic, message.value, extra, target, callback)
+
+    async def _take_value(
+        self,
+        topic: str,
+        value: bytes,
+        extra: tuple[bytes | None, Headers] | None,
+        target: Target | None,
+        callback: DeliveryCallback | None,
+    ) -> Delivery[MessageID]:
         self._sends += 1
         if not self._sends % AT_ONCE:
             await asyncio.sleep(0)
         if not self._gathering.may_take():
             await self._writer.wait_for(self._gathering.may_take, self._block_s)
-        return self._gathering.take(message.topic, message.value, extra, target, callback)
+        return self._gathering.take(topic, value, extra, target, callback)
 
     def _check_loop(self) -> None:
         check_loop(self._writer.loop, "a producer")
@@ -168,6 +178,29 @@ class Producer(BufferedSender[int]):
         if partition is not None or key is not None:
             target = self._appender.choose_partition(partition, key)
         return await self._take(message, target, callback)
+
+    async def send_value(
+        self,
+        topic: str,
+        value: bytes,
+        *,
+        partition: int | None = None,
+        key: str | bytes | None = None,
+        callback: DeliveryCallback | None = None,
+    ) -> Delivery[MessageID]:
+        """Buffer a value like ``send(Message(topic, value))``, without making the `Message`.
+
+        Raises:
+            InvalidInputError, MessageTooLargeError: as `send`, and as `Message`.
+        """
+        self._check_loop()
+        target = None
+        if partition is not None or key is not None:
+            target = self._appender.choose_partition(partition, key)
+        if type(topic) is not str or type(value) is not bytes:
+            made = Message(topic, value)
+            topic, value = made.topic, made.value
+        return await self._take_value(topic, value, None, target, callback)
 
     async def send_batch(
         self,

@@ -22,6 +22,7 @@ from hqueue import (
 from tests.support.backends import LossyWay
 from tests.support.history import Seen, check, seen_by
 from tests.support.proxy import Fate
+from tests.support.queue_faces import QueueFace
 from tests.support.waiting import wait_for
 
 from .running import Program
@@ -126,10 +127,10 @@ def test_values_keep_their_order_among_messages(make_queue: MakeQueue) -> None:
     ],
 )
 def test_a_value_that_no_message_can_have_is_refused_whatever_is_in_the_buffer(
-    make_queue: MakeQueue, topic: Any, value: Any
+    client: hqueue.Client, make_queue: MakeQueue, queue_face: QueueFace, topic: Any, value: Any
 ) -> None:
     queue = make_queue()
-    with queue.producer(linger_ms=60_000) as producer:
+    with queue_face(client, queue).producer(linger_ms=60_000) as producer:
         for first in (b"", b"x" * 100):
             with pytest.raises((InvalidInputError, MessageTooLargeError)):
                 producer.send_value(topic, value)

@@ -41,7 +41,6 @@ ONLY_BLOCKING = {
         "reader": "roles in loops have it from `hqueue.engine.LoopReader`",
     },
     "Consumer": {"commit_async": "any task may await `commit`, also while another one polls"},
-    "Producer": {"send_value": "a message costs little beside a turn of a loop"},
 }
 
 OTHER_PARAMETERS = {
