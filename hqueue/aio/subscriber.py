@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import Sequence
+from functools import partial
 from typing import cast
 
 from hqueue.aio.loops import check_loop
@@ -13,11 +14,10 @@ from hqueue.errors import HQueueError, InvalidInputError
 from hqueue.handle import QueueLog
 from hqueue.metadata import Address, Coordinate
 from hqueue.push.listener import Listener
-from hqueue.push.serving import LoopServing
+from hqueue.push.serving import LoopEvent, LoopServing
 from hqueue.push.subscriber import Subscriber as BlockingSubscriber
-from hqueue.push.subscriber import SubscriberOptions, serving_of
+from hqueue.push.subscriber import SubscriberOptions, reception_of
 from hqueue.push.subscription import Subscription
-from hqueue.runtime.loop import in_thread
 from hqueue.runtime.program_loop import ProgramLoop
 from hqueue.settings.keyword_options import Unpack
 
@@ -62,9 +62,15 @@ class Subscriber:
                 "no event loop runs: make the subscriber in a coroutine of the loop that uses it"
             ) from exc
         self._subscriber = BlockingSubscriber(
-            log, subscription, listeners, coordinate=coordinate, serving=LoopServing, **options
+            log,
+            subscription,
+            listeners,
+            coordinate=coordinate,
+            serving=partial(LoopServing, tasks=self._tasks),
+            loop=self._tasks,
+            **options,
         )
-        self._serving = cast("LoopServing", serving_of(self._subscriber))
+        self._reception = reception_of(self._subscriber)
 
     async def __aenter__(self) -> Subscriber:
         await self.start()
@@ -99,9 +105,9 @@ class Subscriber:
         """
         self._check_loop()
         try:
-            await in_thread(self._subscriber.start)
+            await self._tasks.to_end(self._reception.start.asked()).in_loop()
         except asyncio.CancelledError:
-            self._tasks.start(in_thread, self._subscriber.stop, "its start was cancelled")
+            self._tasks.start(self._stop, "its start was cancelled")
             raise
 
     async def stop(self, reason: str = "") -> bool:
@@ -111,7 +117,13 @@ class Subscriber:
         ``timeout_ms`` are cancelled.
         """
         self._check_loop()
-        return await in_thread(self._subscriber.stop, reason)
+        self._reception.check_caller()
+        return await self._stop(reason)
+
+    async def _stop(self, reason: str) -> bool:
+        """Stop, when a start or a stop that is under way has ended."""
+        stopped = await self._tasks.to_end(self._reception.stop.asked(reason)).in_loop()
+        return bool(stopped)
 
     async def run(self) -> None:
         """Start, receive until SIGTERM or `request_stop`, or until the caller is cancelled, and
@@ -146,8 +158,8 @@ class Subscriber:
         """
         self._check_loop()
         if not self._subscriber.wait(0):
-            await self._serving.wanted_end.wait_in_loop()
+            await cast("LoopEvent", self._reception.serving.wanted_end).wait_in_loop()
             self._subscriber.wait(0)
 
     def _check_loop(self) -> asyncio.AbstractEventLoop:
-        return check_loop(self._serving.loop, "a subscriber")
+        return check_loop(self._tasks.loop, "a subscriber")

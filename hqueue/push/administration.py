@@ -140,6 +140,13 @@ class SubscriberAdministration(OnStore):
         return {key.partition: at for key, at in ids.items()}
 
     @stepwise
+    def members(self, queue_name: str, name: str) -> Work[Collection[str]]:
+        """The keys of the processes that share a subscriber's partitions, as far as they are
+        connected, or seem to be.
+        """
+        return (yield from connected_members(self._coordination, queue_name, name))
+
+    @stepwise
     def create_checkpoints(
         self, log: QueueLog, starts: Mapping[SubscriptionKey, Start], *, reset: bool
     ) -> Work[None]:

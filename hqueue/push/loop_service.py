@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Protocol
 
@@ -22,7 +21,7 @@ from hqueue.push.listener import (
     reason_of,
     status_of,
 )
-from hqueue.push.service import NOT_ADMITTED, received_messages
+from hqueue.push.service import NOT_ADMITTED, Admit, admit_all, received_messages
 from hqueue.rpc.messages import Reasoned, RefusedCallError
 from hqueue.runtime.held import NotHeldError
 from hqueue.runtime.interrupts import is_interruption
@@ -192,10 +191,10 @@ class LoopConsumption(LoopSubscriberHandler, Stepwise):
         listeners: LoopListeners,
         calls_max: int,
         timeout_ms: int,
-        admit: Callable[[int], AbstractContextManager[bool]] | None = None,
+        admit: Admit | None = None,
     ) -> None:
         self._listeners = listeners
-        self._admit = admit or (lambda _: nullcontext(True))
+        self._admit = admit or admit_all
         self._timeout_s = timeout_ms / 1e3
         self._turn = asyncio.Semaphore(calls_max)
         self._partitions: dict[int, Turn] = {}
@@ -209,8 +208,8 @@ class LoopConsumption(LoopSubscriberHandler, Stepwise):
         if not messages:
             return Answer(Status.DONE)
         number = messages[0].partition
-        with self._admit(number) as admitted:  # What is another's now needs not wait for its turn.
-            if not admitted:
+        with self._admit(number) as asked:  # What is another's now needs not wait for its turn.
+            if not await asked.in_loop():
                 raise RefusedCallError(NOT_ADMITTED)
         try:
             return await self._in_turn.in_loop(number, messages)
@@ -228,8 +227,8 @@ class LoopConsumption(LoopSubscriberHandler, Stepwise):
 
     async def _handle(self, number: int, messages: Sequence[ReceivedMessage]) -> Answer:
         async with _held(self._turn, self._timeout_s):
-            with self._admit(number) as admitted:
-                if not admitted:
+            with self._admit(number) as asked:
+                if not await asked.in_loop():
                     raise RefusedCallError(NOT_ADMITTED)
                 return await self._listeners.consume(messages)
 

@@ -22,13 +22,16 @@ from hqueue.groups.assignors import assign_sticky
 from hqueue.groups.member import GroupMember
 from hqueue.metadata import Coordination, PartitionKey, Presence, SessionState
 from hqueue.metadata.subscriptions import PresenceGuard
+from hqueue.push.administration import SubscriberAdministration
 from hqueue.push.handover import Handover
-from hqueue.push.members import MemberPaths, connected_members
+from hqueue.push.members import MemberPaths
 from hqueue.runtime.alarm import Alarm, needed_loop
-from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline, do_step, do_step_in_loop
 from hqueue.runtime.logs import Log
+from hqueue.runtime.loop import BackgroundLoop
+from hqueue.runtime.program_loop import ended
 from hqueue.runtime.seldom import FaultLog
-from hqueue.runtime.steps import Work, carry_out
+from hqueue.runtime.steps import Pause, Wait, Work
 from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.runtime.waiting import InterruptibleFuture
 
@@ -53,7 +56,7 @@ class SubscriberMember(Stepwise):
     present (``address``, ``topics``) in those that it has claimed, for as long as it has the claim,
     and handles calls only for them: see `Handover`.
 
-    From `start` to `close` a task of the process's loop does what must be done.
+    From `start` to `close` a task of its loop does what must be done.
 
     Args:
         queue: the queue's name.
@@ -62,6 +65,7 @@ class SubscriberMember(Stepwise):
         every: whether those are all of the queue.
         timeout_ms: how long a call may take: one that a hand-over waits for longer is logged.
         on_failure: called, by any thread, if it can't go on; it takes notice and returns.
+        loop: that of the program that the subscriber belongs to; the process's if None.
         clock: measures how long another is waited for.
     """
 
@@ -74,6 +78,7 @@ class SubscriberMember(Stepwise):
         every: bool,
         timeout_ms: int,
         on_failure: Callable[[HQueueError], None],
+        loop: BackgroundLoop | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.id = f"{socket.gethostname()}:{uuid.uuid4()}"
@@ -92,7 +97,7 @@ class SubscriberMember(Stepwise):
         """The calls under way, by their partition."""
         self._awaited: frozenset[int] = frozenset()
         """Those whose last call is waited for."""
-        self._loop = needed_loop()
+        self._loop = loop or needed_loop()
         self._due = Alarm(self._loop)
         self._closed = self._failed = False
         self._faults = FaultLog(logger, clock)
@@ -108,7 +113,8 @@ class SubscriberMember(Stepwise):
         """Those that it is present in."""
         return self._present
 
-    def start(self, coordination: Coordination, presence: Presence) -> None:
+    @stepwise
+    def start(self, coordination: Coordination, presence: Presence) -> Work[Any, None]:
         """Join the others. Partitions come when they have been assigned.
 
         Args:
@@ -121,8 +127,8 @@ class SubscriberMember(Stepwise):
             InvalidInputError: the topics are too long.
         """
         self._coordination, self._presence = coordination, presence
-        coordination.subscriptions.appear(self._queue, self._subscriber, presence, ())
-        self._await_alone()
+        yield coordination.subscriptions.appear.asked(self._queue, self._subscriber, presence, ())
+        yield from self._await_alone()
         self._guard = coordination.subscriptions.guard(
             self._queue, self._subscriber, presence, self._due.ring
         )
@@ -139,13 +145,13 @@ class SubscriberMember(Stepwise):
             on_change=self._due.ring,
             clock=self._clock,
         )
-        self._member.join()
+        yield self._member.join.asked()
         self._member.see_partitions({self._key(partition): None for partition in self._wanted})
         self._serving = self._loop.start(self._run)
 
     @contextlib.contextmanager
-    def call(self, partition: int) -> Iterator[bool]:
-        """For the time that a call is handled: whether it may be.
+    def call(self, partition: int) -> Iterator[Wait]:
+        """For the time that a call is handled: asks whether it may be.
 
         It may if no other member can have the partition, nor get it while this lasts. A member that
         stood still learns only here that its session may be over.
@@ -154,7 +160,7 @@ class SubscriberMember(Stepwise):
         with self._lock:
             self._calls[partition] += 1
         try:
-            yield self._owns(partition)
+            yield self._owns.asked(partition)
         finally:
             with self._lock:
                 self._calls[partition] -= 1
@@ -163,7 +169,8 @@ class SubscriberMember(Stepwise):
                 if partition in self._awaited:
                     self._due.ring()
 
-    def leave(self, timeout_ms: float) -> bool:
+    @stepwise
+    def leave(self, timeout_ms: float) -> Work[Any, bool]:
         """Hand everything over, and leave; whether that was done in time.
 
         What calls under way keep from being handed over is others' when `close` is called. While
@@ -173,36 +180,45 @@ class SubscriberMember(Stepwise):
         serving = self._serving
         if member is None or serving is None or serving.done():
             return True
-        member.leave()
+        yield member.leave.asked()
         while member.held or not self._handover.done:
             connected = self._coordination.state is SessionState.CONNECTED
             if deadline.expired or serving.done() or not (connected or self._calls):
                 return False
-            self._clock.sleep_ms(min(deadline.remaining_ms, 10))
+            yield Pause(min(deadline.remaining_ms, 10))
         return True
 
-    def close(self) -> None:
+    @stepwise
+    def close(self) -> Work[Any, None]:
         """End, after the session was closed. Never raises."""
         self._closed = True
         self._due.ring()
         if self._guard is not None:
             self._guard.close()
         if self._member is not None:
-            self._member.close()
-        if self._serving is not None and not self._serving.wait(END_S):
+            yield self._member.close.asked()
+        if self._serving is not None and not (yield ended(self._serving, END_S)):
             logger.warning("a member of subscriber %s is still closing", self._subscriber)
+
+    def _do(self, step: Any) -> object:
+        return do_step(None, self._clock, step)
+
+    async def _do_in_loop(self, step: Any) -> object:
+        return await do_step_in_loop(None, self._clock, step)
 
     def _key(self, partition: int) -> PartitionKey:
         return PartitionKey(self._queue, partition)
 
-    def _owns(self, partition: int) -> bool:
+    @stepwise
+    def _owns(self, partition: int) -> Work[Any, bool]:
         member = self._member
         if member is None:
             return False
         for_ms = CERTAIN_FOR * self._coordination.store.session_timeout_ms
-        return member.owns(self._key(partition), for_ms)
+        owns: bool = yield member.owns.asked(self._key(partition), for_ms)
+        return owns
 
-    def _await_alone(self) -> None:
+    def _await_alone(self) -> Work[Any, None]:
         """Wait until nobody is present who shares with nobody.
 
         Raises:
@@ -210,14 +226,17 @@ class SubscriberMember(Stepwise):
         """
         coordination, patience = self._coordination, self._patience()
         while True:
+            listed = yield coordination.subscriptions.list.asked(self._queue)
             there = {
                 key.partition: presence
-                for key, presence in coordination.subscriptions.list(self._queue).items()
+                for key, presence in listed.items()
                 if presence and key.subscriber == self._subscriber
             }
             others = {p: each for p, each in there.items() if p in self._wanted}
-            members = connected_members(coordination, self._queue, self._subscriber)
-            if carry_out(members, lambda step: step.do(coordination.store)) or not others:
+            if not others:
+                break
+            administration = SubscriberAdministration(coordination)
+            if (yield administration.members.asked(self._queue, self._subscriber)):
                 break
             if patience.expired:
                 raise SubscriberConnectedError(
@@ -226,7 +245,7 @@ class SubscriberMember(Stepwise):
                     queue=self._queue,
                     subscriber=self._subscriber,
                 )
-            self._clock.sleep_ms(RETRY_MS)
+            yield Pause(RETRY_MS)
         own = self._presence
         if any((e.topics, e.delivery) != (own.topics, own.delivery) for e in there.values()):
             logger.warning(
@@ -257,6 +276,16 @@ class SubscriberMember(Stepwise):
                 retry = not await self._turn.in_loop()
             except ClosedError:
                 return
+            except asyncio.CancelledError:  # With its program's loop, as a rule.
+                self._failed = True
+                self._on_failure(
+                    HQueueError(
+                        "the subscriber's member was cancelled with other tasks of the event loop; "
+                        "make another subscriber",
+                        outcome=Outcome.UNKNOWN,
+                    )
+                )
+                raise
             except HQueueError as exc:
                 text = "partitions of subscriber %s of %s can't be shared now: %s"
                 self._faults.met("turn", text, self._subscriber, self._queue, exc)

@@ -15,14 +15,20 @@ from hqueue.push.worker_call import known_topic
 from hqueue.rpc.messages import Reasoned, RefusedCallError
 from hqueue.rpc.services import load
 from hqueue.runtime.held import Held, NotHeldError
+from hqueue.runtime.steps import Wait
 
 __all__ = [
+    "Admit",
     "Consumption",
     "SubscriberHandler",
+    "admit_all",
     "received_message",
     "received_messages",
     "subscriber_service",
 ]
+
+Admit = Callable[[int], AbstractContextManager[Wait]]
+"""Entered with the partition of a call; gives what asks whether the call may be handled."""
 
 NOT_ADMITTED = "this member of the subscriber does not have the partition"
 
@@ -69,8 +75,8 @@ class Consumption(SubscriberHandler):
         listeners: they get them.
         calls_max: calls that the listeners handle at a time.
         timeout_ms: how long a call may wait for its turn.
-        admit: entered with the partition of a call while that is handled; says whether it may
-            be. If None all may.
+        admit: entered with the partition of a call while that is handled; gives what asks whether
+            it may be. If None all may.
     """
 
     def __init__(
@@ -78,10 +84,10 @@ class Consumption(SubscriberHandler):
         listeners: Listeners,
         calls_max: int,
         timeout_ms: int,
-        admit: Callable[[int], AbstractContextManager[bool]] | None = None,
+        admit: Admit | None = None,
     ) -> None:
         self._listeners = listeners
-        self._admit = admit or (lambda _: nullcontext(True))
+        self._admit = admit or admit_all
         self._timeout_ms = timeout_ms
         self._turn = threading.BoundedSemaphore(calls_max)
         self._partitions: dict[int, threading.Lock] = {}
@@ -97,19 +103,31 @@ class Consumption(SubscriberHandler):
         if not messages:
             return Answer(Status.DONE)
         number = messages[0].partition
-        with self._admit(number) as admitted:  # What is another's now needs not wait for its turn.
-            if not admitted:
+        with self._admit(number) as asked:  # What is another's now needs not wait for its turn.
+            if not asked.here():
                 raise RefusedCallError(NOT_ADMITTED)
         with self._lock:
             partition = self._partitions.setdefault(number, threading.Lock())
         wait_s = self._timeout_ms / 1e3
         try:
-            with Held(partition, wait_s), Held(self._turn, wait_s), self._admit(number) as admitted:
-                if not admitted:
+            with Held(partition, wait_s), Held(self._turn, wait_s), self._admit(number) as asked:
+                if not asked.here():
                     raise RefusedCallError(NOT_ADMITTED)
                 return self._listeners.consume(messages)
         except NotHeldError:
             return Answer(Status.RETRY)
+
+
+async def _true() -> bool:
+    return True
+
+
+_ADMITTED = nullcontext(Wait(lambda: True, _true))
+
+
+def admit_all(partition: int) -> AbstractContextManager[Wait]:
+    """Admits each call."""
+    return _ADMITTED
 
 
 def received_messages(messages: Sequence[Any] | None) -> list[ReceivedMessage]:

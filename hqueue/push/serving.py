@@ -3,41 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import functools
 import socket
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from typing import Protocol
 
-from hqueue.errors import HQueueError, Outcome
 from hqueue.metadata import DeliveryOptions
 from hqueue.push.listener import Listener, Listeners
 from hqueue.push.loop_service import LoopConsumption, LoopListeners
-from hqueue.push.service import Consumption, subscriber_service
+from hqueue.push.service import Admit, Consumption, subscriber_service
 from hqueue.push.worker_call import WorkerCall
 from hqueue.rpc.server import ThriftServer
+from hqueue.runtime.loop import blocking
 from hqueue.runtime.program_loop import ProgramLoop
+from hqueue.runtime.steps import Wait
 from hqueue.runtime.waiting import Event
 from hqueue.settings.limits import BATCH_BYTES_MAX, TOPIC_BYTES_MAX
 
-__all__ = ["LoopServing", "Serving", "ThreadServing"]
+__all__ = ["LoopEvent", "LoopServing", "Serving", "ThreadServing"]
 
 CALL_IDLE_MS_MAX = 10_000
+LOOK_S = 0.25
+"""How often a thread that waits for a loop looks whether that was closed."""
 MESSAGE_OVERHEAD_BYTES = TOPIC_BYTES_MAX + 64
 MESSAGE_BYTES_MAX = 2 * BATCH_BYTES_MAX
 """Of one message in a call. Beside their names and values headers take 15 bytes there, in the log
 8."""
-LOOP_S = 60.0
-"""How long a program's loop may take to begin to serve."""
-
-Admit = Callable[[int], AbstractContextManager[bool]]
 
 
 class Serving(Protocol):
-    """Serves the calls of a subscriber on its port, and gives their messages to its listeners.
-    `start` and `close` are called by threads, and may block.
-    """
+    """Serves the calls of a subscriber on its port, and gives their messages to its listeners."""
 
     @property
     def wanted_end(self) -> Event:
@@ -47,15 +42,15 @@ class Serving(Protocol):
         """Whether a listener calls the caller."""
 
     def start(self, listener: socket.socket, admit: Admit | None) -> None:
-        """Serve.
+        """Serve. In the event loop that serves, if one does.
 
         Args:
             listener: a socket that listens.
             admit: as `Consumption` takes it.
         """
 
-    def close(self, drain_ms: float) -> bool:
-        """Serve no more; whether the calls under way ended in time."""
+    def closing(self, drain_ms: float) -> Wait:
+        """Asks to serve no more; answers whether the calls under way ended in time."""
 
 
 class ThreadServing:
@@ -102,17 +97,21 @@ class ThreadServing:
         )
         self._server.start()
 
-    def close(self, drain_ms: float) -> bool:
+    def closing(self, drain_ms: float) -> Wait:
+        return blocking(functools.partial(self._close, drain_ms))
+
+    def _close(self, drain_ms: float) -> bool:
         drained = self._server is None or self._server.close(drain_ms)
         self._listeners.close()
         return drained
 
 
 class LoopServing:
-    """The running event loop serves the calls, and calls the listeners. Made in that loop.
+    """A program's event loop serves the calls, and calls the listeners.
 
     Args:
         listeners, calls_max, connections_max, delivery, name: as for `ThreadServing`.
+        tasks: the loop.
     """
 
     def __init__(
@@ -122,19 +121,16 @@ class LoopServing:
         connections_max: int,
         delivery: DeliveryOptions,
         name: str,
+        *,
+        tasks: ProgramLoop,
     ) -> None:
-        self._tasks = ProgramLoop()
+        self._tasks = tasks
         self.wanted_end = LoopEvent(self._tasks)
         self._listeners = LoopListeners(listeners, delivery.timeout_ms, self._tasks, name)
         self._calls_max = calls_max
         self._connections_max = connections_max
         self._delivery = delivery
         self._server: ThriftServer | None = None
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop."""
-        return self._tasks.loop
 
     def is_caller(self) -> bool:
         return self._listeners.is_caller()
@@ -143,7 +139,7 @@ class LoopServing:
         consumption = LoopConsumption(
             self._listeners, self._calls_max, self._delivery.timeout_ms, admit
         )
-        self._server = server = ThriftServer(
+        self._server = ThriftServer(
             subscriber_service(),
             consumption,
             listener,
@@ -153,28 +149,32 @@ class LoopServing:
             call_bytes_max=_call_bytes_max(self._delivery),
             idle_ms_max=CALL_IDLE_MS_MAX,
         )
+        self._server.start()
 
-        async def serve() -> None:
-            server.start()
+    def closing(self, drain_ms: float) -> Wait:
+        return Wait(
+            functools.partial(self._close, drain_ms),
+            functools.partial(self._close_in_loop, drain_ms),
+        )
 
-        try:
-            asyncio.run_coroutine_threadsafe(serve(), self.loop).result(LOOP_S)
-        except concurrent.futures.TimeoutError as exc:
-            raise HQueueError(
-                "the event loop was busy or has ended: the subscriber did not start",
-                outcome=Outcome.NOT_APPLIED,
-            ) from exc
+    async def _close_in_loop(self, drain_ms: float) -> bool:
+        drained = self._server is None or await self._server.close_here(drain_ms)
+        self._listeners.close()
+        return drained
 
-    def close(self, drain_ms: float) -> bool:
+    def _close(self, drain_ms: float) -> bool:
+        """Called by a thread: the subscriber was forgotten."""
         server = self._server
         if server is None:
             return True
-        if self.loop.is_closed():
-            server.abandon()
-            return False
-        drained = server.close(drain_ms)
-        self._tasks.call(self._listeners.close)
-        return drained
+        closing = self._tasks.start(self._close_in_loop, drain_ms)
+        while not closing.wait(LOOK_S):
+            if self._tasks.loop.is_closed():
+                break
+        if closing.done() and not closing.cancelled():
+            return bool(closing.result())
+        server.abandon()  # Its loop ends, or has ended.
+        return False
 
 
 class LoopEvent(Event):

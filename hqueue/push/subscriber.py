@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Sequence
 from typing import TypedDict
 
@@ -12,28 +11,21 @@ from hqueue.handle import QueueLog
 from hqueue.metadata import (
     Address,
     Coordinate,
-    Coordination,
     DeliveryOptions,
-    Presence,
-    Registration,
-    SubscriptionKey,
 )
-from hqueue.push.administration import SubscriberAdministration
 from hqueue.push.listener import Listener
-from hqueue.push.member import SubscriberMember
+from hqueue.push.reception import Reception
 from hqueue.push.serving import Serving, ThreadServing
 from hqueue.push.subscription import Subscription
-from hqueue.rpc.accepting import host_towards, listen_at
-from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.forgotten import Watched
-from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.logs import Log
+from hqueue.runtime.program_loop import ProgramLoop
 from hqueue.runtime.stopping import stopping
-from hqueue.settings.addresses import PORT_MAX, is_host, zookeeper_servers
+from hqueue.settings.addresses import PORT_MAX, is_host
 from hqueue.settings.kinds import check_kind, check_timeout_s
 from hqueue.settings.numbers import check_whole
 
-__all__ = ["Subscriber", "SubscriberOptions", "serving_of"]
+__all__ = ["Subscriber", "SubscriberOptions", "reception_of"]
 
 logger = Log(__name__)
 
@@ -66,45 +58,6 @@ class SubscriberOptions(TypedDict, total=False):
     """
 
 
-class _Reception:
-    """What of a subscriber other threads have: all that is open. It does not keep the subscriber.
-
-    Args:
-        serving: serves the calls.
-        timeout_ms: how long deliveries under way may take when it ends.
-    """
-
-    def __init__(self, serving: Serving, timeout_ms: int) -> None:
-        self.serving = serving
-        self.coordination: Coordination | None = None
-        self.registration: Registration | None = None
-        self.member: SubscriberMember | None = None
-        self.failure: HQueueError | None = None
-        self.ended = False
-        self._timeout_ms = timeout_ms
-
-    def fail(self, error: HQueueError) -> None:
-        """It can't be present any more: after its session was lost another of its name came."""
-        self.failure = error
-        self.serving.wanted_end.set()
-
-    def end(self) -> bool:
-        """Workers first see that it is gone; so what they have under way is all there is."""
-        deadline = Deadline(SYSTEM_CLOCK, self._timeout_ms)
-        if self.registration is not None:
-            self.registration.close()
-        if self.member is not None:
-            self.member.leave(deadline.remaining_ms)
-        drained = self.serving.close(deadline.remaining_ms)
-        if self.coordination is not None:
-            self.coordination.close()
-        if self.member is not None:
-            self.member.close()
-        self.ended = True
-        self.serving.wanted_end.set()
-        return drained
-
-
 class Subscriber:
     """Receives the messages of a subscription, which workers deliver. Made by `Queue.subscriber`.
 
@@ -132,6 +85,7 @@ class Subscriber:
             delivery.
         coordinate: opens a session with the coordination service.
         serving: makes what serves the calls.
+        loop: the event loop that the subscriber belongs to; None if threads use it.
         port, host, listen_host, calls_max, connections_max, shared: as `SubscriberOptions` says.
 
     Raises:
@@ -148,6 +102,7 @@ class Subscriber:
         serving: Callable[
             [Sequence[Listener] | Listener, int, int, DeliveryOptions, str], Serving
         ] = ThreadServing,
+        loop: ProgramLoop | None = None,
         port: int = 0,
         host: str | None = None,
         listen_host: str | None = None,
@@ -164,31 +119,24 @@ class Subscriber:
         for name, given in (("host", host), ("listen_host", listen_host)):
             if given is not None and not is_host(given):
                 raise InvalidInputError("this is not a valid host name", option=name, host=given)
-        self._starts = subscription.starts(log.partitions)
-        self._log = log
-        self._subscription = subscription
-        self._delivery = subscription.delivery
-        served = serving(listeners, calls_max, connections_max, self._delivery, self.name)
-        self._reception = _Reception(served, self._delivery.timeout_ms)
-        self._coordinate = coordinate
-        self._zookeeper = log.settings.zookeeper
-        self._port = port
-        self._host = host
-        self._listen_host = listen_host
+        served = serving(
+            listeners, calls_max, connections_max, subscription.delivery, subscription.name
+        )
+        self._reception = reception = Reception(
+            log,
+            subscription,
+            served,
+            coordinate=coordinate,
+            port=port,
+            host=host,
+            listen_host=listen_host,
+            shared=shared,
+            loop=loop,
+        )
         self._pid = os.getpid()
-        self._lock = threading.RLock()
-        self._begun = False
-        self._watched: Watched | None = None
-        if shared:
-            self._reception.member = SubscriberMember(
-                log.name,
-                subscription.name,
-                self._starts,
-                every=len(self._starts) == log.partitions,
-                timeout_ms=self._delivery.timeout_ms,
-                on_failure=self._reception.fail,
-            )
-        self._address: Address | None = None
+        self._watched = Watched(
+            self, "a subscriber", reception.end, needed=lambda: reception.is_open
+        )
 
     def __enter__(self) -> Subscriber:
         self.start()
@@ -200,7 +148,7 @@ class Subscriber:
     @property
     def name(self) -> str:
         """The subscriber's name, as in its subscription."""
-        return self._subscription.name
+        return self._reception.name
 
     @property
     def failure(self) -> HQueueError | None:
@@ -215,16 +163,14 @@ class Subscriber:
             ClosedError: this process is a forked child, which has no partitions.
         """
         self._check_process()
-        return sorted(
-            self._starts if self._reception.member is None else self._reception.member.partitions
-        )
+        return self._reception.partitions
 
     @property
     def address(self) -> Address | None:
         """The address on which it listens; None before the start, and in a forked child, which does
         not listen.
         """
-        return self._address if os.getpid() == self._pid else None
+        return self._reception.address if os.getpid() == self._pid else None
 
     def start(self) -> None:
         """Listen, and register in ZooKeeper. When the call returns, messages may arrive at any
@@ -242,20 +188,7 @@ class Subscriber:
             ClosedError: the subscriber was started before, or was stopped meanwhile.
         """
         self._check_process()
-        with self._lock:
-            if self._begun:
-                raise ClosedError("the subscriber was started already: a subscriber starts once")
-            self._begun = True
-            self._watched = Watched(self, "a subscriber", self._reception.end)
-            try:
-                self._start()
-                if self._reception.ended:  # By a handler of a signal, in the middle of it.
-                    raise ClosedError("the subscriber was stopped while it started")
-            except BaseException:
-                self._reception.end()
-                self._watched.closed()
-                raise
-        logger.info("subscriber %s of %s listens at %s", self.name, self._log.name, self._address)
+        self._reception.start()
 
     def stop(self, reason: str = "") -> bool:
         """Unregister from ZooKeeper, finish the deliveries under way, and end.
@@ -274,18 +207,8 @@ class Subscriber:
         """
         if os.getpid() != self._pid:
             return True
-        if self._reception.serving.is_caller():
-            raise InvalidInputError(
-                "a listener can't stop its own subscriber: call request_stop instead"
-            )
-        with self._lock:
-            if self._reception.ended or not self._begun:
-                return True
-            logger.info("subscriber %s of %s stops: %s", self.name, self._log.name, reason)
-            assert self._watched is not None
-            in_time = self._reception.end()
-            self._watched.closed()
-            return in_time
+        self._reception.check_caller()
+        return self._reception.stop(reason)
 
     def run(self) -> None:
         """Start, receive until SIGTERM, Ctrl-C or `request_stop`, and stop in order. A program that
@@ -316,7 +239,7 @@ class Subscriber:
         """
         self._check_process()
         timeout_s = check_timeout_s(timeout_s)
-        if not self._begun and not self._reception.serving.wanted_end.is_set():
+        if not self._reception.begun and not self._reception.serving.wanted_end.is_set():
             raise InvalidInputError(
                 "the subscriber was not started: call start, or use it as a context manager, first"
             )
@@ -329,44 +252,7 @@ class Subscriber:
         if os.getpid() != self._pid:
             raise ClosedError("a subscriber can't be used in a forked child; make one there")
 
-    def _start(self) -> None:
-        host = self._host or _host_towards(self._zookeeper)
-        listener = listen_at(self._listen_host or host, self._port)
-        self._address = Address(host, listener.getsockname()[1])
-        member = self._reception.member
-        self._reception.serving.start(listener, None if member is None else member.call)
-        self._reception.coordination = self._coordinate(None)
-        keys = {
-            SubscriptionKey(self._log.name, partition, self.name): start
-            for partition, start in self._starts.items()
-        }
-        SubscriberAdministration(self._reception.coordination).create_checkpoints(
-            self._log, keys, reset=self._subscription.reset
-        )
-        presence = Presence(self._address, self._subscription.topics or None, self._delivery)
-        if member is not None:
-            member.start(self._reception.coordination, presence)
-            return
-        self._reception.registration = self._reception.coordination.subscriptions.register(
-            self._log.name, self.name, presence, self.partitions, self._reception.fail
-        )
 
-
-def serving_of(subscriber: Subscriber) -> Serving:
-    """What serves a subscriber's calls, for `hqueue.aio`."""
-    return subscriber._reception.serving
-
-
-def _host_towards(zookeeper: str) -> str:
-    """The address of this machine that it reaches ZooKeeper from. Nothing is sent."""
-    try:
-        return host_towards(*zookeeper_servers(zookeeper)[0])
-    except OSError as exc:
-        if is_interruption(exc):
-            raise
-        raise InvalidInputError(
-            "this machine's address can't be found, because ZooKeeper can't be reached: give a "
-            "host",
-            zookeeper=zookeeper,
-            reason=str(exc),
-        ) from exc
+def reception_of(subscriber: Subscriber) -> Reception:
+    """What of a subscriber works in the background, for `hqueue.aio`."""
+    return subscriber._reception

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import collections
 import math
 import selectors
@@ -96,6 +97,8 @@ class Port:
         self.closing = False
         """Whether no further request is served."""
         self._drained = self._ended = self._over = False
+        self._quiet_here: asyncio.Future[None] | None = None
+        """Done when all is drained, or over: what `close_here` waits for."""
         register(self)
 
     def after_fork_in_child(self) -> None:
@@ -192,6 +195,18 @@ class Port:
         self._end()
         return self._drained
 
+    async def close_here(self, drain_ms: float) -> bool:
+        """Like `close`, in the event loop that serves the port, and waits there."""
+        self.closing = True
+        try:
+            if self._turns.begun and not self._over:
+                self._quiet_here = asyncio.get_running_loop().create_future()
+                self._turns.call_for_one()
+                await asyncio.wait([self._quiet_here], timeout=drain_ms / 1e3)
+        finally:
+            self._end()
+        return self._drained
+
     def abandon(self) -> None:
         """Hang up on all callers. The loop that served the port was closed."""
         self._end()
@@ -238,7 +253,17 @@ class Port:
             self._entrance.close()
             FILE_ROOM.give_back(self._entrance.file_room)
             self._selector.close()
-            self._quiet.notify_all()
+            self._notify_quiet()
+
+    def _notify_quiet(self) -> None:
+        self._quiet.notify_all()
+        quiet = self._quiet_here
+        if (
+            quiet is not None
+            and not quiet.done()
+            and quiet.get_loop() is asyncio._get_running_loop()
+        ):
+            quiet.set_result(None)  # Elsewhere that loop was closed.
 
     def _those_ready(
         self, events: list[tuple[selectors.SelectorKey, int]]
@@ -458,7 +483,7 @@ class Port:
         if not len(self.callers):
             with self._lock:
                 self._drained = True
-                self._quiet.notify_all()
+                self._notify_quiet()
 
 
 def _busy(why: str) -> BufferFullError:

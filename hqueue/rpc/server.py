@@ -232,6 +232,10 @@ class ThriftServer:
                 end(thread, END_S)
         return drained
 
+    async def close_here(self, drain_ms: float) -> bool:
+        """Like `close`, in the event loop that serves it."""
+        return await self._port.close_here(drain_ms)
+
     def abandon(self) -> None:
         """Hang up. The loop that served it was closed."""
         self._port.abandon()

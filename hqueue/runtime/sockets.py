@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import functools
 import socket
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 from hqueue.errors import HQueueError
@@ -14,6 +15,7 @@ from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.logs import Log
 from hqueue.runtime.loop import in_thread
 from hqueue.runtime.seldom import FaultLog
+from hqueue.runtime.steps import Wait
 from hqueue.settings.addresses import Address
 
 __all__ = [
@@ -140,6 +142,20 @@ def _drop(opening: asyncio.Task[socket.socket]) -> None:
     """Close what was opened, though nobody waits for it any more."""
     if not opening.cancelled() and opening.exception() is None:
         opening.result().close()
+
+
+def looking_up(host: str, function: Callable[[], object]) -> Wait:
+    """Asks for a call that looks up the name of a host, which may take long: in a loop a thread
+    makes it, if the host is none that stands for itself.
+    """
+    return Wait(function, functools.partial(_looked_up, host, function))
+
+
+async def _looked_up(host: str, function: Callable[[], object]) -> object:
+    with contextlib.suppress(socket.gaierror):
+        socket.getaddrinfo(host, None, flags=socket.AI_NUMERICHOST)
+        return function()
+    return await in_thread(function)
 
 
 async def resolve(address: Address) -> list[AddressInfo]:

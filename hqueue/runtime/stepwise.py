@@ -132,7 +132,7 @@ def stepwise(
 
 def or_closed(
     work: Work[Any, Result],
-    close: BoundWork[[], None],
+    close: BoundWork[[], Any],
     loop: BackgroundLoop,
     is_kept: Callable[[], bool] = lambda: False,
 ) -> Work[Any, Result]:

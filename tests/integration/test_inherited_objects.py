@@ -159,7 +159,7 @@ def test_a_subscriber_is_nowhere_in_a_forked_child(client: hqueue.Client, shared
     )
     with subscriber:
         calls = all_calls(subscriber, {})
-        with held(subscriber._lock, subscriber._reception.serving.wanted_end._changed):
+        with held(subscriber._reception.lock, subscriber._reception.serving.wanted_end._changed):
             outcomes = in_child(calls)
         assert outcomes == {
             "name": "'s'", "address": "None", "partitions": REFUSED, "start": REFUSED,

@@ -1,23 +1,24 @@
-"""Joining and leaving a group in an event loop, by sessions with a ZooKeeper: tasks that are
-cancelled, and loops that end.
+"""Consumers that join and leave a group, and subscribers that start and stop, in an event loop, by
+sessions with a ZooKeeper: tasks that are cancelled, and loops that end.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
 import hqueue
 import hqueue.aio
-from hqueue import Settings
+from hqueue import ReceivedMessage, Settings, Subscription
 from hqueue.client import Client
 from hqueue.groups.assignors import assign_sticky
 from hqueue.groups.member import GroupMember
 from hqueue.groups.paths import GroupPaths
+from hqueue.push.subscriber import reception_of
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.runtime.program_loop import ProgramLoop
 from hqueue.zookeeper import ZooKeeperCoordination, ZooKeeperStore
@@ -183,3 +184,75 @@ def test_a_member_whose_task_is_cancelled_with_all_others_says_so(client: hqueue
         await consumer.close()
 
     asyncio.run(consume())
+
+
+async def nothing(messages: Sequence[ReceivedMessage]) -> None:
+    """A listener."""
+
+
+async def subscriber_of(client: hqueue.Client, *, shared: bool) -> hqueue.aio.Subscriber:
+    queue = await hqueue.aio.Client(client).queue("q")
+    return queue.subscriber(Subscription("s"), nothing, host="127.0.0.1", shared=shared)
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["alone", "shared"])
+def test_a_start_and_a_stop_that_are_cancelled_at_any_await_leave_nothing(
+    client: hqueue.Client, keeper: MemoryZooKeeper, shared: bool
+) -> None:
+    subscriptions = client.coordination.subscriptions
+    assert not subscriptions.list("q")
+    sessions, watches = keeper.sessions, keeper.watches
+
+    async def receive() -> None:
+        async def start(cut: CutOff) -> None:
+            subscriber = await subscriber_of(client, shared=shared)
+            await cut(subscriber.start())
+            await subscriber.stop()
+
+        async def stop(cut: CutOff) -> None:
+            subscriber = await subscriber_of(client, shared=shared)
+            await subscriber.start()
+            await cut(subscriber.stop())
+            assert await subscriber.stop()
+            await subscriber.wait()
+
+        for use in (start, stop):
+            assert await each_await(use)
+            assert keeper.sessions == sessions, "the sessions have ended"
+            while asyncio.all_tasks() != {asyncio.current_task()}:
+                await asyncio.sleep(0.005)
+
+    asyncio.run(receive())
+    assert not any(subscriptions.list("q").values())
+    assert keeper.watches == watches
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["alone", "shared"])
+@pytest.mark.filterwarnings("ignore:a subscriber was never closed:ResourceWarning")
+def test_the_work_of_a_start_and_a_stop_cleans_up_wherever_the_loop_ends(
+    client: hqueue.Client, keeper: MemoryZooKeeper, shared: bool
+) -> None:
+    subscriptions = client.coordination.subscriptions
+    assert not subscriptions.list("q")
+    sessions = keeper.sessions
+
+    async def end(method: str, number: int) -> bool:
+        subscriber = await subscriber_of(client, shared=shared)
+        if method == "stop":
+            await subscriber.start()
+        work = getattr(reception_of(subscriber._subscriber), method)
+        cut = Cut(work.in_loop(*([""] if method == "stop" else [])), number)
+        try:
+            await asyncio.wait_for(cut, None)
+        except (asyncio.CancelledError, hqueue.HQueueError):
+            pass
+        return cut.was_cut
+
+    for method in ("start", "stop"):
+        number = 0
+        while asyncio.run(end(method, number)):
+            number += 1
+        assert number > 2
+        gc.collect()
+        wait_for(lambda: keeper.sessions == sessions, "its sessions have ended")
+        assert not any(subscriptions.list("q").values())

@@ -24,6 +24,8 @@ from hqueue.push.listener import Listeners
 from hqueue.push.service import Consumption
 from hqueue.push.subscriber import Subscriber
 from hqueue.rpc.messages import RefusedCallError
+from hqueue.runtime.loop import blocking
+from hqueue.runtime.steps import Wait
 from tests.support.backends import MemoryBackend
 from tests.support.delivering import Delivering
 from tests.support.memory.metadata import MemoryServer, MemorySession
@@ -427,8 +429,8 @@ def test_sharing_is_asked_for_in_full(scene: Scene) -> None:
 
 def test_a_call_in_another_layout_is_refused_as_well(scene: Scene) -> None:
     @contextlib.contextmanager
-    def admit(partition: int) -> Iterator[bool]:
-        yield partition == 1
+    def admit(partition: int) -> Iterator[Wait]:
+        yield blocking(lambda: partition == 1)
 
     got: list[ReceivedMessage] = []
     consumption = Consumption(Listeners(got.extend, 1_000, "sub"), 1, 1_000, admit)

@@ -30,7 +30,7 @@ from hqueue.typing import (
     SubscriberOptions,
 )
 
-INTERNAL = {"coordinate", "serving"}
+INTERNAL = {"coordinate", "loop", "serving"}
 """Keywords that are no options: what the library passes on itself."""
 
 
