@@ -22,6 +22,7 @@ from hqueue.metadata.managers import (
     open_migration,
     open_topic_metadata,
 )
+from hqueue.net.security import security_of
 from hqueue.position import EARLIEST, Start
 from hqueue.push.administration import SubscriberAdministration, SubscriberState
 from hqueue.push.append_notifier import AppendNotifier
@@ -62,7 +63,9 @@ class Client:
         keep_freed()
         self.settings = settings
         self._coordination = coordination = coordinate(None)
-        self._notifier = AppendNotifier(lambda: coordination, settings.zookeeper)
+        security = security_of(settings)
+        tls = None if security is None else security.client
+        self._notifier = AppendNotifier(lambda: coordination, settings.zookeeper, tls=tls)
         if not settings.notify_workers:
             self._notifier.close()
         on_append = functools.partial(_on_append, self._notifier)

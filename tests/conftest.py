@@ -33,6 +33,7 @@ from tests.support.backends import (
     MemoryBackend,
     NativeBackend,
 )
+from tests.support.certificates import Certificates
 from tests.support.loop_kinds import LOOP_KINDS, loops_of
 from tests.support.memory.cluster import MemoryCluster
 from tests.support.memory.gateway import GatewayPair
@@ -49,6 +50,12 @@ hypothesis.settings.load_profile("untimed")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _servers: list[local.LocalServer] = []
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """An authority and what it signs; a test uses names of its own for files that it changes."""
+    return Certificates(tmp_path_factory.mktemp("certificates"))
 
 
 def _serve(profile: str) -> Iterator[local.LocalServer]:

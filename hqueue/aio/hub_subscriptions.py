@@ -51,7 +51,7 @@ class LoopSubscriptions(Subscriptions):
         return self._tasks
 
     def _make_endpoint(self, host: str, port: int) -> LoopEndpoint:
-        return LoopEndpoint(host, port)
+        return LoopEndpoint(host, port, self._calls.delivery_guard())
 
     def _make_listeners(self, listener: Listener, subscriber: str) -> LoopListeners:
         return LoopListeners(listener, TIMEOUT_MS, self._tasks, subscriber)

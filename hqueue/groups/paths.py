@@ -17,8 +17,8 @@ import urllib.parse
 from hqueue.errors import InvalidInputError
 from hqueue.metadata import PartitionKey
 from hqueue.metadata.paths import partition_number
-from hqueue.metadata.records import NAME_LENGTH_MAX
 from hqueue.settings.attributes import check_queue_name
+from hqueue.settings.limits import NAME_LENGTH_MAX
 
 __all__ = ["GroupPaths", "group_name", "groups_below"]
 

@@ -5,14 +5,14 @@
 from __future__ import annotations
 
 import dataclasses
-import re
-from typing import NamedTuple, TypeGuard
+from typing import NamedTuple
 
 from hqueue.errors import InvalidInputError
 from hqueue.message import topic_bytes
 from hqueue.message_id import MessageID
 from hqueue.metadata.ports import Version
 from hqueue.settings.addresses import Address
+from hqueue.settings.names import is_name
 from hqueue.settings.numbers import check_whole
 
 __all__ = [
@@ -25,19 +25,7 @@ __all__ = [
     "WorkerRecord",
     "check_name",
     "check_topics",
-    "is_name",
 ]
-
-NAME_LENGTH_MAX = 200
-
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*", re.ASCII)
-
-
-def is_name(name: object) -> TypeGuard[str]:
-    """Whether a subscriber, a worker or a producer may have this name."""
-    return (
-        isinstance(name, str) and len(name) <= NAME_LENGTH_MAX and _NAME.fullmatch(name) is not None
-    )
 
 
 def check_name(name: object) -> str:

@@ -18,6 +18,8 @@ from hqueue.format import rowkey
 from hqueue.log.ports import Row
 from hqueue.metadata import Address, Coordination, PartitionKey, Watch, WorkerRecord
 from hqueue.metadata.append_keys import AppendKey, AppendKeys, sign
+from hqueue.net.contexts import TlsContexts
+from hqueue.net.sockets import WOULD_BLOCK
 from hqueue.rpc.connection import open_socket
 from hqueue.rpc.messages import encode_call
 from hqueue.rpc.services import load
@@ -58,6 +60,7 @@ class AppendNotifier:
         zookeeper: its hosts. They are tried before a session is begun: a process that
             only writes may have none.
         look_every_ms: how often they are tried.
+        tls: what TLS is spoken with to workers; in clear if None.
     """
 
     def __init__(
@@ -65,10 +68,12 @@ class AppendNotifier:
         coordinate: Callable[[], Coordination],
         zookeeper: str,
         look_every_ms: float = LOOK_FOR_ZOOKEEPER_EVERY_MS,
+        tls: TlsContexts | None = None,
     ) -> None:
         self._coordinate = coordinate
         self._zookeeper = zookeeper
         self._look_every_ms = look_every_ms
+        self._tls = tls
         self._closed = False
         self.after_fork_in_child()
         register(self)
@@ -135,7 +140,9 @@ class AppendNotifier:
         worker = self._workers.get(self._owners.get(key, ""))
         if worker is None:
             return None
-        connection = self._connections.setdefault(worker.address, _Connection(worker.address))
+        connection = self._connections.setdefault(
+            worker.address, _Connection(worker.address, self._tls)
+        )
         return _Route(connection, _frame(key))
 
     def _start(self) -> None:
@@ -214,8 +221,9 @@ class _Connection:
     Thread-safe, but for `connect`, which one thread at a time calls.
     """
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, tls: TlsContexts | None) -> None:
         self._address = address
+        self._tls = tls
         self._lock = threading.RLock()
         self._socket: socket.socket | None = None
         self._avoided_until_ms = 0.0
@@ -247,7 +255,7 @@ class _Connection:
         if self._socket is not None:
             return True
         try:
-            opened = open_socket(*self._address, CONNECT_TIMEOUT_S)
+            opened = open_socket(*self._address, CONNECT_TIMEOUT_S, self._tls)
             opened.setblocking(False)
         except OSError as exc:
             if is_interruption(exc):
@@ -282,7 +290,7 @@ def _is_ended(of: socket.socket) -> bool:
     """
     try:
         return not of.recv(1)
-    except BlockingIOError:
+    except WOULD_BLOCK:
         return False
 
 

@@ -12,6 +12,7 @@ from hqueue.errors import ClosedError, HQueueError, InvalidInputError
 from hqueue.handle import QueueLog
 from hqueue.metadata import Address, Coordinate, Coordination, Presence, SubscriptionKey
 from hqueue.metadata.registration import Registration
+from hqueue.net.security import security_of
 from hqueue.push.administration import SubscriberAdministration
 from hqueue.push.member import SubscriberMember
 from hqueue.push.serving import Serving
@@ -118,6 +119,8 @@ class Reception(Stepwise):
         logger.info("subscriber %s of %s listens at %s", self.name, self._log.name, self.address)
 
     def _start(self) -> Work[Any, None]:
+        security = security_of(self._log.settings)
+        guard = None if security is None else security.delivery_guard()
         zookeeper = self._log.settings.zookeeper
         at, _ = zookeeper_servers(zookeeper)[0]
         host = self._host or (yield looking_up(at, partial(_host_towards, zookeeper)))
@@ -125,7 +128,7 @@ class Reception(Stepwise):
         listener = yield looking_up(listen_host, partial(listen_at, listen_host, self._port))
         self.address = Address(host, listener.getsockname()[1])
         member = self.member
-        self.serving.start(listener, None if member is None else member.call)
+        self.serving.start(listener, None if member is None else member.call, guard)
         self.coordination = self._coordinate(self._loop)
         keys = {
             SubscriptionKey(self._log.name, partition, self.name): start

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from hqueue.metadata import DeliveryOptions
+from hqueue.net.guard import PortGuard
 from hqueue.push.listener import Listener, Listeners
 from hqueue.push.loop_service import LoopConsumption, LoopListeners
 from hqueue.push.service import Admit, Consumption, subscriber_service
@@ -41,12 +42,13 @@ class Serving(Protocol):
     def is_caller(self) -> bool:
         """Whether a listener calls the caller."""
 
-    def start(self, listener: socket.socket, admit: Admit | None) -> None:
+    def start(self, listener: socket.socket, admit: Admit | None, guard: PortGuard | None) -> None:
         """Serve. In the event loop that serves, if one does.
 
         Args:
             listener: a socket that listens.
             admit: as `Consumption` takes it.
+            guard: as `ThriftServer` takes it.
         """
 
     def closing(self, drain_ms: float) -> Wait:
@@ -80,7 +82,7 @@ class ThreadServing:
     def is_caller(self) -> bool:
         return self._listeners.is_caller()
 
-    def start(self, listener: socket.socket, admit: Admit | None) -> None:
+    def start(self, listener: socket.socket, admit: Admit | None, guard: PortGuard | None) -> None:
         self._listeners.start()
         consumption = Consumption(
             self._listeners, self._calls_max, self._delivery.timeout_ms, admit
@@ -94,6 +96,7 @@ class ThreadServing:
             call_bytes_max=_call_bytes_max(self._delivery),
             idle_ms_max=CALL_IDLE_MS_MAX,
             quick=functools.partial(WorkerCall, consumption.consume),
+            guard=guard,
         )
         self._server.start()
 
@@ -135,7 +138,7 @@ class LoopServing:
     def is_caller(self) -> bool:
         return self._listeners.is_caller()
 
-    def start(self, listener: socket.socket, admit: Admit | None) -> None:
+    def start(self, listener: socket.socket, admit: Admit | None, guard: PortGuard | None) -> None:
         consumption = LoopConsumption(
             self._listeners, self._calls_max, self._delivery.timeout_ms, admit
         )
@@ -148,6 +151,7 @@ class LoopServing:
             connections_max=self._connections_max,
             call_bytes_max=_call_bytes_max(self._delivery),
             idle_ms_max=CALL_IDLE_MS_MAX,
+            guard=guard,
         )
         self._server.start()
 

@@ -5,19 +5,27 @@ from __future__ import annotations
 import asyncio
 import select
 import socket
-from collections.abc import Callable
+import ssl
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from hqueue.net.contexts import TlsContexts
+from hqueue.net.sockets import WOULD_BLOCK, as_refusal, shake_in_loop
 from hqueue.rpc.calls import REPLIES, CallWalk
 from hqueue.rpc.messages import decode_reply, encode_call
 from hqueue.runtime.sockets import connect, resolve, within
 from hqueue.settings.addresses import Address
 
-__all__ = ["AsyncConnection", "UncallableError"]
+__all__ = ["Accepts", "AsyncConnection", "UncallableError"]
 
 CONNECT_TIMEOUT_S = 3.0
 SEND_BYTES = 64 * 1024
 RECEIVE_BYTES = 4_096
+
+
+Accepts = Callable[[Mapping[str, Any]], object]
+"""Sees whether what calls itself a server is the one that is meant, by its certificate, as
+`ssl.SSLSocket.getpeercert` gives it. Raises a `RefusedError` if not."""
 
 
 class UncallableError(OSError):
@@ -36,6 +44,8 @@ class AsyncConnection:
         may_send: asked right before each piece of a call is sent.
         may_reach: whether an IP address of the server may be connected to.
         receive_bytes: what is received at once.
+        tls: what TLS is spoken with; in clear if None.
+        accepts: sees whether the server is the one that is meant.
     """
 
     def __init__(
@@ -48,6 +58,8 @@ class AsyncConnection:
         may_send: Callable[[], bool] = lambda: True,
         may_reach: Callable[[str], bool] = lambda ip: True,
         receive_bytes: int = RECEIVE_BYTES,
+        tls: TlsContexts | None = None,
+        accepts: Accepts = lambda certificate: None,
     ) -> None:
         self._address = address
         self._received_bytes_max = received_bytes_max
@@ -56,6 +68,9 @@ class AsyncConnection:
         self._may_reach = may_reach
         self._may_send = may_send
         self._receive_bytes = receive_bytes
+        self._tls = tls
+        self._accepts = accepts
+        self._has_heard = False
         self._loop = asyncio.get_running_loop()
         self._socket: socket.socket | None = None
         self._calling = False
@@ -114,6 +129,7 @@ class AsyncConnection:
 
         Raises:
             UncallableError: its addresses may not be called.
+            RefusedError: one side does not accept the other: the server has done nothing.
             socket.gaierror: its name is not known.
             NoCallError: what came is not a reply.
             OSError, EOFError: there was no reply in time. The connection is closed after any.
@@ -167,11 +183,27 @@ class AsyncConnection:
         allowed = [each for each in found if self._may_reach(str(each[4][0]))]
         if not allowed:
             raise UncallableError("calls to this address are not allowed")
-        opened = self._socket = await connect(allowed, timeout_s)
+        opened = await connect(allowed, timeout_s)
+        if self._tls is not None:
+            opened = await self._shaken(opened, self._tls, timeout_s)
+        self._socket = opened
+        self._has_heard = False
         self._failure = None
         self._received.clear()
         self._loop.add_reader(opened, self._on_readable, opened)
         return opened
+
+    async def _shaken(
+        self, connected: socket.socket, tls: TlsContexts, timeout_s: float
+    ) -> socket.socket:
+        host = self._address.host
+        shaken = await shake_in_loop(connected, tls, host, timeout_s)
+        try:
+            self._accepts(shaken.getpeercert() or {})
+        except BaseException:
+            shaken.close()
+            raise
+        return shaken
 
     async def _send(self, to: socket.socket, data: bytes) -> None:
         """Send piece by piece, and none that may not be sent: a process may stand still anywhere.
@@ -184,7 +216,7 @@ class AsyncConnection:
                 raise OSError("the session is not confirmed")
             try:
                 view = view[to.send(view[:SEND_BYTES]) :]
-            except BlockingIOError:
+            except WOULD_BLOCK:
                 self._loop.add_writer(to, self._wake)
                 try:
                     await self._change()
@@ -216,11 +248,15 @@ class AsyncConnection:
     def _on_readable(self, of: socket.socket) -> None:
         try:
             data = of.recv(self._receive_bytes)
-        except BlockingIOError:
+            # What is left of a record no selector sees.
+            while data and isinstance(of, ssl.SSLSocket) and (left := of.pending()):
+                data += of.recv(left)
+        except WOULD_BLOCK:
             return
         except OSError as exc:
-            self.fail(exc)
+            self.fail(exc if self._has_heard else as_refusal(exc))
             return
+        self._has_heard = self._has_heard or bool(data)
         if not data:
             self.fail(EOFError("the other side closed the connection"))
         elif not self._calling:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import socket
 import struct
+import time
 from typing import Any
 
 from thriftpy2 import protocol as protocols
@@ -12,6 +13,8 @@ from thriftpy2 import transport as transports
 from thriftpy2.protocol.exc import TProtocolException
 from thriftpy2.thrift import TApplicationException, TClient, TException
 
+from hqueue.net.contexts import TlsContexts
+from hqueue.net.sockets import shake
 from hqueue.rpc.calls import NotThriftError
 from hqueue.rpc.protocols import BulkProtocol, CompactProtocol
 from hqueue.rpc.transports import BoundedSocket, BulkTransport, FramedBulkTransport
@@ -44,15 +47,27 @@ _PROTOCOLS = {
 """What writes small requests, compiled if it can be; and what writes large ones, and reads."""
 
 
-def open_socket(host: str, port: int, timeout_s: float) -> socket.socket:
+def open_socket(
+    host: str, port: int, timeout_s: float, tls: TlsContexts | None = None
+) -> socket.socket:
     """A connection for calls, each of which is sent at once, however small it is.
 
+    Args:
+        host, port: where the server listens.
+        timeout_s: the bound.
+        tls: what TLS is spoken with; in clear if None.
+
     Raises:
+        RefusedError: one side does not accept the other.
         OSError: it can't be opened within `timeout_s`.
     """
+    ends_s = time.monotonic() + timeout_s
     connected = open_connection((host, port), timeout_s)
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return connected
+    if tls is None:
+        return connected
+    connected.settimeout(max(0.001, ends_s - time.monotonic()))
+    return shake(connected, tls, host)
 
 
 def is_another_service(error: BaseException | None) -> bool:
@@ -75,8 +90,10 @@ class Connection:
         timeout_s: the bound on opening it.
         transport: ``buffered`` or ``framed``.
         protocol: ``binary`` or ``compact``.
+        tls: what TLS is spoken with; in clear if None.
 
     Raises:
+        RefusedError: one side does not accept the other.
         OSError: it can't be opened within `timeout_s`.
     """
 
@@ -89,8 +106,9 @@ class Connection:
         *,
         transport: str = "buffered",
         protocol: str = "binary",
+        tls: TlsContexts | None = None,
     ) -> None:
-        self.socket = BoundedSocket(open_socket(host, port, timeout_s))
+        self.socket = BoundedSocket(open_socket(host, port, timeout_s, tls))
         """Its time-out is set before each request."""
         # What is text in an IDL may be bytes: without decode_response=False thriftpy2 would try
         # each as UTF-8.

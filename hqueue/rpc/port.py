@@ -10,7 +10,10 @@ import socket
 import threading
 from collections.abc import Callable, Iterable, Sequence
 
-from hqueue.errors import BufferFullError, HQueueError
+from hqueue.errors import BufferFullError, HQueueError, NotAllowedError
+from hqueue.net.guard import PortGuard
+from hqueue.net.open_ports import say_open
+from hqueue.net.refusals import RefusedError
 from hqueue.rpc.accepting import FILE_ROOM, Entrance
 from hqueue.rpc.admission import LIGHT_BYTES, Admission
 from hqueue.rpc.callers import Bounds, Callers
@@ -35,6 +38,8 @@ LOOKS = 8
 LOOK_MS_MAX = 1_000.0
 TURN_MS = 5.0
 """In each turn, requests are gathered for about this long."""
+HANDSHAKE_BYTES = 32 * 1024
+"""Of memory, about, for a connection whose handshake is under way."""
 
 
 class Port:
@@ -48,6 +53,9 @@ class Port:
     A connection is the port's until its request is given to `serve`; then that one's, until it is
     given back. A forked child has none of it.
 
+    With a guard, callers speak TLS, and prove who they are before anything else is read of them. A
+    handshake takes as long as a call that has begun may; those who called before go first.
+
     Args:
         listeners: sockets that listen. They are the port's from now on.
         bounds: of the port. The process's limit on open files may allow fewer connections.
@@ -59,6 +67,7 @@ class Port:
             there can be none.
         memory_bytes_max: of all requests that are served, for those that are not light: if several
             are, together. Others wait.
+        guard: who may call, and how they prove who they are; everybody may if None.
     """
 
     def __init__(
@@ -71,7 +80,11 @@ class Port:
         serve: Callable[[ServedConnection], object],
         refuse: Callable[[bytes, HQueueError], bytes] = lambda begun, error: b"",
         memory_bytes_max: float = math.inf,
+        guard: PortGuard | None = None,
     ) -> None:
+        if guard is None:
+            say_open(whose, listeners)
+        self._guard = guard
         self._selector = selectors.DefaultSelector()
         self._entrance = Entrance(
             listeners, whose, bounds, self._selector, add=self.add, let_go=self._let_go
@@ -142,8 +155,20 @@ class Port:
 
     def add(self, sock: socket.socket, peer: object) -> None:
         """Take in a connection. In the thread that serves the port."""
+        now_ms = SYSTEM_CLOCK.monotonic_ms()
+        if self._guard is not None:
+            try:
+                sock = self._guard.wrap(sock)
+            except OSError:  # It has gone already.
+                sock.close()
+                return
+            connection = ServedConnection(sock, peer, self._make_gatherer(), self._guard)
+            self.callers.begin(connection, HANDSHAKE_BYTES, now_ms)
+            self._shake(connection)
+            self._end_surplus()
+            return
         connection = ServedConnection(sock, peer, self._make_gatherer())
-        self.callers.mark_idle(connection, SYSTEM_CLOCK.monotonic_ms())
+        self.callers.mark_idle(connection, now_ms)
         # Most callers call at once.
         self._go_on(connection, connection.receive(), SYSTEM_CLOCK.monotonic_ms())
 
@@ -269,7 +294,8 @@ class Port:
         self, events: list[tuple[selectors.SelectorKey, int]]
     ) -> Iterable[ServedConnection]:
         """Connections that bytes have come from, or that go on to read: first those with the fewest
-        bytes so far, for as long as a turn takes, and then the one that began first.
+        bytes so far, strangers last, for as long as a turn takes, and then the one that began
+        first.
         """
         found: list[ServedConnection] = []
         for key, _ in events:
@@ -280,7 +306,7 @@ class Port:
         if len(found) < 2:
             yield from found
             return
-        found.sort(key=lambda connection: connection.passed_bytes)
+        found.sort(key=lambda connection: (connection.shaking, connection.passed_bytes))
         ends_ms = SYSTEM_CLOCK.monotonic_ms() + TURN_MS
         for at, connection in enumerate(found):
             yield connection
@@ -312,7 +338,12 @@ class Port:
             if not connection.discard():
                 connection.reason = ""
                 self._hang_up(connection)
-            return
+        elif connection.shaking:
+            self._shake(connection)
+        else:
+            self._go_on_moving(connection)
+
+    def _go_on_moving(self, connection: ServedConnection) -> None:
         now_ms = SYSTEM_CLOCK.monotonic_ms()
         if connection.unsent is None:
             self._go_on(connection, connection.receive(), now_ms)
@@ -327,6 +358,38 @@ class Port:
             return
         self.callers.mark_idle(connection, now_ms)
         self._go_on(connection, connection.gathered(), now_ms)
+
+    def _shake(self, connection: ServedConnection) -> None:
+        """Go on with a handshake."""
+        try:
+            events = connection.shake()
+        except ConnectionError:
+            self._watch_for(connection, 0)
+            self._drop(connection)
+            return
+        except OSError as exc:
+            # It learns why, though it may have sent a call already, which nobody reads.
+            reason = str(exc)
+            if isinstance(exc, RefusedError):
+                reason = " ".join(
+                    (reason, *(f"{name}={fact!r}" for name, fact in exc.facts.items()))
+                )
+            self._note_refusal(connection, "handshake", reason)
+            connection.shaking = False
+            self._watch_for(connection, 0)
+            self._bid_farewell(connection, b"")
+            return
+        now_ms = SYSTEM_CLOCK.monotonic_ms()
+        if events:
+            self.callers.move(connection, HANDSHAKE_BYTES, now_ms)
+            self._watch_for(connection, events)
+            return
+        self.callers.mark_idle(connection, now_ms)
+        self._go_on(connection, connection.receive(), now_ms)
+
+    def _note_refusal(self, connection: ServedConnection, kind: str, reason: str) -> None:
+        assert self._guard is not None
+        self._guard.refuse(kind, connection.principal, connection.peer, reason)
 
     def _go_on(self, connection: ServedConnection, request: Request | None, now_ms: float) -> None:
         """What follows when something has come of a connection, or it was answered."""
@@ -367,6 +430,9 @@ class Port:
         """Have a request served, once there is the memory for it."""
         if self.closing:
             self._hang_up(connection)
+            return
+        if connection.forbidden is not None:
+            self._forbid(connection, request, connection.forbidden)
             return
         connection.request = request
         connection.passed_bytes = 0
@@ -411,6 +477,18 @@ class Port:
             connection.reason = why
         self.give_back(connection)
 
+    def _forbid(
+        self, connection: ServedConnection, request: Request, error: NotAllowedError
+    ) -> None:
+        """Say to a caller that it has no right to call, and hang up."""
+        self._note_refusal(connection, "principal", str(error))
+        answer = self._refuse(request.begun, error)
+        self._watch_for(connection, 0)
+        if answer:
+            self._bid_farewell(connection, answer)
+        else:
+            self._drop(connection)
+
     def _watch_for(self, connection: ServedConnection, events: int) -> None:
         if events == connection.events:
             return
@@ -423,7 +501,9 @@ class Port:
         connection.events = events
 
     def _hang_up(self, connection: ServedConnection) -> None:
-        if connection.reason:
+        if connection.shaking and not self.closing:
+            self._note_refusal(connection, "handshake", connection.reason or "it did not go on")
+        elif connection.reason:
             self._log.warning(
                 "closed the connection from %s: %s", connection.peer, connection.reason
             )

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import selectors
 import socket
+import ssl
 import struct
 from collections.abc import Callable
 from contextlib import nullcontext
 
-from hqueue.errors import HQueueError, InvalidInputError
+from hqueue.errors import HQueueError, InvalidInputError, NotAllowedError
+from hqueue.net.guard import PortGuard
+from hqueue.net.sockets import RECORD_BYTES, WOULD_BLOCK, say_end
 from hqueue.rpc.callers import Caller
 from hqueue.rpc.calls import NoCallError
 from hqueue.rpc.gathering import Gatherer, Request
@@ -34,25 +38,42 @@ class ServedConnection(Caller):
     """
 
     __slots__ = (
+        "_guard",
         "_piece_bytes",
         "events",
+        "forbidden",
         "last",
         "leaving",
         "memory_bytes",
         "peer",
+        "principal",
         "reason",
         "refusal",
         "request",
+        "shaking",
         "sock",
         "step",
         "unsent",
         "weight",
     )
 
-    def __init__(self, sock: socket.socket, peer: object, gatherer: Gatherer) -> None:
+    def __init__(
+        self,
+        sock: socket.socket,
+        peer: object,
+        gatherer: Gatherer,
+        guard: PortGuard | None = None,
+    ) -> None:
         super().__init__(gatherer)
         self.sock = sock
         self.peer = peer
+        self._guard = guard
+        self.shaking = guard is not None
+        """Whether its handshake is under way."""
+        self.principal: str | None = None
+        """Who it has proven to be; None if the port asks for no proof."""
+        self.forbidden: NotAllowedError | None = None
+        """Why its calls are not served, though it has proven who it is."""
         self._piece_bytes = 4 * PIECE_BYTES_MIN
         self.events = 0
         """What it is watched for."""
@@ -76,11 +97,35 @@ class ServedConnection(Caller):
         self.leaving = False
         """Whether it got that answer, and only goes on to send what it has begun."""
 
+    def shake(self) -> int:
+        """Go on with the handshake: what it waits for, as a selector has it; 0 when it is over, and
+        it is known who calls.
+
+        Raises:
+            ConnectionError: the caller has gone.
+            OSError: the caller has proven nothing.
+        """
+        guard = self._guard
+        assert guard is not None
+        assert isinstance(self.sock, ssl.SSLSocket)
+        try:
+            self.sock.do_handshake()
+        except ssl.SSLWantReadError:
+            return selectors.EVENT_READ
+        except ssl.SSLWantWriteError:
+            return selectors.EVENT_WRITE
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as exc:
+            raise ConnectionError("the caller has gone") from exc
+        self.principal = guard.principal_of(self.sock)
+        self.forbidden = guard.right_missing(self.principal)
+        self.shaking = False
+        return 0
+
     def receive(self) -> Request | None:
         """Take what has come; the request that is whole by that."""
         try:
-            data = self.sock.recv(self._piece_bytes)
-        except BlockingIOError:
+            data = self._receive(self._piece_bytes)
+        except WOULD_BLOCK:
             return None
         except OSError:
             data = b""
@@ -114,10 +159,11 @@ class ServedConnection(Caller):
         self.unsent = None
         try:
             while view:
-                sent = self.sock.send(view)
+                # A piece that was not taken is offered again as it is: TLS does not go back on it.
+                sent = self.sock.send(view if self._guard is None else view[:RECORD_BYTES])
                 self.passed_bytes += sent
                 view = view[sent:]
-        except BlockingIOError:
+        except WOULD_BLOCK:
             self.unsent = view
         except OSError:
             self.reason = ""
@@ -129,6 +175,7 @@ class ServedConnection(Caller):
         self.send(answer)
         if self.unsent is not None or self.reason == "":
             return False
+        say_end(self.sock)
         try:
             self.sock.shutdown(socket.SHUT_WR)
         except OSError:
@@ -140,7 +187,7 @@ class ServedConnection(Caller):
         """Take what has come, and keep nothing; whether more may come."""
         try:
             data = self.sock.recv(PIECE_BYTES_MAX)
-        except BlockingIOError:
+        except WOULD_BLOCK:
             return True
         except OSError:
             return False
@@ -161,10 +208,27 @@ class ServedConnection(Caller):
         """Whether nothing has come that was not received yet."""
         return not self._peek()
 
-    def _peek(self) -> bytes | None:
-        """What comes next; empty if nothing does any more, None if nothing has come yet."""
+    def _receive(self, size: int) -> bytes:
+        """What has come, about as much as this at most."""
+        if self._guard is None:
+            return self.sock.recv(size)
+        pieces: list[bytes] = []
         try:
-            return self.sock.recv(1, socket.MSG_PEEK)
+            for _ in range(max(1, size // RECORD_BYTES)):
+                pieces.append(self.sock.recv(RECORD_BYTES))
+                if not pieces[-1]:
+                    break
+        except WOULD_BLOCK:
+            if not pieces:
+                raise
+        return b"".join(pieces)
+
+    def _peek(self) -> bytes | None:
+        """What comes next, as it is on the wire; empty if nothing does any more, None if nothing
+        has come yet.
+        """
+        try:
+            return socket.socket.recv(self.sock, 1, socket.MSG_PEEK)
         except BlockingIOError:
             return None
         except OSError:

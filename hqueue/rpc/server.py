@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from hqueue.errors import HQueueError
+from hqueue.net.guard import PortGuard
 from hqueue.rpc.admission import LIGHT_BYTES
 from hqueue.rpc.callers import Bounds
 from hqueue.rpc.calls import OBJECT_BYTES, call_head
@@ -27,7 +28,7 @@ from hqueue.runtime.switch_interval import short_turns
 from hqueue.runtime.threads import end, start
 from hqueue.settings.limits import BATCH_MESSAGES_MAX, CALL_HEADERS_MAX
 
-__all__ = ["ServerUsage", "ThriftServer", "calling_host"]
+__all__ = ["ServerUsage", "ThriftServer", "calling_host", "calling_principal"]
 
 CONTAINERS_MAX = 1 + 3 * BATCH_MESSAGES_MAX + CALL_HEADERS_MAX
 """Of a call: the largest batch is a list of messages, each with an ID and a list of headers."""
@@ -54,11 +55,17 @@ HERE_ITEMS = 64
 
 
 _calling_host: ContextVar[str] = ContextVar("calling_host", default="")
+_calling_principal: ContextVar[str | None] = ContextVar("calling_principal", default=None)
 
 
 def calling_host() -> str:
     """The IP address whose call is answered here; empty where none is."""
     return _calling_host.get()
+
+
+def calling_principal() -> str | None:
+    """Who has proven to make the call that is answered here; None if nobody has to prove it."""
+    return _calling_principal.get()
 
 
 class ServerUsage(NamedTuple):
@@ -138,7 +145,9 @@ class ThriftServer:
         held_bytes_max: of what has come of all calls, and was not read of all answers. By default
             twice what a call may have, and at least 64 MiB.
         as_declared: the IDL's exception for a call that is not served: `InvalidInputError` for what
-            no server would read, `BufferFullError` if calling again helps. Thrift's own if None.
+            no server would read, `BufferFullError` if calling again helps, `NotAllowedError` if the
+            caller may not call the port. Thrift's own if None.
+        guard: who may call, and how they prove who they are; everybody may if None.
     """
 
     def __init__(
@@ -158,6 +167,7 @@ class ThriftServer:
         memory_bytes_max: int = MADE_BYTES_MAX,
         held_bytes_max: int | None = None,
         as_declared: Callable[[HQueueError], Exception] | None = None,
+        guard: PortGuard | None = None,
     ) -> None:
         self._processor = Processor(service, handler)
         self._large_answers = frozenset(large_answers)
@@ -183,6 +193,7 @@ class ThriftServer:
             serve=self._serve_here if in_loop else self._ready.put,
             refuse=self._refuse,
             memory_bytes_max=memory_bytes_max,
+            guard=guard,
         )
         self._in_loop = in_loop
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -275,6 +286,7 @@ class ThriftServer:
         """
         peer = connection.peer
         _calling_host.set(str(peer[0]) if isinstance(peer, tuple) else "")
+        _calling_principal.set(connection.principal)
         for served in itertools.count(1):
             try:
                 answer = self._answer(connection)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 import select
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Callable
 
+from hqueue.net.sockets import as_refusal
+from hqueue.runtime.interrupts import is_interruption
 from hqueue.settings.limits import ANSWER_BYTES_MAX
 
 __all__ = [
@@ -21,6 +24,9 @@ __all__ = [
 PIECE_BYTES = 64 * 1024
 """What is received at once. Larger pieces gain nothing; where freed memory is not kept, theirs
 comes fresh from the system each time (a megabyte: 0.85 instead of 0.17 ms)."""
+
+TLS_PIECE_BYTES = 256 * 1024
+"""What is given to TLS at once."""
 
 OnSilence = Callable[[], None]
 
@@ -41,6 +47,8 @@ class BoundedSocket:
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
+        self._tls = connected if isinstance(connected, ssl.SSLSocket) else None
+        self._has_heard = False
         self._socket_s = 0.0
         self.settimeout(0.0)
 
@@ -68,21 +76,34 @@ class BoundedSocket:
         """What is there, at most `size` bytes.
 
         Raises:
+            RefusedError: the server does not accept this client: it has done nothing.
             OSError: nothing came in time, the other side closed, or the answer is too large.
         """
         if size > ANSWER_BYTES_MAX or self._left_bytes <= 0:
             raise ConnectionError("the answer is larger than an answer may be")
         self._wait_no_longer()
-        data = self._socket.recv(size) if self._on_silence is None else self._receive(size)
+        try:
+            data = self._socket.recv(size) if self._on_silence is None else self._receive(size)
+        except ssl.SSLError as exc:
+            if self._has_heard or is_interruption(exc):
+                raise
+            raise as_refusal(exc) from exc
         if not data:
             raise ConnectionError("the server closed the connection")
+        self._has_heard = True
         self._left_bytes -= len(data)
         return data
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Send it all."""
         self._wait_no_longer()
-        self._socket.sendall(data)
+        if self._tls is None:
+            self._socket.sendall(data)
+            return
+        left = memoryview(data)
+        while left:  # Its `sendall` would begin the time-out again with every record.
+            left = left[self._tls.send(left[:TLS_PIECE_BYTES]) :]
+            self._wait_no_longer()
 
     def flush(self) -> None:
         """Nothing is held back here."""
@@ -98,7 +119,8 @@ class BoundedSocket:
             waiting = select.poll()
             waiting.register(self._socket, select.POLLIN)
             left_s = self._ends_s - time.monotonic()
-            if left_s <= self._silence_s or waiting.poll(1e3 * self._silence_s):
+            is_there = self._tls is not None and self._tls.pending() > 0
+            if is_there or left_s <= self._silence_s or waiting.poll(1e3 * self._silence_s):
                 return self._socket.recv(size)
             self._silence_s *= 2
             self._on_silence()

@@ -26,6 +26,7 @@ from hqueue.settings.loading import (
     prefix_of,
     user_file,
 )
+from hqueue.settings.port_security import check_port_security
 
 __all__ = ["AccessRule", "Credential", "Settings", "found_settings", "setting_source"]
 
@@ -141,6 +142,40 @@ class Settings:
     ``zookeeper.znode.parent``. Only for ``native`` without ``hbase_masters``.
     """
 
+    tls: bool = False
+    """Whether HQueue's own ports speak TLS, and those who call them: workers', hubs', subscribers',
+    the Thrift API, metrics and health. Both sides show certificates. It needs ``tls_ca`` and
+    ``tls_certificate``.
+    """
+
+    tls_ca: str | None = None
+    """A file with the certificates of the authorities that are trusted, in PEM; by default the
+    system's. The files of TLS are read again when they change.
+    """
+
+    tls_certificate: str | None = None
+    """A file with the certificate of this process, in PEM, and those that signed it."""
+
+    tls_key: str | None = None
+    """A file with the private key of ``tls_certificate``, in PEM and without a password; by default
+    the key is in the certificate's file.
+    """
+
+    tls_verify_hostname: bool = True
+    """Whether a server's certificate must name the host in the server's address."""
+
+    tls_principal_rules: str = "DEFAULT"
+    """The rules by which this process's own ports make principals of certificates, as Kafka's
+    ``ssl.principal.mapping.rules``: see docs/security.md. By default a principal is the subject's
+    common name.
+    """
+
+    delivery_principals: str | None = None
+    """With ``tls``, the principals of the workers and hubs that may deliver messages to subscribers
+    in this process: names with commas between. A name that ends with ``*`` stands for all names
+    that begin with the text before it.
+    """
+
     gateways: tuple[GatewayAddress, ...] = ()
     """The Thrift gateways: ``host:thrift1_port/thrift2_port`` with commas between. The gateway on a
     partition's region host is preferred. Left out, the gateway of this machine is used. Only for
@@ -232,6 +267,7 @@ class Settings:
             object.__setattr__(self, name, _listed(name, kind, parse, getattr(self, name)))
         self._choose_hbase()
         check_fields(self, _BOUNDS, empty_texts=False)
+        check_port_security(self)
         for name, known in _CHOICES.items():
             if getattr(self, name) not in known:
                 choice = " or ".join(map(repr, known))

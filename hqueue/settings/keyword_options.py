@@ -31,6 +31,13 @@ class ConnectOptions(TypedDict, total=False):
     hbase: str | None
     hbase_masters: str | Address | Sequence[str | Address] | None
     hbase_znode_parent: str | None
+    tls: bool | None
+    tls_ca: str | None
+    tls_certificate: str | None
+    tls_key: str | None
+    tls_verify_hostname: bool | None
+    tls_principal_rules: str | None
+    delivery_principals: str | None
     gateways: str | GatewayAddress | Sequence[str | GatewayAddress] | None
     zookeeper: str | None
     zookeeper_root: str | None

@@ -56,6 +56,9 @@ header beside its own: so none gets more headers than a batch may have."""
 
 QUEUE_NAME_LENGTH_MAX = 200
 
+NAME_LENGTH_MAX = 200
+"""Of the name of a subscriber, a worker, a producer or a principal."""
+
 TTL_SECONDS_MIN = 60
 TTL_SECONDS_MAX = 2**31 - 1
 """HBase keeps a family's TTL as a signed 32-bit number of seconds; this value means 'forever'."""

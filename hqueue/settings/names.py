@@ -1,16 +1,36 @@
-"""Names that are known, and those that come close to them."""
+"""Names: which there may be, which a list has, and which known ones come close to one."""
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 
 from hqueue.errors import HQueueError
+from hqueue.settings.limits import NAME_LENGTH_MAX
 
-__all__ = ["closest", "with_closest"]
+__all__ = ["EVERYBODY", "closest", "is_among", "is_name", "with_closest"]
 
+EVERYBODY = "*"
+"""At the end of a name in a list it stands for anything that may follow."""
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*", re.ASCII)
 _Error = TypeVar("_Error", bound=HQueueError)
+
+
+def is_name(name: object) -> TypeGuard[str]:
+    """Whether a subscriber, a worker, a producer or a principal may have this name."""
+    return (
+        isinstance(name, str) and len(name) <= NAME_LENGTH_MAX and _NAME.fullmatch(name) is not None
+    )
+
+
+def is_among(names: Iterable[str], name: str) -> bool:
+    """Whether a list, as that of an ACL, contains a name, by itself or by a prefix."""
+    return any(
+        name.startswith(each[:-1]) if each.endswith(EVERYBODY) else name == each for each in names
+    )
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:

@@ -12,12 +12,14 @@ from hqueue.errors import (
     IdempotencyKeyReusedError,
     IdempotencyKeyTooOldError,
     InvalidInputError,
+    NotAllowedError,
     NotAQueueError,
     Outcome,
     QueueDisabledError,
     QueueNotFoundError,
     QueueStateError,
 )
+from hqueue.net.refusals import refusal_of
 from hqueue.rpc.calls import NoCallError
 from hqueue.rpc.connection import ThriftError, is_another_service
 from hqueue.rpc.pool import NotConnectedError
@@ -28,7 +30,7 @@ from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.steps import Pause, Work
 from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.settings.addresses import Address
-from hqueue.topics.calls import HubCalls
+from hqueue.topics.calls import HubCalls, not_accepted
 from hqueue.topics.connections import HubConnections
 from hqueue.topics.exchanges import NO_ANSWER, Exchange, HubMethod
 from hqueue.topics.loop_connections import LoopHubConnections
@@ -77,7 +79,7 @@ class ApiCalls(Stepwise):
             idl.TServiceError,
             idl.TIdempotencyKeyError,
         )
-        called = idl.HQueueService, self._declared, self._settings
+        called = idl.HQueueService, self._declared, self._settings, hubs.tls
         self._connections = HubConnections(*called)
         self._loop_connections = LoopHubConnections(*called)
 
@@ -157,6 +159,9 @@ class ApiCalls(Stepwise):
             self._lost(at)
             if hub is not None and isinstance(exc.__cause__, TimeoutError):
                 self._hubs.silent.note(hub)
+            refusal = refusal_of(exc.__cause__)
+            if refusal is not None:
+                raise not_accepted(refusal, api=str(at)) from exc.__cause__
             raise HubUnavailableError(
                 "no connection to the hub's Thrift API",
                 outcome=Outcome.NOT_APPLIED,
@@ -168,6 +173,9 @@ class ApiCalls(Stepwise):
         except (OSError, *ThriftError, EOFError, ValueError, NoCallError) as exc:
             if is_interruption(exc):
                 raise
+            refusal = refusal_of(exc)
+            if refusal is not None:
+                raise not_accepted(refusal, api=str(at)) from exc
             self._lost(at)
             elsewhere = is_another_service(exc)
             raise HubUnavailableError(
@@ -201,6 +209,8 @@ class ApiCalls(Stepwise):
                 found: Address | None = yield self._hubs.api_address.asked(hub, deadline)
             except Exception as exc:  # Another may answer.
                 if is_interruption(exc):
+                    raise
+                if isinstance(exc, NotAllowedError):
                     raise
                 refused = exc
                 without += is_another_service(exc.__cause__)

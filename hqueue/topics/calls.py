@@ -17,6 +17,10 @@ from hqueue.errors import (
     SubscriberExistsError,
     SubscriberNotFoundError,
 )
+from hqueue.net.contexts import TlsContexts
+from hqueue.net.guard import PortGuard
+from hqueue.net.refusals import RefusedError, refusal_of
+from hqueue.net.security import security_of
 from hqueue.rpc.calls import NoCallError
 from hqueue.rpc.connection import ThriftError, is_another_service
 from hqueue.rpc.pool import NotConnectedError
@@ -35,7 +39,7 @@ from hqueue.topics.settings import HubClientSettings
 from hqueue.topics.silence import SilentHubs, share_ms
 from hqueue.topics.structs import text_of
 
-__all__ = ["HubCalls"]
+__all__ = ["HubCalls", "not_accepted"]
 
 RETRIES = Backoff(20.0, 500.0, spread=(0.5, 1.5))
 """Between two tries. The topics of a hub that died are another's within the longest one."""
@@ -46,6 +50,13 @@ NOT_A_HUB = (
     "what listens at this address is not a hub: it does not know the call, and did nothing; give "
     "the hub's own port, not that of its Thrift API, of its metrics or of another server"
 )
+
+
+def not_accepted(refusal: RefusedError, **facts: object) -> NotAllowedError:
+    """The error for a hub and a client that do not accept each other. Nothing was done."""
+    error = NotAllowedError(refusal.text)
+    error.facts.update(facts, **refusal.facts)
+    return error
 
 
 class HubCalls(Stepwise):
@@ -67,7 +78,9 @@ class HubCalls(Stepwise):
             for name, kind in vars(self._idl).items()
             if name.startswith("T") and isinstance(kind, type) and issubclass(kind, Exception)
         )
-        called = self._idl.HQueueHubService, self._refusals, settings
+        self.security = security_of(settings)
+        """What ports and calls are secured with; None if they are open."""
+        called = self._idl.HQueueHubService, self._refusals, settings, self.tls
         self._connections = HubConnections(*called)
         self._loop_connections = LoopHubConnections(*called)
         self.silent = SilentHubs(clock)
@@ -80,6 +93,19 @@ class HubCalls(Stepwise):
     def after_fork_in_child(self) -> None:
         self._lock = threading.RLock()
         self._random = random.Random()
+
+    @property
+    def tls(self) -> TlsContexts | None:
+        """What TLS is spoken with; None for in clear."""
+        return None if self.security is None else self.security.client
+
+    def delivery_guard(self) -> PortGuard | None:
+        """Guards a port to which hubs deliver messages; None if it is open.
+
+        Raises:
+            SettingsError: it isn't said who the hubs are.
+        """
+        return None if self.security is None else self.security.delivery_guard()
 
     @property
     def closed(self) -> bool:
@@ -118,6 +144,7 @@ class HubCalls(Stepwise):
 
         Raises:
             HubUnavailableError: no hub carried out the call in time.
+            NotAllowedError: the caller may not, or a hub and the client do not accept each other.
             HQueueError: otherwise, as the IDL's error says.
         """
         self.check_open()
@@ -221,12 +248,18 @@ class HubCalls(Stepwise):
         except NotConnectedError as exc:
             if isinstance(exc.__cause__, TimeoutError):
                 self.silent.note(hub)
+            refusal = refusal_of(exc.__cause__)
+            if refusal is not None:
+                raise not_accepted(refusal, hub=str(hub)) from exc.__cause__
             raise _RefusedError(f"{hub}: {exc.__cause__}") from exc.__cause__
         except self._refusals as exc:
             raise self._translated(exc, hub, queue, topic) from exc
         except (OSError, *ThriftError, EOFError, ValueError, NoCallError) as exc:
             if is_interruption(exc):
                 raise
+            refusal = refusal_of(exc)
+            if refusal is not None:
+                raise not_accepted(refusal, hub=str(hub)) from exc
             self._drop((queue, topic))
             elsewhere = is_another_service(exc)
             raise HubUnavailableError(
@@ -254,6 +287,7 @@ class HubCalls(Stepwise):
                     publisher=self.settings.publisher,
                     queue=queue,
                     topic=topic,
+                    reason=text_of(error.message),
                 )
             case idl.TUnavailable() if error.outcome != idl.TOutcome.NOT_APPLIED:
                 made = HubUnavailableError(

@@ -6,6 +6,7 @@ import contextlib
 from functools import partial
 from typing import Any
 
+from hqueue.net.contexts import TlsContexts
 from hqueue.rpc.connection import Connection, ThriftError
 from hqueue.rpc.pool import ConnectionPool
 from hqueue.runtime.interrupts import is_interruption
@@ -24,6 +25,7 @@ class HubConnections:
         declared: the errors that the service declares.
         settings: how many to keep for each hub, and the bound on opening one. Further ones are
             closed when they are given back.
+        tls: what TLS is spoken with; in clear if None.
     """
 
     def __init__(
@@ -31,7 +33,9 @@ class HubConnections:
         service: Any,
         declared: tuple[type[BaseException], ...],
         settings: HubClientSettings,
+        tls: TlsContexts | None,
     ) -> None:
+        self._tls = tls
         self._service = service
         self._declared = declared
         self._kept_max = settings.connections_max
@@ -66,7 +70,8 @@ class HubConnections:
         """Whether a hub answers within the bound."""
         bound_s = asked.bound_ms / 1e3
         try:
-            with contextlib.closing(Connection(self._service, *asked.hub, bound_s)) as connection:
+            opened = Connection(self._service, *asked.hub, bound_s, tls=self._tls)
+            with contextlib.closing(opened) as connection:
                 connection.socket.settimeout(bound_s)
                 connection.client.apiAddress()
         except (OSError, *ThriftError, EOFError, ValueError) as exc:
@@ -90,7 +95,9 @@ class HubConnections:
 
     def _pool_of(self, hub: Address) -> ConnectionPool[Connection]:
         return ConnectionPool(
-            lambda open_ms: Connection(self._service, hub.host, hub.port, open_ms / 1e3),
+            lambda open_ms: Connection(
+                self._service, hub.host, hub.port, open_ms / 1e3, tls=self._tls
+            ),
             kept_max=self._kept_max,
             usable=Connection.is_quiet,  # Where the hub has hung up, what is sent would be lost.
         )

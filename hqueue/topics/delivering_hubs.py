@@ -186,7 +186,11 @@ class DeliveringHubs(Stepwise):
         self._attending[hub, queue] = asyncio.current_task()
         opening_s = self._calls.settings.connect_timeout_ms / 1e3
         connection = AsyncConnection(
-            hub, DETACHED_BYTES_MAX, DETACHED_CONTAINERS_MAX, connect_timeout_s=opening_s
+            hub,
+            DETACHED_BYTES_MAX,
+            DETACHED_CONTAINERS_MAX,
+            connect_timeout_s=opening_s,
+            tls=self._calls.tls,
         )
         try:
             while not self._closed and any(each.hub == hub for each in self._of(queue)):

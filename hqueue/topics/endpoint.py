@@ -10,6 +10,7 @@ from typing import Any
 from hqueue.errors import InvalidInputError
 from hqueue.message import ReceivedMessage
 from hqueue.metadata import DeliveryOptions
+from hqueue.net.guard import PortGuard
 from hqueue.push.listener import Answer
 from hqueue.push.loop_service import LoopSubscriberHandler
 from hqueue.push.service import SubscriberHandler, subscriber_service
@@ -81,12 +82,13 @@ class Endpoint(TopicEndpoint, SubscriberHandler):
     Args:
         host: where hubs reach it, and where it listens.
         port: the port; a free one if 0.
+        guard: as `ThriftServer` takes it.
 
     Raises:
         InvalidInputError: it can't listen there.
     """
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, guard: PortGuard | None = None) -> None:
         super().__init__()
         listener = listen_at(host, port)
         self.address = Address(host, listener.getsockname()[1])
@@ -99,6 +101,7 @@ class Endpoint(TopicEndpoint, SubscriberHandler):
             call_bytes_max=CALL_BYTES_MAX,
             idle_ms_max=IDLE_MS_MAX,
             quick=functools.partial(WorkerCall, self.consume),
+            guard=guard,
         )
 
     def start(self) -> None:
@@ -125,13 +128,13 @@ class LoopEndpoint(TopicEndpoint, LoopSubscriberHandler):
     """A subscriber's service on a port of its own, in the event loop that makes it.
 
     Args:
-        host, port: as for `Endpoint`.
+        host, port, guard: as for `Endpoint`.
 
     Raises:
         InvalidInputError: it can't listen there.
     """
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, guard: PortGuard | None = None) -> None:
         super().__init__()
         listener = listen_at(host, port)
         self.address = Address(host, listener.getsockname()[1])
@@ -144,6 +147,7 @@ class LoopEndpoint(TopicEndpoint, LoopSubscriberHandler):
             connections_max=CONNECTIONS_MAX,
             call_bytes_max=CALL_BYTES_MAX,
             idle_ms_max=IDLE_MS_MAX,
+            guard=guard,
         )
 
     def start(self) -> None:

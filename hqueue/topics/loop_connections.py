@@ -6,6 +6,7 @@ import asyncio
 from functools import partial
 from typing import Any
 
+from hqueue.net.contexts import TlsContexts
 from hqueue.rpc.async_connection import AsyncConnection
 from hqueue.rpc.calls import NoCallError
 from hqueue.rpc.connection import ThriftError
@@ -41,7 +42,7 @@ class LoopHubConnections:
     call that it had sent is unknown.
 
     Args:
-        service, declared, settings: see `HubConnections`.
+        service, declared, settings, tls: see `HubConnections`.
     """
 
     def __init__(
@@ -49,7 +50,9 @@ class LoopHubConnections:
         service: Any,
         declared: tuple[type[BaseException], ...],
         settings: HubClientSettings,
+        tls: TlsContexts | None,
     ) -> None:
+        self._tls = tls
         self._service = service
         self._declared = declared
         self._kept_max = settings.connections_max
@@ -80,7 +83,7 @@ class LoopHubConnections:
 
     async def ask(self, asked: Ask) -> bool:
         """Like `HubConnections.ask`."""
-        connection = AsyncConnection(asked.hub, ASKED_BYTES_MAX, 1)
+        connection = AsyncConnection(asked.hub, ASKED_BYTES_MAX, 1, tls=self._tls)
         bound_s = asked.bound_ms / 1e3
         try:
             await connection.open(bound_s)
@@ -127,7 +130,11 @@ class LoopHubConnections:
     def _pool_of(self, address: Address) -> AsyncConnectionPool[AsyncConnection]:
         return AsyncConnectionPool(
             lambda: AsyncConnection(
-                address, ANSWER_BYTES_MAX, REPLY_CONTAINERS_MAX, receive_bytes=RECEIVE_BYTES
+                address,
+                ANSWER_BYTES_MAX,
+                REPLY_CONTAINERS_MAX,
+                receive_bytes=RECEIVE_BYTES,
+                tls=self._tls,
             ),
             CALLS_MAX,
             self._kept_max,

@@ -12,6 +12,7 @@ from hqueue.settings.addresses import Address
 from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.fields import check_fields
 from hqueue.settings.loading import all_known
+from hqueue.settings.port_security import check_port_security
 
 __all__ = ["HubClientSettings", "HubOptions", "hub_addresses", "hub_settings", "queue_named"]
 
@@ -34,6 +35,13 @@ class HubOptions(TypedDict, total=False):
     redirects_max: int
     connections_max: int
     owners_max: int
+    tls: bool
+    tls_ca: str | None
+    tls_certificate: str | None
+    tls_key: str | None
+    tls_verify_hostname: bool
+    tls_principal_rules: str
+    delivery_principals: str | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,9 +82,43 @@ class HubClientSettings:
     owners_max: int = 100_000
     """For how many topics the client remembers the owning hub."""
 
+    tls: bool = False
+    """Whether hubs speak TLS, and so the client's own port for its subscriptions. Both sides show
+    certificates. It needs ``tls_ca`` and ``tls_certificate``.
+    """
+
+    tls_ca: str | None = None
+    """A file with the certificates of the authorities that are trusted, in PEM; by default the
+    system's. The files of TLS are read again when they change.
+    """
+
+    tls_certificate: str | None = None
+    """A file with the certificate of this process, in PEM, and those that signed it."""
+
+    tls_key: str | None = None
+    """A file with the private key of ``tls_certificate``, in PEM and without a password; by default
+    the key is in the certificate's file.
+    """
+
+    tls_verify_hostname: bool = True
+    """Whether a server's certificate must name the host in the server's address."""
+
+    tls_principal_rules: str = "DEFAULT"
+    """The rules by which the client makes principals of hubs' certificates, as Kafka's
+    ``ssl.principal.mapping.rules``: see docs/security.md. By default a principal is the subject's
+    common name.
+    """
+
+    delivery_principals: str | None = None
+    """With ``tls``, the principals of the hubs that may deliver messages to this client: names with
+    commas between. A name that ends with ``*`` stands for all names that begin with the text before
+    it.
+    """
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "hubs", hub_addresses(self.hubs))
         check_fields(self, _BOUNDS)
+        check_port_security(self)
         try:
             check_name(self.publisher)
             if self.queue is not None:

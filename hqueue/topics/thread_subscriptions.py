@@ -40,7 +40,7 @@ class ThreadSubscriptions(Subscriptions):
         return needed_loop()
 
     def _make_endpoint(self, host: str, port: int) -> Endpoint:
-        return Endpoint(host, port)
+        return Endpoint(host, port, self._calls.delivery_guard())
 
     def _make_listeners(self, listener: Listener, subscriber: str) -> Listeners:
         return Listeners(listener, TIMEOUT_MS, subscriber)

@@ -101,7 +101,7 @@ FRAME = {
         f"hqueue.settings{module}"
         for module in (
             *("", ".addresses", ".attributes", ".connection", ".fields", ".kinds", ".kubernetes"),
-            *(".limits", ".loading", ".names", ".numbers"),
+            *(".limits", ".loading", ".names", ".numbers", ".port_security"),
         )
     ),
 }

@@ -11,6 +11,8 @@ from collections.abc import Collection
 from hqueue import Client, HQueueError, SettingsError
 from hqueue.engine import Engine
 from hqueue.metadata import Address, BrokerRecord, PartitionKey, Registration, WorkerRecord
+from hqueue.net.guard import PortGuard
+from hqueue.net.security import security_of
 from hqueue.rpc.accepting import listen
 from hqueue.rpc.port import Port
 from hqueue.runtime.logs import Log
@@ -26,6 +28,7 @@ from hqueue_workers.node.claims import Claims
 from hqueue_workers.node.health import Answer, HealthServer
 from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.metrics import Metrics
+from hqueue_workers.node.refusals import RefusedConnections
 from hqueue_workers.node.runtime import Runtime, ready
 from hqueue_workers.node.settings import WorkerSettings
 from hqueue_workers.node.skipped import SkippedMessages
@@ -53,11 +56,13 @@ class Worker:
     def __init__(self, client: Client, settings: WorkerSettings) -> None:
         self._settings = settings
         self._client = client
+        security = self._security = security_of(client.settings)
         self._coordination = client.coordination
         self._runtime = Runtime(settings.threads)
         self._lease = Lease(self._coordination, self._runtime, self._lost)
         self._metrics = Metrics()
         self._metrics.registry.register(SkippedMessages(client.skipped_messages))
+        self._metrics.registry.register(RefusedConnections(security))
         self._meter = LagMeter(self._all_served, self._runtime)
         self._group_meter = GroupLagMeter(client, self._runtime)
         self._queues = OpenQueues(client, self._runtime, settings)
@@ -66,7 +71,11 @@ class Worker:
             runtime=self._runtime,
             lease=self._lease,
             checkpoints=self._coordination.checkpoints,
-            pools=ConnectionPools(self._lease, settings.connections_per_subscriber),
+            pools=ConnectionPools(
+                self._lease,
+                settings.connections_per_subscriber,
+                None if security is None else security.client,
+            ),
             metrics=self._metrics,
             settings=settings,
         )
@@ -105,7 +114,12 @@ class Worker:
             servers.append(self._serve_health())
             if settings.api_port is not None:
                 self._api = ApiServer(
-                    self._client, settings, settings.drain_ms, runtime, self._metrics.registry
+                    self._client,
+                    settings,
+                    settings.drain_ms,
+                    runtime,
+                    self._metrics.registry,
+                    guard=self._guard("api", settings.api_principals, "api_principals"),
                 )
                 runtime.start(self._api.run())
             if settings.push:
@@ -196,14 +210,25 @@ class Worker:
             self._queues.notify,
             self._keyring.vouches_for,
             self._metrics.count_notified,
+            guard=self._guard(
+                "notifications", self._settings.notification_principals, "notification_principals"
+            ),
         ).port
         port.start_here()
         return port
 
+    def _guard(self, port: str, allowed: str, setting: str) -> PortGuard | None:
+        """Who may call a port; None for everybody."""
+        return None if self._security is None else self._security.guard(port, allowed, setting)
+
     def _serve_health(self) -> HealthServer:
         settings = self._settings
         health = HealthServer({"/health": self._health_page, "/metrics": self._metrics_page})
-        health.listen(settings.metrics_host, settings.metrics_port)
+        health.listen(
+            settings.metrics_host,
+            settings.metrics_port,
+            self._guard("metrics", settings.metrics_principals, "metrics_principals"),
+        )
         return health
 
     async def _health_page(self) -> Answer:

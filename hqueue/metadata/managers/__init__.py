@@ -31,7 +31,6 @@ from hqueue.metadata.managers.infos import (
     TopicPersistenceInfo,
     Versioned,
     check_names,
-    is_among,
 )
 from hqueue.metadata.managers.layout import Layout, Rows, Subject, Tree
 from hqueue.metadata.managers.listing import Entry, Info
@@ -89,7 +88,6 @@ __all__ = [
     "check_names",
     "compare_metadata",
     "import_infos",
-    "is_among",
     "open_migration",
     "open_topic_metadata",
     "read_document",

@@ -13,6 +13,7 @@ from hqueue.metadata.ports import Version
 from hqueue.metadata.records import check_name
 from hqueue.settings.addresses import Address
 from hqueue.settings.limits import APPLICATION_MAX, PARTITIONS_MAX
+from hqueue.settings.names import EVERYBODY
 from hqueue.settings.numbers import check_whole
 
 __all__ = [
@@ -25,13 +26,11 @@ __all__ = [
     "TopicPersistenceInfo",
     "Versioned",
     "check_names",
-    "is_among",
 ]
 
 Value = TypeVar("Value")
 
 COUNT_MAX = 2**31 - 1
-EVERYBODY = "*"
 NAMES_MAX = 256
 """The largest number of names in a list of an ACL."""
 
@@ -144,14 +143,6 @@ def check_names(names: object, *, option: str) -> tuple[str, ...]:
         if name != EVERYBODY:
             check_name(name.removesuffix(EVERYBODY) if isinstance(name, str) else name)
     return tuple(dict.fromkeys(checked))
-
-
-def is_among(names: Sequence[str], caller: str) -> bool:
-    """Whether a list of an ACL contains a caller, by name or by prefix."""
-    return any(
-        caller.startswith(name[:-1]) if name.endswith(EVERYBODY) else caller == name
-        for name in names
-    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -26,8 +26,8 @@ from typing import ClassVar, NamedTuple
 
 from hqueue.errors import InvalidInputError
 from hqueue.message import topic_bytes
-from hqueue.metadata.records import NAME_LENGTH_MAX
 from hqueue.settings.attributes import check_queue_name
+from hqueue.settings.limits import NAME_LENGTH_MAX
 
 __all__ = [
     "OWNERSHIP",

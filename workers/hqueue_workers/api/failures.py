@@ -14,7 +14,12 @@ from hqueue import (
     QueueStateError,
     StoreUnavailableError,
 )
-from hqueue.errors import IdempotencyKeyTooOldError, NotAQueueError, QueueDisabledError
+from hqueue.errors import (
+    IdempotencyKeyTooOldError,
+    NotAllowedError,
+    NotAQueueError,
+    QueueDisabledError,
+)
 from hqueue_workers.api.structs import API
 
 __all__ = ["ScannerBusyError", "ScannerNotFoundError", "exception_of"]
@@ -39,7 +44,7 @@ def exception_of(error: HQueueError) -> tuple[Any, str]:
     """The IDL's exception of an error, and what metrics call it."""
     text = str(error)[:TEXT_LENGTH_MAX]
     outcome = API.TOutcome.UNKNOWN if error.outcome is Outcome.UNKNOWN else API.TOutcome.NOT_APPLIED
-    if isinstance(error, InvalidInputError):
+    if isinstance(error, (InvalidInputError, NotAllowedError)):
         return API.TIllegalArgument(message=text), "illegal_argument"
     if isinstance(error, ScannerNotFoundError):
         return API.TScannerNotFound(message=text), "scanner_not_found"

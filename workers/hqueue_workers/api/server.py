@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from hqueue import Client, SettingsError
 from hqueue.metadata import Address
+from hqueue.net.guard import PortGuard
 from hqueue.rpc.accepting import BACKLOG
 from hqueue.rpc.server import ThriftServer
 from hqueue.runtime.logs import Log
@@ -51,6 +52,7 @@ class ApiServer:
         drain_ms: how long calls under way are waited for at the end.
         runtime: what the process runs on.
         registry: where its metrics go.
+        guard: who may call it; everybody may if None.
 
     Raises:
         SettingsError: it can't listen where the settings say.
@@ -63,6 +65,8 @@ class ApiServer:
         drain_ms: int,
         runtime: Runtime,
         registry: CollectorRegistry,
+        *,
+        guard: PortGuard | None = None,
     ) -> None:
         self._runtime = runtime
         self._drain_ms = drain_ms
@@ -94,6 +98,7 @@ class ApiServer:
             silent_ms_max=settings.api_idle_ms,
             large_answers=["messageScannerGet", "messageScannerGetList"],
             as_declared=lambda error: exception_of(error)[0],
+            guard=guard,
         )
         self._server.start()
         ready.info("the Thrift API is served at %s", self.address)

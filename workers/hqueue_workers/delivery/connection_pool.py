@@ -8,7 +8,9 @@ import socket
 from collections.abc import Callable
 
 from hqueue.metadata import Address
-from hqueue.rpc.async_connection import AsyncConnection, UncallableError
+from hqueue.net.contexts import TlsContexts
+from hqueue.net.refusals import RefusedError
+from hqueue.rpc.async_connection import Accepts, AsyncConnection, UncallableError
 from hqueue.rpc.calls import NoCallError
 from hqueue.rpc.pool import AsyncConnectionPool
 from hqueue_workers.delivery.wire import Call, Reply, ReplyError, call_head, call_tail, read_reply
@@ -38,6 +40,8 @@ class ConnectionPool(AsyncConnectionPool["Connection"]):
         may_send: asked right before each piece of a call is sent.
         connections: calls under way at a time.
         may_reach: whether an IP address of it may be connected to.
+        tls: what TLS is spoken with; in clear if None.
+        accepts: as `AsyncConnection` takes it.
     """
 
     def __init__(
@@ -46,10 +50,19 @@ class ConnectionPool(AsyncConnectionPool["Connection"]):
         may_send: Callable[[], bool],
         connections: int,
         may_reach: Callable[[str], bool] = lambda ip: True,
+        *,
+        tls: TlsContexts | None = None,
+        accepts: Accepts = lambda certificate: None,
     ) -> None:
         self.address = address
         make = functools.partial(
-            Connection, address, RECEIVED_BYTES_MAX, may_send=may_send, may_reach=may_reach
+            Connection,
+            address,
+            RECEIVED_BYTES_MAX,
+            may_send=may_send,
+            may_reach=may_reach,
+            tls=tls,
+            accepts=accepts,
         )
         super().__init__(make, connections)
 
@@ -65,7 +78,8 @@ class Connection(AsyncConnection):
             timeout_s: the bound on the call, once there is a connection.
 
         Raises:
-            NotCalledError: its host's name is not known, or its addresses may not be called.
+            NotCalledError: its host's name is not known, its addresses may not be called, or the
+                two sides do not accept each other.
             NoAnswerError: there was no answer in time, or none that could be understood.
         """
         seqid = next(_seqids) & SEQID_MAX
@@ -74,7 +88,7 @@ class Connection(AsyncConnection):
             return read_reply(await self.exchange(data, timeout_s), seqid)
         except UncallableError as exc:
             raise NotCalledError(f"{exc}: see callback_networks") from exc
-        except socket.gaierror as exc:
+        except (socket.gaierror, RefusedError) as exc:
             raise NotCalledError(str(exc)) from exc
         except (OSError, EOFError, NoCallError, ReplyError) as exc:
             raise NoAnswerError(str(exc) or type(exc).__name__) from exc

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from hqueue.engine import Row
+from hqueue.net.guard import PortGuard
 from hqueue.push.append_notifier import WORKER_SERVICE, row_of
 from hqueue.rpc.callers import Bounds
 from hqueue.rpc.calls import NoCallError, check_call
@@ -56,6 +57,7 @@ class NotificationServer:
         vouches_for: whether a batch (``TBatch``) of a queue may be believed.
         count: called for each batch.
         connections_max: at a time.
+        guard: who may call; everybody may if None.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class NotificationServer:
         count: Counted,
         *,
         connections_max: int = CONNECTIONS_MAX,
+        guard: PortGuard | None = None,
     ) -> None:
         self._on_append = on_append
         self._handler = _Handler(vouches_for, count)
@@ -76,6 +79,7 @@ class NotificationServer:
             "the port for notifications",
             make_gatherer=lambda: FrameGatherer(FRAME_BYTES_MAX),
             serve=self._serve,
+            guard=guard,
         )
         """Whose callers they are."""
 

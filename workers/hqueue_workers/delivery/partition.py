@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from hqueue import HQueueError
 from hqueue.engine import OpenLog
 from hqueue.metadata import Address, Checkpoints, PartitionKey, Presence, SubscriptionKey
+from hqueue.net.contexts import TlsContexts
 from hqueue.runtime.logs import Log
 from hqueue_workers.delivery.checkpoint import CheckpointUpdater
 from hqueue_workers.delivery.connection_pool import ConnectionPool
@@ -30,9 +31,16 @@ PAUSE_MS = 2_000.0
 
 
 class ConnectionPools:
-    """The connections to all subscribers: a pool for each, for as long as anything uses it."""
+    """The connections to all subscribers: a pool for each, for as long as anything uses it.
 
-    def __init__(self, lease: Lease, connections: int) -> None:
+    Args:
+        lease: whether the session certainly lives.
+        connections: to one subscriber at a time.
+        tls: what TLS is spoken with; in clear if None.
+    """
+
+    def __init__(self, lease: Lease, connections: int, tls: TlsContexts | None = None) -> None:
+        self._tls = tls
         self._lease = lease
         self._connections = connections
         self._pools: dict[tuple[str, Address], tuple[ConnectionPool, set[SubscriptionKey]]] = {}
@@ -41,7 +49,9 @@ class ConnectionPools:
         """The connections to a subscriber, until `leave`."""
         endpoint = (key.subscriber, address)
         if endpoint not in self._pools:
-            pool = ConnectionPool(address, lambda: self._lease.holds, self._connections)
+            pool = ConnectionPool(
+                address, lambda: self._lease.holds, self._connections, tls=self._tls
+            )
             self._pools[endpoint] = (pool, set())
         pool, users = self._pools[endpoint]
         users.add(key)

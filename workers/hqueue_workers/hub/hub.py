@@ -17,13 +17,16 @@ from hqueue import (
     SettingsError,
 )
 from hqueue.metadata.managers import HubInfo, HubRegistration
+from hqueue.net.guard import PortGuard
+from hqueue.net.security import security_of
 from hqueue.rpc.accepting import BACKLOG
 from hqueue.rpc.server import ThriftServer
 from hqueue.runtime.logs import Log
 from hqueue.runtime.thread_pool import ThreadPool
 from hqueue.settings.limits import BATCH_BYTES_MAX
+from hqueue.settings.names import EVERYBODY
 from hqueue_workers.api.server import ApiServer
-from hqueue_workers.hub.authorizer import Authorizer
+from hqueue_workers.hub.authorizer import Authorizer, NameRules
 from hqueue_workers.hub.hosted_queue import HostedQueue
 from hqueue_workers.hub.limits import HubLimits
 from hqueue_workers.hub.metrics import HubMetrics, QueueFigures
@@ -34,6 +37,7 @@ from hqueue_workers.hub.settings import HubSettings
 from hqueue_workers.node.health import Answer, HealthServer
 from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.networks import Networks
+from hqueue_workers.node.refusals import RefusedConnections
 from hqueue_workers.node.runtime import Runtime, ready
 from hqueue_workers.node.skipped import SkippedMessages
 
@@ -79,6 +83,7 @@ class Hub:
                 "a hub needs at least one queue, and each only once", queues=queues
             )
         self._client = client
+        self._security = security_of(client.settings)
         self._queues = list(queues)
         self._settings = settings
         self._authorizer = authorizer or settings.make_authorizer()
@@ -97,6 +102,7 @@ class Hub:
         self.metrics = HubMetrics(self._figures, self._pending)
         """What it shows of itself."""
         self.metrics.registry.register(SkippedMessages(client.skipped_messages))
+        self.metrics.registry.register(RefusedConnections(self._security))
         self._pool = ThreadPool(RESOLVING_A_THREAD * settings.threads, "hqueue-hub-resolve")
 
     @property
@@ -161,7 +167,10 @@ class Hub:
             self._health = self._serve_health()
             if settings.api_port is not None:
                 registry = self.metrics.registry
-                self._api = ApiServer(self._client, settings, settings.drain_ms, runtime, registry)
+                guard = self._guard("api", settings.api_principals, "api_principals")
+                self._api = ApiServer(
+                    self._client, settings, settings.drain_ms, runtime, registry, guard=guard
+                )
                 runtime.start(self._api.run())
             server = self._server = self._serve(listener)
         except BaseException:
@@ -189,6 +198,7 @@ class Hub:
             metrics=self.metrics,
             pool=self._pool,
             limits=self._limits,
+            security=self._security,
         )
         for queue in self._queues:
             hosted = self.hosted[queue] = await self._runtime.read(
@@ -232,6 +242,7 @@ class Hub:
             session_ms=settings.session_ms,
             callbacks=Networks(settings.callback_networks),
             api_address=self._api_address(),
+            names=NameRules(settings.names, settings.administrators),
         )
         return ThriftServer(
             hub_service(),
@@ -243,7 +254,12 @@ class Hub:
             call_bytes_max=CALL_BYTES_MAX,
             idle_ms_max=IDLE_MS_MAX,
             as_declared=as_thrift,
+            guard=self._guard("hub"),
         )
+
+    def _guard(self, port: str, allowed: str = EVERYBODY, setting: str = "") -> PortGuard | None:
+        """Who may call a port; None for everybody."""
+        return None if self._security is None else self._security.guard(port, allowed, setting)
 
     def _api_address(self) -> str:
         """Where clients reach the Thrift API."""
@@ -256,7 +272,11 @@ class Hub:
     def _serve_health(self) -> HealthServer:
         settings = self._settings
         health = HealthServer({"/health": self._health_page, "/metrics": self._metrics_page})
-        health.listen(settings.metrics_host, settings.metrics_port)
+        health.listen(
+            settings.metrics_host,
+            settings.metrics_port,
+            self._guard("metrics", settings.metrics_principals, "metrics_principals"),
+        )
         return health
 
     async def _health_page(self) -> Answer:

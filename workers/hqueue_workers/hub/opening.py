@@ -10,6 +10,7 @@ from hqueue import Client, MessageID, Queue, StoreUnavailableError, TopicScanner
 from hqueue.engine import Engine
 from hqueue.errors import NoTopicPersistenceInfoError, Outcome
 from hqueue.metadata.managers import HubInfo, LogRange, TopicMetadata
+from hqueue.net.security import PortSecurity
 from hqueue.runtime.thread_pool import ThreadPool
 from hqueue_workers.hub.authorizer import Authorizer
 from hqueue_workers.hub.hosted_queue import HostedQueue
@@ -55,6 +56,7 @@ class HostedQueueFactory:
         metrics: counts.
         pool: where topics are taken over.
         limits: what no setting bounds.
+        security: what calls of subscribers are secured with; they are in clear if None.
     """
 
     def __init__(
@@ -68,7 +70,9 @@ class HostedQueueFactory:
         metrics: HubMetrics,
         pool: ThreadPool,
         limits: HubLimits,
+        security: PortSecurity | None,
     ) -> None:
+        self._security = security
         self._client = client
         self._settings = settings
         self._authorizer = authorizer
@@ -108,6 +112,7 @@ class HostedQueueFactory:
                 metrics=self._metrics,
                 calls_max=self._settings.deliveries_max,
                 limits=self._limits,
+                security=self._security,
             ),
         )
         available = AvailableHubs(metadata.hubs)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import socket
 from collections.abc import Mapping
 
 from hqueue import InvalidInputError, SettingsError
 from hqueue.settings.addresses import PORT_MAX
 from hqueue.settings.fields import check_fields
 from hqueue.settings.loading import load_role_settings
-from hqueue_workers.hub.authorizer import AllowAll, Authorizer, ByACL
+from hqueue_workers.hub.authorizer import AllowAll, Authorizer, ByACL, NameRules
 from hqueue_workers.node.api_settings import API_BOUNDS, ApiSettings
+from hqueue_workers.node.hosts import fill_hosts
 from hqueue_workers.node.networks import Networks
 
 __all__ = ["UNIFORM", "HubSettings"]
@@ -48,12 +48,13 @@ class HubSettings(ApiSettings):
     """
 
     host: str = ""
-    """The host under which clients and other hubs reach this hub; the machine's host name if empty.
-    Topics are placed in partitions whose region is on this host, as HBase names it.
+    """The host under which clients and other hubs reach this hub. If neither it nor `listen_host`
+    is given, loopback: only this machine reaches the hub. With `listen_host` alone, the machine's
+    host name. Topics are placed in partitions whose region is on this host, as HBase names it.
     """
 
     listen_host: str = ""
-    """The host to listen on, if it differs from `host`. If neither is given, all interfaces."""
+    """The host to listen on, if it differs from `host`; ``0.0.0.0`` for all interfaces."""
 
     port: int = 9_190
     """The port for clients; a free port if 0."""
@@ -111,8 +112,9 @@ class HubSettings(ApiSettings):
     """How long a subscriber's session may be silent before it expires."""
 
     authorizer: str = "all"
-    """Who may do what, by the names that callers give without proof: ``all``, everybody may do
-    everything; or ``acl``, each topic's ACL decides, which ``hqueue topics acl`` sets.
+    """Who may do what: ``all``, everybody may do everything; or ``acl``, each topic's ACL decides,
+    which ``hqueue topics acl`` sets. It decides by principals if the connection has ``tls``, and
+    else by the names that callers give without proof.
     """
 
     creators: str = "*"
@@ -125,6 +127,12 @@ class HubSettings(ApiSettings):
     `creators`.
     """
 
+    names: str = ""
+    """With the connection's ``tls``, the names that principals may use as publishers of idempotent
+    publishes and as subscribers, beside their own: ``principal:name`` with commas between, and
+    ``*`` at the end of either for anything that may follow. Administrators may use all names.
+    """
+
     callback_networks: str = "private"
     """The networks in which subscribers may receive messages, since a caller may give any address:
     networks with commas between (``10.0.0.0/8,fd00::/8``), ``private`` for loopback and private
@@ -134,15 +142,13 @@ class HubSettings(ApiSettings):
     def __post_init__(self) -> None:
         check_fields(self, _BOUNDS)
         self.make_authorizer()
+        NameRules(self.names, self.administrators)
         Networks(self.callback_networks)
         if self.placement_policy not in (BY_LOAD, UNIFORM):
             raise SettingsError(
                 "placement_policy must be load or uniform", placement_policy=self.placement_policy
             )
-        if not self.listen_host:
-            object.__setattr__(self, "listen_host", self.host or "0.0.0.0")
-        if not self.host:
-            object.__setattr__(self, "host", socket.gethostname())
+        fill_hosts(self)
 
     def make_authorizer(self) -> Authorizer:
         """What decides who may do what."""

@@ -27,9 +27,17 @@ class ApiSettings:
     """The port of the Thrift API; a free port if 0. Left out, the API is not served."""
 
     api_host: str = "127.0.0.1"
-    """The address that serves the Thrift API; ``0.0.0.0`` for all interfaces. Everybody who reaches
-    it may read and write all queues.
+    """The address that serves the Thrift API; ``0.0.0.0`` for all interfaces. Those who may call it
+    may read and write all queues.
     """
+
+    api_principals: str = "*"
+    """With the connection's ``tls``, the principals that may call the Thrift API: names with commas
+    between. A name that ends with ``*`` stands for all names that begin with the text before it.
+    """
+
+    metrics_principals: str = "*"
+    """With ``tls``, the principals that may read health and metrics, likewise."""
 
     api_threads: int = 16
     """How many calls of the Thrift API to answer at a time."""

@@ -7,7 +7,9 @@ import http
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
-from hqueue import SettingsError
+from hqueue import HQueueError, SettingsError
+from hqueue.errors import NotAllowedError
+from hqueue.net.guard import PortGuard
 from hqueue.rpc.accepting import listen
 from hqueue.rpc.callers import Bounds
 from hqueue.rpc.gathering import HeadGatherer
@@ -58,8 +60,12 @@ class HealthServer:
         assert self._port is not None
         return self._port.port
 
-    def listen(self, host: str, port: int) -> None:
+    def listen(self, host: str, port: int, guard: PortGuard | None = None) -> None:
         """Serve from now on.
+
+        Args:
+            host, port: where.
+            guard: as `Port` takes it.
 
         Raises:
             SettingsError: nothing can listen there.
@@ -79,6 +85,8 @@ class HealthServer:
             "the port for health and metrics",
             make_gatherer=lambda: HeadGatherer(HEAD_BYTES_MAX),
             serve=self._asked,
+            refuse=_forbidden,
+            guard=guard,
         )
         self._port.start_here()
 
@@ -125,6 +133,13 @@ class HealthServer:
             connection.passed_bytes, connection.last = 0, True
             connection.send(_encoded(answer, method))
         self._port.give_back(connection)
+
+
+def _forbidden(begun: bytes, error: HQueueError) -> bytes:
+    """The page for a caller without the right."""
+    if not isinstance(error, NotAllowedError):
+        return b""
+    return _encoded(Answer(403, "text/plain", f"{error}\n".encode()), begun.partition(b" ")[0])
 
 
 def _encoded(answer: Answer, method: bytes) -> bytes:

@@ -13,6 +13,7 @@ from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.fields import check_fields
 from hqueue.settings.loading import load_role_settings
 from hqueue_workers.node.api_settings import API_BOUNDS, ApiSettings
+from hqueue_workers.node.hosts import LOOPBACK, fill_hosts
 
 __all__ = ["WorkerSettings"]
 
@@ -46,20 +47,29 @@ class WorkerSettings(ApiSettings):
     """The worker's name. Each process needs its own. If empty, the host's name and the port."""
 
     host: str = ""
-    """The host under which producers reach the worker with notifications; the machine's host name
-    if empty.
+    """The host under which producers reach the worker with notifications. If neither it nor
+    `listen_host` is given, loopback: only producers on this machine notify the worker. With
+    `listen_host` alone, the machine's host name.
     """
 
     listen_host: str = ""
-    """The host to listen on for notifications, if it differs from `host`. If neither is given, all
-    interfaces, since the host's own name may resolve to loopback there.
+    """The host to listen on for notifications, if it differs from `host`; ``0.0.0.0`` for all
+    interfaces.
     """
 
     port: int = 0
     """The port for notifications; a free port if 0."""
 
+    notification_principals: str = "*"
+    """With the connection's ``tls``, the principals that may notify the worker of appends: names
+    with commas between. A name that ends with ``*`` stands for all names that begin with the text
+    before it.
+    """
+
     region_host: str = ""
-    """The host of the region server on this machine, as HBase names it; `host` if empty."""
+    """The host of the region server on this machine, as HBase names it. If empty, `host`, or the
+    machine's host name if that is loopback.
+    """
 
     metrics_host: str = "127.0.0.1"
     """The address that serves health and metrics; ``0.0.0.0`` for all interfaces."""
@@ -113,12 +123,10 @@ class WorkerSettings(ApiSettings):
                 "a worker without push, api_port and hub_queues has nothing to do: set at least "
                 "one of them"
             )
-        if not self.listen_host:
-            object.__setattr__(self, "listen_host", self.host or "0.0.0.0")
-        if not self.host:
-            object.__setattr__(self, "host", socket.gethostname())
+        fill_hosts(self)
         if not self.region_host:
-            object.__setattr__(self, "region_host", self.host)
+            alone = self.host == LOOPBACK
+            object.__setattr__(self, "region_host", socket.gethostname() if alone else self.host)
         self._check_names()
 
     def _check_names(self) -> None:

@@ -58,7 +58,7 @@ def test_settings_come_from_arguments_the_environment_and_defaults() -> None:
     environment = {"HQUEUE_HUB_PORT": "7", "HQUEUE_HUB_THREADS": "3", "HQUEUE_HUBS": "h:1"}
     found = HubSettings.load({"port": 8, "host": "here"}, environment)
     assert (found.port, found.threads, found.host, found.listen_host) == (8, 3, "here", "here")
-    assert HubSettings.load({}, {}).listen_host == "0.0.0.0"
+    assert HubSettings.load({}, {}).listen_host == "127.0.0.1"
     assert hqueue.Settings.load({}, environment), "those are no settings of a connection"
     for wrong in (
         {"port": -1},

@@ -14,7 +14,7 @@ from hqueue_workers import WorkerSettings
 @pytest.mark.parametrize(
     ("given", "told", "listened"),
     [
-        ({}, socket.gethostname(), "0.0.0.0"),
+        ({}, "127.0.0.1", "127.0.0.1"),
         ({"host": "a"}, "a", "a"),
         ({"host": "a", "listen_host": "b"}, "a", "b"),
         ({"listen_host": "b"}, socket.gethostname(), "b"),

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from hqueue import Message, Outcome, StoreUnavailableError
 from hqueue_workers.hub.authorizer import Action
 from hqueue_workers.hub.owning.queue_topics import QueueTopics
+from hqueue_workers.hub.serving.callers import Named
 from hqueue_workers.hub.writing.gathering import fenced
 from hqueue_workers.hub.writing.owned_topic import (
     FencedTopicError,
@@ -32,6 +33,8 @@ class _Call(NamedTuple):
     caller: str
     topic: str
     create: bool
+    publisher: str
+    """Whose sequence numbers they are."""
     since: int | None
     """From where on sequence numbers have to be known; None if they need not be."""
     act: Callable[[OwnedTopic], Future[Any]]
@@ -73,13 +76,14 @@ class Publishing:
             committer = self._topics.committers.of(owned.partition)
             return committer.submit(owned, messages, size, sequence)
 
-        since = None if sequence is None else sequence.since
-        return self._served(_Call(caller, topic, True, since, submit), redirected=redirected)
+        return self._served(
+            _Call(caller, topic, True, *_sought(sequence), submit), redirected=redirected
+        )
 
     def last_message(
-        self, caller: str, topic: str, since: int, *, redirected: bool
+        self, named: Named, topic: str, since: int, *, redirected: bool
     ) -> Future[LastMessage | None]:
-        """The caller's last message with a sequence number from an ID on; it may be an older one.
+        """A publisher's last message with a sequence number from an ID on; it may be an older one.
 
         The future's errors are those of `QueueTopics.serve`, `NotAllowedError`, and the log's.
         """
@@ -87,13 +91,15 @@ class Publishing:
         def look(owned: OwnedTopic) -> Future[LastMessage | None]:
             found: Future[LastMessage | None] = Future()
             sequence_numbers = self._topics.committers.of(owned.partition).sequence_numbers
-            last_message = sequence_numbers.last_message(owned, caller, since)
+            last_message = sequence_numbers.last_message(owned, named.name, since)
             if owned.fenced or owned.left:  # It may have been forgotten before it was looked up.
                 raise fenced(owned)
             found.set_result(last_message)
             return found
 
-        return self._served(_Call(caller, topic, False, since, look), redirected=redirected)
+        return self._served(
+            _Call(named.caller, topic, False, named.name, since, look), redirected=redirected
+        )
 
     def close(self) -> None:
         """Read no log any more."""
@@ -137,10 +143,10 @@ class Publishing:
                 act(owned)
                 return
             sequence_numbers = self._topics.committers.of(owned.partition).sequence_numbers
-            if sequence_numbers.knows(owned, call.caller, call.since):
+            if sequence_numbers.knows(owned, call.publisher, call.since):
                 act(owned)
                 return
-            learning = self._searches.learn(owned, sequence_numbers, call.caller, call.since)
+            learning = self._searches.learn(owned, sequence_numbers, call.publisher, call.since)
             learning.add_done_callback(then(lambda _: act(owned)))
 
         try:
@@ -153,6 +159,10 @@ class Publishing:
             ).add_done_callback(then(learn))
         except BaseException as exc:  # Its caller must learn it.
             failed(exc)
+
+
+def _sought(sequence: PublishSequence | None) -> tuple[str, int | None]:
+    return ("", None) if sequence is None else (sequence.publisher, sequence.since)
 
 
 def _plain(error: BaseException) -> BaseException:

@@ -19,11 +19,11 @@ from hqueue import (
 )
 from hqueue.errors import NoSubscriptionStateError
 from hqueue.message import Headers, check_headers_of
-from hqueue.metadata import check_name
 from hqueue.rpc.services import load
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.settings import reserved
 from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
+from hqueue_workers.hub.authorizer import NameRules
 from hqueue_workers.hub.metrics import HubMetrics
 from hqueue_workers.hub.serving.answers import (
     acl_lists_of,
@@ -33,6 +33,7 @@ from hqueue_workers.hub.serving.answers import (
     text_of,
     topic_of,
 )
+from hqueue_workers.hub.serving.callers import Callers, audited
 from hqueue_workers.hub.serving.subscription_service import ServedQueue, SubscriptionService
 from hqueue_workers.hub.writing.owned_topic import (
     Published,
@@ -81,6 +82,7 @@ class HubService(SubscriptionService):
         session_ms: how long a subscriber's session may be silent.
         callbacks: the networks that may be called.
         api_address: where the Thrift API is served; empty if it is not.
+        names: whose names are, where callers prove who they are.
         clock: measures latencies.
     """
 
@@ -94,9 +96,10 @@ class HubService(SubscriptionService):
         session_ms: int,
         callbacks: Networks,
         api_address: str = "",
+        names: NameRules | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        super().__init__(queues, runtime, session_ms, callbacks)
+        super().__init__(queues, runtime, session_ms, callbacks, Callers(names or NameRules()))
         self._metrics = metrics
         self._pending_bytes_max = pending_bytes_max
         self._api_address = api_address
@@ -133,6 +136,7 @@ class HubService(SubscriptionService):
         given = (queue, publisher, topic, messages, redirected)
         return self._publish(*given, (number, since), self._published_once)
 
+    @audited("publish")
     @_counted
     def newestNumber(
         self,
@@ -144,10 +148,11 @@ class HubService(SubscriptionService):
     ) -> Future[Any]:
         """As the IDL has it."""
         publishing = self._queue(queue).publishing
-        caller, name = self._who(publisher, topic)
-        found = publishing.last_message(caller, name, since_of(since), redirected=bool(redirected))
+        named, name = self._callers.named(publisher, "publisher"), topic_of(topic)
+        found = publishing.last_message(named, name, since_of(since), redirected=bool(redirected))
         return self._said(found, self._last_message, absent=NoSubscriptionStateError)
 
+    @audited("move", administers=True)
     @_counted
     def moveTopic(
         self,
@@ -164,6 +169,7 @@ class HubService(SubscriptionService):
         to = Address.parse(f"{text_of(host, 'host')}:{port}")
         return self._said(managing.move(name, of, to, redirected=bool(redirected)))
 
+    @audited("delete", administers=True)
     @_counted
     def deleteTopic(self, queue: Any, caller: Any, topic: Any, redirected: Any) -> Future[Any]:
         """As the IDL has it."""
@@ -171,6 +177,7 @@ class HubService(SubscriptionService):
         name, of = self._who(caller, topic)
         return self._said(managing.delete(name, of, redirected=bool(redirected)))
 
+    @audited("acl", administers=True)
     @_counted
     def changeAccess(
         self, queue: Any, caller: Any, topic: Any, rules: Any, redirected: Any
@@ -187,6 +194,7 @@ class HubService(SubscriptionService):
         """As the IDL has it."""
         return self._api_address
 
+    @audited("publish")
     @_counted
     def _publish(
         self,
@@ -199,11 +207,11 @@ class HubService(SubscriptionService):
         answered: Callable[[Published], Any],
     ) -> Future[Any]:
         publishing = self._queue(queue).publishing
-        caller = check_name(text_of(publisher, "publisher"))
+        caller, sequence = self._callers.caller(publisher, "publisher"), None
         name, given = _read(topic, messages)
-        sequence = (
-            None if sequence_numbers is None else _sequence(caller, *sequence_numbers, len(given))
-        )
+        if sequence_numbers is not None:
+            named = self._callers.named(publisher, "publisher")
+            sequence = _sequence(named.name, *sequence_numbers, len(given))
         read, size = with_sequence_numbers(given, sequence)
         if size > BATCH_BYTES_MAX:
             raise MessageTooLargeError(
@@ -230,10 +238,9 @@ class HubService(SubscriptionService):
         published.add_done_callback(give_back)
         return self._said(published, say)
 
-    @staticmethod
-    def _who(caller: Any, topic: Any) -> tuple[str, str]:
+    def _who(self, caller: Any, topic: Any) -> tuple[str, str]:
         name = topic_of(topic)
-        return check_name(text_of(caller, "caller")), name
+        return self._callers.caller(caller, "caller"), name
 
     def _said(
         self,

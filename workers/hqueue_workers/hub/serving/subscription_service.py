@@ -12,7 +12,7 @@ from hqueue import Address, HQueueError, InvalidInputError, MessageID
 from hqueue.errors import QueueNotFoundError
 from hqueue.metadata import check_name
 from hqueue.metadata.managers import SubscriptionPreferences
-from hqueue.rpc.server import calling_host
+from hqueue.rpc.server import calling_host, calling_principal
 from hqueue.rpc.services import given, load
 from hqueue.settings import reserved
 from hqueue.settings.limits import APPLICATION_MAX
@@ -20,6 +20,7 @@ from hqueue.settings.numbers import check_whole
 from hqueue_workers.hub.authorizer import Action
 from hqueue_workers.hub.owning.queue_topics import QueueTopics
 from hqueue_workers.hub.serving.answers import as_thrift, message_id_of, text_of, topic_of
+from hqueue_workers.hub.serving.callers import Callers, audited
 from hqueue_workers.hub.serving.managing import Managing
 from hqueue_workers.hub.serving.publishing import Publishing
 from hqueue_workers.hub.subscribing.client_sessions import SessionEnd
@@ -67,6 +68,7 @@ class SubscriptionService:
         runtime: what the hub delivers on.
         session_ms: how long a session may be silent.
         callbacks: the networks that may be called.
+        callers: finds out who calls.
     """
 
     def __init__(
@@ -75,7 +77,9 @@ class SubscriptionService:
         runtime: Runtime,
         session_ms: int,
         callbacks: Networks,
+        callers: Callers,
     ) -> None:
+        self._callers = callers
         self._idl = load("hub")
         self._message_id = load("subscriber").TMessageID
         self._queues = queues
@@ -85,6 +89,7 @@ class SubscriptionService:
 
     # ruff: noqa: N802, N803, PLR0917  (the IDL's)
 
+    @audited("subscribe")
     @_declared
     def subscribe(
         self,
@@ -118,22 +123,25 @@ class SubscriptionService:
             create=wanted_mode is not SubscribeMode.ATTACH,
         )
 
+    @audited("unsubscribe")
     @_declared
     def unsubscribe(self, queue: Any, subscriber: Any, topic: Any, redirected: Any) -> Future[Any]:
         """As the IDL has it."""
         called = (queue, subscriber, topic, redirected)
         return self._served(called, lambda at, owned, name: at.unsubscribe(owned, name))
 
+    @audited("subscribe")
     @_declared
     def closeSubscription(
         self, queue: Any, subscriber: Any, topic: Any, session: Any
     ) -> Future[Any]:
         """As the IDL has it."""
         at = self._queue(queue)
-        name, on = _who(subscriber, topic)
+        (_, name), on = self._callers.named(subscriber, "subscriber"), topic_of(topic)
         of = check_name(text_of(session, "session"))
         return self._answer(lambda: at.subscriptions.close_subscription(on, name, of))
 
+    @audited("consume")
     @_declared
     def consume(
         self, queue: Any, subscriber: Any, topic: Any, messageID: Any, redirected: Any
@@ -171,12 +179,12 @@ class SubscriptionService:
         """Do something once this hub owns the topic, and the subscriber may."""
         queue, subscriber, topic, redirected = called
         at = self._queue(queue)
-        name, on = _who(subscriber, topic)
-        serving = at.topics.serve(name, on, redirected=bool(redirected), create=create)
+        (caller, name), on = self._callers.named(subscriber, "subscriber"), topic_of(topic)
+        serving = at.topics.serve(caller, on, redirected=bool(redirected), create=create)
 
         async def served() -> _Result:
             owned = await asyncio.wrap_future(serving)
-            at.topics.check_allowed(name, Action.SUBSCRIBE, owned)
+            at.topics.check_allowed(caller, Action.SUBSCRIBE, owned)
             return await work(at.subscriptions, owned, name)
 
         return self._answer(served, say)
@@ -215,11 +223,6 @@ class SubscriptionService:
         ]
 
 
-def _who(subscriber: Any, topic: Any) -> tuple[str, str]:
-    name = check_name(text_of(subscriber, "subscriber"))
-    return name, topic_of(topic)
-
-
 def delivery_of(struct: Any) -> Delivery | None:
     # Where each field of a struct is sent, zero values are what was not given.
     if struct is None or not (struct.host or struct.port or struct.session):
@@ -230,13 +233,16 @@ def delivery_of(struct: Any) -> Delivery | None:
     if Address.parse(str(address)) != address:
         raise InvalidInputError("host is not a valid host name", host=host[:200])
     session = check_name(text_of(struct.session, "session"))
-    return _shared_delivery(address, session, bool(struct.explicitConsume), calling_host())
+    explicit = bool(struct.explicitConsume)
+    return _shared_delivery(address, session, explicit, calling_host(), calling_principal())
 
 
 @functools.lru_cache(maxsize=DELIVERIES_MAX)
-def _shared_delivery(address: Address, session: str, explicit: bool, host: str) -> Delivery:
+def _shared_delivery(
+    address: Address, session: str, explicit: bool, host: str, principal: str | None
+) -> Delivery:
     """One for all subscriptions of a client, which has many."""
-    return Delivery(address, session, explicit, host)
+    return Delivery(address, session, explicit, host, principal)
 
 
 def preferences_of(struct: Any) -> SubscriptionPreferences | None:

@@ -13,6 +13,7 @@ from hqueue import HQueueError, MessageID, Queue
 from hqueue.engine import LoopReader, TopicPast
 from hqueue.metadata import DeliveryOptions
 from hqueue.metadata.managers import LogRange
+from hqueue.net.security import PortSecurity
 from hqueue.push.listener import Status
 from hqueue.runtime.clock import Deadline
 from hqueue.runtime.logs import Log
@@ -74,6 +75,7 @@ class Delivering:
         metrics: counts.
         calls_max: calls at a time.
         limits: what no setting bounds.
+        security: what calls of subscribers are secured with; they are in clear if None.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class Delivering:
         metrics: HubMetrics,
         calls_max: int,
         limits: HubLimits,
+        security: PortSecurity | None = None,
     ) -> None:
         self._queue = queue
         self._fault = f"topics of {queue.name}"
@@ -123,7 +126,7 @@ class Delivering:
         self._all = Share(calls_max, 3)
         self._probing = Share(max(1, calls_max // 2), 1)
         """Of that, calls to addresses that did not answer."""
-        self._endpoints = SubscriberEndpoints(lambda: self._lease.holds, may_reach)
+        self._endpoints = SubscriberEndpoints(lambda: self._lease.holds, may_reach, security)
 
     def wake(self, subscription: SubscriptionSession) -> None:
         """It may have something to get."""
@@ -148,7 +151,9 @@ class Delivering:
         try:
             while self._ready:
                 subscription = self._ready.popleft()
-                endpoint = self._endpoints.at(subscription.delivery.address)
+                endpoint = self._endpoints.at(
+                    subscription.delivery.address, subscription.delivery.principal
+                )
                 if subscription.left:
                     self._give_turns(endpoint)
                 else:

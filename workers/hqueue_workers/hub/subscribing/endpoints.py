@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from hqueue import Address
+from hqueue.net.refusals import RefusedError
+from hqueue.net.security import PortSecurity
 from hqueue.runtime.logs import Log
 from hqueue.runtime.seldom import SeldomLog
 from hqueue_workers.delivery.connection_pool import ConnectionPool, NoAnswerError, NotCalledError
@@ -19,6 +22,8 @@ CONNECTIONS = 8
 """Calls under way to one address."""
 IDLE_POOLS_MAX = 256
 ANSWERED_MAX = 10_000
+
+_Key = tuple[Address, str | None]
 
 
 class SubscriberEndpoint:
@@ -45,26 +50,39 @@ class SubscriberEndpoints:
     Args:
         may_send: asked before each piece that is sent.
         may_reach: whether an IP address may be called.
+        security: what calls are secured with; they are in clear if None.
     """
 
-    def __init__(self, may_send: Callable[[], bool], may_reach: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        may_send: Callable[[], bool],
+        may_reach: Callable[[str], bool],
+        security: PortSecurity | None = None,
+    ) -> None:
+        self._security = security
         self._may_send = may_send
         self._may_reach = may_reach
-        self._endpoints: dict[Address, SubscriberEndpoint] = {}
+        self._endpoints: dict[_Key, SubscriberEndpoint] = {}
         """That which was used last is the last."""
         self._answered: dict[Address, None] = {}
         """Those that answered last when they were called, kept or not."""
         self._log = SeldomLog(logger)  # Anybody can name any number of addresses.
 
-    def at(self, address: Address) -> SubscriberEndpoint:
-        """The endpoint at an address."""
-        endpoint = self._endpoints.pop(address, None)
+    def at(self, address: Address, principal: str | None = None) -> SubscriberEndpoint:
+        """The endpoint at an address.
+
+        Args:
+            address: where it listens.
+            principal: who has to be there; anybody, if nobody proves who they are.
+        """
+        key = (address, principal)
+        endpoint = self._endpoints.pop(key, None)
         if endpoint is None:
             endpoint = SubscriberEndpoint(
-                ConnectionPool(address, self._may_send, CONNECTIONS, self._may_reach),
+                self._pool_of(address, principal),
                 silent=address not in self._answered,
             )
-        self._endpoints[address] = endpoint
+        self._endpoints[key] = endpoint
         if len(self._endpoints) > IDLE_POOLS_MAX:
             for unused, other in list(self._endpoints.items())[
                 : len(self._endpoints) - IDLE_POOLS_MAX
@@ -73,6 +91,27 @@ class SubscriberEndpoints:
                     other.pool.close()
                     del self._endpoints[unused]
         return endpoint
+
+    def _pool_of(self, address: Address, principal: str | None) -> ConnectionPool:
+        security = self._security
+        if security is None:
+            return ConnectionPool(address, self._may_send, CONNECTIONS, self._may_reach)
+
+        def accepts(certificate: Mapping[str, Any]) -> None:
+            found = security.rules.principal_of(certificate)
+            if found != principal:
+                raise RefusedError(
+                    f"it has the certificate of {found!r}, and {principal!r} has subscribed"
+                )
+
+        return ConnectionPool(
+            address,
+            self._may_send,
+            CONNECTIONS,
+            self._may_reach,
+            tls=security.client,
+            accepts=accepts,
+        )
 
     def answered(self, endpoint: SubscriberEndpoint) -> None:
         """A call was answered."""

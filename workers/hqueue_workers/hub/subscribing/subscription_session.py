@@ -29,12 +29,14 @@ class Delivery(NamedTuple):
         session: the client's name for this life of it.
         explicit: whether only `consume` moves the cursor.
         host: the IP address of the client that asked for it.
+        principal: who asked for it; None if nobody has to prove it.
     """
 
     address: Address
     session: str
     explicit: bool
     host: str = ""
+    principal: str | None = None
 
 
 class SubscribedTopic(Window):

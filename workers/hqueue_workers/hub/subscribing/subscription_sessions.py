@@ -249,7 +249,8 @@ class SubscriptionSessions:
     def _may(self, subscription: SubscriptionSession) -> bool:
         owned = subscription.topic.owned
         try:
-            self._topics.check_allowed(subscription.subscriber, Action.SUBSCRIBE, owned)
+            caller = subscription.delivery.principal or subscription.subscriber
+            self._topics.check_allowed(caller, Action.SUBSCRIBE, owned)
         except NotAllowedError:
             return False
         return True

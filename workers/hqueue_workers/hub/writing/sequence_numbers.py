@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from hqueue import BufferFullError, Message
-from hqueue.metadata.records import is_name
+from hqueue.settings.names import is_name
 from hqueue.settings.numbers import is_whole, whole_number
 from hqueue_workers.hub.limits import HubLimits
 from hqueue_workers.hub.writing.owned_topic import (

@@ -24,6 +24,7 @@ from hqueue.metadata.managers import HubInfo, Verdict
 from hqueue.runtime.thread_pool import ThreadPool
 from hqueue.topics.exchanges import Exchange
 from hqueue_workers.hub.limits import HubLimits
+from hqueue_workers.hub.serving.callers import Named
 from hqueue_workers.hub.writing.committer import Committer
 from hqueue_workers.hub.writing.owned_topic import (
     OwnedTopic,
@@ -405,7 +406,7 @@ def test_the_newest_number_is_not_told_by_an_ownership_that_was_left(
     sequence_numbers = hosted.topics.committers.of(published.partition).sequence_numbers
     hosted.topics.abandon("t").result(WAIT_S)
     with stopped_at(sequence_numbers, "learn", after=True) as (reached, go_on):
-        last_message = hosted.publishing.last_message("me", "t", 0, redirected=True)
+        last_message = hosted.publishing.last_message(Named("me", "me"), "t", 0, redirected=True)
         assert reached.wait(WAIT_S)
         hosted.topics.abandon("t").result(WAIT_S)
         other = [Message("t", b"other")]

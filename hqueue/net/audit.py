@@ -1,0 +1,50 @@
+"""The audit: a line for each refusal, and for what administrators do."""
+
+from __future__ import annotations
+
+import json
+
+from hqueue.net.principals import ANONYMOUS
+from hqueue.runtime.logs import Log
+from hqueue.runtime.seldom import SeldomLog
+
+__all__ = ["Audit"]
+
+logger = Log("hqueue.audit")
+
+
+class Audit:
+    """Writes to the logger ``hqueue.audit``: who, from where, what, on what, allowed or not. What
+    callers say of themselves is quoted, so that no caller can forge a line. What those cause who
+    prove nothing comes at most once a second. Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._seldom = SeldomLog(logger)
+
+    def refused(
+        self, action: str, who: str | None, host: str, reason: str, **on: str | None
+    ) -> None:
+        """Something was refused.
+
+        Args:
+            action: what.
+            who: the principal; None if nothing is proven.
+            host: the caller's IP address.
+            reason: why.
+            on: on what: kinds and names.
+        """
+        write = logger.warning if who is not None else self._seldom.warning
+        write("%s", _line(action, who, host, on, "no", reason=reason))
+
+    def did(self, action: str, who: str | None, host: str, **on: str | None) -> None:
+        """Something was allowed that only administrators do. As `refused`."""
+        logger.info("%s", _line(action, who, host, on, "yes"))
+
+
+def _line(
+    action: str, who: str | None, host: str, on: dict[str, str | None], allowed: str, **more: str
+) -> str:
+    facts = {"who": ANONYMOUS if who is None else who, "from": host, "action": action, **on}
+    facts |= {"allowed": allowed, **more}
+    return " ".join(f"{name}={json.dumps(fact)}" for name, fact in facts.items() if fact)

@@ -1,0 +1,130 @@
+"""TLS contexts that are made of files, and made again when the files change."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import threading
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from hqueue.net.refusals import RefusedError
+from hqueue.runtime.fork import register
+from hqueue.runtime.logs import Log
+
+__all__ = ["TlsContexts", "TlsFiles"]
+
+logger = Log(__name__)
+
+
+class TlsFiles(NamedTuple):
+    """Files in PEM; None for none."""
+
+    ca: str | None = None
+    """The certificates of the authorities that are trusted; without it, the system's."""
+    certificate: str | None = None
+    """What this side shows, and what signed it."""
+    key: str | None = None
+    """Its private key, not encrypted; without it, the key is in the file of the certificate."""
+
+
+class TlsContexts:
+    """What connections are made with: the newest context of the files. Thread-safe.
+
+    The files are read again when one of them has changed. If they can't be read then, those that
+    were read before serve on, and the log says so.
+
+    Args:
+        files: the files. A server needs all of them.
+        serves: whether it is for a server, which demands a certificate of each client.
+        verify_hostname: whether a server's certificate must name the host that was called.
+    """
+
+    def __init__(
+        self, files: TlsFiles, *, serves: bool = False, verify_hostname: bool = True
+    ) -> None:
+        self._files = files
+        self._serves = serves
+        self._verify_hostname = verify_hostname
+        self._context: ssl.SSLContext | None = None
+        self._seen: object = None
+        self.after_fork_in_child()
+        register(self)
+
+    def after_fork_in_child(self) -> None:
+        self._lock = threading.RLock()
+
+    def current(self) -> ssl.SSLContext:
+        """The context. Reads files: it blocks for some milliseconds at times.
+
+        Raises:
+            RefusedError: the files can't be read, or are not what they must be.
+        """
+        seen = _versions(filter(None, self._files))
+        with self._lock:
+            if self._context is not None and seen == self._seen:
+                return self._context
+            try:
+                self._context, self._seen = self._load(), seen
+            except RefusedError as exc:
+                if self._context is None:
+                    raise
+                self._seen = seen
+                logger.warning(
+                    "changed TLS files can't be read; the earlier ones serve on: %s", exc
+                )
+            return self._context
+
+    def _load(self) -> ssl.SSLContext:
+        if self._serves:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.verify_mode = ssl.CERT_REQUIRED
+            # A client proves itself in each connection, by what holds then.
+            context.options |= ssl.OP_NO_TICKET
+            context.num_tickets = 0
+        else:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.check_hostname = self._verify_hostname
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.options |= ssl.OP_NO_RENEGOTIATION
+        ca, certificate, key = self._files
+        if ca:
+            try:
+                context.load_verify_locations(ca)
+            except (OSError, ValueError) as exc:
+                raise _unreadable("tls_ca", ca, exc) from exc
+        else:
+            context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+        if certificate:
+            try:
+                context.load_cert_chain(certificate, key, _refuse_to_ask)
+            except (OSError, ValueError) as exc:
+                raise _unreadable("tls_certificate", certificate, exc) from exc
+        return context
+
+
+def _versions(paths: Iterable[str]) -> list[object]:
+    """What tells versions of files apart."""
+    seen: list[object] = []
+    for path in paths:
+        try:
+            found = os.stat(path)
+            seen.append((found.st_mtime_ns, found.st_size, found.st_ino))
+        except OSError as exc:
+            seen.append(exc.errno)
+    return seen
+
+
+def _refuse_to_ask() -> str:
+    """OpenSSL would ask for a password at the terminal."""
+    raise ValueError("the private key is encrypted: store it without a password")
+
+
+def _unreadable(setting: str, path: str, error: Exception) -> RefusedError:
+    return RefusedError(
+        f"{setting} can't be used: check that the files exist, can be read by this user, and are "
+        "certificates and a private key in PEM that belong together",
+        setting=setting,
+        path=path,
+        reason=str(error),
+    )

@@ -1,0 +1,80 @@
+"""Who may call a port: proof by certificate, and principals that have the right."""
+
+from __future__ import annotations
+
+import collections
+import socket
+import ssl
+from collections.abc import Sequence
+from typing import Any
+
+from hqueue.errors import NotAllowedError
+from hqueue.net.audit import Audit
+from hqueue.net.contexts import TlsContexts
+from hqueue.net.principals import PrincipalRules
+from hqueue.settings.names import EVERYBODY, is_among
+
+__all__ = ["PortGuard"]
+
+
+class PortGuard:
+    """Has the callers of a port speak TLS, and prove who they are. Thread-safe.
+
+    Args:
+        port: what the port is called, as ``hub``: in metrics, in the audit, in errors.
+        contexts: a server's.
+        rules: make principals of certificates.
+        allowed: the principals that may call the port, as names of an ACL.
+        setting: which setting says so.
+    """
+
+    def __init__(
+        self,
+        port: str,
+        contexts: TlsContexts,
+        rules: PrincipalRules,
+        allowed: Sequence[str] = (EVERYBODY,),
+        setting: str = "",
+    ) -> None:
+        self.port = port
+        self.refused: collections.Counter[str] = collections.Counter()
+        """How many connections were refused, by why: ``handshake``, ``principal``."""
+        self._contexts = contexts
+        self._rules = rules
+        self._allowed = allowed
+        self._setting = setting
+        self._audit = Audit()
+
+    def wrap(self, accepted: socket.socket) -> ssl.SSLSocket:
+        """A socket that speaks TLS, before its handshake.
+
+        Raises:
+            OSError: the caller has gone.
+        """
+        return self._contexts.current().wrap_socket(
+            accepted, server_side=True, do_handshake_on_connect=False
+        )
+
+    def principal_of(self, shaken: ssl.SSLSocket) -> str:
+        """Who the caller has proven to be, after the handshake.
+
+        Raises:
+            RefusedError: by its certificate it is nobody.
+        """
+        return self._rules.principal_of(shaken.getpeercert() or {})
+
+    def right_missing(self, principal: str) -> NotAllowedError | None:
+        """The error for a principal that may not call the port; None if it may."""
+        if is_among(self._allowed, principal):
+            return None
+        return NotAllowedError(
+            f"this principal may not call the port: see {self._setting}",
+            principal=principal,
+            port=self.port,
+        )
+
+    def refuse(self, kind: str, principal: str | None, peer: Any, reason: str) -> None:
+        """Count a refusal, and write it into the audit."""
+        self.refused[kind] += 1
+        host = str(peer[0]) if isinstance(peer, tuple) else ""
+        self._audit.refused("connect", principal, host, reason, port=self.port)

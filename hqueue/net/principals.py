@@ -1,0 +1,162 @@
+"""Principals: the names of those who proved who they are, as rules make them of certificates."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from hqueue.errors import SettingsError
+from hqueue.net.refusals import RefusedError
+from hqueue.settings.names import is_name
+
+__all__ = ["ANONYMOUS", "PrincipalRules", "distinguished_name"]
+
+ANONYMOUS = "anonymous"
+"""Who has proven nothing. No certificate's principal has this name."""
+
+DEFAULT = "DEFAULT"
+
+_RULE = re.compile(
+    r"\s*(?:(?P<default>DEFAULT)"
+    r"|(?P<of>RULE|SAN):(?P<pattern>(?:\\.|[^\\/])*)/(?P<made>(?:\\.|[^\\/])*)/(?P<case>[LU]?))"
+    r"\s*(?:,|$)"
+)
+_GROUP = re.compile(r"\\(.)|\$(\d)")
+
+_SHORT = {
+    "commonName": "CN",
+    "countryName": "C",
+    "domainComponent": "DC",
+    "localityName": "L",
+    "organizationName": "O",
+    "organizationalUnitName": "OU",
+    "stateOrProvinceName": "ST",
+    "streetAddress": "STREET",
+    "userId": "UID",
+}
+"""The attributes' names of RFC 2253. Others stand under OpenSSL's names."""
+
+
+class _Rule(NamedTuple):
+    of_subject: bool
+    """Whether it is for the subject's name; else it is for each alternative name."""
+    pattern: re.Pattern[str]
+    made: str
+    case: str
+
+    def apply(self, text: str) -> str | None:
+        """The principal; None if the rule is not for this text."""
+        found = self.pattern.fullmatch(text)
+        if found is None:
+            return None
+        made = _GROUP.sub(lambda each: each[1] or found[int(each[2])] or "", self.made)
+        return made.lower() if self.case == "L" else made.upper() if self.case == "U" else made
+
+
+class PrincipalRules:
+    r"""Which principal a certificate is, by rules as Kafka's ``ssl.principal.mapping.rules``.
+
+    The first rule whose pattern matches a name of the certificate as a whole makes the principal:
+    ``RULE:pattern/replacement/`` for the subject's distinguished name, as ``CN=loader,OU=feeds``;
+    ``SAN:pattern/replacement/`` for each alternative name, as ``DNS:host1`` or
+    ``URI:spiffe://feeds/loader``; ``DEFAULT``, the subject's common name, if there is one only. A
+    pattern is a regular expression, in which ``\/`` stands for a slash; ``$1`` in a replacement is
+    its first group; an ``L`` or ``U`` at the end makes small or capital letters of it all.
+
+    Args:
+        text: the rules, with commas between.
+
+    Raises:
+        SettingsError: these are not rules.
+    """
+
+    def __init__(self, text: str = DEFAULT) -> None:
+        self._rules = _parse(text)
+
+    def principal_of(self, certificate: Mapping[str, Any]) -> str:
+        """The principal of a certificate, as `ssl.SSLSocket.getpeercert` gives it.
+
+        Raises:
+            RefusedError: no rule matches, or a principal can't have the name that one makes.
+        """
+        subject = certificate.get("subject", ())
+        name = distinguished_name(subject)
+        alternatives = [f"{kind}:{value}" for kind, value in certificate.get("subjectAltName", ())]
+        for rule in self._rules:
+            if rule is None:
+                made = _common_name(subject)
+            else:
+                texts = [name] if rule.of_subject else alternatives
+                made = next(filter(None, map(rule.apply, texts)), None)
+            if made is None:
+                continue
+            if not is_name(made) or made == ANONYMOUS:
+                raise RefusedError(
+                    "the rules make a name of this certificate that a principal can't have: see "
+                    "tls_principal_rules",
+                    subject=name,
+                    principal=made,
+                )
+            return made
+        raise RefusedError(
+            "no rule makes a principal of this certificate: see tls_principal_rules",
+            subject=name,
+            alternatives=alternatives,
+        )
+
+
+def distinguished_name(subject: Sequence[Sequence[tuple[str, str]]]) -> str:
+    """A subject's name as RFC 2253 writes it: ``CN=loader,OU=feeds,O=Example``.
+
+    Args:
+        subject: its parts, as `ssl.SSLSocket.getpeercert` gives them.
+    """
+    return ",".join(
+        "+".join(f"{_SHORT.get(kind, kind)}={_escaped(value)}" for kind, value in part)
+        for part in reversed(subject)
+    )
+
+
+def _escaped(value: str) -> str:
+    escaped = re.sub(r'([,+"\\<>;])', r"\\\1", value)
+    if escaped.endswith(" "):
+        escaped = f"{escaped[:-1]}\\ "
+    return f"\\{escaped}" if escaped.startswith(("#", " ")) else escaped
+
+
+def _common_name(subject: Sequence[Sequence[tuple[str, str]]]) -> str | None:
+    names = [value for part in subject for kind, value in part if kind == "commonName"]
+    return names[0] if len(names) == 1 else None
+
+
+def _parse(text: str) -> list[_Rule | None]:
+    """The rules; None is the default."""
+    rules: list[_Rule | None] = []
+    at = 0
+    while at < len(text) or not rules:
+        found = _RULE.match(text, at)
+        if found is None:
+            raise _unknown(text, f"at character {at + 1} no rule begins, or one does not end")
+        at = found.end()
+        if found["default"]:
+            rules.append(None)
+            continue
+        try:
+            pattern = re.compile(found["pattern"])
+        except re.error as exc:
+            raise _unknown(text, str(exc)) from exc
+        groups = [int(number) for _, number in _GROUP.findall(found["made"]) if number]
+        if any(number > pattern.groups for number in groups):
+            raise _unknown(text, "a replacement names a group that its pattern does not have")
+        rules.append(_Rule(found["of"] == "RULE", pattern, found["made"], found["case"]))
+    return rules
+
+
+def _unknown(text: str, reason: str) -> SettingsError:
+    return SettingsError(
+        "tls_principal_rules must be RULE:pattern/replacement/, SAN:pattern/replacement/ or "
+        "DEFAULT, with commas between",
+        tls_principal_rules=text,
+        reason=reason,
+    )

@@ -1,0 +1,30 @@
+"""Refusals: who does not let whom in, and why."""
+
+from __future__ import annotations
+
+__all__ = ["RefusedError", "refusal_of"]
+
+
+class RefusedError(OSError):
+    """Server and client don't accept each other, and trying again is of no use. Nothing that was
+    asked for on the connection was done.
+
+    Args:
+        text: what was refused, and what to look at.
+        facts: the details, by name.
+    """
+
+    def __init__(self, text: str, **facts: object) -> None:
+        super().__init__(text)
+        self.text = text
+        self.facts = facts
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def refusal_of(error: BaseException | None) -> RefusedError | None:
+    """The refusal that an error is, or that it comes from; None if it is no refusal."""
+    while error is not None and not isinstance(error, RefusedError):
+        error = error.__cause__
+    return error

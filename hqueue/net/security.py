@@ -1,0 +1,105 @@
+"""What a process's own ports and calls are secured with, as its settings say."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from hqueue.errors import SettingsError
+from hqueue.net.contexts import TlsContexts, TlsFiles
+from hqueue.net.guard import PortGuard
+from hqueue.net.principals import PrincipalRules
+from hqueue.net.refusals import RefusedError
+from hqueue.settings.names import EVERYBODY
+
+__all__ = ["PortSecurity", "SecuritySettings", "security_of"]
+
+
+class SecuritySettings(Protocol):
+    """The settings that say it."""
+
+    @property
+    def tls(self) -> bool: ...
+
+    @property
+    def tls_ca(self) -> str | None: ...
+
+    @property
+    def tls_certificate(self) -> str | None: ...
+
+    @property
+    def tls_key(self) -> str | None: ...
+
+    @property
+    def tls_verify_hostname(self) -> bool: ...
+
+    @property
+    def tls_principal_rules(self) -> str: ...
+
+    @property
+    def delivery_principals(self) -> str | None: ...
+
+
+class PortSecurity:
+    """TLS with certificates on both sides, for HQueue's own ports and those who call them.
+    Thread-safe.
+
+    Args:
+        settings: say what it is made of.
+
+    Raises:
+        SettingsError: files can't be read, or the rules are none.
+    """
+
+    def __init__(self, settings: SecuritySettings) -> None:
+        files = TlsFiles(settings.tls_ca, settings.tls_certificate, settings.tls_key)
+        self.client = TlsContexts(files, verify_hostname=settings.tls_verify_hostname)
+        """What servers are called with."""
+        self._server = TlsContexts(files, serves=True)
+        self.rules = PrincipalRules(settings.tls_principal_rules)
+        """Make principals of certificates."""
+        self._delivery_principals = settings.delivery_principals
+        self.guards: list[PortGuard] = []
+        """Of the ports that were guarded."""
+        try:
+            self.client.current()
+            self._server.current()
+        except RefusedError as exc:
+            error = SettingsError(exc.text)
+            error.facts.update(exc.facts)
+            raise error from exc
+
+    def guard(self, port: str, allowed: str = EVERYBODY, setting: str = "") -> PortGuard:
+        """Guard a port.
+
+        Args:
+            port: what it is called.
+            allowed: the principals that may call it, with commas between.
+            setting: the setting that says so.
+        """
+        names = [name.strip() for name in allowed.split(",") if name.strip()]
+        made = PortGuard(port, self._server, self.rules, names, setting)
+        self.guards.append(made)
+        return made
+
+    def delivery_guard(self) -> PortGuard:
+        """Guard a port to which workers or hubs deliver messages.
+
+        Raises:
+            SettingsError: it isn't said who they are.
+        """
+        if not self._delivery_principals:
+            raise SettingsError(
+                "with tls a subscriber believes only the principals of workers and hubs: name them "
+                "in delivery_principals",
+                delivery_principals=self._delivery_principals,
+            )
+        return self.guard("subscriber", self._delivery_principals, "delivery_principals")
+
+
+def security_of(settings: SecuritySettings) -> PortSecurity | None:
+    """What the settings say; None for open ports.
+
+    Raises:
+        SettingsError: as `PortSecurity`.
+    """
+    return PortSecurity(settings) if settings.tls else None

@@ -1,0 +1,111 @@
+"""Sockets that speak TLS: made of connected ones, by threads that wait and in event loops."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+
+from hqueue.net.alerts import refusal_in
+from hqueue.net.contexts import TlsContexts
+from hqueue.runtime.interrupts import is_interruption
+from hqueue.runtime.sockets import within
+
+__all__ = ["RECORD_BYTES", "WOULD_BLOCK", "as_refusal", "say_end", "shake", "shake_in_loop"]
+
+RECORD_BYTES = 16 * 1024
+"""What a record has at most. A receiver that takes as many at a time leaves nothing in OpenSSL,
+which no selector would report."""
+
+WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+"""What a socket raises that does not wait."""
+
+
+def as_refusal(error: OSError) -> OSError:
+    """An error of a connection on which nothing was heard yet: a `RefusedError` if it means that
+    the sides do not accept each other.
+    """
+    return refusal_in(error, "tls") or error
+
+
+def shake(connected: socket.socket, contexts: TlsContexts, host: str) -> ssl.SSLSocket:
+    """Speak TLS from now on, with a server as it was called. The socket's time-out bounds the
+    handshake. After an error the socket is closed.
+
+    Raises:
+        RefusedError: one side does not accept the other.
+        OSError: what came is not TLS, or came not in time.
+    """
+    try:
+        wrapped = _wrapped(connected, contexts, host)
+        try:
+            wrapped.do_handshake()
+        except BaseException:
+            wrapped.close()
+            raise
+    except BaseException as exc:
+        connected.close()
+        if isinstance(exc, OSError) and not is_interruption(exc):
+            raise as_refusal(exc) from exc
+        raise
+    return wrapped
+
+
+async def shake_in_loop(
+    connected: socket.socket, contexts: TlsContexts, host: str, timeout_s: float
+) -> ssl.SSLSocket:
+    """Like `shake`, in an event loop, within a bound. The socket does not block. Cancelled, it
+    leaves none behind.
+    """
+    try:
+        wrapped = _wrapped(connected, contexts, host)
+        try:
+            await within(_shaken(wrapped), timeout_s)
+        except BaseException:
+            wrapped.close()
+            raise
+    except asyncio.TimeoutError as exc:
+        raise TimeoutError("the handshake took too long") from exc
+    except BaseException as exc:
+        connected.close()
+        if isinstance(exc, OSError) and not is_interruption(exc):
+            raise as_refusal(exc) from exc
+        raise
+    return wrapped
+
+
+async def _shaken(wrapped: ssl.SSLSocket) -> None:
+    loop = asyncio.get_running_loop()
+    while True:
+        ready: asyncio.Future[None] = loop.create_future()
+        try:
+            wrapped.do_handshake()
+            return
+        except ssl.SSLWantReadError:
+            loop.add_reader(wrapped, _set, ready)
+        except ssl.SSLWantWriteError:
+            loop.add_writer(wrapped, _set, ready)
+        try:
+            await ready
+        finally:
+            loop.remove_reader(wrapped)
+            loop.remove_writer(wrapped)
+
+
+def say_end(sock: socket.socket) -> None:
+    """Say orderly that nothing more will be sent, if the socket speaks TLS."""
+    if isinstance(sock, ssl.SSLSocket):
+        with contextlib.suppress(OSError, ValueError):
+            sock.unwrap()
+
+
+def _wrapped(connected: socket.socket, contexts: TlsContexts, host: str) -> ssl.SSLSocket:
+    return contexts.current().wrap_socket(
+        connected, server_hostname=host, do_handshake_on_connect=False
+    )
+
+
+def _set(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)

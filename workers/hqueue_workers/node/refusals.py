@@ -1,0 +1,34 @@
+"""Connections that ports refused, for Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
+
+from hqueue.net.security import PortSecurity
+
+__all__ = ["RefusedConnections"]
+
+
+class RefusedConnections(Collector):
+    """The connections that the ports of a process refused.
+
+    Args:
+        security: the ports'; nothing is refused if it is None.
+    """
+
+    def __init__(self, security: PortSecurity | None) -> None:
+        self._security = security
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        refused = CounterMetricFamily(
+            "hqueue_refused_connections",
+            "Connections to a port of this process that were refused.",
+            labels=["port", "reason"],
+        )
+        for guard in () if self._security is None else list(self._security.guards):
+            for reason, count in sorted(guard.refused.items()):
+                refused.add_metric([guard.port, reason], count)
+        yield refused
