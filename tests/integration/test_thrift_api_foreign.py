@@ -6,6 +6,7 @@ import base64
 import contextlib
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -17,6 +18,7 @@ import pytest
 import hqueue
 from hqueue import Message, MessageID
 from tests.support.backends import MemoryBackend
+from tests.support.certificates import Certificates
 from tests.support.hubs import HubThread
 
 from .pushing import WorkerProcess
@@ -107,11 +109,56 @@ def test_what_a_go_program_leaves_out_of_a_hubs_calls_is_left_alone(program: Pat
     assert shown["illegal"] == [True, True]
 
 
-def run(program: Path, *arguments: str) -> dict[str, list[Any]]:
+@pytest.mark.thorough("it needs Go, which nothing else does")
+@pytest.mark.timeout(2 * BUILD_S + 200)
+def test_a_go_program_speaks_tls_and_is_who_its_certificate_says(
+    program: Path, certificates: Certificates
+) -> None:
+    backend = MemoryBackend().apart(2_000)
+    with contextlib.ExitStack() as stack:
+        creator = stack.enter_context(backend.connect())
+        queue = creator.create_queue("q", partitions=2)
+        client = stack.enter_context(backend.connect(**certificates.of("hub")))
+        acl = {"authorizer": "acl", "creators": "me", "names": "me:sub"}
+        serves = {**acl, "administrators": "me", "api_port": 0, "api_principals": "me"}
+        hub = stack.enter_context(HubThread(client, queue.name, **serves))
+        assert hub.hub.api is not None
+        called = {"hub": str(hub.address), "api": str(hub.hub.api.address)}
+        good = tls_files(certificates.of("me"))
+        assert run(program, "hub", called["hub"], queue.name, env=good)["dropped"] == [0, 1]
+        assert run(program, "api", called["api"], queue.name, env=good)["put"]
+        for env, said in (
+            (tls_files(certificates.of("stranger")), "may not call the port|TNotAllowed"),
+            (tls_files(certificates.of("old", days=-1)), "expired certificate"),
+            ({"TLS_CA": good["TLS_CA"]}, "certificate required|bad certificate"),
+            ({}, "EOF|reset"),
+        ):
+            for kind, address in called.items():
+                assert re.search(said, fail(program, kind, address, queue.name, env=env))
+
+
+def tls_files(of: dict[str, Any]) -> dict[str, str]:
+    """The environment in which the program speaks TLS."""
+    return {"TLS_CA": of["tls_ca"], "TLS_CERTIFICATE": of["tls_certificate"]}
+
+
+def fail(program: Path, *arguments: str, env: dict[str, str]) -> str:
+    """Run it where it is refused; what it says."""
+    done = begin(program, *arguments, env=env)
+    assert done.returncode == 1, done.stdout
+    return done.stderr
+
+
+def begin(program: Path, *arguments: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(program), *arguments], capture_output=True, text=True, timeout=120, check=False,
+        env={**os.environ, **env},
+    )  # fmt: skip
+
+
+def run(program: Path, *arguments: str, env: dict[str, str] | None = None) -> dict[str, list[Any]]:
     """Run it to its end; what it showed, by kind."""
-    done = subprocess.run(
-        [str(program), *arguments], capture_output=True, text=True, timeout=120, check=False
-    )
+    done = begin(program, *arguments, env=env or {})
     assert done.returncode == 0, done.stderr
     shown: dict[str, list[Any]] = {}
     for line in done.stdout.splitlines():

@@ -8,6 +8,8 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,7 +31,7 @@ func main() {
 }
 
 func run(service string, address string, queue string) error {
-	socket, err := thrift.NewTSocketTimeout(address, timeout)
+	socket, err := connect(address)
 	if err != nil {
 		return err
 	}
@@ -42,6 +44,30 @@ func run(service string, address string, queue string) error {
 		return callHub(transport, queue)
 	}
 	return callAPI(transport, hqueue.Text(queue))
+}
+
+// connect speaks TLS if the environment names its files: those of the authority and of a certificate with
+// its key.
+func connect(address string) (thrift.TTransport, error) {
+	authority, certificate := os.Getenv("TLS_CA"), os.Getenv("TLS_CERTIFICATE")
+	if authority == "" {
+		return thrift.NewTSocketTimeout(address, timeout)
+	}
+	trusted, err := os.ReadFile(authority)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(trusted)
+	config := &tls.Config{RootCAs: pool}
+	if certificate != "" {
+		own, err := tls.LoadX509KeyPair(certificate, certificate)
+		if err != nil {
+			return nil, err
+		}
+		config.Certificates = []tls.Certificate{own}
+	}
+	return thrift.NewTSSLSocketTimeout(address, config, timeout)
 }
 
 func callAPI(transport thrift.TTransport, queue hqueue.Text) error {
