@@ -13,21 +13,22 @@ __all__ = ["say_open"]
 logger = Log(__name__)
 
 _said: list[str] = []
-"""What was said."""
+"""What was said in this process."""
 
 
-def say_open(whose: str, listeners: Iterable[socket.socket]) -> None:
+def say_open(whose: str, listeners: Iterable[socket.socket], said: list[str] = _said) -> None:
     """Say that a port without security can be reached from other machines, if it can: once for all
     ports of a process.
 
     Args:
         whose: what the port is called.
         listeners: where it listens.
+        said: what was said before.
     """
     for listener in listeners:
         host, port = listener.getsockname()[:2]
-        if not ipaddress.ip_address(host.partition("%")[0]).is_loopback and not _said:
-            _said.append(whose)
+        if not ipaddress.ip_address(host.partition("%")[0]).is_loopback and not said:
+            said.append(whose)
             logger.warning(
                 "open: %s listens at %s port %d without TLS, and everybody who reaches that may "
                 "call it; turn tls on, or let it listen on loopback (said once for all ports)",

@@ -82,7 +82,7 @@ class Certificates:
     def of(self, name: str, authority: str = "ca", **made: Any) -> dict[str, Any]:
         """The settings of a process that has a certificate, which is made."""
         found = self.folder / f"{made.get('file') or name}.pem"
-        if made or not found.exists():
+        if made or authority != "ca" or not found.exists():
             self.make(name, authority=authority, **made)
         return {
             "tls": True,

@@ -21,6 +21,7 @@ import hqueue
 from hqueue import NotAllowedError, SettingsError
 from hqueue.net.contexts import TlsContexts, TlsFiles
 from hqueue.net.guard import PortGuard
+from hqueue.net.open_ports import say_open
 from hqueue.net.principals import PrincipalRules
 from hqueue.net.refusals import RefusedError
 from hqueue.net.security import PortSecurity
@@ -430,22 +431,17 @@ def _hello() -> bytes:
     return said.read()
 
 
-def test_an_open_port_is_named_once_in_a_process_and_a_guarded_or_a_local_one_never(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, certificates: Certificates
+def test_an_open_port_is_named_once_in_a_process_and_a_local_one_never(
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("hqueue.net.open_ports._said", [])
-    found = certificates.of("server")
-    files = TlsFiles(found["tls_ca"], found["tls_certificate"])
-    guard = PortGuard("hub", TlsContexts(files, serves=True), PrincipalRules())
+    said: list[str] = []
     with caplog.at_level(logging.WARNING):
-        for host, guarded in (("127.0.0.1", None), ("0.0.0.0", guard), *[("0.0.0.0", None)] * 2):
-            server = ThriftServer(
-                SERVICE, Hub(), socket.create_server((host, 0)), threads=1, connections_max=8,
-                call_bytes_max=1_000, idle_ms_max=1_000, guard=guarded,
-            )  # fmt: skip
-            server.close(0)
+        for host in ("127.0.0.1", "::1", "0.0.0.0", "0.0.0.0"):
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            with socket.create_server((host, 0), family=family) as listener:
+                say_open("the hub's port", [listener], said)
     (line,) = [each.getMessage() for each in caplog.records]
-    assert line.startswith("open: HQueueHubService listens at 0.0.0.0 port ")
+    assert line.startswith("open: the hub's port listens at 0.0.0.0 port ")
     assert "turn tls on, or let it listen on loopback" in line
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import http.client
 import logging
-import ssl
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -172,21 +171,12 @@ def test_a_hub_delivers_to_no_other_principal_at_a_subscriptions_address(
     assert got == []
 
 
-@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 @both_faces
 def test_who_is_not_let_in_learns_why_at_once_and_nothing_was_done(
-    scene: Scene, in_loop: bool, version: ssl.TLSVersion, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, in_loop: bool
 ) -> None:
     hub = scene.hub(authorizer="all", api_port=0)
     scene.certificates.authority("others")
-    current = TlsContexts.current
-
-    def of_version(self: TlsContexts) -> ssl.SSLContext:
-        context = current(self)
-        context.maximum_version = version
-        return context
-
-    monkeypatch.setattr(TlsContexts, "current", of_version)
     began_s = time.monotonic()
     for name, made in (("forger", {"authority": "others"}), ("late", {"days": -1})):
         client = scene.connect(name, in_loop=in_loop, **made)
