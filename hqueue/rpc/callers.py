@@ -47,7 +47,7 @@ class Caller:
         self.among: OrderedDict[Any, None] | None = None
         """Those of its kind. Kept by `Callers`."""
         self.proven = False
-        """Whether it has made a whole request."""
+        """Whether it has made a whole request, or proven who it is."""
         self.held = 0
         """The memory that it takes while it is waited for."""
         self.passed_bytes = 0

@@ -384,6 +384,7 @@ class Port:
             self.callers.move(connection, HANDSHAKE_BYTES, now_ms)
             self._watch_for(connection, events)
             return
+        connection.proven = True
         self.callers.mark_idle(connection, now_ms)
         self._go_on(connection, connection.receive(), now_ms)
 
