@@ -75,9 +75,9 @@ class Callers(Generic[_Caller]):
         self.bounds = bounds
         self._connections_max = bounds.connections_max
         self._new: OrderedDict[_Caller, None] = OrderedDict()
-        """Idle ones that have sent no request, the oldest first."""
+        """Idle ones that are not proven, the oldest first."""
         self._idle: OrderedDict[_Caller, None] = OrderedDict()
-        """Idle ones that were answered, the one that was idle for longest first."""
+        """Proven ones that are idle, the one that was idle for longest first."""
         self._begun: OrderedDict[_Caller, None] = OrderedDict()
         """In the order in which they have begun."""
         self._queued: OrderedDict[_Caller, None] = OrderedDict()
