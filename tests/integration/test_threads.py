@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import uuid
@@ -15,6 +16,7 @@ from tests.support.hubs import HubThread
 
 PROGRAM = Path(__file__).parent / "programs" / "threads.py"
 FORKING = Path(__file__).parent / "programs" / "fork_subscribing.py"
+IN_A_LOOP = Path(__file__).parent / "programs" / "aio_threads.py"
 SUBSCRIBING = Path(__file__).parent / "programs" / "subscribing_threads.py"
 BOUND_S = 180
 KAZOO = 3
@@ -69,6 +71,29 @@ def test_one_that_subscribes_by_hubs_has_that_thread_and_those_of_its_listeners(
         "hqueue-loop-call": 1,
     }
     assert sum(name.startswith("hqueue-server-") for name in names) == THREADS, "of its port"
+
+
+def test_a_program_of_an_event_loop_has_the_threads_of_its_sessions_alone() -> None:
+    backend = MemoryBackend()
+    with backend.connect() as admin, backend.connect() as served:
+        admin.create_queue("q", partitions=1)
+        with HubThread(served, "q") as hub:
+            done = subprocess.run(
+                [sys.executable, IN_A_LOOP, str(hub.address), "q"],
+                check=True,
+                capture_output=True,
+                env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+                timeout=BOUND_S,
+            )
+    names = [
+        name
+        for name in json.loads(done.stdout)
+        if not name.startswith(("memory-", "hqueue-loop-call"))  # They make the store's calls.
+    ]
+    sessions = names.count("hqueue-session")
+    assert sessions == 2, "of the consumer, and of the subscriber"
+    assert {name for name in names if name.startswith("hqueue")} == {"hqueue-session"}
+    assert len(names) == 1 + (1 + KAZOO) * sessions
 
 
 def test_a_forked_child_follows_topics_by_a_thread_of_its_own_and_both_end_by_themselves() -> None:

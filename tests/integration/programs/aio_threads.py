@@ -1,0 +1,54 @@
+"""Has a consumer, a subscriber, a producer and a topic of a hub in an event loop, and prints the
+names of the threads that there are then.
+
+Usage: aio_threads.py HUB QUEUE
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import threading
+from typing import Any
+
+import hqueue.aio
+from hqueue import Message, Settings, Subscription
+from hqueue.client import Client
+from hqueue.zookeeper import ZooKeeperCoordination
+from tests.support.memory.cluster import MemoryCluster
+from tests.support.memory.memory_store import MemoryStore
+from tests.support.memory.zookeeper import MemoryZooKeeper
+
+HUB, QUEUE = sys.argv[1:]
+
+
+async def nothing(messages: Any) -> None:
+    """A listener."""
+
+
+async def main(client: Client) -> list[str]:
+    aio = hqueue.aio.Client(client)
+    queue = await aio.create_queue(QUEUE, partitions=1)
+    async with (
+        hqueue.aio.Consumer(QUEUE, group="g", client=aio) as consumer,
+        queue.subscriber(Subscription("s"), nothing, host="127.0.0.1"),
+        queue.producer() as producer,
+        hqueue.aio.connect_hubs(HUB, queue=QUEUE) as hubs,
+    ):
+        await producer.send(Message("t", b"v"))
+        await hubs.topic("t").publish(b"v")
+        async with await hubs.topic("t").subscribe("s", nothing, host="127.0.0.1"):
+            while not await consumer.poll(100):
+                pass
+            await consumer.commit()
+            return [each.name for each in threading.enumerate()]
+
+
+with MemoryZooKeeper() as keeper:
+    settings = Settings(zookeeper=f"127.0.0.1:{keeper.port}", notify_workers=False)
+    store = MemoryStore(MemoryCluster(), settings)
+    with Client(
+        settings, store, lambda loop: ZooKeeperCoordination(settings, loop=loop)
+    ) as connected:
+        print(json.dumps(asyncio.run(main(connected))))
