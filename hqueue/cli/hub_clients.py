@@ -19,6 +19,12 @@ __all__ = ["HubsOption", "hub_client"]
 
 VARIABLE = "HQUEUE_HUBS"
 
+_OF_CONNECTION = (
+    "connect_timeout_ms", "operation_timeout_ms", "tls", "tls_ca", "tls_certificate", "tls_key",
+    "tls_verify_hostname", "tls_principal_rules", "delivery_principals",
+)  # fmt: skip
+"""Settings that a client of hubs takes from those of the connection."""
+
 HubsOption = Annotated[
     str | None,
     typer.Option(
@@ -45,17 +51,18 @@ def hub_client(context: typer.Context, queue: str, hubs: str | None, publisher: 
     session = session_of(context)
     there = _registered(context, queue) if hubs is None else ()
     from_variable = hubs is not None and os.environ.get(VARIABLE) == hubs
-    bounds = found_settings(("connect_timeout_ms", "operation_timeout_ms"), session.given)
+    found = found_settings(_OF_CONNECTION, session.given)
     try:
-        settings = HubClientSettings(there or hub_addresses(hubs or ""), queue, publisher, **bounds)
+        settings = HubClientSettings(there or hub_addresses(hubs or ""), queue, publisher, **found)
     except HQueueError as exc:
         if from_variable:
             exc.facts["variable"] = VARIABLE
-        elif (name := exc.facts.get("setting")) in bounds and name not in session.given:
+        elif (name := exc.facts.get("setting")) in found and name not in session.given:
             exc.facts["source"] = setting_source(str(name))
         raise
     source = "ZooKeeper" if there else VARIABLE if from_variable else "--hubs"
-    session.watch(hub_absence(settings.hubs, source, settings.operation_timeout_ms))
+    if not settings.tls:  # It asks in clear, which a hub with TLS refuses.
+        session.watch(hub_absence(settings.hubs, source, settings.operation_timeout_ms))
     return HubClient(settings)
 
 

@@ -13,6 +13,7 @@ import hqueue
 from hqueue.cli.endpoints import Met, meet
 from tests.acceptance.commands import DEADLINE_S, Run, Running, Start, command
 from tests.support.backends import Backend
+from tests.support.certificates import Certificates
 from tests.support.hubs import HubThread
 from tests.support.waiting import wait_for
 
@@ -376,3 +377,26 @@ def test_a_pipe_is_published_through_a_hub_that_is_a_process(
     assert [b"%s:%s\n" % (message.key or b"", message.value) for message in came] == [
         *lines.splitlines(keepends=True)
     ]
+
+
+def test_commands_of_hubs_with_tls_take_their_certificates_from_the_environment(
+    run: Run, backend: Backend, queue: hqueue.Queue, certificates: Certificates
+) -> None:
+    def environment(name: str) -> dict[str, str]:
+        return {f"HQUEUE_{key.upper()}": str(value) for key, value in certificates.of(name).items()}
+
+    given = ("-q", queue.name)
+    client = backend.connect(**certificates.of("hub"))
+    with client, HubThread(client, queue.name, authorizer="acl", creators="loader"):
+        published = run("publish", "t", "one", *given, env=environment("loader"))
+        assert published.code == 0, published.err
+        ops = run("topics", "acl", queue.name, "new", "--publish", "ops", env=environment("ops"))
+        assert ops.code == 1
+        assert "not allowed" in ops.err
+        plain = run("publish", "t", "two", *given, "--operation-timeout-ms", "2s")
+        assert plain.code != 0
+        broken = {**environment("loader"), "HQUEUE_TLS_CERTIFICATE": "/nowhere.pem"}
+        wrong = run("publish", "t", "three", *given, env=broken)
+        assert wrong.code == 2
+        assert "tls_certificate can't be used" in wrong.err
+    assert [message.value for message in queue.scan()] == [b"one"]
