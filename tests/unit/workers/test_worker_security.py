@@ -20,6 +20,7 @@ from hqueue.rpc.messages import encode_call
 from tests.integration.pushing import Received, WorkerThread, put_numbers
 from tests.support.backends import MemoryBackend
 from tests.support.certificates import Certificates
+from tests.support.subscriber_faces import LoopedSubscriber
 from tests.support.waiting import wait_for
 
 
@@ -63,11 +64,19 @@ def scene(certificates: Certificates) -> Iterator[Scene]:
         yield Scene(stack, certificates)
 
 
-def test_a_worker_delivers_to_a_subscriber_and_is_notified_by_producers(scene: Scene) -> None:
-    queue = scene.connect("billing").create_queue("q", partitions=2)
+@pytest.mark.parametrize("in_loop", [False, True], ids=["threads", "asyncio"])
+def test_a_worker_delivers_to_a_subscriber_and_is_notified_by_producers(
+    scene: Scene, in_loop: bool
+) -> None:
+    client = scene.connect("billing")
+    queue = client.create_queue("q", partitions=2)
     scene.worker(poll_ms_max=60_000)
-    got = Received()
-    with queue.subscriber(Subscription("billing"), got, host="127.0.0.1"):
+    got, subscription = Received(), Subscription("billing")
+    with (
+        LoopedSubscriber(client, "q", subscription, got, host="127.0.0.1")
+        if in_loop
+        else queue.subscriber(subscription, got, host="127.0.0.1")
+    ):
         got.await_values(put_numbers(queue, range(20)))
 
         def is_notified() -> bool:  # From the first append on, once there is a connection.
