@@ -342,25 +342,34 @@ class Consumer:
         self._consumption.check_no_callback()
         with self._turn(closing=True):
             await self._background.settled()
-            if not self._closed:
-                await self._close(self._settings.auto_commit if commit is None else commit)
+            try:
+                if not self._closed:
+                    await self._leave(self._settings.auto_commit if commit is None else commit)
+            finally:
+                if self._closed:
+                    await self._free()
+                    self._watched.closed()
+                    self._freed = True
 
-    async def _close(self, commit: bool) -> None:
+    async def _leave(self, commit: bool) -> None:
+        self._closing = True  # Its callbacks may still use the consumer.
         try:
-            self._closing = True  # Its callbacks may still use the consumer.
             await self._consumption.close.in_loop(commit=commit)
             self._closed = True
+        except asyncio.CancelledError:
+            self._background.begin(self._free())  # The caller doesn't wait for ZooKeeper.
+            raise
         except HQueueError:
             self._closed = True
             raise
         finally:
             self._closing = False  # If it was cancelled, it can be closed again.
-            await self._background.close()
-            if self._own_client is not None:
-                await self._own_client.close()
-            if self._closed:
-                self._watched.closed()
-                self._freed = True
+
+    async def _free(self) -> None:
+        await self._background.settled()
+        await self._background.close()
+        if self._own_client is not None:
+            await self._own_client.close()
 
     def request_stop(self) -> None:
         """Make `poll` return nothing from now on, and end iterations, so that the task that uses

@@ -108,7 +108,9 @@ class ProgramLoop:
         """Asks for the same, in a task of its own: it must not be left in its middle. A caller that
         is cancelled leaves it to its end, and what is asked for next waits for that: see `settled`.
         """
-        return Wait(wait.here, partial(self._to_end, wait.in_loop))
+        return Wait(
+            wait.here, partial(self._to_end, wait.in_loop), partial(self._leave, wait.in_loop)
+        )
 
     async def settled(self) -> None:
         """Wait until what a cancelled caller has left under way has ended."""
@@ -119,14 +121,21 @@ class ProgramLoop:
 
     async def _to_end(self, work: Callable[[], Awaitable[object]]) -> object:
         await self.settled()
+        left = self._leave(work)
+        await self.settled()
+        return result_of(left)
+
+    def _leave(self, work: Callable[[], Awaitable[object]]) -> asyncio.Task[object]:
+        before = self._left
 
         async def carried() -> object:
+            if before is not None:
+                await asyncio.wait([before])
             return await work()
 
         self._left = left = self._loop.create_task(carried())
         left.add_done_callback(_see)
-        await self.settled()
-        return result_of(left)
+        return left
 
     async def close(self, bound_s: float | None = None) -> None:
         """Cancel the tasks that go on, and wait until they have ended, no longer than the bound."""

@@ -6,6 +6,7 @@ raised in it. So decisions are written once, and the driver chooses how to wait.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -53,6 +54,10 @@ class Wait(NamedTuple):
     """Called in a thread, which it blocks."""
     in_loop: Callable[[], Awaitable[object]]
     """Its result is awaited in an event loop."""
+    leave: Callable[[], object] | None = None
+    """Has it done in a task of the event loop, for work that cleans up after its caller was
+    cancelled. None if the caller waits all the same.
+    """
 
 
 class Request(Protocol):
@@ -132,19 +137,26 @@ async def carry_out_in_loop(
     work: Work[Any, Result], do: Callable[[Any], Awaitable[object]]
 ) -> Result:
     """Like `carry_out`, in an event loop. Where the caller is cancelled, that is raised in the
-    work.
+    work, and the caller no longer waits for what can be left to a task.
 
     Args:
         work: the work. It is over when this returns.
         do: carries out a step that is not a `Wait`, and returns the answer. Whatever it raises is
             raised in the work.
     """
+    was_cancelled = False
     try:
         step = next(work)
         while True:
             try:
-                answer = await (step.in_loop() if type(step) is Wait else do(step))
+                if type(step) is not Wait:
+                    answer = await do(step)
+                elif was_cancelled and step.leave is not None:
+                    answer = step.leave()
+                else:
+                    answer = await step.in_loop()
             except BaseException as exc:
+                was_cancelled = was_cancelled or isinstance(exc, asyncio.CancelledError)
                 step = work.throw(exc)
             else:
                 step = work.send(answer)

@@ -20,7 +20,7 @@ import struct
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 __all__ = ["MemoryZooKeeper"]
 
@@ -214,6 +214,12 @@ class MemoryZooKeeper:
         """How many nodes are watched now."""
         with self._lock:
             return sum(map(len, self._watches.values()))
+
+    @contextlib.contextmanager
+    def silent(self) -> Iterator[None]:
+        """Let it answer nobody in the block, as a machine that stands still."""
+        with self._lock:
+            yield
 
     def greet(self, connection: Connection, fields: Fields) -> Session | None:
         """Begin a session, or go on with one."""

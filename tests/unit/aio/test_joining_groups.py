@@ -108,6 +108,40 @@ def test_a_join_and_a_leave_that_are_cancelled_at_any_await_leave_nothing(
     assert keeper.watches == watches
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda consumer: consumer.close(),
+        lambda consumer: consumer.close(commit=False),
+        lambda consumer: consumer.unsubscribe(),
+    ],
+    ids=["close", "close without commit", "unsubscribe"],
+)
+def test_a_caller_that_is_cancelled_does_not_wait_for_a_zookeeper_that_is_silent(
+    client: hqueue.Client,
+    keeper: MemoryZooKeeper,
+    seen: Callable[[], list[str]],
+    call: Callable[[hqueue.aio.Consumer], Any],
+) -> None:
+    assert not seen()
+    sessions = keeper.sessions
+
+    async def consume() -> None:
+        consumer = await joined(client)
+        with keeper.silent():
+            task = asyncio.create_task(call(consumer))
+            await asyncio.wait([task], timeout=0.2)
+            assert not task.done()
+            task.cancel()
+            await asyncio.wait([task], timeout=5)
+            assert task.done()
+        await consumer.close()
+
+    asyncio.run(consume())
+    assert not seen()
+    wait_for(lambda: keeper.sessions == sessions, "its session has ended")
+
+
 @pytest.mark.filterwarnings("ignore:an asynchronous consumer was never closed:ResourceWarning")
 def test_a_loop_that_ends_while_a_consumer_joins_or_leaves_leaves_no_member(
     client: hqueue.Client, keeper: MemoryZooKeeper, seen: Callable[[], list[str]]
@@ -240,7 +274,7 @@ def test_the_work_of_a_start_and_a_stop_cleans_up_wherever_the_loop_ends(
         subscriber = await subscriber_of(client, shared=shared)
         if method == "stop":
             await subscriber.start()
-        work = getattr(reception_of(subscriber._subscriber), method)
+        work = getattr(reception_of(subscriber), method)
         cut = Cut(work.in_loop(*([""] if method == "stop" else [])), number)
         try:
             await asyncio.wait_for(cut, None)
