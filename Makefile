@@ -36,7 +36,7 @@ demo: setup  ## send real input through a real HBase and read it back (INPUT=fil
 
 # What runs when is in tests/run.py.
 .PHONY: check
-check: $(STAMP)  ## style, types, layers, and all tests that need no server and no Java; 3 minutes
+check: $(STAMP)  ## style, types, layers, and all tests that need no server and no Java; 4 to 6 minutes
 	$(BIN)/python -m tests.run check
 
 .PHONY: test

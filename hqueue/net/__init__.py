@@ -1,3 +1,3 @@
-"""Who is at the other end of a connection, and what hides it from others: Kerberos and TLS, as
-layers and handshakes without I/O, and what carries them out over a socket or in an event loop.
+"""TLS at HQueue's own ports: contexts made of files, principals made of certificates, the guard of
+a port, and the audit.
 """

@@ -13,7 +13,7 @@ from hqueue.settings.names import is_name
 __all__ = ["ANONYMOUS", "PrincipalRules", "distinguished_name"]
 
 ANONYMOUS = "anonymous"
-"""Who has proven nothing. No certificate's principal has this name."""
+"""The audit's name for callers that have proven nothing. No certificate makes this principal."""
 
 DEFAULT = "DEFAULT"
 

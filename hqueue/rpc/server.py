@@ -64,7 +64,7 @@ def calling_host() -> str:
 
 
 def calling_principal() -> str | None:
-    """Who has proven to make the call that is answered here; None if nobody has to prove it."""
+    """The proven principal of the caller that is answered here; None if none must be proven."""
     return _calling_principal.get()
 
 

@@ -73,7 +73,7 @@ class SubscriberEndpoints:
 
         Args:
             address: where it listens.
-            principal: who has to be there; anybody, if nobody proves who they are.
+            principal: the principal that must answer there; None if the port asks for no proof.
         """
         key = (address, principal)
         endpoint = self._endpoints.pop(key, None)
