@@ -36,6 +36,7 @@ and servers are translated to one, with the original as ``__cause__``.
     ├── StoreError                            HBase or ZooKeeper refused a request or gave no answer
     │   ├── StoreUnavailableError             no usable answer within the time limit
     │   └── RequestRefusedError               the server refused the request for good
+    │       └── AuthenticationError           client and server don't accept each other
     ├── IdempotencyKeyError                   a put might not be the only one with its key
     │   ├── IdempotencyKeyReusedError         the key was put before, with other messages
     │   ├── IdempotencyKeyTooOldError         the part of the log to search is not all kept any more
@@ -58,6 +59,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 __all__ = [
+    "AuthenticationError",
     "BadVersionError",
     "BufferFullError",
     "CheckpointMovedError",
@@ -365,6 +367,12 @@ class RequestRefusedError(StoreError):
     """HBase or ZooKeeper refused the request. Trying again won't help."""
 
     default_outcome = Outcome.NOT_APPLIED
+
+
+class AuthenticationError(RequestRefusedError):
+    """HBase did not accept who this client is, or could not prove to it who HBase is. Nothing was
+    done. The text says what to look at.
+    """
 
 
 class IdempotencyKeyError(HQueueError):

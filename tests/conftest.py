@@ -32,6 +32,7 @@ from tests.support.backends import (
     LossyWay,
     MemoryBackend,
     NativeBackend,
+    SecureBackend,
 )
 from tests.support.certificates import Certificates
 from tests.support.loop_kinds import LOOP_KINDS, loops_of
@@ -58,21 +59,24 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return Certificates(tmp_path_factory.mktemp("certificates"))
 
 
-def _serve(profile: str) -> Iterator[local.LocalServer]:
+def _serve(
+    profile: str, *, gateways: bool = True, orderly_s: float = 30
+) -> Iterator[local.LocalServer]:
     # A short path: ZooKeeper and HDFS build long ones below it.
     with tempfile.TemporaryDirectory(prefix=f"hqueue-{profile}-") as home:
-        server = local.start(profile, gateways=True, home=home)
+        server = local.start(profile, gateways=gateways, home=home)
         _servers.append(server)
         try:
             yield server
         finally:
             _servers.remove(server)
-            server.stop()
+            server.stop(orderly_s=orderly_s)
 
 
 MARKED_BY_FIXTURE = {
     "server": ("servers",),
     "cluster_server": ("servers", "cluster"),
+    "secure_server": ("servers",),
     "spark_environment": ("servers", "spark"),
 }
 """What a test is marked with for what it uses. Those that start servers themselves say so; and no
@@ -105,7 +109,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         reporter.write_line(f"endings of programs: tried on the Pythons here, {found}")
 
 
-ON_SERVERS = ("hbase", "native")
+ON_SERVERS = ("hbase", "native", "secure")
 """The back ends that are a real HBase."""
 
 
@@ -126,7 +130,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     What takes something that only real servers have runs over no other back end. Gateways before
     memory are for processes of their own, and for the suites of what every store must do; HBase
-    without gateways is for those suites.
+    without gateways is for those suites. A secure one has no gateways that could look at its
+    tables, and no proxies that could lose what goes to it.
     """
     for item in items:
         for fixture in getattr(item, "fixturenames", ()):
@@ -163,8 +168,10 @@ def _is_wanted(item: pytest.Item) -> bool:
     if not MARKED_BY_FIXTURE.keys().isdisjoint(fixtures):
         return bool(kind == "hbase")
     if "process_environment" in fixtures:
-        return kind not in ("memory", "native")
-    return kind not in ("gateways", "native") or "conformance" in item.path.parts
+        return kind not in ("memory", "native", "secure")
+    if kind == "secure" and {"raw", "lossy"} & {*fixtures}:
+        return False
+    return kind not in ("gateways", "native", "secure") or "conformance" in item.path.parts
 
 
 @pytest.fixture(scope="session")
@@ -179,6 +186,12 @@ def server(pytestconfig: pytest.Config) -> Iterator[local.LocalServer]:
 def cluster_server() -> Iterator[local.LocalServer]:
     """A cluster for the whole session: HDFS, three region servers, three gateway pairs."""
     yield from _serve("cluster")
+
+
+@pytest.fixture(scope="session")
+def secure_server() -> Iterator[local.LocalServer]:
+    """A server with Kerberos and TLS for the whole session, and its KDC."""
+    yield from _serve("secure", gateways=False, orderly_s=0)
 
 
 @pytest.fixture(scope="session")
@@ -229,11 +242,20 @@ def _empty_settings(home: Path) -> Path:
         "gateways",
         pytest.param("hbase", marks=pytest.mark.servers),
         pytest.param("native", marks=pytest.mark.servers),
+        pytest.param(
+            "secure",
+            marks=[
+                pytest.mark.servers,
+                pytest.mark.thorough(
+                    "in clear it is shown, too, and `test_security` shows the rest"
+                ),
+            ],
+        ),
     ],
 )
 def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
-    """What the test runs over: memory, the same behind gateways, a real HBase behind its own, or
-    the same one without them.
+    """What the test runs over: memory, the same behind gateways, a real HBase behind its own, the
+    same one without them, or one with Kerberos and TLS.
     """
     if request.param == "memory":
         yield MemoryBackend()
@@ -242,6 +264,8 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
         with contextlib.closing(GatewayPair(cluster)) as pair, MemoryZooKeeper() as zookeeper:
             pair.zookeeper = f"127.0.0.1:{zookeeper.port}"
             yield GatewayBackend(pair, cluster)
+    elif request.param == "secure":
+        yield SecureBackend(request.getfixturevalue("secure_server"))
     else:
         server = request.getfixturevalue("server")
         kind = GatewayBackend if request.param == "hbase" else NativeBackend
@@ -292,7 +316,7 @@ def delete_beside(backend: Backend) -> Iterator[Callable[[str], object]]:
             client.disable_queue(name)
             client.delete_queue(name)
 
-        if not isinstance(backend.raw, RawHBase):
+        if not isinstance(backend, SecureBackend) and not isinstance(backend.raw, RawHBase):
             yield delete
             return
         with ThreadPoolExecutor(1) as pool:

@@ -11,6 +11,7 @@ started, too, and used. Profiles:
     standalone   one JVM, and two for gateways, data in plain files; under 20 s and 1 GiB
     cluster      nine JVMs: HDFS with three data nodes, three region servers on three hosts; six
                  more with a gateway pair on each; about 45 s and 3 to 4 GiB
+    secure       a KDC, and one JVM that asks for Kerberos, by TLS or in clear; no gateways
 
 A server lives in a home (see `hqueue.local.home`), outlives the process that started it, and
 is found again by its home: `status`, `logs`, `attach`, `stop`, and `reset`, which deletes

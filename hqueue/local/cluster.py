@@ -265,5 +265,6 @@ CLUSTER = Profile(
         *(f"regionserver-{n}" for n in NUMBERS),
     ),
     (*(f"thrift1-{n}" for n in NUMBERS), *(f"thrift2-{n}" for n in NUMBERS)),
+    False,
     _layout,
 )

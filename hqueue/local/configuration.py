@@ -83,10 +83,16 @@ class Launcher:
     jars: Path
     gateway_jars: Path | None = None
     """Those of the gateways, if they have others."""
+    kdc_jars: Path | None = None
+    """Those of the KDC, if there is one."""
 
     def of_gateways(self) -> Launcher:
         """What plans the gateways."""
         return dataclasses.replace(self, jars=self.gateway_jars or self.jars)
+
+    def of_kdc(self) -> Launcher:
+        """What plans the KDC."""
+        return dataclasses.replace(self, jars=self.kdc_jars or self.jars)
 
     def clear(self) -> None:
         """Remove what was written for earlier starts."""
@@ -109,6 +115,7 @@ class Launcher:
         hbase: Xml | None = None,
         hdfs: Xml | None = None,
         stage: int = 0,
+        ready_text: str = "",
     ) -> ProcessPlan:
         """Write a process's settings below the home and plan how to start it."""
         folder = self.home.conf / name
@@ -135,7 +142,7 @@ class Launcher:
             main_class,
             *arguments,
         )
-        return ProcessPlan(name, host, dict(ports), command, stage, str(log))
+        return ProcessPlan(name, host, dict(ports), command, stage, str(log), ready_text)
 
 
 def _write_xml(path: Path, values: Xml) -> None:

@@ -16,7 +16,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,8 @@ class State:
     gateways: tuple[str, ...] = ()
     zookeeper: str = ""
     processes: tuple[LocalProcess, ...] = ()
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """What clients need besides."""
 
     def process(self, name: str) -> LocalProcess:
         """Find a process by its name.
@@ -145,9 +147,20 @@ class Home:
         """Forget the last start."""
         (self.path / "state.json").unlink(missing_ok=True)
 
-    def write_connection(self, gateways: tuple[GatewayAddress, ...], zookeeper: str) -> None:
-        """Tell clients how to reach the server, atomically: natively, if it has no gateways."""
-        settings: dict[str, Any] = {"zookeeper": zookeeper}
+    def write_connection(
+        self,
+        gateways: tuple[GatewayAddress, ...],
+        zookeeper: str,
+        others: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Tell clients how to reach the server, atomically: natively, if it has no gateways.
+
+        Args:
+            gateways: its gateways.
+            zookeeper: where it has HBase's nodes.
+            others: further settings of clients.
+        """
+        settings: dict[str, Any] = {"zookeeper": zookeeper, **(others or {})}
         if gateways:
             settings["gateways"] = [str(gateway) for gateway in gateways]
         self._replace(self.connection_file, tomli_w.dumps(settings))

@@ -27,7 +27,7 @@ from hqueue.errors import LocalServerError
 from hqueue.local.resolvers import Resolver, default_resolver
 from hqueue.runtime.logs import Log
 
-__all__ = ["HBASE", "JarSet", "cache_folder", "ensure_jars"]
+__all__ = ["HBASE", "KDC", "JarSet", "cache_folder", "ensure_jars"]
 
 logger = Log(__name__)
 
@@ -52,9 +52,11 @@ class JarSet:
     megabytes: int
 
 
+_POMS = importlib.resources.files("hqueue.local")
+
 HBASE = JarSet(
     "HBase",
-    importlib.resources.files("hqueue.local").joinpath("pom.xml").read_bytes(),
+    _POMS.joinpath("pom.xml").read_bytes(),
     (
         "hbase-server",
         "hbase-thrift",
@@ -64,6 +66,13 @@ HBASE = JarSet(
         "hadoop-hdfs",
     ),
     120,
+)
+
+KDC = JarSet(
+    "a KDC",
+    _POMS.joinpath("kdc-pom.xml").read_bytes(),
+    ("hadoop-minikdc", "kerb-simplekdc", "kerb-server", "slf4j-api"),
+    5,
 )
 
 

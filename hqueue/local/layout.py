@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from hqueue.local.configuration import (
     FULL_COMPILER,
@@ -66,6 +67,8 @@ class Layout:
     gateways: tuple[GatewayAddress, ...]
     """None where it runs without them."""
     zookeeper: str
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """What clients need besides, by the names of `hqueue.Settings`."""
     prepare: Callable[[], None] = lambda: None
     """Called once before the processes are started."""
 
@@ -79,6 +82,8 @@ class Profile:
     """The names of the ports that its processes listen on, without gateways."""
     gateway_port_names: tuple[str, ...]
     """The names of its gateways' ports."""
+    is_secure: bool
+    """Whether it has a KDC."""
     layout: Callable[[Launcher, Mapping[str, int], bool], Layout]
     """Writes the settings of all processes and says how to start them; given whether with gateways,
     which have ports then, too."""
@@ -113,12 +118,15 @@ def master_plan(
     ports: Mapping[str, int],
     heap_mb: int,
     options: Iterable[str],
+    common_options: Iterable[str] = (),
     collector: Iterable[str] = SMALL_HEAP,
     hbase: Xml,
     hdfs: Xml | None = None,
     stage: int = 0,
 ) -> ProcessPlan:
-    """Plan HBase's master, which ends together with all region servers, their data flushed."""
+    """Plan HBase's master, which ends together with all region servers, their data flushed.
+    ``options`` are its JVM's, ``common_options`` also those of the command that ends it.
+    """
     start, stop = (
         launcher.plan(
             name,
@@ -127,7 +135,7 @@ def master_plan(
             host="127.0.0.1",
             ports=ports,
             heap_mb=megabytes,
-            options=compiler,
+            options=(*compiler, *common_options),
             collector=heap,
             hbase=hbase,
             hdfs=hdfs,

@@ -11,11 +11,12 @@ from hqueue.local.cluster import CLUSTER
 from hqueue.local.configuration import Launcher
 from hqueue.local.freeports import choose_ports
 from hqueue.local.home import Home, State
-from hqueue.local.jars import ensure_jars
+from hqueue.local.jars import KDC, ensure_jars
 from hqueue.local.java import find_java
 from hqueue.local.layout import Profile
 from hqueue.local.logs import LogLine, follow_lines, read_lines
 from hqueue.local.process import LocalProcess
+from hqueue.local.secure import SECURE
 from hqueue.local.server import DISK_BYTES_MIN, LocalServer, Status, status_of
 from hqueue.local.standalone import STANDALONE
 from hqueue.local.starting import PortTakenError, Progress, bring_up
@@ -28,7 +29,7 @@ __all__ = ["PROFILES", "attach", "logs", "start", "status"]
 
 logger = Log(__name__)
 
-PROFILES: Mapping[str, Profile] = {p.name: p for p in (STANDALONE, CLUSTER)}
+PROFILES: Mapping[str, Profile] = {p.name: p for p in (STANDALONE, CLUSTER, SECURE)}
 
 START_TIMEOUT_S = 300.0
 PORT_TRIES_MAX = 4
@@ -55,7 +56,7 @@ def start(
     meanwhile, the next start or stop ends what it left.
 
     Args:
-        profile: ``standalone`` or ``cluster``.
+        profile: ``standalone``, ``cluster`` or ``secure``.
         gateways: whether HBase's two Thrift gateways are started, too. A server that runs with them
             is what is wanted in any case.
         ports: a port for some of the profile's port names; the others are those of the last
@@ -70,6 +71,8 @@ def start(
     """
     if profile not in PROFILES:
         raise LocalServerError("unknown profile", profile=profile, known=list(PROFILES))
+    if gateways and not PROFILES[profile].gateway_port_names:
+        raise LocalServerError("this profile has no gateways", profile=profile)
     server_home = Home.of(home)
     if _runs(server_home, profile, gateways, ports):
         return LocalServer(server_home)
@@ -82,11 +85,12 @@ def start(
     java = find_java()
     jars = ensure_jars(hbase_jars(), progress=progress)
     gateway_jars = ensure_jars(progress=progress) if gateways else None
+    kdc_jars = ensure_jars(KDC, progress=progress) if PROFILES[profile].is_secure else None
     deadline = Deadline(SYSTEM_CLOCK, timeout_s * 1e3)
     with server_home.locked(timeout_s):
         if _runs(server_home, profile, gateways, ports):
             return LocalServer(server_home)
-        launcher = Launcher(server_home, java, jars, gateway_jars)
+        launcher = Launcher(server_home, java, jars, gateway_jars, kdc_jars)
         for tries_left in reversed(range(PORT_TRIES_MAX)):
             end_left_overs(server_home)
             try:
@@ -200,6 +204,7 @@ def _start_once(
         ports,
         gateways=tuple(str(gateway) for gateway in layout.gateways),
         zookeeper=layout.zookeeper,
+        settings=dict(layout.settings),
     )
     home.write_state(state)
 
@@ -212,13 +217,13 @@ def _start_once(
         layout.prepare()
         bring_up(
             layout.processes,
-            zookeeper=layout.zookeeper,
+            settings={"zookeeper": layout.zookeeper, **layout.settings},
             deadline=deadline,
             started=started,
             progress=progress,
         )
         home.write_state(dataclasses.replace(state, ready=True))
-        home.write_connection(layout.gateways, layout.zookeeper)
+        home.write_connection(layout.gateways, layout.zookeeper, layout.settings)
     except BaseException:
         # Also a Ctrl-C: nothing that was begun may stay behind.
         end_left_overs(home)

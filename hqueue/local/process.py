@@ -51,6 +51,8 @@ class ProcessPlan:
     """Processes of a stage are started when those of the earlier stages are up."""
     log: str = ""
     """The path of its log file; what it prints goes to the same path with ``.out``."""
+    ready_text: str = ""
+    """What it has printed when it is up; "" if its ports alone say so."""
     stop_command: tuple[str, ...] = ()
     """What asks it to end better than SIGTERM does; none for most."""
 

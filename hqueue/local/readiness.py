@@ -6,6 +6,7 @@ import contextlib
 import json
 import socket
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 import happybase
@@ -37,16 +38,20 @@ _hbase2: Any = load("hbase2")
 _FAILURES = (OSError, *ThriftError, EOFError)
 
 
-def check_native(zookeeper: str, timeout_s: float) -> str | None:
+def check_native(given: Mapping[str, Any], timeout_s: float) -> str | None:
     """Write a record to HBase's own servers and read it back, creating the probe table if absent.
     One check at a time: it deletes what others left.
+
+    Args:
+        given: the settings of a client.
+        timeout_s: the bound.
 
     Returns:
         None if the very record came back, else what went wrong.
     """
     settings = Settings(
         hbase=NATIVE,
-        zookeeper=zookeeper,
+        **given,
         metadata_table=NATIVE_PROBE_TABLE,
         request_timeout_ms=int(timeout_s * 1e3),
         operation_timeout_ms=int(timeout_s * 1e3),

@@ -120,6 +120,7 @@ class LocalServer:
             GatewayAddress.parse(gateway) for gateway in state.gateways
         )
         self.zookeeper: str = state.zookeeper
+        self._settings = state.settings
 
     def __repr__(self) -> str:
         return f"<LocalServer {self.profile} in {str(self._home.path)!r}>"
@@ -150,7 +151,12 @@ class LocalServer:
         its gateways if it has any, and natively otherwise.
         """
         return Settings(
-            **{"gateways": self.gateways, "zookeeper": self.zookeeper, **changes}  # type: ignore[arg-type]
+            **{
+                "gateways": self.gateways,
+                "zookeeper": self.zookeeper,
+                **self._settings,
+                **changes,
+            }
         )
 
     def status(self) -> Status:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from hqueue.local.configuration import FULL_COMPILER, LARGE_HEAP, Launcher, Xml
 from hqueue.local.layout import MEMSTORE_SETTINGS, Layout, Profile, gateway_plan, master_plan
 from hqueue.settings.addresses import GatewayAddress
 
-__all__ = ["STANDALONE"]
+__all__ = ["HOST", "PORTS", "STANDALONE", "server_settings"]
 
 HOST = "127.0.0.1"
 PORTS = ("zookeeper", "master", "regionserver")
@@ -18,14 +19,42 @@ GATEWAY_PORTS = ("thrift1", "thrift2")
 def _layout(launcher: Launcher, ports: Mapping[str, int], gateways: bool) -> Layout:
     """ZooKeeper, master and region server in one JVM, with the data in plain files."""
     data = launcher.home.data("standalone")
-    data.mkdir(parents=True, exist_ok=True)
-    client: Xml = {
+    client = client_settings(ports)
+    master = master_plan(
+        launcher,
+        ports={name: ports[name] for name in PORTS},
+        heap_mb=2_048,
+        options=FULL_COMPILER,
+        collector=LARGE_HEAP,
+        hbase=server_settings(data, ports),
+    )
+    zookeeper = f"{HOST}:{ports['zookeeper']}"
+    if not gateways:
+        return Layout((master,), (), zookeeper)
+    beside = [
+        gateway_plan(
+            launcher, name, host=HOST, port=ports[name], hbase=client, heap_mb=512, stage=0
+        )
+        for name in GATEWAY_PORTS
+    ]
+    address = GatewayAddress(HOST, ports["thrift1"], ports["thrift2"])
+    return Layout((master, *beside), (address,), zookeeper)
+
+
+def client_settings(ports: Mapping[str, int]) -> Xml:
+    """What clients of the one process need to find it."""
+    return {
         "hbase.zookeeper.quorum": HOST,
         "hbase.zookeeper.property.clientPort": ports["zookeeper"],
         "zookeeper.session.timeout": 20_000,
     }
-    server: Xml = {
-        **client,
+
+
+def server_settings(data: Path, ports: Mapping[str, int]) -> Xml:
+    """The settings of the one process, which keeps its data in a folder."""
+    data.mkdir(parents=True, exist_ok=True)
+    return {
+        **client_settings(ports),
         "hbase.cluster.distributed": False,
         "hbase.rootdir": f"file://{data}/hbase",
         "hbase.tmp.dir": f"{data}/tmp",
@@ -61,25 +90,6 @@ def _layout(launcher: Launcher, ports: Mapping[str, int], gateways: bool) -> Lay
         "hfile.block.cache.size": 0.25,
         **MEMSTORE_SETTINGS,
     }
-    master = master_plan(
-        launcher,
-        ports={name: ports[name] for name in PORTS},
-        heap_mb=2_048,
-        options=FULL_COMPILER,
-        collector=LARGE_HEAP,
-        hbase=server,
-    )
-    zookeeper = f"{HOST}:{ports['zookeeper']}"
-    if not gateways:
-        return Layout((master,), (), zookeeper)
-    beside = [
-        gateway_plan(
-            launcher, name, host=HOST, port=ports[name], hbase=client, heap_mb=512, stage=0
-        )
-        for name in GATEWAY_PORTS
-    ]
-    address = GatewayAddress(HOST, ports["thrift1"], ports["thrift2"])
-    return Layout((master, *beside), (address,), zookeeper)
 
 
-STANDALONE = Profile("standalone", PORTS, GATEWAY_PORTS, _layout)
+STANDALONE = Profile("standalone", PORTS, GATEWAY_PORTS, False, _layout)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -40,7 +41,7 @@ class PortTakenError(LocalServerError):
 def bring_up(
     plans: Iterable[ProcessPlan],
     *,
-    zookeeper: str,
+    settings: Mapping[str, Any],
     deadline: Deadline,
     started: Callable[[LocalProcess], None],
     progress: Progress | None = None,
@@ -49,7 +50,7 @@ def bring_up(
 
     Args:
         plans: what to start.
-        zookeeper: where they have HBase's nodes.
+        settings: what clients need to reach HBase natively.
         deadline: when to give up.
         started: called with each process at once after it was started.
         progress: called with a line of text at each step.
@@ -76,7 +77,7 @@ def bring_up(
         await_serving(processes, deadline=deadline)
     else:
         tell("waiting until rows can be written and read")
-        _await_native(processes, zookeeper, deadline)
+        _await_native(processes, settings, deadline)
     for process in processes:
         # What answered at a process's port may have been another program.
         _check_alive(process)
@@ -86,19 +87,32 @@ def bring_up(
 def await_listening(
     process: LocalProcess, *, deadline: Deadline, beside: Iterable[LocalProcess] = ()
 ) -> None:
-    """Wait until all ports of a process answer.
+    """Wait until all ports of a process answer, and it has printed what it prints when it is up.
 
     Raises:
         PortTakenError: it, or one beside it, found its port taken.
         LocalServerError: it, or one beside it, ended, or the deadline passed.
     """
-    for port in process.plan.ports.values():
-        while not is_listening(process.plan.host, port):
+    checks: list[Callable[[], bool]] = [
+        partial(is_listening, process.plan.host, port) for port in process.plan.ports.values()
+    ]
+    checks.append(partial(_has_printed, process))
+    for check in checks:
+        while not check():
             for each in (process, *beside):
                 _check_alive(each)
             if deadline.expired:
                 raise _failure("a process of the local server did not come up in time", process)
             time.sleep(_PAUSE_S)
+
+
+def _has_printed(process: LocalProcess) -> bool:
+    text = process.plan.ready_text
+    return not text or any(text in line for line in _printed(process))
+
+
+def _printed(process: LocalProcess) -> list[str]:
+    return last_lines(Path(process.plan.log).with_suffix(".out"), LOG_LINES)
 
 
 def await_serving(processes: Iterable[LocalProcess], *, deadline: Deadline) -> None:
@@ -135,12 +149,14 @@ def _await_gateway(gateway: LocalProcess, beside: list[LocalProcess], deadline: 
     )
 
 
-def _await_native(processes: list[LocalProcess], zookeeper: str, deadline: Deadline) -> None:
+def _await_native(
+    processes: list[LocalProcess], settings: Mapping[str, Any], deadline: Deadline
+) -> None:
     for process in processes:
         await_listening(process, deadline=deadline, beside=processes)
     _await_row(
         "HBase",
-        lambda: check_native(zookeeper, PROBE_TIMEOUT_S),
+        lambda: check_native(settings, PROBE_TIMEOUT_S),
         processes,
         deadline,
         next(process for process in processes if process.name == "master"),

@@ -21,7 +21,11 @@ ORDERLY_S = 30.0
 TERM_S = 10.0
 LOCK_TIMEOUT_S = 300.0
 
-_STOP_ORDER = (("thrift",), ("master", "regionserver"), ("zookeeper", "namenode", "datanode"))
+_STOP_ORDER = (
+    ("thrift",),
+    ("master", "regionserver"),
+    ("zookeeper", "namenode", "datanode", "kdc"),
+)
 
 
 def stop(

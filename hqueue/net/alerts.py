@@ -51,8 +51,9 @@ def refusal_in(error: BaseException, switch: str) -> RefusedError | None:
         )
     elif reason in _NOTHING_IN_COMMON:
         text = (
-            "server and client have no version of TLS, or no cipher, in common: this client speaks "
-            "TLS 1.2 and 1.3, with OpenSSL's default ciphers"
+            "server and client have no version of TLS, or no cipher, in common, or the server "
+            "needs a certificate of the client: this client speaks TLS 1.2 and 1.3, with OpenSSL's "
+            "default ciphers, and shows tls_certificate"
         )
     elif reason in _NOT_TLS:
         text = f"the server does not speak TLS here: check the port, and {switch}"

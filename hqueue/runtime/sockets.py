@@ -8,7 +8,7 @@ import errno
 import functools
 import socket
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from hqueue.errors import HQueueError
 from hqueue.runtime.interrupts import is_interruption
@@ -118,10 +118,15 @@ async def within(work: Coroutine[Any, Any, Result], timeout_s: float | None) -> 
     return task.result()
 
 
-async def opened_within(
-    opening: Coroutine[Any, Any, socket.socket], timeout_s: float
-) -> socket.socket:
-    """The socket that is opened within a bound. Cancelled, it leaves none behind.
+class Closable(Protocol):
+    def close(self) -> None: ...
+
+
+Opened = TypeVar("Opened", bound=Closable)
+
+
+async def opened_within(opening: Coroutine[Any, Any, Opened], timeout_s: float) -> Opened:
+    """The socket, or what has one, that is opened within a bound. Cancelled, it leaves none behind.
 
     Raises:
         OSError: it is not opened in time, or can't be.
@@ -138,7 +143,7 @@ async def opened_within(
     return task.result()
 
 
-def _drop(opening: asyncio.Task[socket.socket]) -> None:
+def _drop(opening: asyncio.Task[Any]) -> None:
     """Close what was opened, though nobody waits for it any more."""
     if not opening.cancelled() and opening.exception() is None:
         opening.result().close()

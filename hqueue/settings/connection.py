@@ -27,6 +27,13 @@ from hqueue.settings.loading import (
     user_file,
 )
 from hqueue.settings.port_security import check_port_security
+from hqueue.settings.security import (
+    KERBEROS,
+    PROTECTIONS,
+    SIMPLE,
+    check_security,
+    read_protections,
+)
 
 __all__ = ["AccessRule", "Credential", "Settings", "found_settings", "setting_source"]
 
@@ -103,6 +110,7 @@ GATEWAYS = "gateways"
 
 _CHOICES = {
     "hbase": (NATIVE, GATEWAYS),
+    "hbase_authentication": (SIMPLE, KERBEROS),
     "transport": ("buffered", "framed"),
     "protocol": ("binary", "compact"),
     "compression_type": ("zstd", "none"),
@@ -148,13 +156,58 @@ class Settings:
     ``tls_certificate``.
     """
 
+    hbase_authentication: str = SIMPLE
+    """How clients and HBase prove who they are, its own ``hbase.security.authentication``:
+    ``simple``, not at all, or ``kerberos``. Only for ``native``.
+    """
+
+    hbase_principal: str = "hbase/_HOST"
+    """The Kerberos principal of HBase's region servers. ``_HOST`` stands for the host in a server's
+    address; a name without a realm is in the default one.
+    """
+
+    hbase_master_principal: str | None = None
+    """The Kerberos principal of HBase's masters, if it is another than that of region servers."""
+
+    hbase_protection: tuple[str, ...] = PROTECTIONS
+    """How Kerberos protects what is sent, if a server offers it: ``authentication``, not at all;
+    ``integrity``, against changes; ``privacy``, against readers, too. The first one that the server
+    offers is used, by default the cheapest.
+    """
+
+    hbase_fallback_to_simple: bool = False
+    """Whether a client with Kerberos goes on without security at a server that asks for none."""
+
+    hbase_tls: bool = False
+    """Whether HBase is reached by TLS. Only for ``native``."""
+
+    kerberos_principal: str | None = None
+    """The client's own principal; by default that of its keytab or its tickets."""
+
+    kerberos_keytab: str | None = None
+    """The file of the client's keys. With it the client gets and renews tickets itself. Without it
+    the tickets of ``kinit`` are used.
+    """
+
+    kerberos_config: str | None = None
+    """The configuration of Kerberos, by default the system's ``/etc/krb5.conf``. One holds for a
+    process: ``KRB5_CONFIG`` is set to it, and may not name another.
+    """
+
+    kerberos_ticket_cache: str | None = None
+    """Where the tickets of ``kinit`` lie, as ``FILE:/tmp/tickets``; by default where ``KRB5CCNAME``
+    or the system's configuration says.
+    """
+
     tls_ca: str | None = None
     """A file with the certificates of the authorities that are trusted, in PEM; by default the
     system's. The files of TLS are read again when they change.
     """
 
     tls_certificate: str | None = None
-    """A file with the certificate of this process, in PEM, and those that signed it."""
+    """A file with the certificate of this process, in PEM, and those that signed it. HBase asks
+    for one by default.
+    """
 
     tls_key: str | None = None
     """A file with the private key of ``tls_certificate``, in PEM and without a password; by default
@@ -265,6 +318,7 @@ class Settings:
     def __post_init__(self) -> None:
         for name, (kind, parse) in _LISTED.items():
             object.__setattr__(self, name, _listed(name, kind, parse, getattr(self, name)))
+        object.__setattr__(self, "hbase_protection", read_protections(self.hbase_protection))
         self._choose_hbase()
         check_fields(self, _BOUNDS, empty_texts=False)
         check_port_security(self)
@@ -272,6 +326,7 @@ class Settings:
             if getattr(self, name) not in known:
                 choice = " or ".join(map(repr, known))
                 raise SettingsError(f"{name} must be {choice}", **{name: getattr(self, name)})
+        check_security(self, is_native=self.hbase == NATIVE)
         for name, example in _PATHS.items():
             path = getattr(self, name)
             if not re.fullmatch(r"(/[^/\x00-\x1f]+)+", path) or {".", ".."} & set(path.split("/")):

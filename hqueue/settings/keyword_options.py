@@ -32,6 +32,16 @@ class ConnectOptions(TypedDict, total=False):
     hbase_masters: str | Address | Sequence[str | Address] | None
     hbase_znode_parent: str | None
     tls: bool | None
+    hbase_authentication: str | None
+    hbase_principal: str | None
+    hbase_master_principal: str | None
+    hbase_protection: str | Sequence[str] | None
+    hbase_fallback_to_simple: bool | None
+    hbase_tls: bool | None
+    kerberos_principal: str | None
+    kerberos_keytab: str | None
+    kerberos_config: str | None
+    kerberos_ticket_cache: str | None
     tls_ca: str | None
     tls_certificate: str | None
     tls_key: str | None

@@ -14,12 +14,11 @@ import pytest
 import hqueue
 import hqueue.connecting
 import hqueue.hbase.native
-from hqueue.hbase.native.exchanges import CLIENT, MASTER
 from hqueue.hbase.native.native_store import NativeStore
-from hqueue.hbase.native.opening import open_socket
+from hqueue.hbase.native.opening import Opener
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.requests import has_value
-from hqueue.hbase.native.wire import request_front
+from hqueue.hbase.native.wire import CLIENT, MASTER, request_front
 from hqueue.settings.addresses import Address
 from tests.support.native_proxies import NativeProxies
 from tests.support.proxy import Fate
@@ -104,7 +103,7 @@ def test_only_conditional_changes_come_late(listening: socket.socket, *, conditi
         proxies.fate = lambda _: Fate.HOLD
         answering = pool.submit(answer_one)
         server = proxies.route(address_of(listening), CLIENT)
-        with open_socket(server, CLIENT, 60) as opened:
+        with Opener().open(server, CLIENT, 60).socket as opened:
             opened.sendall(request_front(1, b"Mutate", request, 0, 1_000))
             assert opened.recv(1) == b"", "the connection breaks"
         assert request not in b"".join(came)

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 
 import hqueue.hbase.native
 from hqueue import Settings
-from hqueue.hbase.native.exchanges import CLIENT
 from hqueue.hbase.native.native_store import NativeStore
 from hqueue.hbase.native.opening import Route
+from hqueue.hbase.native.wire import CLIENT
 from hqueue.local import LocalServer
 from hqueue.settings.addresses import Address
 from tests.support.native_proxies import NativeProxies

@@ -11,6 +11,7 @@ from hqueue import Client, Settings
 from hqueue.connecting import open_client, open_store
 from hqueue.hbase.native import NativeStore
 from hqueue.hbase.thrift.gateway_store import GatewayStore
+from hqueue.local import LocalServer
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, SystemClock
 from hqueue.store import StorePort
 from hqueue.zookeeper import ZooKeeperCoordination, ZooKeeperNodes
@@ -22,7 +23,14 @@ from tests.support.native_proxies import CLUSTER_ID_NODE, NativeProxies
 from tests.support.proxy import Fate, Proxies, Served
 from tests.support.raw import RawTables
 
-__all__ = ["Backend", "GatewayBackend", "LossyWay", "MemoryBackend", "NativeBackend"]
+__all__ = [
+    "Backend",
+    "GatewayBackend",
+    "LossyWay",
+    "MemoryBackend",
+    "NativeBackend",
+    "SecureBackend",
+]
 
 
 class LossyWay(Protocol):
@@ -189,6 +197,26 @@ class NativeBackend:
         return Client(
             made, store, lambda loop: ZooKeeperCoordination(made, loop=loop), SYSTEM_CLOCK
         )
+
+
+class SecureBackend:
+    """A real HBase that asks for Kerberos, by TLS."""
+
+    def __init__(self, served: LocalServer) -> None:
+        self._served = served
+
+    @property
+    def raw(self) -> RawTables:
+        raise AssertionError("nothing looks at its tables but hqueue")
+
+    def connect(self, clock: Clock = SYSTEM_CLOCK, **settings: object) -> Client:
+        return open_client(self._served.settings(**settings), clock)
+
+    def store(self, clock: Clock = SYSTEM_CLOCK, **settings: object) -> StorePort:
+        return open_store(self._served.settings(**settings), clock)
+
+    def lossy(self) -> contextlib.AbstractContextManager[LossyWay]:
+        raise AssertionError("no proxy understands what goes to it")
 
 
 NATIVE_METHODS = {

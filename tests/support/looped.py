@@ -17,6 +17,8 @@ from hqueue.hbase.native.async_servers import AsyncServers
 from hqueue.hbase.native.calls import REQUESTS_MAX
 from hqueue.hbase.native.connection import Connection
 from hqueue.hbase.native.exchanges import Request
+from hqueue.hbase.native.greeting import OPEN, Security
+from hqueue.hbase.native.opening import Opener
 from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.wire import Answer
 from hqueue.log.table_ports import AsyncLogPort, LogPort
@@ -100,6 +102,9 @@ class _Looped:
 class BlockingServers(Servers):
     """The blocking transport, and a look at its only connection."""
 
+    def __init__(self, settings: Settings, security: Security = OPEN) -> None:
+        super().__init__(settings, Opener(security).open)
+
     def connection(self) -> Connection:
         (found,) = (each.connection for each in self._servers.values())
         assert found is not None
@@ -118,9 +123,9 @@ class BlockingServers(Servers):
 class LoopedServers:
     """As `BlockingServers`, of asyncio's transport."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, security: Security = OPEN) -> None:
         self.thread = LoopThread()
-        self.servers = AsyncServers(settings)
+        self.servers = AsyncServers(settings, Opener(security).open_in_loop)
 
     def ask(self, request: Request, table: str, timeout_ms: float | None = None) -> Answer:
         return self.thread.run(self.servers.ask(request, table, timeout_ms))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Callable, Iterable
@@ -34,10 +35,12 @@ class ScriptedServer:
 
     Args:
         script: what to send for each request.
+        tls: what connections are wrapped in, if anything.
     """
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, tls: ssl.SSLContext | None = None) -> None:
         self.script = script
+        self.tls = tls
         self.services: list[str] = []
         """The service that each connection asked for."""
         self._lock = threading.Lock()
@@ -71,7 +74,13 @@ class ScriptedServer:
             threading.Thread(target=self._serve, args=(opened,), daemon=True).start()
 
     def _serve(self, opened: socket.socket) -> None:
-        with opened, contextlib.suppress(OSError), opened.makefile("rb") as incoming:
+        with contextlib.suppress(OSError):
+            if self.tls is not None:
+                opened = self.tls.wrap_socket(opened, server_side=True)
+            self._answer(opened)
+
+    def _answer(self, opened: socket.socket) -> None:
+        with opened, opened.makefile("rb") as incoming:
             assert _exactly(incoming, 6) == preamble()
             header = pb.ConnectionHeader.FromString(_frame(incoming))
             with self._lock:

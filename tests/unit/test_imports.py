@@ -101,7 +101,7 @@ FRAME = {
         f"hqueue.settings{module}"
         for module in (
             *("", ".addresses", ".attributes", ".connection", ".fields", ".kinds", ".kubernetes"),
-            *(".limits", ".loading", ".names", ".numbers", ".port_security"),
+            *(".limits", ".loading", ".names", ".numbers", ".port_security", ".security"),
         )
     ),
 }

@@ -31,6 +31,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = (hqueue, hqueue_workers, pyspark_hqueue)
 
 NOT_APPLIED = {
+    "AuthenticationError": "the server did nothing for a client that it does not know",
     "BadVersionError": "the record kept the version that others gave it",
     "BufferFullError": "the message was not taken",
     "CheckpointMovedError": "the checkpoint stays as others left it",

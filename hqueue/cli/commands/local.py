@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 __all__ = ["register", "start_server"]
 
 Profile = Annotated[
-    str, typer.Option(help="standalone, or cluster: HDFS and three region servers.")
+    str,
+    typer.Option(
+        help="standalone; cluster: HDFS and three region servers; secure: Kerberos and TLS."
+    ),
 ]
 Gateways = Annotated[
     bool,

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 from hqueue.hbase.native.calls import Call, Calls, UnsentError
 from hqueue.hbase.native.connection import is_readable
-from hqueue.hbase.native.framing import Frames
+from hqueue.hbase.native.opening import Opened
+from hqueue.hbase.native.receiving import refusal_in
 from hqueue.hbase.native.wire import Answer, RemoteError, read_answer
+from hqueue.net.layers import GATHERED_BYTES, gathered
 from hqueue.runtime.interrupts import is_interruption
 
 __all__ = ["AsyncCall", "AsyncConnection"]
 
 LOOK_EVERY_S = 0.25
 """How often a caller that waits for room looks whether there is some."""
-
-GATHERED_BYTES = 64 * 1024
-"""Requests, and pieces of one, are joined up to there: a copy costs less than another call of the
-system."""
 
 
 class AsyncCall(Call):
@@ -53,14 +50,15 @@ class AsyncConnection(asyncio.BufferedProtocol):
     Use `attach` to make one.
 
     Args:
-        opened: the socket; from now on the connection's.
+        opened: what was opened; from now on the connection's.
     """
 
-    def __init__(self, opened: socket.socket) -> None:
-        self._socket = opened
+    def __init__(self, opened: Opened) -> None:
+        self._socket = opened.socket
+        self._layer = opened.layer
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._frames = Frames()
+        self._frames = opened.frames
         self._calls = Calls[AsyncCall]()
         self._room: deque[asyncio.Future[None]] = deque()
         """Who waits for it."""
@@ -73,11 +71,11 @@ class AsyncConnection(asyncio.BufferedProtocol):
         self._timer_ends_s = 0.0
 
     @classmethod
-    async def attach(cls, opened: socket.socket) -> AsyncConnection:
-        """Have the running loop drive a socket. It is closed if that can't be done."""
+    async def attach(cls, opened: Opened) -> AsyncConnection:
+        """Have the running loop drive what was opened. It is closed if that can't be done."""
         connection = cls(opened)
         try:
-            await connection._loop.create_connection(lambda: connection, sock=opened)
+            await connection._loop.create_connection(lambda: connection, sock=opened.socket)
         except BaseException:
             connection.close()
             opened.close()
@@ -123,6 +121,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
 
         Raises:
             UnsentError: it was not sent, in the end.
+            RefusedError: the server refused the connection, and did nothing.
             NoAnswerError: none came in time, or the connection ended.
         """
         try:
@@ -205,6 +204,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         made.set_write_buffer_limits(high=0)
         if self._calls.failure is not None:
             made.abort()
+        self.buffer_updated(0)  # What came while it was opened.
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._fail(exc or ConnectionError("the server closed the connection"))
@@ -218,7 +218,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
             self._deliver()
         except BaseException as exc:
             self._fail(exc)
-            if is_interruption(exc) or not isinstance(exc, ValueError):
+            if is_interruption(exc) or not isinstance(exc, (OSError, ValueError)):
                 raise
 
     def _deliver(self) -> None:
@@ -303,10 +303,18 @@ class AsyncConnection(asyncio.BufferedProtocol):
         sent_s = time.monotonic()
         for call in calls:
             call.sent_s = sent_s
-        for piece in _gathered(pieces):
-            transport.write(piece)  # `writelines` doesn't pause, before Python 3.12.9 and 3.13.2.
+        try:
+            for piece in gathered(pieces):
+                # `writelines` doesn't pause, before Python 3.12.9 and 3.13.2.
+                transport.write(piece if self._layer is None else self._layer.seal(piece))
+        except OSError as exc:  # Of the layer. Half a request is never done.
+            self._fail(exc)
+            raise UnsentError(f"{type(exc).__name__}: {exc}") from exc
         if transport.is_closing():  # That failed: half a request is never done.
-            raise UnsentError("the connection is closed")
+            refusal = None if self._layer is None else refusal_in(self._socket, self._frames)
+            if refusal is not None:
+                self._fail(refusal)
+            raise UnsentError("the connection is closed") from refusal
         if (drained := self._drained) is not None:
             left_s = max(0.0, *(call.left_s for call in calls))
             stuck = self._loop.call_later(left_s, self._end_if_stuck, drained)
@@ -363,16 +371,3 @@ def _refuse(outbox: Iterable[tuple[AsyncCall, bytes]], failure: BaseException) -
     for call, _ in outbox:
         call.result = call.result or UnsentError(f"the connection is closed: {failure}")
         call.wake()
-
-
-def _gathered(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The pieces, small ones joined."""
-    small: list[bytes] = []
-    size = 0
-    for piece in pieces:
-        if size + len(piece) > GATHERED_BYTES and small:
-            yield b"".join(small)
-            small, size = [], 0
-        small.append(piece)
-        size += len(piece)
-    yield b"".join(small)

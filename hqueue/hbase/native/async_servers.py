@@ -19,8 +19,9 @@ from hqueue.hbase.native.exchanges import (
     unsent,
 )
 from hqueue.hbase.native.links import Link
-from hqueue.hbase.native.opening import AsyncOpenSocket, open_socket_async
+from hqueue.hbase.native.opening import AsyncOpen, Opener
 from hqueue.hbase.native.wire import Answer
+from hqueue.net.refusals import RefusedError
 from hqueue.runtime.clock import bounded_ms
 from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.per_loop import PerLoop
@@ -54,12 +55,12 @@ class AsyncServers:
 
     Args:
         settings: the bounds.
-        opener: how sockets are opened.
+        opener: how connections are opened; in clear if None.
     """
 
-    def __init__(self, settings: Settings, opener: AsyncOpenSocket = open_socket_async) -> None:
+    def __init__(self, settings: Settings, opener: AsyncOpen | None = None) -> None:
         self.settings = settings
-        self._opener = opener
+        self._opener = opener or Opener().open_in_loop
         self._closed = False
         self._connected: PerLoop[_Connected] = PerLoop(dict, _close, _abandon)
 
@@ -157,7 +158,7 @@ class AsyncServers:
     ) -> Answer | HQueueError:
         try:
             said = await connection.finish(call)
-        except UnsentError as exc:
+        except (RefusedError, UnsentError) as exc:
             return unsent(request, table, exc)
         except NoAnswerError as exc:
             return unanswered(request, table, exc, closed=self._closed)

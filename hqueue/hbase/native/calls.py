@@ -12,7 +12,9 @@ import time
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
-from hqueue.hbase.native.wire import Answer, RemoteError, request_front
+from hqueue.hbase.native.translation import connection_refusal
+from hqueue.hbase.native.wire import WHOLE_CONNECTION, Answer, RemoteError, request_front
+from hqueue.net.refusals import RefusedError
 
 __all__ = ["REQUESTS_MAX", "Call", "Calls", "NoAnswerError", "UnsentError"]
 
@@ -69,6 +71,7 @@ class Call(abc.ABC):
 
         Raises:
             UnsentError: it was not sent before.
+            RefusedError: the server refused the connection, and did nothing.
             NoAnswerError: none came in time, or the connection ended.
         """
         result = self.result
@@ -76,7 +79,7 @@ class Call(abc.ABC):
             raise UnsentError("the time limit passed before the request was sent")
         if result is None:
             raise NoAnswerError("the server did not answer in time")
-        if isinstance(result, UnsentError):
+        if isinstance(result, (UnsentError, RefusedError)):
             raise result
         if isinstance(result, BaseException) and not isinstance(result, RemoteError):
             raise NoAnswerError(str(result)) from result
@@ -102,6 +105,8 @@ class Calls(Generic[Under]):
         self._number = 0
         self.failure: BaseException | None = None
         """Why the connection ended."""
+        self._answered = False
+        """Whether the server answered any request, and so accepted the connection."""
         self.retired = False
         """Whether the connection will be used for no further request."""
         self.heard_s = self.used_s = time.monotonic()
@@ -133,8 +138,12 @@ class Calls(Generic[Under]):
         room.
 
         Raises:
+            OSError: the server says that the connection ends; `RefusedError` if it refused it.
             ValueError: no request has that number.
         """
+        if number == WHOLE_CONNECTION and isinstance(result, RemoteError):
+            raise connection_refusal(result, was_accepted=self._answered)
+        self._answered = True
         call = self._under_way.get(number)
         if call is not None:
             call.result = call.result or result

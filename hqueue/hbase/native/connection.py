@@ -10,8 +10,11 @@ import time
 from collections.abc import Sequence
 
 from hqueue.hbase.native.calls import Call, Calls, UnsentError
+from hqueue.hbase.native.opening import Opened
 from hqueue.hbase.native.receiving import Receiver
 from hqueue.hbase.native.wire import Answer, RemoteError, read_answer
+from hqueue.net.layers import Layer, gathered
+from hqueue.net.refusals import RefusedError
 from hqueue.runtime.held import Held, if_free
 from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.waiting import Condition
@@ -56,13 +59,14 @@ class Connection:
     or reading, the connection is closed.
 
     Args:
-        opened: the socket; from now on the connection's.
+        opened: what was opened; from now on the connection's.
     """
 
-    def __init__(self, opened: socket.socket) -> None:
-        opened.setblocking(False)
-        self._socket = opened
-        self._receiver = Receiver(opened)
+    def __init__(self, opened: Opened) -> None:
+        self._socket = opened.socket
+        self._socket.setblocking(False)
+        self._layer = opened.layer
+        self._receiver = Receiver(opened.socket, opened.frames)
         self._lock = threading.RLock()
         self._sending = threading.Lock()
         self._reading = threading.Lock()
@@ -107,6 +111,8 @@ class Connection:
         """Wait for an answer.
 
         Raises:
+            UnsentError: it was not sent.
+            RefusedError: the server refused the connection, and did nothing.
             NoAnswerError: none came in time, or the connection ended.
         """
         self._within.append(threading.get_ident())
@@ -171,7 +177,10 @@ class Connection:
             left = [memoryview(piece) for piece in filter(None, pieces)]
             size = sum(map(len, left))
             try:
-                self._pass_on(left, call.ends_s)
+                if self._layer is None:
+                    self._pass_on(left, call.ends_s)
+                else:
+                    self._pass_on_sealed(left, self._layer, call.ends_s)
                 call.sent_s = time.monotonic()
             except BaseException as exc:
                 # Half a request is never done; but nothing can follow it on this connection.
@@ -179,9 +188,23 @@ class Connection:
                     self._fail(exc)
                     raise
                 begun = sum(map(len, left)) < size
+                cause = exc if isinstance(exc, TimeoutError) else self._refusal() or exc
                 if begun or not isinstance(exc, TimeoutError):
-                    self._fail(exc)
-                raise UnsentError(f"{type(exc).__name__}: {exc}") from exc
+                    self._fail(cause)
+                raise UnsentError(f"{type(cause).__name__}: {cause}") from cause
+
+    def _refusal(self) -> RefusedError | None:
+        """Why the server closed the connection, if it refused it."""
+        found: list[RefusedError | None] = [None]
+        if self._layer is not None:
+            if_free(self._reading, lambda: found.append(self._receiver.refusal()))
+        return found[-1]
+
+    def _pass_on_sealed(self, left: list[memoryview], layer: Layer, ends_s: float) -> None:
+        """Seal what is left, some at a time, and send it. What is sealed must be sent."""
+        for piece in gathered(left.copy()):
+            left.clear()
+            self._pass_on([memoryview(layer.seal(piece))], ends_s)
 
     def _pass_on(self, left: list[memoryview], ends_s: float) -> None:
         """Send what is left, and take out of it what is sent."""

@@ -11,25 +11,17 @@ from hqueue.errors import ClosedError, HQueueError, Outcome, StoreUnavailableErr
 from hqueue.hbase import reachability
 from hqueue.hbase.native.calls import REQUESTS_MAX
 from hqueue.hbase.native.translation import translate_answer, translate_silence
-from hqueue.hbase.native.wire import Answer, RemoteError
+from hqueue.hbase.native.wire import CLIENT, Answer, RemoteError
+from hqueue.net.refusals import refusal_of
 from hqueue.runtime.steps import Pause, Wait
 from hqueue.settings.addresses import Address
 
 __all__ = [
-    "CLIENT", "MASTER", "REGISTRY", "Ask", "AskAll", "Asking", "Request", "Step",
+    "Ask", "AskAll", "Asking", "Request", "Step",
     "answered", "no_turn", "unanswered", "unsent",
 ]  # fmt: skip
 
 Result = TypeVar("Result")
-
-CLIENT = "ClientService"
-"""Rows, at region servers."""
-
-MASTER = "MasterService"
-"""Administration, at the active master."""
-
-REGISTRY = "ClientMetaService"
-"""Where the cluster's first servers are, and the cluster's ID: at any master."""
 
 
 class Request(NamedTuple):
@@ -110,13 +102,16 @@ def no_turn(table: str) -> StoreUnavailableError:
     )
 
 
-def unsent(request: Request, table: str, reason: OSError) -> StoreUnavailableError:
-    """What it means that a request was not sent as a whole: it is not applied."""
+def unsent(request: Request, table: str, reason: OSError) -> HQueueError:
+    """What it means that a request was not sent as a whole, or that its server refused the
+    connection: it is not applied.
+    """
     return _silence(request, table, reason, sent=False)
 
 
-def _silence(request: Request, table: str, reason: OSError, *, sent: bool) -> StoreUnavailableError:
-    reachability.unanswered(request.address, reason)
+def _silence(request: Request, table: str, reason: OSError, *, sent: bool) -> HQueueError:
+    if refusal_of(reason) is None:
+        reachability.unanswered(request.address, reason)
     silence = translate_silence(
         reason, table, request.method.decode(), str(request.address), sent=sent
     )

@@ -6,12 +6,12 @@ import secrets
 from typing import Any
 
 from hqueue.errors import HQueueError, Outcome, StoreUnavailableError
-from hqueue.hbase.native.exchanges import MASTER, Ask, Asking, Request
+from hqueue.hbase.native.exchanges import Ask, Asking, Request
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.registry import Registry
 from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.translation import reads_answer, translate_answer
-from hqueue.hbase.native.wire import RemoteError
+from hqueue.hbase.native.wire import MASTER, RemoteError
 from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.clock import LAST_TRY_MS, Deadline
 from hqueue.runtime.steps import Pause

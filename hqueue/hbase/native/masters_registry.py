@@ -13,11 +13,11 @@ from hqueue.errors import (
     RequestRefusedError,
     StoreUnavailableError,
 )
-from hqueue.hbase.native.exchanges import REGISTRY, Ask, Asking, Request
+from hqueue.hbase.native.exchanges import Ask, Asking, Request
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.registry import Registry, address_of
 from hqueue.hbase.native.translation import reads_answer
-from hqueue.hbase.native.wire import Answer
+from hqueue.hbase.native.wire import REGISTRY, Answer
 from hqueue.runtime.clock import bounded_ms
 from hqueue.settings.addresses import Address
 from hqueue.settings.connection import Settings

@@ -7,8 +7,9 @@ from hqueue.hbase.native.appends import TableAppends
 from hqueue.hbase.native.async_servers import AsyncServers
 from hqueue.hbase.native.exchanges import Asking
 from hqueue.hbase.native.faces import Via
+from hqueue.hbase.native.greeting import Security
 from hqueue.hbase.native.masters_registry import MastersRegistry
-from hqueue.hbase.native.opening import Route, direct, open_socket, open_socket_async
+from hqueue.hbase.native.opening import Opener, Route, direct
 from hqueue.hbase.native.reads import TableReads
 from hqueue.hbase.native.record_table import RecordTable
 from hqueue.hbase.native.regions import Meta, RegionMap
@@ -81,10 +82,9 @@ class NativeStore(OnPorts):
         route: Route = direct,
     ) -> None:
         self._settings = settings
-        self._servers = Servers(settings, lambda a, s, t: open_socket(route(a, s), s, t))
-        self._async_servers = AsyncServers(
-            settings, lambda a, s, t: open_socket_async(route(a, s), s, t)
-        )
+        opener = Opener(Security.of(settings), route)
+        self._servers = Servers(settings, opener.open)
+        self._async_servers = AsyncServers(settings, opener.open_in_loop)
         self._registry = open_registry(settings, read_node)
         self._meta = Meta(self._registry)
         both = self._servers, self._async_servers

@@ -6,9 +6,11 @@ import select
 import socket
 import time
 
-from hqueue.hbase.native.framing import Frames
+from hqueue.net.framing import Frames
+from hqueue.net.layers import Secured
+from hqueue.net.refusals import RefusedError
 
-__all__ = ["Receiver"]
+__all__ = ["Receiver", "refusal_in"]
 
 
 class Receiver:
@@ -18,11 +20,12 @@ class Receiver:
 
     Args:
         opened: the socket.
+        frames: takes apart what comes.
     """
 
-    def __init__(self, opened: socket.socket) -> None:
+    def __init__(self, opened: socket.socket, frames: Frames | Secured) -> None:
         self._socket = opened
-        self._frames = Frames()
+        self._frames = frames
         self._poll = select.poll()
         self._poll.register(opened, select.POLLIN)
 
@@ -30,7 +33,7 @@ class Receiver:
         """The next frame without its length; None when the time is over.
 
         Raises:
-            OSError: the connection ended.
+            OSError: the connection ended, or what came was changed on its way.
             ValueError: what comes is not a frame.
         """
         while (frame := self._frames.next()) is None:
@@ -39,6 +42,10 @@ class Receiver:
                 return None
             self._frames.add(taken)
         return frame
+
+    def refusal(self) -> RefusedError | None:
+        """Like `refusal_in`."""
+        return refusal_in(self._socket, self._frames)
 
     def _receive(self, into: memoryview, ends_s: float) -> int | None:
         while True:
@@ -52,3 +59,20 @@ class Receiver:
             if not taken:
                 raise ConnectionError("the server closed the connection")
             return taken
+
+
+def refusal_in(opened: socket.socket, frames: Frames | Secured) -> RefusedError | None:
+    """The refusal that a server sent before it closed a connection on which nothing can be sent any
+    more, if it did: in TLS 1.3 it refuses a client's certificate after the handshake. What else it
+    said is lost.
+    """
+    try:
+        while taken := opened.recv_into(frames.space()):
+            frames.add(taken)
+            if frames.next() is not None:
+                return None
+    except RefusedError as exc:
+        return exc
+    except (OSError, ValueError):
+        return None
+    return None

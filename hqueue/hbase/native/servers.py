@@ -19,8 +19,9 @@ from hqueue.hbase.native.exchanges import (
     unsent,
 )
 from hqueue.hbase.native.links import Link
-from hqueue.hbase.native.opening import OpenSocket, open_socket
+from hqueue.hbase.native.opening import Open, Opener
 from hqueue.hbase.native.wire import Answer
+from hqueue.net.refusals import RefusedError
 from hqueue.runtime.clock import bounded_ms
 from hqueue.runtime.fork import register
 from hqueue.runtime.held import Held
@@ -47,12 +48,12 @@ class Servers:
 
     Args:
         settings: the bounds.
-        opener: how sockets are opened.
+        opener: how connections are opened; in clear if None.
     """
 
-    def __init__(self, settings: Settings, opener: OpenSocket = open_socket) -> None:
+    def __init__(self, settings: Settings, opener: Open | None = None) -> None:
         self.settings = settings
-        self._opener = opener
+        self._opener = opener or Opener().open
         self._closed = False
         self._servers: dict[tuple[Address, str], _Server] = {}
         self._lock = threading.RLock()
@@ -86,7 +87,8 @@ class Servers:
             StoreUnavailableError: no usable answer in time; its outcome is not applied where the
                 server can't have done it.
             QueueStateError: the table isn't there, or is not in the state for that.
-            RequestRefusedError: HBase will not do it.
+            RequestRefusedError: HBase will not do it; `AuthenticationError` if client and server
+                don't accept each other.
             ClosedError: this was closed; its outcome is unknown where the request was sent before.
         """
         self.check_open()
@@ -173,6 +175,8 @@ class Servers:
     ) -> Answer | HQueueError:
         try:
             said = connection.finish(call)
+        except (RefusedError, UnsentError) as exc:
+            return unsent(request, table, exc)
         except NoAnswerError as exc:
             return unanswered(request, table, exc, closed=self._closed)
         return answered(request, table, said)

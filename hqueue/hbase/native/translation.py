@@ -7,6 +7,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from hqueue.errors import (
+    AuthenticationError,
     HQueueError,
     Outcome,
     QueueDisabledError,
@@ -19,10 +20,12 @@ from hqueue.errors import (
 from hqueue.hbase.answers import ReadsAnswer
 from hqueue.hbase.native.wire import RemoteError
 from hqueue.hbase.reachability import silence_text
+from hqueue.net.refusals import RefusedError, refusal_of
 
 __all__ = [
     "NOT_SERVED",
     "NotServedError",
+    "connection_refusal",
     "reads_answer",
     "translate_answer",
     "translate_silence",
@@ -127,10 +130,37 @@ def translate_answer(error: RemoteError, table: str, method: str, server: str) -
     )
 
 
+_REFUSED_CONNECTIONS = {
+    "AccessDeniedException": "the server did not let this client in: it asks for Kerberos "
+    "(hbase_authentication='kerberos'), or this principal may not use it",
+    "BadAuthException": "the server does not know this way to prove who a client is: compare "
+    "hbase_authentication with the server's hbase.security.authentication",
+    "WrongVersionException": "the server speaks another version of HBase's RPC",
+}
+
+
+def connection_refusal(error: RemoteError, *, was_accepted: bool) -> OSError:
+    """An answer that is about the whole connection, which the server closes.
+
+    Args:
+        error: the answer.
+        was_accepted: whether the server answered a request on it before.
+    """
+    lines = error.text.strip().splitlines()
+    answer = f"{error.kind}: {lines[0][:300] if lines else ''}"
+    if error.kind in _REFUSED_CONNECTIONS and not was_accepted:
+        return RefusedError(_REFUSED_CONNECTIONS[error.kind], answer=answer)
+    return ConnectionError(f"the server closed the connection: {answer}")
+
+
 def translate_silence(
     error: BaseException, table: str, method: str, server: str, *, sent: bool
-) -> StoreUnavailableError:
+) -> AuthenticationError | StoreUnavailableError:
     """A connection that failed, before or after the request was sent."""
+    refusal = refusal_of(error)
+    if refusal is not None and not sent:
+        facts: dict[str, Any] = {"server": server, "request": method, **refusal.facts}
+        return AuthenticationError(refusal.text, queue=table, **facts)
     return StoreUnavailableError(
         silence_text(error, "server", sent=sent),
         outcome=Outcome.UNKNOWN if sent else Outcome.NOT_APPLIED,

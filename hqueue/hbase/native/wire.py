@@ -1,7 +1,8 @@
 """Frames of HBase's RPC: requests as bytes, and bytes as answers.
 
-A connection begins with ``HBas``, a version (0) and how one proves who one is (80: not at all);
-then comes the connection header, as a frame. Each request and each answer is a frame:
+A connection begins with ``HBas``, a version (0) and how one proves who one is: 80, not at all; 81,
+by Kerberos, whose handshake follows (`hqueue.hbase.native.greeting`). Then comes the connection
+header, as a frame. Each request and each answer is a frame:
 
 offset  size  field
 0       4     length of what follows, big-endian
@@ -13,16 +14,22 @@ offset  size  field
 from __future__ import annotations
 
 import getpass
-import struct
 from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
 from hqueue.hbase.native.protocol import pb
+from hqueue.net.framing import LENGTH
 
 __all__ = [
+    "CLIENT",
     "FRAME_BYTES_MAX",
+    "KERBEROS",
     "LENGTH",
+    "MASTER",
+    "REGISTRY",
+    "SIMPLE",
+    "WHOLE_CONNECTION",
     "Answer",
     "RemoteError",
     "connection_header",
@@ -32,13 +39,25 @@ __all__ = [
     "varint",
 ]
 
-LENGTH = struct.Struct(">I")
+CLIENT = "ClientService"
+"""Rows, at region servers."""
+
+MASTER = "MasterService"
+"""Administration, at the active master."""
+
+REGISTRY = "ClientMetaService"
+"""Where the cluster's first servers are, and the cluster's ID: at any master."""
 
 FRAME_BYTES_MAX = 256 * 1024 * 1024
 """A region server gathers at most 100 MB of cells, and one row."""
 
 CODEC = "org.apache.hadoop.hbase.codec.KeyValueCodec"
-SIMPLE_AUTHENTICATION = 80
+SIMPLE, KERBEROS = 80, 81
+"""How one proves who one is."""
+
+WHOLE_CONNECTION = 0xFFFFFFFF
+"""The number in an answer that is about the connection, which the server closes."""
+
 VERSION = (2, 6)
 """The version that this client reports. Servers answer Gets of clients older than 1.3 without cell
 blocks.
@@ -76,15 +95,21 @@ class Answer(NamedTuple):
     """The cell block; empty if there is none."""
 
 
-def preamble() -> bytes:
+def preamble(authentication: int = SIMPLE) -> bytes:
     """What a connection begins with, before anything is framed."""
-    return b"HBas" + bytes((0, SIMPLE_AUTHENTICATION))
+    return b"HBas" + bytes((0, authentication))
 
 
-def connection_header(service: str) -> bytes:
-    """The first frame: who speaks, to which service."""
+def connection_header(service: str, *, named: bool = True) -> bytes:
+    """The first frame: who speaks, to which service.
+
+    Args:
+        service: the service's name.
+        named: whether the user of this process is named. Not where Kerberos says who speaks: any
+            other name means that one speaks for another.
+    """
     header = pb.ConnectionHeader(
-        user_info=pb.UserInformation(effective_user=_user()),
+        user_info=pb.UserInformation(effective_user=_user()) if named else None,
         service_name=service,
         cell_block_codec_class=CODEC,
         version_info=pb.VersionInfo(

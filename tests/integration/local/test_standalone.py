@@ -192,7 +192,7 @@ def test_without_gateways_a_client_that_names_nothing_speaks_to_hbase_natively(
         assert [process.name for process in server.processes] == ["master"]
         assert server.gateways == local.status().gateways == ()
         assert "gateways" not in (home / "connection.toml").read_text()
-        assert check_native(server.zookeeper, 10) is None
+        assert check_native({"zookeeper": server.zookeeper}, 10) is None
         for client in (hqueue.connect(), hqueue.connect(server.settings())):
             with client:
                 assert (client.settings.hbase, client.settings.gateways) == ("native", ())

@@ -20,9 +20,10 @@ from hqueue.errors import HQueueError
 from hqueue.hbase.native.async_connection import AsyncConnection
 from hqueue.hbase.native.async_servers import AsyncServers
 from hqueue.hbase.native.calls import REQUESTS_MAX
-from hqueue.hbase.native.exchanges import CLIENT, Request
-from hqueue.hbase.native.opening import open_socket_async
+from hqueue.hbase.native.exchanges import Request
+from hqueue.hbase.native.opening import Opened, Opener
 from hqueue.hbase.native.protocol import pb
+from hqueue.hbase.native.wire import CLIENT
 from hqueue.settings.addresses import Address
 from tests.support.looped import LoopThread
 from tests.support.scripted_server import Asked, ScriptedServer, answer
@@ -253,12 +254,12 @@ async def test_what_the_server_does_not_take_in_ends_a_connection_though_nobody_
 async def test_one_that_opens_a_connection_may_be_cancelled_and_another_opens_it() -> None:
     begun = 0
 
-    async def slowly(address: Address, service: str, timeout_s: float) -> socket.socket:
+    async def slowly(address: Address, service: str, timeout_s: float) -> Opened:
         nonlocal begun
         begun += 1
         if begun == 1:
             await asyncio.sleep(3_600)
-        return await open_socket_async(address, service, timeout_s)
+        return await Opener().open_in_loop(address, service, timeout_s)
 
     with serving() as server:
         servers = AsyncServers(Settings(), slowly)
@@ -284,8 +285,8 @@ async def test_a_connection_that_is_opened_too_late_or_for_nobody_is_closed() ->
                 filling[-1].connect(address)
         await asyncio.sleep(0.05)
         with pytest.raises(TimeoutError):
-            await open_socket_async(address, CLIENT, 0.1)
-        task = asyncio.create_task(open_socket_async(address, CLIENT, 30))
+            await Opener().open_in_loop(address, CLIENT, 0.1)
+        task = asyncio.create_task(Opener().open_in_loop(address, CLIENT, 30))
         await asyncio.sleep(0.05)
         await cancelled(task)
         for each in filling:
@@ -298,7 +299,7 @@ async def test_a_name_is_looked_up_by_a_thread_of_which_no_more_than_one_stays()
     with serving() as server:
         by_name = server.address._replace(host="localhost")
         for each in await asyncio.gather(
-            *(open_socket_async(by_name, CLIENT, 30) for _ in range(8)),
+            *(Opener().open_in_loop(by_name, CLIENT, 30) for _ in range(8)),
         ):
             each.close()
         names = [each.name for each in threading.enumerate()]
@@ -315,7 +316,7 @@ def test_a_name_that_no_thread_can_look_up_is_not_reached(monkeypatch: pytest.Mo
 
     monkeypatch.setattr("hqueue.runtime.sockets.in_thread", refused)
     with pytest.raises(ConnectionError, match="no more threads"):
-        asyncio.run(open_socket_async(Address("localhost", 1), CLIENT, 30))
+        asyncio.run(Opener().open_in_loop(Address("localhost", 1), CLIENT, 30))
 
 
 @run

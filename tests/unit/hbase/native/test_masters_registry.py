@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from hqueue import ClosedError, Outcome, RequestRefusedError, Settings, StoreUnavailableError
-from hqueue.hbase.native.exchanges import REGISTRY
 from hqueue.hbase.native.masters_registry import MastersRegistry
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.servers import Servers
-from hqueue.hbase.native.wire import LENGTH
+from hqueue.hbase.native.wire import LENGTH, REGISTRY
 from hqueue.settings.addresses import Address
 from tests.support.registries import AskedRegistry, Named, NamingMaster
 from tests.support.scripted_server import Asked, ScriptedServer, answer, refusal

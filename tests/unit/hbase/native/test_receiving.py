@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from hqueue.hbase.native.framing import INBOX_BYTES
 from hqueue.hbase.native.receiving import Receiver
 from hqueue.hbase.native.wire import FRAME_BYTES_MAX, LENGTH
+from hqueue.net.framing import INBOX_BYTES, Frames
 
 Pair = tuple[socket.socket, Receiver]
 MUCH = 20 * INBOX_BYTES + 1
@@ -25,7 +25,7 @@ def pair() -> Iterator[Pair]:
     near, far = socket.socketpair()
     near.setblocking(False)
     with contextlib.closing(near), contextlib.closing(far):
-        yield far, Receiver(near)
+        yield far, Receiver(near, Frames(FRAME_BYTES_MAX))
 
 
 def next_frame(receiver: Receiver) -> bytes | None:

@@ -25,11 +25,11 @@ from hqueue import (
 from hqueue.errors import HQueueError, QueueDisabledError, QueueEnabledError
 from hqueue.hbase.native.calls import REQUESTS_MAX
 from hqueue.hbase.native.connection import BlockingCall, Connection
-from hqueue.hbase.native.exchanges import CLIENT, Request
-from hqueue.hbase.native.opening import open_socket
+from hqueue.hbase.native.exchanges import Request
+from hqueue.hbase.native.opening import Opener
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.translation import NotServedError
-from hqueue.hbase.native.wire import FRAME_BYTES_MAX, LENGTH, RemoteError, varint
+from hqueue.hbase.native.wire import CLIENT, FRAME_BYTES_MAX, LENGTH, RemoteError, varint
 from hqueue.settings.addresses import Address
 from tests.support.looped import BlockingServers, LoopedServers
 from tests.support.scripted_server import Asked, ScriptedServer, answer, refusal
@@ -196,7 +196,7 @@ def test_one_that_waits_reads_on_for_one_that_is_not_there(
             yield answer(came[2], named(b"sleeper"))
             yield answer(came[0], named(b"away"))
 
-    connection = Connection(open_socket(serve(script).address, CLIENT, 30))
+    connection = Connection(Opener().open(serve(script).address, CLIENT, 30))
 
     def begin(bound_s: float) -> BlockingCall:
         return connection.begin(b"Get", b"", [], 0, time.monotonic() + bound_s)

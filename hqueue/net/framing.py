@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from hqueue.hbase.native.wire import FRAME_BYTES_MAX, LENGTH
+import struct
 
-__all__ = ["INBOX_BYTES", "Frames"]
+__all__ = ["INBOX_BYTES", "LENGTH", "Frames"]
+
+LENGTH = struct.Struct(">I")
 
 INBOX_BYTES = 64 * 1024
 """What is read at once where small answers come."""
@@ -16,9 +18,13 @@ class Frames:
 
     Memory grows as bytes arrive: a length that is promised allocates no more than a frame that came
     has had.
+
+    Args:
+        bytes_max: a longer frame is none.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
         self._inbox = bytearray(INBOX_BYTES)
         self._view = memoryview(self._inbox)
         self._low = self._high = 0
@@ -77,7 +83,7 @@ class Frames:
         if there < 0:
             return False
         (length,) = LENGTH.unpack_from(self._inbox, self._low)
-        if not 0 < length <= FRAME_BYTES_MAX:
+        if not 0 < length <= self._bytes_max:
             raise ValueError("a frame's length is out of range")
         self._low += LENGTH.size
         self._length = length

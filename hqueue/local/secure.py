@@ -1,0 +1,158 @@
+"""The profile ``secure``: a KDC, and one HBase process that asks for Kerberos, over TLS or not."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Mapping
+from pathlib import Path
+
+from hqueue.local.certificates import make_authority, make_certificate
+from hqueue.local.configuration import FULL_COMPILER, LARGE_HEAP, QUICK_COMPILER, Launcher, Xml
+from hqueue.local.layout import Layout, Profile, master_plan
+from hqueue.local.process import ProcessPlan
+from hqueue.local.standalone import HOST, PORTS, server_settings
+
+__all__ = ["SECURE"]
+
+ORGANIZATION, DOMAIN = "HQUEUE", "LOCAL"
+REALM = f"{ORGANIZATION}.{DOMAIN}"
+SERVER = f"hbase/{HOST}"
+DAY_MS = 86_400_000
+
+_KDC_IS_READY = "<CTRL-C>"
+"""In what it prints when the keys are written."""
+
+_KRB5_CONF = """\
+[libdefaults]
+  default_realm = {realm}
+  dns_lookup_kdc = false
+  dns_lookup_realm = false
+  dns_canonicalize_hostname = false
+  rdns = false
+  udp_preference_limit = 1
+[realms]
+  {realm} = {{
+    kdc = {host}:{port}
+  }}
+"""
+
+
+def _layout(launcher: Launcher, ports: Mapping[str, int], gateways: bool) -> Layout:
+    """A KDC, and ZooKeeper, master and region server in one JVM, with the data in plain files."""
+    data = launcher.home.data("secure")
+    folder, krb5_conf = launcher.home.conf / "security", launcher.home.conf / "krb5.conf"
+    krb5_conf.write_text(
+        _KRB5_CONF.format(realm=REALM, host=HOST, port=ports["kdc"]), encoding="utf-8"
+    )
+    keytab = folder / "keytab"
+    server: Xml = {
+        **server_settings(data, ports),
+        **_kerberos(keytab),
+        **_tls(folder),
+    }
+    master = master_plan(
+        launcher,
+        ports={name: ports[name] for name in PORTS},
+        heap_mb=1_024,
+        options=FULL_COMPILER,
+        common_options=(f"-Djava.security.krb5.conf={krb5_conf}",),
+        collector=LARGE_HEAP,
+        hbase=server,
+        hdfs={"hadoop.security.authentication": "kerberos"},
+        stage=1,
+    )
+    return Layout(
+        (_kdc(launcher, ports["kdc"], folder, keytab), master),
+        (),
+        f"{HOST}:{ports['zookeeper']}",
+        settings={
+            "hbase_authentication": "kerberos",
+            "hbase_principal": f"hbase/_HOST@{REALM}",
+            "hbase_tls": True,
+            "kerberos_config": str(krb5_conf),
+            "kerberos_keytab": str(keytab),
+            "kerberos_principal": f"{_user()}@{REALM}",
+            "tls_ca": f"{folder}/ca.pem",
+            "tls_certificate": f"{folder}/client.pem",
+        },
+        prepare=lambda: _make_certificates(folder),
+    )
+
+
+def _kerberos(keytab: Path) -> Xml:
+    """HBase asks for Kerberos, and offers each protection."""
+    roles = {}
+    for role in ("master", "regionserver"):
+        roles[f"hbase.{role}.keytab.file"] = str(keytab)
+        roles[f"hbase.{role}.kerberos.principal"] = f"{SERVER}@{REALM}"
+    return {
+        **roles,
+        "hbase.security.authentication": "kerberos",
+        "hbase.rpc.protection": "authentication,integrity,privacy",
+        # The command that stops HBase is a client of its.
+        "hbase.client.keytab.file": str(keytab),
+        "hbase.client.keytab.principal": f"{SERVER}@{REALM}",
+    }
+
+
+def _tls(folder: Path) -> Xml:
+    """HBase speaks TLS, and plain to clients that begin so."""
+    return {
+        "hbase.server.netty.tls.enabled": True,
+        "hbase.client.netty.tls.enabled": True,
+        "hbase.server.netty.tls.supportplaintext": True,
+        "hbase.server.netty.tls.client.auth.mode": "WANT",
+        "hbase.server.netty.tls.verify.client.hostname": False,
+        "hbase.rpc.tls.enabledProtocols": "TLSv1.3,TLSv1.2",
+        "hbase.rpc.tls.keystore.location": f"{folder}/server.pem",
+        "hbase.rpc.tls.truststore.location": f"{folder}/ca.pem",
+    }
+
+
+def _kdc(launcher: Launcher, port: int, folder: Path, keytab: Path) -> ProcessPlan:
+    """A KDC, which keeps its keys in memory, and writes them into a keytab when it begins."""
+    work = folder / "kdc"
+    work.mkdir(parents=True)
+    values = {
+        "org.name": ORGANIZATION,
+        "org.domain": DOMAIN,
+        "kdc.bind.address": HOST,
+        "kdc.port": port,
+        "transport": "TCP",
+        "min.ticket.lifetime": 1,  # A client may ask for tickets that expire soon, to try that.
+        "max.ticket.lifetime": DAY_MS,
+        "max.renewable.lifetime": 7 * DAY_MS,
+        "instance": "DefaultKrbServer",
+        "debug": "false",
+    }
+    properties = work / "properties"
+    properties.write_text(
+        "".join(f"{name}={value}\n" for name, value in values.items()), encoding="utf-8"
+    )
+    return launcher.of_kdc().plan(
+        "kdc",
+        "org.apache.hadoop.minikdc.MiniKdc",
+        *(str(work), str(properties), str(keytab), SERVER, _user()),
+        host=HOST,
+        ports={"kdc": port},
+        heap_mb=64,
+        options=QUICK_COMPILER,
+        ready_text=_KDC_IS_READY,
+    )
+
+
+def _make_certificates(folder: Path) -> None:
+    make_authority(folder)
+    make_certificate(folder, "server", hosts=f"IP:{HOST},DNS:localhost")
+    make_certificate(folder, "client", hosts="DNS:localhost")
+
+
+def _user() -> str:
+    """The principal of this machine's user, without the realm."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # A process whose user has no name.
+        return "hqueue"
+
+
+SECURE = Profile("secure", (*PORTS, "kdc"), (), True, _layout)

@@ -1,0 +1,243 @@
+"""GSS-API (RFC 2744), as far as a client of Kerberos needs it, by MIT's library. It is loaded when
+it is first used, and nothing has to be built: Debian has it as ``libgssapi-krb5-2``.
+
+Its calls let other threads of Python go on.
+"""
+
+from __future__ import annotations
+
+import ctypes as c
+import ctypes.util
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from hqueue.net.refusals import RefusedError
+
+__all__ = ["Context", "Credential", "GssError"]
+
+MUTUAL, REPLAY, SEQUENCE, CONFIDENTIALITY, INTEGRITY = 2, 4, 8, 16, 32
+_CONTINUE_NEEDED = 1
+_FAILED = 0xFFFF0000
+_INITIATE = 1
+_OF_GSS, _OF_MECHANISM = 1, 2
+
+_LIBRARY = "libgssapi_krb5.so.2"
+_NAMES = (
+    "gss_acquire_cred_from", "gss_delete_sec_context", "gss_display_status", "gss_import_name",
+    "gss_init_sec_context", "gss_release_buffer", "gss_release_cred", "gss_release_name",
+    "gss_unwrap", "gss_wrap",
+)  # fmt: skip
+
+
+class _Buffer(c.Structure):
+    _fields_ = (("length", c.c_size_t), ("value", c.c_void_p))
+
+
+class _Oid(c.Structure):
+    _fields_ = (("length", c.c_uint32), ("elements", c.c_char_p))
+
+
+class _OidSet(c.Structure):
+    _fields_ = (("count", c.c_size_t), ("elements", c.POINTER(_Oid)))
+
+
+class _Pair(c.Structure):
+    _fields_ = (("key", c.c_char_p), ("value", c.c_char_p))
+
+
+class _Store(c.Structure):
+    _fields_ = (("count", c.c_uint32), ("elements", c.POINTER(_Pair)))
+
+
+_KRB5 = _Oid(9, b"\x2a\x86\x48\x86\xf7\x12\x01\x02\x02")
+_PRINCIPAL = _Oid(10, b"\x2a\x86\x48\x86\xf7\x12\x01\x02\x02\x01")
+
+
+class GssError(OSError):
+    """What the library said.
+
+    Args:
+        major: the status of GSS-API.
+        minor: the status of Kerberos.
+        text: what both mean, in the library's words.
+    """
+
+    def __init__(self, major: int, minor: int, text: str) -> None:
+        super().__init__(text)
+        self.major = major
+        self.minor = minor
+
+
+@functools.cache
+def _library() -> Any:
+    """The library.
+
+    Raises:
+        RefusedError: it is not installed.
+    """
+    for name in (_LIBRARY, ctypes.util.find_library("gssapi_krb5")):
+        try:
+            library = c.CDLL(name or _LIBRARY)
+            functions = [getattr(library, each) for each in _NAMES]
+        except (OSError, AttributeError):
+            continue
+        for each in functions:
+            each.restype = c.c_uint32
+        return library
+    raise RefusedError(
+        "Kerberos needs MIT's library, which is not installed: install libgssapi-krb5-2 (Debian, "
+        "Ubuntu) or krb5-libs (Red Hat)",
+        library=_LIBRARY,
+    )
+
+
+def _text(status: int, kind: int) -> str:
+    minor, more, out = c.c_uint32(), c.c_uint32(0), _Buffer()
+    _library().gss_display_status(
+        c.byref(minor), c.c_uint32(status), kind, c.byref(_KRB5), c.byref(more), c.byref(out)
+    )
+    return _taken(out).decode(errors="replace")
+
+
+def _taken(buffer: _Buffer) -> bytes:
+    """The bytes of a buffer that the library made, which is freed."""
+    data = c.string_at(buffer.value, buffer.length) if buffer.value else b""
+    _library().gss_release_buffer(c.byref(c.c_uint32()), c.byref(buffer))
+    return data
+
+
+def _given(data: bytes | bytearray) -> _Buffer:
+    """Bytes for the library. They are the caller's, who keeps them."""
+    if isinstance(data, bytearray):
+        return _Buffer(len(data), c.addressof((c.c_char * len(data)).from_buffer(data)))
+    return _Buffer(len(data), c.cast(c.c_char_p(data), c.c_void_p))
+
+
+def _check(major: int, minor: c.c_uint32) -> int:
+    if not major & _FAILED:
+        return major
+    said = (_text(major, _OF_GSS), _text(minor.value, _OF_MECHANISM) if minor.value else "")
+    raise GssError(major, minor.value, ": ".join(filter(None, said)))
+
+
+class _Name:
+    """A principal's name, as it is: no name service is asked."""
+
+    def __init__(self, principal: str) -> None:
+        self.handle = c.c_void_p()
+        minor, data = c.c_uint32(), principal.encode()
+        _check(
+            _library().gss_import_name(
+                c.byref(minor), c.byref(_given(data)), c.byref(_PRINCIPAL), c.byref(self.handle)
+            ),
+            minor,
+        )
+
+    def __del__(self) -> None:
+        if self.handle:
+            _library().gss_release_name(c.byref(c.c_uint32()), c.byref(self.handle))
+
+
+class Credential:
+    """What proves who a client is. It does not renew itself: get another for each connection.
+
+    Args:
+        principal: the client's; that of the tickets or of the keytab if None.
+        store: where its keys and tickets lie: ``client_keytab`` and ``ccache``. With a keytab the
+            library gets tickets itself, and new ones when those have expired.
+
+    Raises:
+        GssError: there are no keys and no tickets for it, or they can't be had.
+    """
+
+    def __init__(self, principal: str | None, store: Mapping[str, str]) -> None:
+        self.handle = c.c_void_p()
+        minor = c.c_uint32()
+        name = None if principal is None else _Name(principal)
+        mechanisms = _OidSet(1, c.pointer(_KRB5))
+        pairs = [_Pair(key.encode(), value.encode()) for key, value in store.items()]
+        kept = _Store(len(pairs), (_Pair * len(pairs))(*pairs))
+        _check(
+            _library().gss_acquire_cred_from(
+                c.byref(minor), name and name.handle, c.c_uint32(0), c.byref(mechanisms), _INITIATE,
+                c.byref(kept) if pairs else None, c.byref(self.handle), None, None,
+            ),
+            minor,
+        )  # fmt: skip
+
+    def __del__(self) -> None:
+        if self.handle:
+            _library().gss_release_cred(c.byref(c.c_uint32()), c.byref(self.handle))
+
+
+class Context:
+    """What a client and a server agree on who know each other. One caller at a time.
+
+    Args:
+        credential: the client's.
+        server: the server's principal.
+        confidential: whether what is wrapped will be encrypted.
+    """
+
+    def __init__(self, credential: Credential, server: str, *, confidential: bool) -> None:
+        self._credential = credential
+        self._server = _Name(server)
+        self._flags = MUTUAL | REPLAY | SEQUENCE | INTEGRITY
+        self._flags |= CONFIDENTIALITY if confidential else 0
+        self._handle = c.c_void_p()
+        self.complete = False
+        """Whether both know each other."""
+
+    def step(self, token: bytes) -> bytes:
+        """What the server must be sent, after what it sent; first after nothing. The first step may
+        ask a KDC.
+
+        Raises:
+            GssError: the server's token is not good, or no ticket for the server can be had.
+        """
+        minor, out = c.c_uint32(), _Buffer()
+        major = _library().gss_init_sec_context(
+            c.byref(minor), self._credential.handle, c.byref(self._handle), self._server.handle,
+            c.byref(_KRB5), c.c_uint32(self._flags), c.c_uint32(0), None,
+            c.byref(_given(token)) if token else None, None, c.byref(out), None, None,
+        )  # fmt: skip
+        said = _taken(out)
+        self.complete = not _check(major, minor) & _CONTINUE_NEEDED
+        return said
+
+    def wrap(self, data: bytes, *, encrypted: bool) -> bytes:
+        """A token with data in it, signed or encrypted.
+
+        Raises:
+            GssError: the library can't.
+        """
+        minor, out = c.c_uint32(), _Buffer()
+        _check(
+            _library().gss_wrap(
+                c.byref(minor), self._handle, c.c_int(encrypted), c.c_uint32(0),
+                c.byref(_given(data)), None, c.byref(out),
+            ),
+            minor,
+        )  # fmt: skip
+        return _taken(out)
+
+    def unwrap(self, token: bytes | bytearray) -> tuple[bytes, bool]:
+        """What a token has in it, and whether it was encrypted.
+
+        Raises:
+            GssError: it was changed on its way, or is none.
+        """
+        minor, out, encrypted = c.c_uint32(), _Buffer(), c.c_int()
+        _check(
+            _library().gss_unwrap(
+                c.byref(minor), self._handle, c.byref(_given(token)), c.byref(out),
+                c.byref(encrypted), None,
+            ),
+            minor,
+        )  # fmt: skip
+        return _taken(out), bool(encrypted.value)
+
+    def __del__(self) -> None:
+        if self._handle:
+            _library().gss_delete_sec_context(c.byref(c.c_uint32()), c.byref(self._handle), None)

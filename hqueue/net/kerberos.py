@@ -1,0 +1,190 @@
+"""Who a client is, by Kerberos: its tickets, and the first word to a server.
+
+A KDC that takes connections and is silent holds the library up for half a minute. So threads of the
+library's own ask it, and callers wait for them no longer than their bounds.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import itertools
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from hqueue.net.gssapi import Context, Credential, GssError
+from hqueue.net.refusals import RefusedError
+from hqueue.runtime.loop import by_threads
+from hqueue.runtime.steps import Wait
+from hqueue.runtime.thread_pool import ThreadPool
+
+__all__ = ["Begun", "Login"]
+
+ASKING_MAX = 4
+"""So many threads ask a KDC at a time."""
+
+_KRB5, _GSS = 0x96C73A00, 0x025EA100
+"""The tables of the library's errors: they say what is wrong. What is in neither, as an error of
+the system, may pass."""
+
+_MAY_PASS = {_KRB5 + number for number in (29, 52, 60, 156, 220)}
+"""A KDC that has no service, whose answer has no room, that has trouble, that can't be reached, or
+whose name can't be resolved."""
+
+_ADVICE = {
+    (7,): "the KDC doesn't know the server's principal: compare hbase_principal with the server's "
+    "hbase.regionserver.kerberos.principal, and the host with that of the server's address",
+    (6,): "the KDC doesn't know this client's principal: check kerberos_principal",
+    (37, 148): "this machine's clock differs from the KDC's by too much: set it",
+    (24, 31): "the keytab's key is not the principal's any more: get a new keytab",
+    (1, 23, 32): "the ticket or the principal has expired: run kinit, or give kerberos_keytab, "
+    "with which tickets are renewed",
+}
+"""What to look at, by errors of Kerberos."""
+
+_caches = itertools.count(1)
+
+
+class Begun(NamedTuple):
+    """A security context with its first step made."""
+
+    context: Context
+    token: bytes
+    """What the server must be sent first."""
+    generation: int
+    """The tickets that it was made of."""
+    is_fresh: bool
+    """Whether the KDC was asked for all of them just now, so that no better ones can be had."""
+
+
+class Login:
+    """A client's way to prove who it is. Thread-safe, and usable in a forked child.
+
+    With a keytab it gets tickets itself, and new ones when those have expired; they lie in memory.
+    Without one the tickets are those of a cache that others fill, as ``kinit`` does.
+
+    Args:
+        principal: the client's; that of the keytab or the tickets if None.
+        keytab: the file of its keys; None for none.
+        ticket_cache: where the tickets lie, if there is no keytab; that of the environment if None.
+        config: the library's configuration; that of the environment if None.
+    """
+
+    def __init__(
+        self,
+        principal: str | None = None,
+        keytab: str | None = None,
+        ticket_cache: str | None = None,
+        config: str | None = None,
+    ) -> None:
+        self._config = config
+        self._principal = principal
+        self._keytab = keytab
+        self._ticket_cache = ticket_cache
+        self._threads = ThreadPool(ASKING_MAX, "hqueue-kerberos")
+        self.generation = next(_caches)
+        """Which tickets are used."""
+        self._used: set[tuple[int, str]] = set()
+        """Of which generation there are tickets for which servers."""
+
+    def begin(self, server: str, *, confidential: bool, ends_s: float) -> Wait:
+        """Asks for a context with a server: the answer is a `Begun`.
+
+        Args:
+            server: the server's principal.
+            confidential: whether what is wrapped will be encrypted.
+            ends_s: when it is given up, by `time.monotonic`.
+
+        Raises:
+            RefusedError: there are no good keys or tickets, or the KDC refuses them.
+            TimeoutError: the KDC did not answer in time.
+            OSError: the KDC can't be reached, or is in trouble.
+        """
+        call = partial(self._begin, server, confidential)
+        left_ms = max(1.0, (ends_s - time.monotonic()) * 1e3)
+        return Wait(
+            partial(self._in_time, call, ends_s), partial(by_threads, self._threads, left_ms, call)
+        )
+
+    def renew(self, generation: int) -> None:
+        """Get other tickets from now on: a server did not accept these. Those of a cache that
+        others fill stay as they are.
+        """
+        if self._keytab and generation == self.generation:
+            self.generation = next(_caches)
+
+    def _in_time(self, call: Callable[[], Begun], ends_s: float) -> Begun:
+        asked = self._threads.submit(call)
+        try:
+            return asked.result(max(0.0, ends_s - time.monotonic()))
+        except concurrent.futures.TimeoutError as exc:
+            if asked.done():
+                raise
+            raise TimeoutError("the KDC did not answer in time") from exc
+        finally:
+            asked.cancel()
+
+    def _begin(self, server: str, confidential: bool) -> Begun:
+        generation = self.generation
+        self._configure()
+        is_fresh = (generation, server) not in self._used
+        try:
+            credential = Credential(self._principal, self._store(generation))
+            context = Context(credential, server, confidential=confidential)
+            token = context.step(b"")
+        except GssError as exc:
+            raise self._translated(exc, server) from exc
+        self._used.add((generation, server))
+        return Begun(context, token, generation, is_fresh or not self._keytab)
+
+    def _configure(self) -> None:
+        """Have the library read the configuration. It knows one for a process."""
+        if self._config is None:
+            return
+        used = os.environ.setdefault("KRB5_CONFIG", self._config)
+        if used != self._config:
+            raise RefusedError(
+                "kerberos_config differs from the configuration that this process uses: give the "
+                "same to all clients of a process, and to KRB5_CONFIG if it is set",
+                kerberos_config=self._config,
+                used=used,
+            )
+
+    def _store(self, generation: int) -> dict[str, str]:
+        if not self._keytab:
+            return {"ccache": self._ticket_cache} if self._ticket_cache else {}
+        if not os.access(self._keytab, os.R_OK):
+            raise RefusedError(
+                "kerberos_keytab can't be read: check that the file exists, and that this user may "
+                "read it",
+                keytab=self._keytab,
+            )
+        # A child process has tickets of its own, by the number of its process.
+        cache = f"MEMORY:hqueue-{os.getpid()}-{generation}"
+        return {"client_keytab": f"FILE:{self._keytab}", "ccache": cache}
+
+    def _translated(self, error: GssError, server: str) -> OSError:
+        """What an error of the library means: a refusal, or that it may pass."""
+        is_known = error.minor & ~0xFF in (_KRB5, _GSS)
+        if error.minor in _MAY_PASS or not is_known:
+            return ConnectionError(f"Kerberos: {error}")
+        return RefusedError(
+            f"Kerberos refused: {self._advice(error.minor)}",
+            reason=str(error),
+            server_principal=server,
+            **({"principal": self._principal} if self._principal else {}),
+            **({"keytab": self._keytab} if self._keytab else {}),
+        )
+
+    def _advice(self, minor: int) -> str:
+        for numbers, advice in _ADVICE.items():
+            if minor - _KRB5 in numbers:
+                return advice
+        if self._keytab:
+            return "the keytab has no key that serves: check kerberos_keytab and kerberos_principal"
+        return (
+            "there is no ticket: run kinit, or give kerberos_keytab; tickets are looked for in "
+            "kerberos_ticket_cache, or where KRB5CCNAME names"
+        )

@@ -1,0 +1,83 @@
+"""The settings of a secure connection: whether they fit together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from hqueue.errors import SettingsError
+
+__all__ = [
+    "AUTHENTICATION", "INTEGRITY", "KERBEROS", "PRIVACY", "PROTECTIONS", "SIMPLE",
+    "check_security", "read_protections",
+]  # fmt: skip
+
+SIMPLE, KERBEROS = "simple", "kerberos"
+
+AUTHENTICATION, INTEGRITY, PRIVACY = PROTECTIONS = ("authentication", "integrity", "privacy")
+
+_OF_KERBEROS = (
+    "hbase_master_principal", "kerberos_principal", "kerberos_keytab", "kerberos_config",
+    "kerberos_ticket_cache",
+)  # fmt: skip
+_OF_TLS = ("tls_ca", "tls_certificate", "tls_key")
+
+
+def read_protections(value: object) -> tuple[str, ...]:
+    """The items of ``hbase_protection``: a list, or one text with commas.
+
+    Raises:
+        SettingsError: they are not what they must be.
+    """
+    if isinstance(value, str):
+        value = value.split(",")
+    items = [str(each).strip() for each in value] if isinstance(value, Iterable) else []
+    if not items or len({*items}) < len(items) or not {*items} <= {*PROTECTIONS}:
+        raise SettingsError(
+            "hbase_protection must be one or several of 'authentication', 'integrity' and "
+            "'privacy', with commas between, the best one first",
+            hbase_protection=value,
+        )
+    return tuple(items)
+
+
+def check_security(settings: Any, *, is_native: bool) -> None:
+    """Return if the settings fit together.
+
+    Raises:
+        SettingsError: they don't.
+    """
+    proves = settings.hbase_authentication == KERBEROS
+    for name in _OF_KERBEROS:
+        if getattr(settings, name) is not None and not proves:
+            raise SettingsError(
+                f"{name} needs hbase_authentication='kerberos'", **{name: getattr(settings, name)}
+            )
+    for name in _OF_TLS:
+        if getattr(settings, name) is not None and not (settings.hbase_tls or settings.tls):
+            raise SettingsError(
+                f"{name} needs hbase_tls=True, or tls=True for HQueue's own ports",
+                **{name: getattr(settings, name)},
+            )
+    if settings.tls_key is not None and settings.tls_certificate is None:
+        raise SettingsError(
+            "tls_key needs tls_certificate, the certificate that belongs to the key",
+            tls_key=settings.tls_key,
+        )
+    if settings.kerberos_keytab is not None and settings.kerberos_ticket_cache is not None:
+        raise SettingsError(
+            "give kerberos_keytab or kerberos_ticket_cache, not both: with a keytab the tickets "
+            "lie in memory",
+            kerberos_ticket_cache=settings.kerberos_ticket_cache,
+        )
+    if settings.hbase_fallback_to_simple and not proves:
+        raise SettingsError(
+            "hbase_fallback_to_simple needs hbase_authentication='kerberos'",
+            hbase_fallback_to_simple=True,
+        )
+    if (proves or settings.hbase_tls) and not is_native:
+        raise SettingsError(
+            "Kerberos and TLS secure the native way to HBase, and no gateways: leave gateways out, "
+            "or set hbase='native'",
+            hbase=settings.hbase,
+        )

@@ -1,0 +1,372 @@
+"""A real HBase that asks for Kerberos and speaks TLS: who is let in, who is not and why, and what
+goes on while tickets expire, keys change and the KDC is away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import ssl
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hqueue
+import hqueue.aio
+from hqueue import Message, Outcome, StoreUnavailableError, local
+from hqueue.connecting import open_store
+from hqueue.errors import AuthenticationError
+from hqueue.local.certificates import make_authority, make_certificate
+from hqueue.net.contexts import TlsContexts
+from hqueue.net.gssapi import Context, Credential
+from tests.support.registries import master_of
+
+pytestmark = pytest.mark.servers
+
+IN_CLEAR: dict[str, Any] = {"hbase_tls": False, "tls_ca": None, "tls_certificate": None}
+UNPROVEN: dict[str, Any] = {
+    "hbase_authentication": "simple", "kerberos_principal": None, "kerberos_keytab": None,
+    "kerberos_config": None,
+}  # fmt: skip
+SHORT: dict[str, Any] = {"operation_timeout_ms": 5_000, "connect_timeout_ms": 1_000}
+EACH_TIME_ANOTHER: dict[str, Any] = {"connection_idle_ms": 1}
+"""A connection that was idle for longer is replaced."""
+
+Connect = Callable[..., hqueue.Client]
+
+
+@pytest.fixture
+def connect(secure_server: local.LocalServer) -> Iterator[Connect]:
+    with contextlib.ExitStack() as stack:
+        yield lambda **given: stack.enter_context(hqueue.connect(secure_server.settings(**given)))
+
+
+@pytest.fixture(scope="module")
+def name(secure_server: local.LocalServer) -> str:
+    """A queue that all tests share; each reads what it wrote itself."""
+    name = f"secure-{uuid.uuid4().hex[:8]}"
+    with hqueue.connect(secure_server.settings()) as client:
+        client.create_queue(name, partitions=2)
+    return name
+
+
+def put_and_find(client: hqueue.Client, name: str, size: int = 1_000) -> None:
+    """Both faces write, each reads what the other one wrote."""
+    marks = [uuid.uuid4().bytes for _ in range(2)]
+    queue = client.queue(name)
+    queue.put(Message("t", marks[0] + bytes(size)))
+
+    async def run() -> list[bytes]:
+        looped = await hqueue.aio.Client(client).queue(name)
+        await asyncio.gather(*(looped.put(Message("t", marks[1] + bytes(size))) for _ in range(3)))
+        async with looped.scan() as messages:
+            return [message.value[:16] async for message in messages]
+
+    found = asyncio.run(run())
+    assert [found.count(mark) for mark in marks] == [1, 3]
+    values = [message.value[:16] for message in queue.scan()]
+    assert [values.count(mark) for mark in marks] == [1, 3]
+
+
+@pytest.mark.parametrize("tls", [None, ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("protection", ["authentication", "integrity", "privacy"])
+def test_both_faces_write_and_read_under_every_protection(
+    connect: Connect,
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    protection: str,
+    tls: ssl.TLSVersion | None,
+) -> None:
+    if tls is not None:
+        load = TlsContexts.current
+
+        def of_version(client: TlsContexts) -> ssl.SSLContext:
+            context = load(client)
+            context.maximum_version = context.minimum_version = tls
+            return context
+
+        monkeypatch.setattr(TlsContexts, "current", of_version)
+    put_and_find(
+        connect(hbase_protection=protection, **(IN_CLEAR if tls is None else {})), name, 300_000
+    )
+
+
+def test_masters_name_the_servers_to_who_proves_itself(
+    connect: Connect, secure_server: local.LocalServer, name: str
+) -> None:
+    put_and_find(connect(hbase_masters=str(master_of(secure_server))), name)
+    with pytest.raises(AuthenticationError):
+        connect(hbase_masters=str(master_of(secure_server)), **UNPROVEN, **SHORT).queue(name)
+
+
+def _of(secure_server: local.LocalServer, kind: str, tmp_path: Path) -> dict[str, Any]:
+    """Settings of a client that is not let in."""
+    folder = secure_server.home / "conf" / "security"
+    nowhere = str(tmp_path / "nowhere")
+    if kind == "stranger":
+        shutil.copy(folder / "ca.pem", tmp_path)
+        make_authority(tmp_path, "other")
+        make_certificate(tmp_path, "stranger", hosts="DNS:localhost", authority="other")
+    return {
+        "unproven": {**UNPROVEN},
+        "unproven in clear": {**UNPROVEN, **IN_CLEAR},
+        "unknown server": {"hbase_principal": "nobody/_HOST"},
+        "another server": {"hbase_principal": secure_server.settings().kerberos_principal},
+        "unknown client": {"kerberos_principal": "nobody"},
+        "no ticket": {"kerberos_keytab": None, "kerberos_ticket_cache": f"FILE:{nowhere}"},
+        "no keytab": {"kerberos_keytab": nowhere},
+        "unknown authority": {"tls_ca": None},
+        "stranger": {"tls_certificate": str(tmp_path / "stranger.pem")},
+        "no authority": {"tls_ca": nowhere},
+    }[kind]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("unproven", "hbase_authentication='kerberos'"),
+        ("unproven in clear", "hbase_authentication='kerberos'"),
+        ("unknown server", "compare hbase_principal"),
+        ("another server", "see the server's log"),
+        ("unknown client", "check kerberos_keytab and kerberos_principal"),
+        ("no ticket", "there is no ticket: run kinit"),
+        ("no keytab", "kerberos_keytab can't be read"),
+        ("unknown authority", "compare its authority with tls_ca"),
+        ("stranger", "check tls_certificate"),
+        ("no authority", "tls_ca can't be used"),
+    ],
+)
+@pytest.mark.parametrize("face", ["blocking", "asyncio"])
+def test_a_refusal_is_final_and_says_what_to_look_at(
+    secure_server: local.LocalServer, tmp_path: Path, face: str, kind: str, text: str
+) -> None:
+    settings = secure_server.settings(**_of(secure_server, kind, tmp_path))
+    begun_s = time.monotonic()
+    with contextlib.closing(open_store(settings)) as store:
+
+        def ask() -> None:
+            if face == "blocking":
+                store.log("any").newest(0, 0)
+            else:
+                asyncio.run(store.async_log("any").newest(0, 0))
+
+        with pytest.raises(AuthenticationError, match=text) as caught:
+            ask()
+    assert caught.value.outcome is Outcome.NOT_APPLIED
+    assert time.monotonic() - begun_s < 5
+
+
+def tickets(server: local.LocalServer, path: Path) -> str:
+    """A cache with a ticket, as kinit makes one."""
+    settings = server.settings()
+    cache = f"FILE:{path}"
+    store = {"client_keytab": f"FILE:{settings.kerberos_keytab}", "ccache": cache}
+    credential = Credential(settings.kerberos_principal, store)
+    Context(credential, "hbase/127.0.0.1", confidential=False).step(b"")
+    return cache
+
+
+def test_the_tickets_of_kinit_open_the_door(
+    connect: Connect, secure_server: local.LocalServer, name: str, tmp_path: Path
+) -> None:
+    put_and_find(connect(), name)  # The process knows the configuration of Kerberos now.
+    cache = tickets(secure_server, tmp_path / "tickets")
+    given = {"kerberos_keytab": None, "kerberos_principal": None, "kerberos_ticket_cache": cache}
+    put_and_find(connect(**given), name)
+    os.unlink(tmp_path / "tickets")
+    with pytest.raises(AuthenticationError, match="run kinit"):
+        connect(**given, **SHORT).queue(name)
+    put_and_find(connect(), name)
+
+
+class Load:
+    """Puts from a thread for as long as a block of code takes; then each put is in the log once."""
+
+    def __init__(self, client: hqueue.Client, name: str) -> None:
+        self._queue = client.queue(name)
+        self._over = threading.Event()
+        self._turn = threading.Lock()
+        self.errors: list[Exception] = []
+        self.put: list[bytes] = []
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Load:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: object, *exc: object) -> None:
+        self._over.set()
+        self._thread.join()
+        if kind is None:
+            found = [message.value for message in self._queue.scan()]
+            assert not self.errors
+            assert all(found.count(value) == 1 for value in self.put)
+
+    def _run(self) -> None:
+        while not self._over.wait(0.02):
+            value = uuid.uuid4().bytes
+            try:
+                with self._turn:
+                    self._queue.put(Message("load", value))
+            except Exception as exc:
+                self.errors.append(exc)
+            else:
+                self.put.append(value)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """No put is under way meanwhile."""
+        with self._turn:
+            yield
+
+    def await_puts(self, count: int) -> None:
+        """Wait until so many more are in the log."""
+        wanted, ends_s = len(self.put) + count, time.monotonic() + 60
+        while len(self.put) < wanted:
+            assert not self.errors, self.errors
+            assert time.monotonic() < ends_s, "no put comes through"
+            time.sleep(0.02)
+
+
+def test_a_kdc_that_is_silent_or_starts_again_with_other_keys_costs_no_put(
+    connect: Connect, secure_server: local.LocalServer, name: str
+) -> None:
+    with Load(connect(**EACH_TIME_ANOTHER), name) as load:
+        load.await_puts(3)
+        secure_server.pause("kdc")
+        try:
+            load.await_puts(3)  # By the tickets that it has.
+            begun_s = time.monotonic()
+            with pytest.raises(StoreUnavailableError, match="can't be reached") as caught:
+                connect(**SHORT).queue(name)
+            assert time.monotonic() - begun_s < 8
+            assert caught.value.outcome is Outcome.NOT_APPLIED
+            assert "the KDC did not answer in time" in str(caught.value)
+        finally:
+            secure_server.resume("kdc")
+        put_and_find(connect(), name)
+        # All keys are others then, those of HBase, too: it takes no ticket of before.
+        with load.held():
+            secure_server.kill("kdc")
+            os.unlink(secure_server.settings().kerberos_keytab or "")
+            secure_server.restart("kdc")
+        load.await_puts(10)
+    put_and_find(connect(), name)
+
+
+def test_changed_certificates_serve_from_the_next_connection_on(
+    connect: Connect, secure_server: local.LocalServer, name: str, tmp_path: Path
+) -> None:
+    shown = tmp_path / "shown.pem"
+    shutil.copy(secure_server.settings().tls_certificate or "", shown)
+    client = connect(tls_certificate=str(shown), **EACH_TIME_ANOTHER, **SHORT)
+    put_and_find(client, name)
+    make_authority(tmp_path)
+    make_certificate(tmp_path, "stranger", hosts="DNS:localhost")
+    os.replace(tmp_path / "stranger.pem", shown)
+    with pytest.raises(AuthenticationError, match="check tls_certificate"):
+        client.queue(name).put(Message("t", b"refused"))
+    shutil.copy(secure_server.settings().tls_certificate or "", shown)
+    put_and_find(client, name)
+
+
+def test_a_region_server_that_starts_again_gets_what_was_put(
+    connect: Connect, secure_server: local.LocalServer, name: str
+) -> None:
+    with Load(connect(), name) as load:
+        load.await_puts(3)
+        secure_server.restart("master", timeout_s=120)
+        load.await_puts(3)
+
+
+EXPIRES = """
+import json, sys, time
+import hqueue
+from hqueue import Message
+from hqueue.errors import AuthenticationError
+from hqueue.net.gssapi import Context, Credential
+
+settings, name, path = json.loads(sys.argv[1]), sys.argv[2], sys.argv[3]
+with hqueue.connect(hqueue.Settings(**settings)) as client:
+    queue = client.queue(name)
+    keytab = settings.pop("kerberos_keytab")
+    store = {"client_keytab": f"FILE:{keytab}", "ccache": f"FILE:{path}"}
+    credential = Credential(settings.pop("kerberos_principal"), store)
+    Context(credential, "hbase/127.0.0.1", confidential=False).step(b"")
+    given = hqueue.Settings(**settings, kerberos_ticket_cache=f"FILE:{path}")
+    with hqueue.connect(given) as other:
+        others = other.queue(name)
+        others.put(Message("t", b"by tickets"))
+        time.sleep(5)
+        for number in range(3):
+            queue.put(Message("t", b"by a keytab %d" % number))
+            time.sleep(1)
+        try:
+            others.put(Message("t", b"too late"))
+        except AuthenticationError as exc:
+            print(exc.text)
+"""
+
+
+def test_expired_tickets_are_renewed_with_a_keytab_and_refused_without(
+    connect: Connect, secure_server: local.LocalServer, name: str, tmp_path: Path
+) -> None:
+    settings = secure_server.settings()
+    config = tmp_path / "krb5.conf"
+    text = Path(settings.kerberos_config or "").read_text("utf-8")
+    config.write_text(text.replace("[libdefaults]", "[libdefaults]\n  ticket_lifetime = 4s"))
+    given = {
+        "zookeeper": settings.zookeeper, "kerberos_config": str(config), "tls_ca": settings.tls_ca,
+        "hbase_authentication": "kerberos", "hbase_principal": settings.hbase_principal,
+        "kerberos_keytab": settings.kerberos_keytab, "hbase_tls": True, **EACH_TIME_ANOTHER,
+        "kerberos_principal": settings.kerberos_principal,
+    }  # fmt: skip
+    program = [sys.executable, "-c", EXPIRES, json.dumps(given), name, str(tmp_path / "tickets")]
+    environ = {k: v for k, v in os.environ.items() if k != "KRB5_CONFIG"}
+    done = subprocess.run(
+        program, capture_output=True, text=True, timeout=60, check=False, env=environ
+    )
+    assert "Exception ignored" not in done.stderr
+    assert "the ticket or the principal has expired: run kinit" in done.stdout, done.stderr
+    values = {message.value for message in connect().queue(name).scan()}
+    assert {b"by tickets", *(b"by a keytab %d" % number for number in range(3))} <= values
+    assert b"too late" not in values
+
+
+def test_a_program_without_settings_finds_the_server(
+    secure_server: local.LocalServer, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HQUEUE_LOCAL_HOME", str(secure_server.home))
+    with hqueue.connect() as client:
+        put_and_find(client, name)
+
+
+def test_a_server_that_asks_for_no_proof_is_refused_unless_that_is_allowed(
+    secure_server: local.LocalServer, server: local.LocalServer, queue_name: str
+) -> None:
+    known = secure_server.settings()
+    given: dict[str, Any] = {
+        "hbase": "native", "gateways": (), "hbase_authentication": "kerberos",
+        "hbase_principal": known.hbase_principal, "kerberos_keytab": known.kerberos_keytab,
+        "kerberos_principal": known.kerberos_principal, "kerberos_config": known.kerberos_config,
+    }  # fmt: skip
+    with (
+        hqueue.connect(server.settings(**given)) as client,
+        pytest.raises(AuthenticationError, match="hbase_fallback_to_simple"),
+    ):
+        client.create_queue(queue_name, partitions=1)
+    with hqueue.connect(server.settings(**given, hbase_fallback_to_simple=True)) as client:
+        client.create_queue(queue_name, partitions=1)
+        put_and_find(client, queue_name)
+        client.disable_queue(queue_name)
+        client.delete_queue(queue_name)

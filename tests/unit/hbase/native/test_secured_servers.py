@@ -1,0 +1,168 @@
+"""Requests through TLS, and connections that servers refuse: by both transports."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from hqueue import Outcome, Settings, StoreUnavailableError
+from hqueue.errors import AuthenticationError
+from hqueue.hbase.native.exchanges import Request
+from hqueue.hbase.native.greeting import OPEN, Security
+from hqueue.hbase.native.protocol import pb
+from hqueue.hbase.native.wire import LENGTH, WHOLE_CONNECTION, varint
+from hqueue.net.contexts import TlsContexts, TlsFiles
+from hqueue.settings.addresses import Address
+from tests.support.looped import BlockingServers, LoopedServers
+from tests.support.scripted_server import Asked, ScriptedServer, answer
+from tests.support.tls_servers import HERE, make_certificates, server_context
+
+Transport = BlockingServers | LoopedServers
+Open = Callable[[Security], Transport]
+MUCH = 3_000_000
+VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
+
+
+@pytest.fixture(scope="module")
+def tls_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(params=["blocking", "asyncio"])
+def transport(request: pytest.FixtureRequest) -> Iterator[Open]:
+    with contextlib.ExitStack() as stack:
+
+        def begin(security: Security) -> Transport:
+            if request.param == "blocking":
+                return stack.enter_context(
+                    contextlib.closing(BlockingServers(Settings(), security))
+                )
+            looped = LoopedServers(Settings(), security)
+            stack.callback(looped.end)
+            return looped
+
+        yield begin
+
+
+def tls(tls_folder: Path, client: str | None = "client") -> Security:
+    shown = None if client is None else str(tls_folder / f"{client}.pem")
+    return Security(tls=TlsContexts(TlsFiles(str(tls_folder / "ca.pem"), shown)))
+
+
+@contextlib.contextmanager
+def serving(
+    script: Callable[[Asked], Iterable[bytes]], context: ssl.SSLContext | None = None
+) -> Iterator[ScriptedServer]:
+    with contextlib.closing(ScriptedServer(script, context)) as server:
+        yield server
+
+
+def echo(asked: Asked) -> list[bytes]:
+    return [answer(asked, pb.NameBytesPair(name="echo", value=asked.message), asked.cells)]
+
+
+def ask(servers: Transport, server: ScriptedServer, message: bytes, cells: bytes = b"") -> bytes:
+    request = Request(server.address, b"Mutate", message, [cells] if cells else (), len(cells))
+    said = servers.ask(request, "q", 30_000)
+    assert bytes(said.cells) == cells
+    return bytes(pb.NameBytesPair.FromString(said.message).value)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_requests_and_answers_of_any_size_pass(
+    tls_folder: Path, transport: Open, version: ssl.TLSVersion
+) -> None:
+    context = server_context(tls_folder, needs_client=True, version=version)
+    with serving(echo, context) as server:
+        servers = transport(tls(tls_folder))
+        for size in (0, 1, 20_000, MUCH):
+            assert ask(servers, server, b"m" * size, b"c" * size) == b"m" * size
+        requests = [Request(server.address, b"Get", b"%d" % n) for n in range(500)]
+        said = servers.ask_all(requests, "q", 30_000)
+        values = [pb.NameBytesPair.FromString(each.message).value for each in said]  # type: ignore[union-attr]
+        assert values == [b"%d" % n for n in range(500)]
+        assert len(server.services) == 1
+        server.break_connections()
+        with contextlib.suppress(StoreUnavailableError):
+            ask(servers, server, b"perhaps")
+        assert ask(servers, server, b"again") == b"again"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("client", [None, "stranger"])
+def test_a_put_of_a_client_whose_certificate_is_refused_is_not_applied(
+    tls_folder: Path, transport: Open, version: ssl.TLSVersion, client: str | None
+) -> None:
+    context = server_context(tls_folder, needs_client=True, version=version)
+    with serving(echo, context) as server:
+        with pytest.raises(AuthenticationError, match="tls_certificate") as caught:
+            ask(transport(tls(tls_folder, client)), server, b"put")
+        assert caught.value.outcome is Outcome.NOT_APPLIED
+        assert not server.services
+
+
+def test_a_server_that_does_not_speak_tls_is_refused(tls_folder: Path, transport: Open) -> None:
+    with socket.create_server((HERE, 0)) as listener, ThreadPoolExecutor(1) as pool:
+        said = pool.submit(lambda: listener.accept()[0].sendall(bytes(100)))
+        request = Request(Address(HERE, listener.getsockname()[1]), b"Mutate", b"put")
+        with pytest.raises(AuthenticationError, match="does not speak TLS"):
+            transport(tls(tls_folder)).ask(request, "q", 30_000)
+        said.result()
+
+
+def of_connection(name: str) -> bytes:
+    error = pb.ExceptionResponse(
+        exception_class_name=f"org.apache.{name}", stack_trace=f"{name}: because\n at …"
+    )
+    header = pb.ResponseHeader(call_id=WHOLE_CONNECTION, exception=error).SerializeToString()
+    body = varint(len(header)) + header
+    return LENGTH.pack(len(body)) + body
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("AccessDeniedException", "hbase_authentication='kerberos'"),
+        ("BadAuthException", "hbase.security.authentication"),
+        ("WrongVersionException", "another version of HBase's RPC"),
+    ],
+)
+def test_a_connection_that_is_refused_applies_nothing(
+    transport: Open, name: str, text: str
+) -> None:
+    with serving(lambda asked: [of_connection(name)]) as server:
+        servers = transport(OPEN)
+        with pytest.raises(AuthenticationError, match=text) as caught:
+            ask(servers, server, b"put")
+        assert caught.value.outcome is Outcome.NOT_APPLIED
+        assert caught.value.facts["answer"] == f"{name}: {name}: because"
+
+
+def test_a_connection_that_was_accepted_and_ends_leaves_the_outcome_unknown(
+    transport: Open,
+) -> None:
+    def script(asked: Asked) -> list[bytes]:
+        return (
+            echo(asked) if asked.message == b"first" else [of_connection("AccessDeniedException")]
+        )
+
+    with serving(script) as server:
+        servers = transport(OPEN)
+        ask(servers, server, b"first")
+        with pytest.raises(StoreUnavailableError) as caught:
+            ask(servers, server, b"second")
+        assert caught.value.outcome is Outcome.UNKNOWN
+        assert "AccessDeniedException: because" in str(caught.value.facts["reason"])
+
+
+def test_an_unknown_end_of_a_connection_may_pass(transport: Open) -> None:
+    with serving(lambda asked: [of_connection("FatalConnectionException")]) as server:
+        with pytest.raises(StoreUnavailableError) as caught:
+            ask(transport(OPEN), server, b"put")
+        assert caught.value.outcome is Outcome.UNKNOWN
