@@ -103,8 +103,8 @@ def check() -> list[Stage]:
     ]
 
 
-def on_servers(also: str) -> list[Stage]:
-    """Everything but the tests that ``also`` leaves out."""
+def without_cluster(also: str = "") -> list[Stage]:
+    """The tests on no server and on one server, but for those that ``also`` leaves out."""
     alone = "servers and not cluster" + also
     return [
         [Lane([tests("serverless", f"not servers{also}", *SPREAD)])],
@@ -112,14 +112,22 @@ def on_servers(also: str) -> list[Stage]:
             Lane([tests("servers-1", alone, *SLOWEST, *map("--ignore={}".format, SECOND_LANE))]),
             Lane([tests("servers-2", alone, *SLOWEST, *SECOND_LANE)]),
         ],
-        [Lane([tests("cluster", f"cluster{also}", *SLOWEST)])],
+    ]
+
+
+def everything() -> list[Stage]:
+    """All that is here. A test on a cluster is always thorough."""
+    return [
+        *without_cluster(),
+        [Lane([tests("cluster", "cluster", *SLOWEST)])],
+        [Lane([strangers()])],
     ]
 
 
 PLANS = {
     "check": check,
-    "test": lambda: on_servers(" and not thorough"),
-    "all": lambda: [*on_servers(""), [Lane([strangers()])]],
+    "test": lambda: without_cluster(" and not thorough"),
+    "all": everything,
 }
 
 

@@ -21,11 +21,19 @@ from .native import NATIVE_CASES
 from .native_roles import NATIVE_ROLE_CASES
 from .push import PUSH_CASES
 from .report import comparisons, line, origin, stolen, write_part
+from .security import SECURITY_CASES
 from .server import fresh_server
 from .spark import SPARK_CASES
 
 ALL_CASES = (
-    CASES | GROUP_CASES | HUB_CASES | NATIVE_CASES | NATIVE_ROLE_CASES | PUSH_CASES | SPARK_CASES
+    CASES
+    | GROUP_CASES
+    | HUB_CASES
+    | NATIVE_CASES
+    | NATIVE_ROLE_CASES
+    | PUSH_CASES
+    | SECURITY_CASES
+    | SPARK_CASES
 )
 DOCS = Path(__file__).parents[2] / "docs"
 CONSOLE = Console()

@@ -36,9 +36,14 @@ WRITE_S = 3.0
 
 
 @contextlib.contextmanager
-def running_hub(bench: Bench, queue: Queue, hbase: str = NATIVE) -> Iterator[RunningHub]:
-    """A hub in a process of its own, by this way to HBase; it is killed at the end."""
-    environment = bench.environment(hbase, hub_host="127.0.0.1", hub_port=0, hub_metrics_port=0)
+def running_hub(
+    bench: Bench, queue: Queue, hbase: str = NATIVE, **given: object
+) -> Iterator[RunningHub]:
+    """A hub in a process of its own, by this way to HBase, with these settings; it is killed at
+    the end.
+    """
+    own = {"hub_host": "127.0.0.1", "hub_port": 0, "hub_metrics_port": 0}
+    environment = bench.environment(hbase, **own, **given)
     command = [sys.executable, "-m", "hqueue.cli", "hub", queue.name]
     process = subprocess.Popen(command, env=environment)
     try:
