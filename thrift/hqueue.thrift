@@ -128,12 +128,17 @@ exception TScannerNotFound {
 }
 
 /**
- * HBase was unavailable, there are too many scanners, or another call is reading with this scanner. Try
- * again after a while. A scanner keeps its position.
+ * HBase was unavailable, there are too many scanners, another call is reading with this scanner, or the
+ * caller has reached its quota. Try again after a while. A scanner keeps its position.
  */
 exception TUnavailable {
   1: Text message,
-  2: TOutcome outcome
+  2: TOutcome outcome,
+  /**
+   * Set if the caller has reached its quota: call again after that many milliseconds. A connection that
+   * calls earlier is answered late.
+   */
+  3: optional i32 retryAfterMs
 }
 
 /**

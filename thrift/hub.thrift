@@ -107,10 +107,13 @@ exception TUnavailable {
 }
 
 /**
- * The hub has reached one of its limits. Nothing was done. Call again after a pause.
+ * The hub has reached one of its limits, or the caller its quota. Nothing was done. Call again after a
+ * pause: if retryAfterMs is set, after that many milliseconds. A connection that calls earlier is
+ * answered late.
  */
 exception TBusy {
-  1: string message
+  1: string message,
+  2: optional i32 retryAfterMs
 }
 
 /**

@@ -23,7 +23,12 @@ class Audit:
         self._seldom = SeldomLog(logger)
 
     def refused(
-        self, action: str, who: str | None, host: str, reason: str, **on: str | None
+        self,
+        action: str,
+        who: str | None,
+        host: str,
+        reason: str,
+        **on: str | None,
     ) -> None:
         """Something was refused.
 
@@ -36,6 +41,12 @@ class Audit:
         """
         write = logger.warning if who is not None else self._seldom.warning
         write("%s", _line(action, who, host, on, "no", reason=reason))
+
+    def refused_for_now(
+        self, action: str, who: str | None, host: str, reason: str, **on: str | None
+    ) -> None:
+        """As `refused`, for what may be refused all the time: at most one line a second."""
+        self._seldom.warning("%s", _line(action, who, host, on, "no", reason=reason))
 
     def did(self, action: str, who: str | None, host: str, **on: str | None) -> None:
         """Something was allowed that only administrators do. As `refused`."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import heapq
+import itertools
 import math
 import selectors
 import socket
@@ -13,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from hqueue.errors import BufferFullError, HQueueError, NotAllowedError
 from hqueue.net.guard import PortGuard
 from hqueue.net.open_ports import say_open
+from hqueue.net.quotas import OverQuota, PortQuotas
 from hqueue.net.refusals import RefusedError
 from hqueue.rpc.accepting import FILE_ROOM, Entrance
 from hqueue.rpc.admission import LIGHT_BYTES, Admission
@@ -40,6 +43,11 @@ TURN_MS = 5.0
 """In each turn, requests are gathered for about this long."""
 HANDSHAKE_BYTES = 32 * 1024
 """Of memory, about, for a connection whose handshake is under way."""
+MUTED_MS_MAX = 5_000.0
+"""This long nothing is received from a caller over its quota, at most: a client that does not obey
+waits for its answer, and does not take the server for dead."""
+SERVED_MUTED_MS_MAX = 500.0
+"""This long if its call was served: it was not asked to wait."""
 
 
 class Port:
@@ -56,6 +64,10 @@ class Port:
     With a guard, callers speak TLS, and prove who they are before anything else is read of them. A
     handshake takes as long as a call that has begun may; those who called before go first.
 
+    With quotas, a caller that has used up its own is refused before its call is decoded, and is
+    asked to come back later. Until then nothing is received from the connection: a caller that does
+    not obey waits, without a thread, and with no more memory than for what has come.
+
     Args:
         listeners: sockets that listen. They are the port's from now on.
         bounds: of the port. The process's limit on open files may allow fewer connections.
@@ -68,6 +80,9 @@ class Port:
         memory_bytes_max: of all requests that are served, for those that are not light: if several
             are, together. Others wait.
         guard: who may call, and how they prove who they are; everybody may if None.
+        quotas: what callers may ask for in a second; without bounds if None.
+        never_refuses: whether a call, by its first bytes, is served to callers over their quota,
+            too. They are muted after that.
     """
 
     def __init__(
@@ -81,10 +96,17 @@ class Port:
         refuse: Callable[[bytes, HQueueError], bytes] = lambda begun, error: b"",
         memory_bytes_max: float = math.inf,
         guard: PortGuard | None = None,
+        quotas: PortQuotas | None = None,
+        never_refuses: Callable[[bytes], bool] = lambda begun: False,
     ) -> None:
         if guard is None:
             say_open(whose, listeners)
         self._guard = guard
+        self._quotas = quotas
+        self._never_refuses = never_refuses
+        self._muted: list[tuple[float, int, ServedConnection]] = []
+        """A heap: when each is received from again. Some have gone since."""
+        self._muted_count = itertools.count()
         self._selector = selectors.DefaultSelector()
         self._entrance = Entrance(
             listeners, whose, bounds, self._selector, add=self.add, let_go=self._let_go
@@ -168,6 +190,7 @@ class Port:
             self._end_surplus()
             return
         connection = ServedConnection(sock, peer, self._make_gatherer())
+        self._open_account(connection)
         self.callers.mark_idle(connection, now_ms)
         # Most callers call at once.
         self._go_on(connection, connection.receive(), SYSTEM_CLOCK.monotonic_ms())
@@ -197,6 +220,8 @@ class Port:
         light, or there is the memory for it and nobody waits for that.
         """
         request = connection.request
+        if connection.account is not None:
+            return False  # Its quota is looked at in a turn.
         if request is None or request.weight <= LIGHT_BYTES:
             return request is not None
         return not self.callers.has_queued and self._admission.take(connection, request.weight)
@@ -253,6 +278,8 @@ class Port:
         for _ in range(len(self._back)):
             self._see_to(self._back.popleft(), self._take_back)
         self._admit_queued()
+        while self._muted and self._muted[0][0] <= now_ms:
+            self._see_to(heapq.heappop(self._muted)[2], self._unmute)
         if now_ms >= self._look_ms:
             self._look_ms = now_ms + self._look_every_ms
             self._end_overdue(now_ms)
@@ -264,7 +291,8 @@ class Port:
             self._entrance.accept(self.callers, now_ms)
         if self._turns.called_for:
             return 0.0
-        return max(0.0, min(self._look_ms, self._entrance.due_ms) - now_ms) / 1e3
+        muted_ms = self._muted[0][0] if self._muted else math.inf
+        return max(0.0, min(self._look_ms, self._entrance.due_ms, muted_ms) - now_ms) / 1e3
 
     def _end(self) -> None:
         """Hang up on all, and be over."""
@@ -385,8 +413,13 @@ class Port:
             self._watch_for(connection, events)
             return
         connection.proven = True
+        self._open_account(connection)
         self.callers.mark_idle(connection, now_ms)
         self._go_on(connection, connection.receive(), now_ms)
+
+    def _open_account(self, connection: ServedConnection) -> None:
+        if self._quotas is not None:
+            connection.account = self._quotas.account(connection.principal, connection.peer)
 
     def _note_refusal(self, connection: ServedConnection, kind: str, reason: str) -> None:
         assert self._guard is not None
@@ -396,18 +429,31 @@ class Port:
         """What follows when something has come of a connection, or it was answered."""
         if connection.reason is not None:
             self._hang_up(connection)
-        elif request is not None:
+            return
+        if request is not None:
             self._admit(connection, request)
-        elif held := connection.gatherer.held:
+            return
+        self._watch_for(connection, 0 if connection.muted_until_ms else selectors.EVENT_READ)
+        if connection.muted_until_ms:
+            entry = connection.muted_until_ms, next(self._muted_count), connection
+            heapq.heappush(self._muted, entry)
+            if not self._turns.under_way:
+                self._turns.call_for_one()  # It looks when the next one is due.
+        if held := connection.gatherer.held:
             if connection.held:
                 self.callers.move(connection, held, now_ms)
             else:
                 self.callers.begin(connection, held, now_ms)
-            self._watch_for(connection, selectors.EVENT_READ)
             self._end_surplus()
         else:
             self.callers.mark_idle(connection, now_ms)
-            self._watch_for(connection, selectors.EVENT_READ)
+
+    def _unmute(self, connection: ServedConnection) -> None:
+        """Receive from a connection again."""
+        connection.muted_until_ms = 0.0
+        if connection.among is not None and not connection.leaving:
+            now_ms = SYSTEM_CLOCK.monotonic_ms()
+            self._go_on(connection, connection.gathered(), now_ms)
 
     def _take_back(self, connection: ServedConnection) -> None:
         """What serves is done with a connection, or its answer goes on."""
@@ -437,6 +483,10 @@ class Port:
             return
         connection.request = request
         connection.passed_bytes = 0
+        if connection.account is not None:
+            over = connection.account.admit(len(request.data) or request.weight)
+            if over is not None and self._refuse_over_quota(connection, over):
+                return
         if request.weight > LIGHT_BYTES:
             waits = self.callers.first_queued is not None
             if waits or not self._admission.take(connection, request.weight):
@@ -464,18 +514,45 @@ class Port:
 
     def _put_off(self, connection: ServedConnection, why: str) -> None:
         """Have a caller call again later, with a whole request that is not served now."""
-        request, connection.request = connection.request, None
-        assert request is not None
+        assert connection.request is not None
         self._log.warning("asked %s to call again later: %s", connection.peer, why)
+        answer = self._refuse(connection.request.begun, _busy(why))
+        if not answer:
+            connection.reason = why
+        self._answer_unserved(connection, answer)
+
+    def _refuse_over_quota(self, connection: ServedConnection, over: OverQuota) -> bool:
+        """Mute a caller that is over its quota, and refuse its call; False if that is served."""
+        assert self._quotas is not None
+        assert connection.request is not None
+        begun = connection.request.begun
+        is_served = self._never_refuses(begun)
+        muted_ms_max = SERVED_MUTED_MS_MAX if is_served else MUTED_MS_MAX
+        muted_ms = min(float(over.retry_after_ms), muted_ms_max)
+        connection.muted_until_ms = SYSTEM_CLOCK.monotonic_ms() + muted_ms
+        if is_served:
+            return False
+        error = BufferFullError(
+            "the caller is over its quota; call again later",
+            limit=over.limit,
+            retry_after_ms=over.retry_after_ms,
+        )
+        self._quotas.refuse(over, connection.principal, connection.peer)
+        answer = self._refuse(begun, error)
+        if not answer:
+            connection.reason = error.text
+        self._answer_unserved(connection, answer)
+        return True
+
+    def _answer_unserved(self, connection: ServedConnection, answer: bytes) -> None:
+        """Answer a whole request that is not served."""
+        connection.request = None
         self.callers.serve(connection)
-        answer = self._refuse(request.begun, _busy(why))
         if answer:
             connection.send(answer)
             if connection.unsent is None and connection.reason is None:
                 connection.passed_bytes = 0
                 connection.request = connection.gathered()
-        else:
-            connection.reason = why
         self.give_back(connection)
 
     def _forbid(
@@ -509,6 +586,8 @@ class Port:
                 "closed the connection from %s: %s", connection.peer, connection.reason
             )
         self._watch_for(connection, 0)
+        if connection.account is not None:
+            connection.account.received(connection.gatherer.held)
         refusal, connection.refusal = connection.refusal, None
         connection.request = connection.unsent = None
         answer = self._refuse(connection.gatherer.begun, refusal) if refusal else b""

@@ -12,6 +12,7 @@ from contextlib import nullcontext
 
 from hqueue.errors import HQueueError, InvalidInputError, NotAllowedError
 from hqueue.net.guard import PortGuard
+from hqueue.net.quotas import Account
 from hqueue.net.sockets import RECORD_BYTES, WOULD_BLOCK, say_end
 from hqueue.rpc.callers import Caller
 from hqueue.rpc.calls import NoCallError
@@ -40,11 +41,13 @@ class ServedConnection(Caller):
     __slots__ = (
         "_guard",
         "_piece_bytes",
+        "account",
         "events",
         "forbidden",
         "last",
         "leaving",
         "memory_bytes",
+        "muted_until_ms",
         "peer",
         "principal",
         "reason",
@@ -74,6 +77,12 @@ class ServedConnection(Caller):
         """Who it has proven to be; None if the port asks for no proof."""
         self.forbidden: NotAllowedError | None = None
         """Why its calls are not served, though it has proven who it is."""
+        self.account: Account | None = None
+        """What it has used of its quota, with others; None if it has none, or nobody knows yet who
+        calls."""
+        self.muted_until_ms = 0.0
+        """Until when nothing is received from it once it is answered; 0 if it is not over its
+        quota."""
         self._piece_bytes = 4 * PIECE_BYTES_MIN
         self.events = 0
         """What it is watched for."""
@@ -145,7 +154,9 @@ class ServedConnection(Caller):
         return request
 
     def gathered(self) -> Request | None:
-        """The request that is whole."""
+        """The request that is whole; None if it is not served yet."""
+        if self.muted_until_ms:
+            return None
         try:
             return self.gatherer.next()
         except NoCallError as exc:
@@ -156,6 +167,7 @@ class ServedConnection(Caller):
     def send(self, answer: bytes | memoryview) -> None:
         """Send what the caller takes at once. The rest is left to the port."""
         view = memoryview(answer)
+        size = len(view)
         self.unsent = None
         try:
             while view:
@@ -167,6 +179,8 @@ class ServedConnection(Caller):
             self.unsent = view
         except OSError:
             self.reason = ""
+        if self.account is not None:
+            self.account.sent(size - len(view))
 
     def leave(self, answer: bytes) -> bool:
         """Send a last answer, which goes with a connection that ends orderly: when the caller has
@@ -196,9 +210,9 @@ class ServedConnection(Caller):
 
     def may_go(self) -> bool:
         """Whether no call of it is lost if it is hung up on: one that seems idle may have made one
-        since.
+        since. One that is muted has been asked to make none.
         """
-        return self.leaving or bool(self.held) or self.is_quiet()
+        return self.leaving or bool(self.muted_until_ms) or bool(self.held) or self.is_quiet()
 
     def has_left(self) -> bool:
         """Whether the caller sends nothing any more, and everything has been received."""

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from hqueue.errors import HQueueError
 from hqueue.net.guard import PortGuard
+from hqueue.net.quotas import PortQuotas
 from hqueue.rpc.admission import LIGHT_BYTES
 from hqueue.rpc.callers import Bounds
 from hqueue.rpc.calls import OBJECT_BYTES, call_head
@@ -148,6 +149,8 @@ class ThriftServer:
             no server would read, `BufferFullError` if calling again helps, `NotAllowedError` if the
             caller may not call the port. Thrift's own if None.
         guard: who may call, and how they prove who they are; everybody may if None.
+        quotas: what callers may ask for in a second; without bounds if None.
+        unrefused: methods that are served to callers over their quota, too. They wait after that.
     """
 
     def __init__(
@@ -168,9 +171,12 @@ class ThriftServer:
         held_bytes_max: int | None = None,
         as_declared: Callable[[HQueueError], Exception] | None = None,
         guard: PortGuard | None = None,
+        quotas: PortQuotas | None = None,
+        unrefused: Collection[str] = (),
     ) -> None:
         self._processor = Processor(service, handler)
         self._large_answers = frozenset(large_answers)
+        self._unrefused = frozenset(unrefused)
         share_bytes = memory_bytes_max // max(1, threads // 2) - SMALL_CALL_BYTES
         self._large_answer_bytes = max(LIGHT_BYTES + 1, share_bytes)
         self._as_declared = as_declared or (lambda error: RefusedCallError(str(error)))
@@ -194,6 +200,8 @@ class ThriftServer:
             refuse=self._refuse,
             memory_bytes_max=memory_bytes_max,
             guard=guard,
+            quotas=quotas,
+            never_refuses=self._never_refuses,
         )
         self._in_loop = in_loop
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -256,6 +264,10 @@ class ThriftServer:
         head = call_head(begun)
         is_large = head is not None and head[0] in self._large_answers
         return self._large_answer_bytes if is_large else 0
+
+    def _never_refuses(self, begun: bytes) -> bool:
+        head = call_head(begun)
+        return head is None or head[0] in self._unrefused
 
     def _refuse(self, begun: bytes, error: HQueueError) -> bytes:
         try:

@@ -37,6 +37,12 @@ class Backoff:
         """The pause that follows the given one; the first pause after 0."""
         return min(max(self.first_ms, self.growth * pause_ms), self.most_ms)
 
+    def obey(self, wait_ms: float) -> float:
+        """The pause that a server asks for: at least that long, and at most a quarter longer, so
+        that clients that it asked together don't come back together.
+        """
+        return wait_ms * random.uniform(1.0, 1.25)
+
     def after(self, failures: int) -> float:
         """The pause after a number of failures, which is at least one."""
         grown_ms: float = self.first_ms * self.growth ** min(failures - 1, 40)

@@ -30,7 +30,7 @@ from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.steps import Pause, Work
 from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.settings.addresses import Address
-from hqueue.topics.calls import HubCalls, not_accepted
+from hqueue.topics.calls import OVER_QUOTA, HubCalls, not_accepted
 from hqueue.topics.connections import HubConnections
 from hqueue.topics.exchanges import NO_ANSWER, Exchange, HubMethod
 from hqueue.topics.loop_connections import LoopHubConnections
@@ -120,7 +120,8 @@ class ApiCalls(Stepwise):
             except (ClosedError, HubError, QueueStateError, IdempotencyKeyTooOldError) as exc:
                 tries.note(exc)
                 tries.conclude(exc)
-                if not isinstance(exc, HubUnavailableError) or deadline.expired:
+                is_over_quota = "retry_after_ms" in exc.facts  # For longer than there is time.
+                if not isinstance(exc, HubUnavailableError) or deadline.expired or is_over_quota:
                     raise
             yield Pause(min(next(pauses), deadline.remaining_ms))
 
@@ -145,12 +146,26 @@ class ApiCalls(Stepwise):
     def call_at(
         self, at: Address, queue: str, method: HubMethod, deadline: Deadline
     ) -> Work[Any, Any]:
-        """One call of one of them.
+        """One call of one of them, which is made again when the caller's quota allows it.
 
         Raises:
-            HubUnavailableError: it does not answer, or has lost the scanner: another may do it.
+            HubUnavailableError: it does not answer, or has lost the scanner: another may do it. Or
+                the quota does not allow the call before the deadline.
             HQueueError: otherwise, as the IDL's error says.
         """
+        while True:
+            try:
+                return (yield from self._call_at(at, queue, method, deadline))
+            except HubUnavailableError as exc:
+                retry_after_ms = exc.facts.get("retry_after_ms")
+                if not isinstance(retry_after_ms, int) or deadline.remaining_ms <= retry_after_ms:
+                    raise
+                pause_ms = RETRIES.obey(retry_after_ms)
+            yield Pause(min(pause_ms, deadline.remaining_ms))
+
+    def _call_at(
+        self, at: Address, queue: str, method: HubMethod, deadline: Deadline
+    ) -> Work[Any, Any]:
         hub = next((hub for hub, known in list(self._known.items()) if known == at), None)
         watch = None if hub is None else self._hubs.watch(hub, deadline)
         try:
@@ -277,10 +292,15 @@ class ApiCalls(Stepwise):
                 return HubError(
                     "the hub can't serve the call", queue=queue, reason=reason, outcome=outcome
                 )
-        return HubUnavailableError(
+        unavailable = HubUnavailableError(
             "the hub can't serve the call now",
             api=str(at),
             queue=queue,
             reason=reason,
             outcome=outcome,
         )
+        retry_after_ms = getattr(error, "retryAfterMs", None)
+        if retry_after_ms:
+            unavailable.text = OVER_QUOTA
+            unavailable.facts["retry_after_ms"] = retry_after_ms
+        return unavailable

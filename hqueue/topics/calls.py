@@ -39,12 +39,14 @@ from hqueue.topics.settings import HubClientSettings
 from hqueue.topics.silence import SilentHubs, share_ms
 from hqueue.topics.structs import text_of
 
-__all__ = ["HubCalls", "not_accepted"]
+__all__ = ["OVER_QUOTA", "HubCalls", "not_accepted"]
 
 RETRIES = Backoff(20.0, 500.0, spread=(0.5, 1.5))
 """Between two tries. The topics of a hub that died are another's within the longest one."""
 
 REASON_LENGTH_MAX = 200
+
+OVER_QUOTA = "the caller is over its quota at the hub for longer than the operation may take"
 
 NOT_A_HUB = (
     "what listens at this address is not a hub: it does not know the call, and did nothing; give "
@@ -182,6 +184,8 @@ class HubCalls(Stepwise):
                     continue
                 except _RefusedError as exc:
                     last = exc
+                    if exc.retry_after_ms:
+                        self._remember(key, hub)
                     break
                 except HubUnavailableError as exc:
                     if tries is None:
@@ -191,17 +195,19 @@ class HubCalls(Stepwise):
                     break
                 self._remember(key, hub)
                 return answer, hub
-            self._drop(key)
+            retry_after_ms = last.retry_after_ms if isinstance(last, _RefusedError) else 0
+            if not retry_after_ms:
+                self._drop(key)
             self.check_open()
-            if deadline.expired:
-                raise HubUnavailableError(
-                    "no hub answered the call in time",
-                    outcome=Outcome.NOT_APPLIED,
-                    queue=queue,
-                    topic=topic,
-                    reason=str(last),
-                ) from last
-            yield Pause(min(next(pauses), deadline.remaining_ms))
+            if deadline.remaining_ms <= retry_after_ms:
+                text = OVER_QUOTA if retry_after_ms else "no hub answered the call in time"
+                error = HubUnavailableError(text, outcome=Outcome.NOT_APPLIED)
+                error.facts.update(queue=queue, topic=topic, reason=str(last))
+                if retry_after_ms:
+                    error.facts["retry_after_ms"] = retry_after_ms
+                raise error from last
+            pause_ms = RETRIES.obey(retry_after_ms) if retry_after_ms else next(pauses)
+            yield Pause(min(pause_ms, deadline.remaining_ms))
 
     @stepwise
     def api_address(self, hub: Address, deadline: Deadline) -> Work[Any, Address | None]:
@@ -309,7 +315,8 @@ class HubCalls(Stepwise):
                     "there is no such subscription", queue=queue, topic=topic
                 )
             case _:
-                made = _RefusedError(f"{hub}: {text_of(error.message)}")
+                retry_after_ms = getattr(error, "retryAfterMs", None) or 0
+                made = _RefusedError(f"{hub}: {text_of(error.message)}", retry_after_ms)
         return made
 
     def _do(self, step: Any) -> object:
@@ -334,4 +341,8 @@ class HubCalls(Stepwise):
 
 
 class _RefusedError(Exception):
-    """Nothing was done, and it is worth another try."""
+    """Nothing was done, and it is worth another try: after this long, if the hub says so."""
+
+    def __init__(self, text: str, retry_after_ms: int = 0) -> None:
+        super().__init__(text)
+        self.retry_after_ms = retry_after_ms

@@ -12,6 +12,7 @@ from hqueue import Client, HQueueError, SettingsError
 from hqueue.engine import Engine
 from hqueue.metadata import Address, BrokerRecord, PartitionKey, Registration, WorkerRecord
 from hqueue.net.guard import PortGuard
+from hqueue.net.quotas import QuotaRules, Quotas
 from hqueue.net.security import security_of
 from hqueue.rpc.accepting import listen
 from hqueue.rpc.port import Port
@@ -28,7 +29,7 @@ from hqueue_workers.node.claims import Claims
 from hqueue_workers.node.health import Answer, HealthServer
 from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.metrics import Metrics
-from hqueue_workers.node.refusals import RefusedConnections
+from hqueue_workers.node.refusals import QuotaRefusals, RefusedConnections
 from hqueue_workers.node.runtime import Runtime, ready
 from hqueue_workers.node.settings import WorkerSettings
 from hqueue_workers.node.skipped import SkippedMessages
@@ -63,6 +64,8 @@ class Worker:
         self._metrics = Metrics()
         self._metrics.registry.register(SkippedMessages(client.skipped_messages))
         self._metrics.registry.register(RefusedConnections(security))
+        self._quotas = Quotas(QuotaRules(settings.quotas))
+        self._metrics.registry.register(QuotaRefusals(self._quotas))
         self._meter = LagMeter(self._all_served, self._runtime)
         self._group_meter = GroupLagMeter(client, self._runtime)
         self._queues = OpenQueues(client, self._runtime, settings)
@@ -120,6 +123,7 @@ class Worker:
                     runtime,
                     self._metrics.registry,
                     guard=self._guard("api", settings.api_principals, "api_principals"),
+                    quotas=self._quotas.port("api"),
                 )
                 runtime.start(self._api.run())
             if settings.push:

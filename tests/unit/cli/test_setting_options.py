@@ -22,7 +22,7 @@ OPTIONS = {
     },
     "worker": {
         TEXT: "name host listen-host region-host metrics-host hub-queues api-host "
-        "api-principals metrics-principals notification-principals",
+        "api-principals metrics-principals notification-principals quotas",
         WHOLE: "port metrics-port threads memory-bytes-max connections-per-subscriber "
         "pushed-bytes-max api-port api-threads api-connections-max scanners-max "
         "scanner-bytes-max scanners-bytes-max",
@@ -31,7 +31,7 @@ OPTIONS = {
     },
     "hub": {
         TEXT: "host listen-host metrics-host placement-policy callback-networks api-host "
-        "authorizer creators administrators names api-principals metrics-principals",
+        "authorizer creators administrators names api-principals metrics-principals quotas",
         WHOLE: "port metrics-port threads connections-max topics-max topic-creations-per-hour-max "
         "pending-bytes-max subscriptions-max deliveries-max api-port",
         DURATION: "session-ms balance-ms drain-ms",

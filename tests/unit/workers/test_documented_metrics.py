@@ -7,12 +7,13 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
+from hqueue.net.quotas import QuotaRules, Quotas
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue_workers.api.metrics import ApiMetrics
 from hqueue_workers.api.scanners import ScannerTable
 from hqueue_workers.hub.metrics import HubMetrics, QueueFigures
 from hqueue_workers.node.metrics import Metrics
-from hqueue_workers.node.refusals import RefusedConnections
+from hqueue_workers.node.refusals import QuotaRefusals, RefusedConnections
 from hqueue_workers.node.skipped import SkippedMessages
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -36,6 +37,7 @@ def test_the_tables_of_metrics_name_each_metric_and_no_other() -> None:
     for registry in (worker.registry, hub.registry):
         registry.register(SkippedMessages(dict))
         registry.register(RefusedConnections(None))
+        registry.register(QuotaRefusals(Quotas(QuotaRules())))
     there = names_in(worker.registry) | names_in(hub.registry)
     named = {
         name

@@ -68,5 +68,7 @@ def exception_of(error: HQueueError) -> tuple[Any, str]:
         )
         return raised, "idempotency_key"
     if isinstance(error, (StoreUnavailableError, ScannerBusyError, BufferFullError, ClosedError)):
-        return API.TUnavailable(message=text, outcome=outcome), "unavailable"
+        retry_after_ms = error.facts.get("retry_after_ms")
+        raised = API.TUnavailable(message=text, outcome=outcome, retryAfterMs=retry_after_ms)
+        return raised, "unavailable"
     return API.TServiceError(message=text, outcome=outcome), "service_error"

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from hqueue import Client, SettingsError
 from hqueue.metadata import Address
 from hqueue.net.guard import PortGuard
+from hqueue.net.quotas import PortQuotas
 from hqueue.rpc.accepting import BACKLOG
 from hqueue.rpc.server import ThriftServer
 from hqueue.runtime.logs import Log
@@ -53,6 +54,7 @@ class ApiServer:
         runtime: what the process runs on.
         registry: where its metrics go.
         guard: who may call it; everybody may if None.
+        quotas: what callers may ask for in a second; without bounds if None.
 
     Raises:
         SettingsError: it can't listen where the settings say.
@@ -67,6 +69,7 @@ class ApiServer:
         registry: CollectorRegistry,
         *,
         guard: PortGuard | None = None,
+        quotas: PortQuotas | None = None,
     ) -> None:
         self._runtime = runtime
         self._drain_ms = drain_ms
@@ -99,6 +102,8 @@ class ApiServer:
             large_answers=["messageScannerGet", "messageScannerGetList"],
             as_declared=lambda error: exception_of(error)[0],
             guard=guard,
+            quotas=quotas,
+            unrefused=["messageScannerClose"],
         )
         self._server.start()
         ready.info("the Thrift API is served at %s", self.address)

@@ -18,6 +18,7 @@ from hqueue import (
 )
 from hqueue.metadata.managers import HubInfo, HubRegistration
 from hqueue.net.guard import PortGuard
+from hqueue.net.quotas import QuotaRules, Quotas
 from hqueue.net.security import security_of
 from hqueue.rpc.accepting import BACKLOG
 from hqueue.rpc.server import ThriftServer
@@ -37,7 +38,7 @@ from hqueue_workers.hub.settings import HubSettings
 from hqueue_workers.node.health import Answer, HealthServer
 from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.networks import Networks
-from hqueue_workers.node.refusals import RefusedConnections
+from hqueue_workers.node.refusals import QuotaRefusals, RefusedConnections
 from hqueue_workers.node.runtime import Runtime, ready
 from hqueue_workers.node.skipped import SkippedMessages
 
@@ -47,6 +48,9 @@ logger = Log(__name__)
 
 CALL_BYTES_MAX = 2 * BATCH_BYTES_MAX
 IDLE_MS_MAX = 10_000
+UNREFUSED = "apiAddress", "closeSubscription", "detached"
+"""Calls by which a client sees that the hub answers, keeps its session, and leaves. They are served
+to callers over their quota, too."""
 RESOLVING_A_THREAD = 4
 """Topics that are taken over at a time, for each thread that reads calls: they mostly wait, and the
 more of them do, the more go together."""
@@ -103,6 +107,9 @@ class Hub:
         """What it shows of itself."""
         self.metrics.registry.register(SkippedMessages(client.skipped_messages))
         self.metrics.registry.register(RefusedConnections(self._security))
+        self._quotas = Quotas(QuotaRules(settings.quotas))
+        self._hub_quotas = self._quotas.port("hub")
+        self.metrics.registry.register(QuotaRefusals(self._quotas))
         self._pool = ThreadPool(RESOLVING_A_THREAD * settings.threads, "hqueue-hub-resolve")
 
     @property
@@ -169,7 +176,13 @@ class Hub:
                 registry = self.metrics.registry
                 guard = self._guard("api", settings.api_principals, "api_principals")
                 self._api = ApiServer(
-                    self._client, settings, settings.drain_ms, runtime, registry, guard=guard
+                    self._client,
+                    settings,
+                    settings.drain_ms,
+                    runtime,
+                    registry,
+                    guard=guard,
+                    quotas=self._quotas.port("api"),
                 )
                 runtime.start(self._api.run())
             server = self._server = self._serve(listener)
@@ -199,6 +212,7 @@ class Hub:
             pool=self._pool,
             limits=self._limits,
             security=self._security,
+            quotas=self._hub_quotas,
         )
         for queue in self._queues:
             hosted = self.hosted[queue] = await self._runtime.read(
@@ -255,6 +269,8 @@ class Hub:
             idle_ms_max=IDLE_MS_MAX,
             as_declared=as_thrift,
             guard=self._guard("hub"),
+            quotas=self._hub_quotas,
+            unrefused=UNREFUSED,
         )
 
     def _guard(self, port: str, allowed: str = EVERYBODY, setting: str = "") -> PortGuard | None:

@@ -10,6 +10,7 @@ from hqueue import Client, MessageID, Queue, StoreUnavailableError, TopicScanner
 from hqueue.engine import Engine
 from hqueue.errors import NoTopicPersistenceInfoError, Outcome
 from hqueue.metadata.managers import HubInfo, LogRange, TopicMetadata
+from hqueue.net.quotas import PortQuotas
 from hqueue.net.security import PortSecurity
 from hqueue.runtime.thread_pool import ThreadPool
 from hqueue_workers.hub.authorizer import Authorizer
@@ -57,6 +58,7 @@ class HostedQueueFactory:
         pool: where topics are taken over.
         limits: what no setting bounds.
         security: what calls of subscribers are secured with; they are in clear if None.
+        quotas: what callers may hold; without bounds if None.
     """
 
     def __init__(
@@ -71,8 +73,11 @@ class HostedQueueFactory:
         pool: ThreadPool,
         limits: HubLimits,
         security: PortSecurity | None,
+        quotas: PortQuotas | None,
     ) -> None:
         self._security = security
+        self._quotas = quotas
+        self._principals_quotas = None if security is None else quotas
         self._client = client
         self._settings = settings
         self._authorizer = authorizer
@@ -158,7 +163,9 @@ class HostedQueueFactory:
             authorizer=self._authorizer,
             metrics=self._metrics,
             topics_max=self._settings.topics_max,
-            creations=Creations(self._settings.topic_creations_per_hour_max),
+            creations=Creations(
+                self._settings.topic_creations_per_hour_max, quotas=self._principals_quotas
+            ),
             bound_s=bound_ms / 1e3,
             pool=self._pool,
             listener=subscriptions.sessions,
@@ -221,7 +228,7 @@ class HostedQueueFactory:
 
     def _subscriptions(self, metadata: TopicMetadata, deliver: Deliver) -> Subscriptions:
         client, settings, runtime = self._client, self._settings, self._runtime
-        client_sessions = ClientSessions(settings.session_ms)
+        client_sessions = ClientSessions(settings.session_ms, quotas=self._quotas)
         records = SubscriptionRecords(
             metadata.subscriptions, client.settings.operation_timeout_ms / 1e3
         )
@@ -232,11 +239,22 @@ class HostedQueueFactory:
             deliver=deliver,
             limits=self._limits,
         )
-        created = Creations(settings.topic_creations_per_hour_max, what="subscriptions")
+        created = Creations(
+            settings.topic_creations_per_hour_max,
+            what="subscriptions",
+            quotas=self._principals_quotas,
+        )
         kept = Creations(self._limits.preferences_bytes_per_hour_max, what="bytes of preferences")
 
-        def count(subscriber: str, host: str, is_new: bool, preferences_bytes: int) -> None:
-            kept.count(subscriber, host, preferences_bytes)
-            created.count(subscriber, host, int(is_new))
+        def count(caller: str, host: str, is_new: bool, preferences_bytes: int) -> None:
+            kept.count(caller, host, preferences_bytes)
+            created.count(caller, host, int(is_new))
 
-        return Subscriptions(records, sessions, client_sessions, settings.subscriptions_max, count)
+        return Subscriptions(
+            records,
+            sessions,
+            client_sessions,
+            settings.subscriptions_max,
+            count,
+            quotas=self._quotas,
+        )

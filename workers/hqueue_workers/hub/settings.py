@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from hqueue import InvalidInputError, SettingsError
+from hqueue.net.quotas import QuotaRules
 from hqueue.settings.addresses import PORT_MAX
 from hqueue.settings.fields import check_fields
 from hqueue.settings.loading import load_role_settings
@@ -144,6 +145,7 @@ class HubSettings(ApiSettings):
         self.make_authorizer()
         NameRules(self.names, self.administrators)
         Networks(self.callback_networks)
+        QuotaRules(self.quotas)
         if self.placement_policy not in (BY_LOAD, UNIFORM):
             raise SettingsError(
                 "placement_policy must be load or uniform", placement_policy=self.placement_policy

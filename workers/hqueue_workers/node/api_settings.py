@@ -39,6 +39,15 @@ class ApiSettings:
     metrics_principals: str = "*"
     """With ``tls``, the principals that may read health and metrics, likewise."""
 
+    quotas: str = ""
+    """What callers may ask for and hold: rules with commas between, such as ``loader:calls=5000,
+    *:calls=1000 bytes_in=10485760``. Each limit is that of the first rule that is for the caller's
+    principal and has it; without ``tls`` each address is a caller, and ``anonymous`` its principal.
+    The limits are calls, bytes_in and bytes_out per second, of the Thrift API and of a hub's port;
+    and of hubs also creations per hour, subscriptions and sessions: docs/security.md. By default
+    there are none.
+    """
+
     api_threads: int = 16
     """How many calls of the Thrift API to answer at a time."""
 

@@ -1,4 +1,4 @@
-"""Connections that ports refused, for Prometheus."""
+"""What ports refused, for Prometheus."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
+from hqueue.net.quotas import Quotas
 from hqueue.net.security import PortSecurity
 
-__all__ = ["RefusedConnections"]
+__all__ = ["QuotaRefusals", "RefusedConnections"]
 
 
 class RefusedConnections(Collector):
@@ -31,4 +32,26 @@ class RefusedConnections(Collector):
         for guard in () if self._security is None else list(self._security.guards):
             for reason, count in sorted(guard.refused.items()):
                 refused.add_metric([guard.port, reason], count)
+        yield refused
+
+
+class QuotaRefusals(Collector):
+    """The calls that were refused because their callers were over their quotas.
+
+    Args:
+        quotas: the process's.
+    """
+
+    def __init__(self, quotas: Quotas) -> None:
+        self._quotas = quotas
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        refused = CounterMetricFamily(
+            "hqueue_quota_refusals",
+            "Calls that were refused because their callers were over their quotas.",
+            labels=["port", "limit"],
+        )
+        for each in list(self._quotas.ports):
+            for limit, count in sorted(each.refused.items()):
+                refused.add_metric([each.port, limit], count)
         yield refused

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from hqueue import InvalidInputError, SettingsError
 from hqueue.metadata import check_name
+from hqueue.net.quotas import QuotaRules
 from hqueue.settings.addresses import PORT_MAX
 from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.fields import check_fields
@@ -123,6 +124,7 @@ class WorkerSettings(ApiSettings):
                 "a worker without push, api_port and hub_queues has nothing to do: set at least "
                 "one of them"
             )
+        QuotaRules(self.quotas)
         fill_hosts(self)
         if not self.region_host:
             alone = self.host == LOOPBACK

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import threading
 
 from hqueue import BufferFullError
+from hqueue.net.quotas import OverQuota, PortQuotas
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue.runtime.token_bucket import TokenBucket
 
 __all__ = ["Creations"]
 
@@ -18,16 +21,18 @@ together.
 
 
 class Creations:
-    """Lets each caller create this many at once, and this many an hour from then on: the generic
-    cell rate algorithm. Thread-safe. A caller that is far from its bound costs nothing for long.
+    """Lets each caller create this many at once, and this many an hour from then on. Thread-safe. A
+    caller that is far from its bound costs nothing for long.
 
-    Who calls is a name that nobody proves, so each address has a bound, too, and all have one
-    together.
+    Who calls is mostly a name that nobody proves, so each address has a bound, too, and all have
+    one together. A principal with a quota has that alone.
 
     Args:
         per_hour_max: how many.
         clock: where time comes from.
         what: what is created, for the error.
+        kept_min: this many callers may be remembered in any case.
+        quotas: bounds of principals; None if nobody proves who calls.
     """
 
     def __init__(
@@ -36,19 +41,21 @@ class Creations:
         clock: Clock = SYSTEM_CLOCK,
         what: str = "topics",
         kept_min: int = CALLERS_KEPT,
+        quotas: PortQuotas | None = None,
     ) -> None:
         self._per_hour_max = per_hour_max
         self._what = what
         self._clock = clock
+        self._quotas = quotas
         self._lock = threading.Lock()
-        self._free_ms: dict[tuple[str, str], float] = {}
-        """By caller, address, and for all: when it will be as if that had created nothing."""
+        self._buckets: dict[tuple[str, str], TokenBucket] = {}
+        """By caller, address, and for all: of those that created something of late."""
         self._kept_min = self._kept_max = kept_min
 
     @property
     def kept(self) -> int:
         """How many callers and addresses it remembers."""
-        return len(self._free_ms)
+        return len(self._buckets)
 
     def count(self, caller: str, host: str = "", many: int = 1) -> None:
         """A caller at an address is about to create one, or this many at once.
@@ -57,24 +64,41 @@ class Creations:
             BufferFullError: it, its address, or all have created as many as they may for now.
         """
         now_ms = self._clock.monotonic_ms()
-        bounds = {("caller", caller): self._per_hour_max}
-        if host:
+        quota = None if self._quotas is None else self._quotas.quota(caller).creations
+        bounds = {("caller", caller): self._per_hour_max if quota is None else quota}
+        if host and quota is None:
             bounds["address", host] = ADDRESS_TIMES * self._per_hour_max
             bounds["all", ""] = ALL_TIMES * self._per_hour_max
         with self._lock:
-            free_ms = {}
-            for key, per_hour_max in bounds.items():
-                interval_ms = HOUR_MS / per_hour_max
-                at_ms = max(now_ms, self._free_ms.get(key, now_ms)) + many * interval_ms
-                if at_ms - now_ms > HOUR_MS + interval_ms / 2:
-                    raise BufferFullError(
-                        f"too many {self._what} were created in the last hour: try again later",
-                        by=" ".join(key).strip(),
-                        topic_creations_per_hour_max=per_hour_max,
-                    )
-                free_ms[key] = at_ms
-            self._free_ms.update(free_ms)
-            if len(self._free_ms) > self._kept_max:
-                kept = dict(filter(lambda item: item[1] > now_ms, self._free_ms.items()))
-                self._free_ms = kept
-                self._kept_max = max(self._kept_min, 2 * len(kept))
+            buckets = {
+                key: self._buckets.get(key) or TokenBucket(per_hour_max, HOUR_MS)
+                for key, per_hour_max in bounds.items()
+            }
+            waits = {key: bucket.wait_ms(now_ms, many) for key, bucket in buckets.items()}
+            by = max(waits, key=waits.__getitem__)
+            if waits[by]:
+                raise self._refused(by, bounds[by], waits[by], None if quota is None else host)
+            for bucket in buckets.values():
+                bucket.take(now_ms, many)
+            self._buckets.update(buckets)
+            if len(self._buckets) > self._kept_max:
+                left = filter(lambda item: not item[1].is_full(now_ms), self._buckets.items())
+                self._buckets = dict(left)
+                self._kept_max = max(self._kept_min, 2 * len(self._buckets))
+
+    def _refused(
+        self, by: tuple[str, str], per_hour_max: int, wait_ms: float, host: str | None
+    ) -> BufferFullError:
+        """The error for a caller, an address or all that may create no more; `host` is given if it
+        is a principal's quota that says so.
+        """
+        error = BufferFullError(
+            f"too many {self._what} were created in the last hour: try again later",
+            by=" ".join(by).strip(),
+            per_hour_max=per_hour_max,
+        )
+        if self._quotas is not None and host is not None:
+            over = OverQuota("creations", math.ceil(wait_ms))
+            self._quotas.refuse(over, by[1], (host, 0))
+            error.facts["retry_after_ms"] = over.retry_after_ms
+        return error

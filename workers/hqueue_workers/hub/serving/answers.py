@@ -48,7 +48,7 @@ def as_thrift(error: BaseException) -> Exception:
         case NotAllowedError():
             made = idl.TNotAllowed(str(error))
         case BufferFullError():
-            made = idl.TBusy(str(error))
+            made = idl.TBusy(str(error), error.facts.get("retry_after_ms"))
         case SubscriptionStateExistsError():
             made = idl.TSubscriptionExists(str(error))
         case NoSubscriptionStateError():

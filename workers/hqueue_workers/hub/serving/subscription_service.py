@@ -113,11 +113,11 @@ class SubscriptionService:
                 "the hub may not call this host: see its setting callback_networks",
                 host=where.address.host,
             )
-        host = calling_host()
+        host, principal = calling_host(), calling_principal()
         return self._served(
             (queue, subscriber, topic, redirected),
             lambda at, owned, name: at.subscribe(
-                owned, name, wanted_mode, where, wanted, host=host
+                owned, name, wanted_mode, where, wanted, host=host, principal=principal
             ),
             self._subscribed,
             create=wanted_mode is not SubscribeMode.ATTACH,

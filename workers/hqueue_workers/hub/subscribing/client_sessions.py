@@ -12,6 +12,7 @@ from collections import Counter, OrderedDict, defaultdict
 from typing import NamedTuple
 
 from hqueue import InvalidInputError
+from hqueue.net.quotas import PortQuotas
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 
 __all__ = ["ClientSessions", "SessionEnd", "SessionEndReason"]
@@ -20,11 +21,11 @@ SESSIONS_MAX = 10_000
 """When there are too many, the one that was silent for longest goes: its client finds out
 when it asks what was detached, and subscribes again.
 """
-HOST_SESSIONS_MAX = 2_500
-"""From one address, likewise."""
-HOST_WAITS_MAX = 100
+OWNER_SESSIONS_MAX = 2_500
+"""Of one owner, likewise: a principal, or an address without proof."""
+OWNER_WAITS_MAX = 100
 SHORT_WAIT_MS = 2_000
-"""Each call that waits holds a connection. This many from one address wait for as long as they ask,
+"""Each call that waits holds a connection. This many of one owner wait for as long as they ask,
 further ones no longer than this."""
 NOTES_MAX = 100_000
 """Of one session. One that has more is forgotten: its client subscribes to all again."""
@@ -47,10 +48,10 @@ class SessionEnd(NamedTuple):
 
 
 class _Session:
-    __slots__ = ("heard_ms", "host", "notes", "waiting")
+    __slots__ = ("heard_ms", "notes", "owner", "waiting")
 
-    def __init__(self, host: str) -> None:
-        self.host = host
+    def __init__(self, owner: str) -> None:
+        self.owner = owner
         self.heard_ms = 0.0
         self.notes: dict[tuple[str, str], SessionEndReason] = {}
         self.waiting: asyncio.Future[None] | None = None
@@ -64,9 +65,10 @@ class ClientSessions:
         session_ms: a session that is silent for this long is over.
         clock: where time comes from.
         sessions_max: at a time.
-        host_sessions_max: at a time, from one address.
-        host_waits_max: calls from one address that may wait for long at a time.
+        owner_sessions_max: at a time, of one owner.
+        owner_waits_max: calls of one owner that may wait for long at a time.
         short_wait_ms: how long further ones wait.
+        quotas: how many a caller may have; no other bounds if None.
     """
 
     def __init__(
@@ -75,34 +77,49 @@ class ClientSessions:
         clock: Clock = SYSTEM_CLOCK,
         *,
         sessions_max: int = SESSIONS_MAX,
-        host_sessions_max: int = HOST_SESSIONS_MAX,
-        host_waits_max: int = HOST_WAITS_MAX,
+        owner_sessions_max: int = OWNER_SESSIONS_MAX,
+        owner_waits_max: int = OWNER_WAITS_MAX,
         short_wait_ms: int = SHORT_WAIT_MS,
+        quotas: PortQuotas | None = None,
     ) -> None:
         self._session_ms = session_ms
         self._clock = clock
         self._sessions_max = sessions_max
-        self._host_sessions_max = host_sessions_max
-        self._host_waits_max = host_waits_max
+        self._owner_sessions_max = owner_sessions_max
+        self._owner_waits_max = owner_waits_max
         self._short_wait_ms = short_wait_ms
+        self._quotas = quotas
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
         """The session that was heard from last is the last."""
-        self._of_host: defaultdict[str, OrderedDict[str, None]] = defaultdict(OrderedDict)
-        """Those from each address, likewise."""
+        self._of_owner: defaultdict[str, OrderedDict[str, None]] = defaultdict(OrderedDict)
+        """Those of each owner, likewise."""
         self._waits: Counter[str] = Counter()
-        """Calls that wait, by the address of their session."""
+        """Calls that wait, by the owner of their session."""
         self._ending = False
 
-    def heard(self, name: str, host: str = "") -> None:
-        """A client at an address attaches something."""
+    def heard(self, name: str, host: str = "", principal: str | None = None) -> None:
+        """A client attaches something.
+
+        Args:
+            name: the session's.
+            host: the client's address.
+            principal: who it has proven to be; None if nothing is proven.
+
+        Raises:
+            BufferFullError: the session is new, and its owner has as many as its quota allows.
+        """
         session = self._sessions.get(name)
         if session is None:
-            if len(self._of_host[host]) >= self._host_sessions_max:
-                self._end(next(iter(self._of_host[host])))
+            owner = host if principal is None else principal
+            if self._quotas is not None:
+                live = sum(not self._is_over(each) for each in self._of_owner.get(owner, ()))
+                self._quotas.check_held("sessions", live, principal, host)
+            if len(self._of_owner[owner]) >= self._owner_sessions_max:
+                self._end(next(iter(self._of_owner[owner])))
             elif len(self._sessions) >= self._sessions_max:
                 self._end(next(iter(self._sessions)))
-            session = self._sessions[name] = _Session(host)
-            self._of_host[host][name] = None
+            session = self._sessions[name] = _Session(owner)
+            self._of_owner[owner][name] = None
         self._hear(name, session)
 
     def attached(self, name: str, topic: str, subscriber: str) -> None:
@@ -137,15 +154,15 @@ class ClientSessions:
             session.waiting.set_result(None)
         if not session.notes and wait_ms and not self._ending:
             waiting = session.waiting = asyncio.get_running_loop().create_future()
-            self._waits[session.host] += 1
-            if self._waits[session.host] > self._host_waits_max:
+            self._waits[session.owner] += 1
+            if self._waits[session.owner] > self._owner_waits_max:
                 wait_ms = min(wait_ms, self._short_wait_ms)
             try:
                 await asyncio.wait({waiting}, timeout=wait_ms / 1e3)
             finally:
-                self._waits[session.host] -= 1
-                if not self._waits[session.host]:
-                    del self._waits[session.host]
+                self._waits[session.owner] -= 1
+                if not self._waits[session.owner]:
+                    del self._waits[session.owner]
             if session.waiting is not waiting:
                 return []  # The later call tells it.
             session.waiting = None
@@ -166,16 +183,21 @@ class ClientSessions:
     def _hear(self, name: str, session: _Session) -> None:
         session.heard_ms = self._clock.monotonic_ms()
         self._sessions.move_to_end(name)
-        self._of_host[session.host].move_to_end(name)
+        self._of_owner[session.owner].move_to_end(name)
 
     def _end(self, name: str) -> None:
         """Forget a session."""
         session = self._sessions.pop(name)
-        del self._of_host[session.host][name]
-        if not self._of_host[session.host]:
-            del self._of_host[session.host]
+        del self._of_owner[session.owner][name]
+        if not self._of_owner[session.owner]:
+            del self._of_owner[session.owner]
         if session.waiting is not None and not session.waiting.done():
             session.waiting.set_result(None)
+
+    def _is_over(self, name: str) -> bool:
+        session = self._sessions[name]
+        silent_ms = self._clock.monotonic_ms() - session.heard_ms
+        return session.waiting is None and silent_ms > self._session_ms
 
     def silent(self) -> set[str]:
         """The sessions that are over. Those that have been for long are forgotten."""

@@ -38,6 +38,11 @@ class Delivery(NamedTuple):
     host: str = ""
     principal: str | None = None
 
+    @property
+    def owner(self) -> str:
+        """Who has the subscription: the principal, or the address without proof."""
+        return self.host if self.principal is None else self.principal
+
 
 class SubscribedTopic(Window):
     """A topic that this hub owns, and the subscriptions to it that are attached. IDs as integers.
@@ -73,7 +78,7 @@ class SubscriptionSession:
     """
 
     __slots__ = (
-        "consumed", "delivery", "ended", "left", "looked", "outstanding", "over",
+        "consumed", "delivery", "ended", "left", "looked", "outstanding", "over", "owner",
         "position", "preferences", "queued", "running", "since", "stored", "subscriber", "topic",
         "tried", "tries", "version", "waiting",
     )  # fmt: skip
@@ -115,6 +120,8 @@ class SubscriptionSession:
         """Whether it is detached: no call begins any more."""
         self.over = False
         """Whether the answer of a call under way comes too late."""
+        self.owner = ""
+        """Whose it was when it was attached."""
 
     @property
     def key(self) -> tuple[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Protocol
@@ -92,6 +93,8 @@ class SubscriptionSessions:
         """Held while the record of one that is attached is written."""
         self.attached = 0
         """Subscriptions that are attached now."""
+        self.attached_by: Counter[str] = Counter()
+        """Of these those of each owner."""
 
     def start(self, topics: _QueueTopics) -> None:
         """Begin, given the queue's topics that this hub owns."""
@@ -125,7 +128,8 @@ class SubscriptionSessions:
             StoreUnavailableError: the topic is not this hub's any more.
         """
         subscribed = opened.topic
-        self._topics.check_allowed(opened.subscriber, Action.SUBSCRIBE, subscribed.owned)
+        caller = delivery.principal or opened.subscriber
+        self._topics.check_allowed(caller, Action.SUBSCRIBE, subscribed.owned)
         if subscribed.left or not self._topics.is_owned(subscribed.owned):
             raise subscribed.owned.changes_hands()
         opened.delivery = delivery
@@ -133,6 +137,8 @@ class SubscriptionSessions:
             opened.waiting = 0
         subscribed.subscriptions[opened.subscriber] = opened
         self.attached += 1
+        opened.owner = delivery.owner
+        self.attached_by[opened.owner] += 1
         self._client_sessions.attached(delivery.session, *opened.key)
         self.delivering.wake(opened)
 
@@ -295,6 +301,9 @@ class SubscriptionSessions:
             return
         del subscribed.subscriptions[subscription.subscriber]
         self.attached -= 1
+        self.attached_by[subscription.owner] -= 1
+        if not self.attached_by[subscription.owner]:
+            del self.attached_by[subscription.owner]
         if reason is not None:
             self._client_sessions.detached(subscription.delivery.session, *subscription.key, reason)
         self._drop_if_unused(subscribed)

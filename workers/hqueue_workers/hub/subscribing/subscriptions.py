@@ -18,6 +18,7 @@ from hqueue.errors import (
     SubscriptionStateExistsError,
 )
 from hqueue.metadata.managers import SubscriptionPreferences
+from hqueue.net.quotas import PortQuotas
 from hqueue_workers.hub.subscribing.client_sessions import (
     ClientSessions,
     SessionEnd,
@@ -62,9 +63,10 @@ class Subscriptions:
         sessions: those of subscriptions that are attached.
         client_sessions: those of the subscribers' clients.
         subscriptions_max: attached at a time.
-        count: called before a subscription is created, or given other preferences, with the
-            subscriber, the address that calls, whether it is created, and the bytes of its
-            application's preferences; a `BufferFullError` of it refuses that.
+        count: called before a subscription is created, or given other preferences, with the caller,
+            its address, whether it is created, and the bytes of its application's
+            preferences; a `BufferFullError` of it refuses that.
+        quotas: what a caller may have; no other bounds if None.
     """
 
     def __init__(
@@ -74,12 +76,15 @@ class Subscriptions:
         client_sessions: ClientSessions,
         subscriptions_max: int,
         count: Callable[[str, str, bool, int], object] = lambda *_: None,
+        *,
+        quotas: PortQuotas | None = None,
     ) -> None:
         self.sessions = sessions
         self._records = records
         self._client_sessions = client_sessions
         self._subscriptions_max = subscriptions_max
         self._count = count
+        self._quotas = quotas
 
     async def subscribe(
         self,
@@ -90,8 +95,18 @@ class Subscriptions:
         preferences: SubscriptionPreferences | None,
         *,
         host: str = "",
+        principal: str | None = None,
     ) -> Subscribed:
         """Create a subscription, or change it; and attach it, if it is said where to deliver.
+
+        Args:
+            owned: the topic.
+            subscriber: the subscription's name.
+            mode: whether it may be created.
+            delivery: where to deliver.
+            preferences: to store.
+            host: the IP address that calls.
+            principal: who calls; None if nothing is proven.
 
         Raises:
             SubscriptionStateExistsError: it exists, and the mode is to create it.
@@ -100,12 +115,13 @@ class Subscriptions:
             StoreUnavailableError: the topic is not this hub's any more, or the store's.
         """
         key = (owned.name, subscriber)
+        caller = (subscriber if principal is None else principal), host
         async with self.sessions.locks.of(key), self.sessions.subscribed(owned) as subscribed:
             found = subscribed.subscriptions.get(subscriber)
             if delivery is not None:
-                if found is None and self.sessions.attached >= self._subscriptions_max:
-                    raise BufferFullError("the hub has the maximum number of subscriptions")
-                self._client_sessions.heard(delivery.session, host)
+                if found is None:
+                    self._check_room(delivery)
+                self._client_sessions.heard(delivery.session, host, principal)
             if mode is SubscribeMode.CREATE and found is not None:
                 raise SubscriptionStateExistsError(
                     "the subscription exists already", topic=owned.name
@@ -114,12 +130,12 @@ class Subscriptions:
                 await self.sessions.detach(found, SessionEndReason.REPLACED)
                 found = None
             if found is None:
-                known, created = await self._open(subscribed, (subscriber, host), mode, preferences)
+                known, created = await self._open(subscribed, subscriber, caller, mode, preferences)
                 if delivery is not None:
                     self._attach(known, delivery, created=created)
                 return Subscribed(known.consumed, created, known.preferences)
             if preferences is not None and preferences != found.preferences:
-                self._count(subscriber, host, False, _kept_bytes(preferences))
+                self._count(*caller, False, _kept_bytes(preferences))
                 async with self.sessions.writing.of(key):
                     found.version = await self._records.update(
                         *key, found.version, preferences=preferences
@@ -130,6 +146,14 @@ class Subscriptions:
                 self._client_sessions.attached(delivery.session, *key)
                 self.sessions.wake(found)
             return Subscribed(found.consumed, False, found.preferences)
+
+    def _check_room(self, delivery: Delivery) -> None:
+        """Raise a `BufferFullError` if no more may be attached."""
+        if self.sessions.attached >= self._subscriptions_max:
+            raise BufferFullError("the hub has the maximum number of subscriptions")
+        if self._quotas is not None:
+            attached = self.sessions.attached_by.get(delivery.owner, 0)
+            self._quotas.check_held("subscriptions", attached, delivery.principal, delivery.host)
 
     def _attach(self, known: SubscriptionSession, delivery: Delivery, *, created: bool) -> None:
         try:
@@ -142,12 +166,12 @@ class Subscriptions:
     async def _open(
         self,
         subscribed: SubscribedTopic,
+        subscriber: str,
         caller: tuple[str, str],
         mode: SubscribeMode,
         preferences: SubscriptionPreferences | None,
     ) -> tuple[SubscriptionSession, bool]:
         """A subscription that is not attached, read or created; whether it was created."""
-        subscriber, host = caller
         key = (subscribed.owned.name, subscriber)
         is_likely_new = mode is not SubscribeMode.ATTACH and not subscribed.owned.epoch
         known = None if is_likely_new else await self._records.read(*key)
@@ -156,7 +180,7 @@ class Subscriptions:
         if known is None:
             wanted = preferences or SubscriptionPreferences()
             consumed = max(0, self.sessions.end(subscribed) - 1)
-            self._count(subscriber, host, True, _kept_bytes(wanted))
+            self._count(*caller, True, _kept_bytes(wanted))
             try:
                 version = await self._records.create(*key, wanted, consumed)
             except SubscriptionStateExistsError:
@@ -171,7 +195,7 @@ class Subscriptions:
             wanted, version = known.value.preferences, known.version
             consumed = int(known.value.state.consumed)
             if preferences is not None and preferences != wanted:
-                self._count(subscriber, host, False, _kept_bytes(preferences))
+                self._count(*caller, False, _kept_bytes(preferences))
                 version = await self._records.update(*key, version, preferences=preferences)
                 wanted = preferences
         opened = SubscriptionSession(

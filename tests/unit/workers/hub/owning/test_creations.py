@@ -10,6 +10,7 @@ import pytest
 
 import hqueue
 from hqueue import BufferFullError, HubUnavailableError, Outcome
+from hqueue.net.quotas import PortQuotas, QuotaRules
 from hqueue_workers.hub.owning.creations import HOUR_MS, Creations
 from hqueue_workers.hub.settings import HubSettings
 from hqueue_workers.hub_command import hub as command
@@ -68,6 +69,24 @@ def test_what_is_many_at_once_counts_as_many() -> None:
         limit.count("me")
 
 
+def test_a_principal_with_a_quota_has_that_alone(caplog: pytest.LogCaptureFixture) -> None:
+    clock = SteppedClock()
+    quotas = PortQuotas("hub", QuotaRules("loader:creations=100"), clock)
+    limit = Creations(10, clock, quotas=quotas)
+    assert created(limit, "loader") == 100
+    assert created(limit, "reader") == 10
+    for number in range(200):
+        with contextlib.suppress(BufferFullError):
+            limit.count(f"reader{number}", "10.0.0.1")
+    with pytest.raises(BufferFullError) as caught:
+        limit.count("loader", "10.0.0.1")
+    assert caught.value.retry_after_ms == HOUR_MS / 100
+    clock.now_ms += HOUR_MS / 100
+    limit.count("loader", "10.0.0.1")
+    assert quotas.refused == {"creations": 2}
+    assert 'who="loader" action="call" port="hub" limit="creations"' in caplog.text
+
+
 def test_callers_that_are_as_if_they_had_created_nothing_are_forgotten() -> None:
     clock = SteppedClock()
     limit = Creations(100, clock, kept_min=8)
@@ -108,6 +127,6 @@ def test_a_caller_that_creates_more_topics_than_it_may_is_refused_and_goes_on_wi
 
 def test_each_setting_of_a_hub_is_an_option_of_its_command() -> None:
     of_api = {field.name for field in dataclasses.fields(ApiSettings)}
-    of_api -= {"api_port", "api_host", "api_principals", "metrics_principals"}
+    of_api -= {"api_port", "api_host", "api_principals", "metrics_principals", "quotas"}
     settings = {field.name for field in dataclasses.fields(HubSettings)} - of_api
     assert settings == set(inspect.signature(command).parameters) - {"context", "queues"}

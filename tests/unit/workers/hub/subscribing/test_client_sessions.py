@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
-from hqueue import InvalidInputError
+import pytest
+
+from hqueue import BufferFullError, InvalidInputError
+from hqueue.net.quotas import PortQuotas, QuotaRules
 from hqueue_workers.hub.subscribing.client_sessions import (
     ClientSessions,
     SessionEnd,
     SessionEndReason,
 )
+from tests.support.doubles import SteppedClock
 
 
-def few(**bounds: int) -> ClientSessions:
+def few(**bounds: Any) -> ClientSessions:
     """Few sessions are kept at a time."""
-    return ClientSessions(60_000, sessions_max=6, host_sessions_max=3, **bounds)
+    return ClientSessions(60_000, sessions_max=6, owner_sessions_max=3, **bounds)
 
 
 def is_there(known: ClientSessions, name: str) -> bool:
@@ -32,6 +37,37 @@ def test_an_address_that_makes_ever_new_sessions_loses_its_own_oldest_and_no_oth
         known.heard(f"s{number}", "10.0.0.2")
     assert is_there(known, "honest")
     assert [n for n in range(100) if is_there(known, f"s{n}")] == [97, 98, 99]
+
+
+def test_with_proof_the_sessions_are_the_principals_wherever_it_calls_from() -> None:
+    known = few()
+    known.heard("honest", "10.0.0.1", "reader")
+    for number in range(10):
+        known.heard(f"s{number}", "10.0.0.1", "other")
+    assert is_there(known, "honest")
+    known.heard("elsewhere", "10.0.0.2", "other")
+    assert not is_there(known, "s7")
+
+
+def test_beyond_its_quota_a_caller_gets_no_session_until_one_of_its_own_is_over() -> None:
+    clock = SteppedClock()
+    quotas = PortQuotas("hub", QuotaRules("reader:sessions=2, anonymous:sessions=1"), clock)
+    known = few(clock=clock, quotas=quotas)
+    known.heard("one", "10.0.0.1", "reader")
+    clock.now_ms += 50_000
+    known.heard("two", "10.0.0.2", "reader")
+    with pytest.raises(BufferFullError, match="as many sessions as its quota allows") as caught:
+        known.heard("three", "10.0.0.3", "reader")
+    assert (caught.value.limit, caught.value.held_max) == ("sessions", 2)
+    known.heard("two", "10.0.0.2", "reader")
+    known.heard("other", "10.0.0.1", "loader")
+    known.heard("open", "10.0.0.1")
+    with pytest.raises(BufferFullError):
+        known.heard("open2", "10.0.0.1")
+    known.heard("open3", "10.0.0.2")
+    assert quotas.refused == {"sessions": 2}
+    clock.now_ms += 20_000
+    known.heard("three", "10.0.0.3", "reader")
 
 
 def test_for_one_more_than_all_may_have_the_one_goes_of_which_nothing_was_heard_for_longest() -> (
@@ -61,7 +97,7 @@ def test_a_call_that_waits_in_a_session_that_goes_is_answered() -> None:
 
 def test_calls_from_one_address_that_wait_are_bounded_in_time_beyond_some() -> None:
     async def run() -> None:
-        known = few(host_waits_max=1, short_wait_ms=50)
+        known = few(owner_waits_max=1, short_wait_ms=50)
         waits = {}
         for name, host in (("first", "a"), ("second", "a"), ("third", "b"), ("fourth", "b")):
             known.heard(name, host)

@@ -1,0 +1,285 @@
+"""``python -m tests.strangers.quotas --seconds 60``: an honest caller of a hub beside ten that are
+over their quotas and obey nothing; 1 if it waits for more than twice as long as alone.
+
+The hub demands certificates. The ten have a principal each, or one together, and attack in several
+ways; before each attack the honest caller is alone. With ``--without-quotas`` the same is done to a
+hub that has none. The figures go to ``reports/quotas.json``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import ssl
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hqueue.net.contexts import TlsContexts, TlsFiles
+from tests.strangers.honest import CALLS, GOOD
+from tests.support.backends import MemoryBackend
+from tests.support.certificates import Certificates
+from tests.support.hubs import HubThread
+from tests.support.thrift_calls import field, head, listed
+
+REPORTS = Path(__file__).parents[2] / "reports"
+ATTACKERS = 10
+QUOTAS = "honest:calls=none, *:calls=50 bytes_in=262144"
+EVERY_S = 0.005
+WARM_S = 1.0
+RATIO_MAX = 2.0
+P99_MS_MIN = 2.0
+"""A call may take twice as long as alone, or this."""
+LARGE_BYTES = 1 << 20
+CONNECTIONS = 30
+"""Of each attacker that has many."""
+LATE_S = 30.0
+
+_LARGE = head(b"publishMessages") + b"".join(
+    field(11, number, struct.pack(">i", len(text)) + text)
+    for number, text in ((1, b"q"), (2, b"x"), (3, b"t"))
+)
+_LARGE += field(
+    15, 4, listed(12, 1, field(11, 4, struct.pack(">i", LARGE_BYTES) + bytes(LARGE_BYTES)) + b"\0")
+)
+_LARGE += b"\0"
+SMALL = CALLS["hub"]
+
+
+class Attacker:
+    """Calls as fast as it is answered, whatever the answers are.
+
+    Args:
+        port: the hub's.
+        tls: what it speaks TLS with.
+        ends_s: when it ends.
+    """
+
+    def __init__(self, port: int, tls: TlsContexts, ends_s: float) -> None:
+        self._port = port
+        self._tls = tls
+        self._ends_s = ends_s
+        self.answers = 0
+
+    def run(self, kind: str) -> None:
+        """Attack until the end."""
+        while time.monotonic() < self._ends_s:
+            with contextlib.suppress(OSError):
+                KINDS[kind](self)
+
+    def calls(self, call: bytes = SMALL) -> None:
+        with connect(self._port, self._tls) as sock:
+            while time.monotonic() < self._ends_s:
+                self._answered(sock, call)
+
+    def large_calls(self) -> None:
+        self.calls(_LARGE)
+
+    def calls_by_the_hundred(self) -> None:
+        self.calls(100 * SMALL)
+
+    def new_connections(self) -> None:
+        with connect(self._port, self._tls) as sock:
+            self._answered(sock, SMALL)
+
+    def many_connections(self) -> None:
+        with contextlib.ExitStack() as stack:
+            many = [stack.enter_context(connect(self._port, self._tls)) for _ in range(CONNECTIONS)]
+            while time.monotonic() < self._ends_s:
+                for sock in many:
+                    sock.sendall(SMALL)
+                for sock in many:
+                    self._receive(sock)
+
+    def _answered(self, sock: socket.socket, call: bytes) -> None:
+        sock.sendall(call)
+        self._receive(sock)
+
+    def _receive(self, sock: socket.socket) -> None:
+        if not sock.recv(65_536):
+            raise ConnectionError
+        self.answers += 1
+
+
+KINDS: dict[str, Callable[[Attacker], None]] = {
+    "calls": Attacker.calls,
+    "calls by the hundred": Attacker.calls_by_the_hundred,
+    "large calls": Attacker.large_calls,
+    "many connections": Attacker.many_connections,
+    "a new connection for each call": Attacker.new_connections,
+}
+
+
+def contexts(folder: Path, name: str) -> TlsContexts:
+    return TlsContexts(TlsFiles(str(folder / "ca.pem"), str(folder / f"{name}.pem")))
+
+
+def connect(port: int, tls: TlsContexts) -> ssl.SSLSocket:
+    plain = socket.create_connection(("127.0.0.1", port), LATE_S)
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return tls.current().wrap_socket(plain, server_hostname="127.0.0.1")
+
+
+def measure(port: int, tls: TlsContexts, seconds: float) -> list[float]:
+    """How many milliseconds each call of an honest caller takes, which keeps its connection."""
+    took_ms = []
+    ends_s = time.monotonic() + seconds
+    with connect(port, tls) as sock:
+        while time.monotonic() < ends_s:
+            began_s = time.monotonic()
+            sock.sendall(SMALL)
+            answer = sock.recv(65_536)
+            took_ms.append(1e3 * (time.monotonic() - began_s))
+            assert GOOD["hub"](answer), answer
+            time.sleep(EVERY_S)
+    return took_ms
+
+
+def serve(folder: Path, quotas: str) -> None:
+    """Be the hub; for each line that comes, print the processor time that it has used."""
+    backend = MemoryBackend().apart(10_000)
+    secured: dict[str, Any] = {
+        "tls": True,
+        "tls_ca": str(folder / "ca.pem"),
+        "tls_certificate": str(folder / "hub.pem"),
+    }
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(backend.connect()).create_queue("q", partitions=1)
+        client = stack.enter_context(backend.connect(**secured))
+        hub = stack.enter_context(HubThread(client, "q", quotas=quotas, metrics_port=0))
+        print(hub.address.port, flush=True)
+        for _ in sys.stdin:
+            print(time.process_time(), flush=True)
+
+
+def attack(folder: Path, port: int, kind: str, principals: int, seconds: float) -> None:
+    """Be the attackers; print how many answers they got."""
+    ends_s = time.monotonic() + seconds
+    attackers = [
+        Attacker(port, contexts(folder, f"attacker{number % principals}"), ends_s)
+        for number in range(ATTACKERS)
+    ]
+    threads = [threading.Thread(target=each.run, args=(kind,), daemon=True) for each in attackers]
+    for thread in threads:
+        thread.start()
+    while time.monotonic() < ends_s:
+        time.sleep(0.1)
+    print(sum(each.answers for each in attackers), flush=True)
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "tests.strangers.quotas", *map(str, arguments)]
+
+
+@contextlib.contextmanager
+def served(folder: Path, quotas: str) -> Iterator[tuple[int, Callable[[], float]]]:
+    """A hub in a process of its own: its port, and what tells its processor time."""
+    with subprocess.Popen(
+        command("serve", folder, quotas), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        read, write = process.stdout.readline, process.stdin
+
+        def used() -> float:
+            write.write("\n")
+            write.flush()
+            return float(read())
+
+        try:
+            yield int(read()), used
+        finally:
+            process.kill()
+
+
+def p99(took_ms: list[float]) -> float:
+    return sorted(took_ms)[int(0.99 * len(took_ms))]
+
+
+def compare(folder: Path, quotas: str, seconds: float, rounds: int) -> dict[str, dict[str, float]]:
+    """What each attack does to the honest caller: the middle of the rounds."""
+    cases = [(kind, principals) for kind in KINDS for principals in (ATTACKERS, 1)]
+    each_s = max(2.0, seconds / (2 * rounds * len(cases)))
+    honest = contexts(folder, "honest")
+    found: dict[str, list[dict[str, float]]] = {}
+    with served(folder, quotas) as (port, used):
+        measure(port, honest, WARM_S)
+        for _ in range(rounds):
+            for kind, principals in cases:
+                alone_ms = measure(port, honest, each_s)
+                arguments = command("attack", folder, port, kind, principals, each_s + WARM_S)
+                with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
+                    time.sleep(WARM_S)
+                    began_s, began_used_s = time.monotonic(), used()
+                    attacked_ms = measure(port, honest, each_s)
+                    cores = (used() - began_used_s) / (time.monotonic() - began_s)
+                    assert process.stdout is not None
+                    answers = int(process.stdout.read())
+                figures = {
+                    "alone_p50_ms": statistics.median(alone_ms),
+                    "alone_p99_ms": p99(alone_ms),
+                    "attacked_p50_ms": statistics.median(attacked_ms),
+                    "attacked_p99_ms": p99(attacked_ms),
+                    "ratio": p99(attacked_ms) / p99(alone_ms),
+                    "cores": cores,
+                    "answers_a_second": answers / (each_s + WARM_S),
+                }
+                found.setdefault(f"{kind}, {principals} principals", []).append(figures)
+    return {
+        case: {name: statistics.median(each[name] for each in rounds_) for name in rounds_[0]}
+        for case, rounds_ in found.items()
+    }
+
+
+def main(
+    seconds: Annotated[float, typer.Option(help="In all.")] = 120,
+    rounds: Annotated[int, typer.Option(help="Of all attacks.")] = 3,
+    without_quotas: Annotated[bool, typer.Option(help="Attack a hub without quotas.")] = False,
+    folder: Annotated[Path, typer.Option(help="For the figures.")] = REPORTS,
+) -> None:
+    """Measure an honest caller of a hub beside ten that are over their quotas."""
+    with tempfile.TemporaryDirectory() as made:
+        certificates = Certificates(Path(made))
+        for name in ("hub", "honest", *(f"attacker{number}" for number in range(ATTACKERS))):
+            certificates.make(name)
+        figures = compare(Path(made), "" if without_quotas else QUOTAS, seconds, rounds)
+    wrong = False
+    for case, found in figures.items():
+        too_slow = found["attacked_p99_ms"] > max(RATIO_MAX * found["alone_p99_ms"], P99_MS_MIN)
+        wrong = wrong or too_slow
+        typer.echo(
+            f"{case:<46} p99 {found['alone_p99_ms']:6.2f} ms alone, "
+            f"{found['attacked_p99_ms']:6.2f} attacked: {found['ratio']:5.2f} times; p50 "
+            f"{found['alone_p50_ms']:5.2f} and {found['attacked_p50_ms']:5.2f} ms; "
+            f"{found['cores']:.2f} cores, {found['answers_a_second']:.0f} answers a second"
+            + ("  TOO SLOW" if too_slow else "")
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "quotas.json").write_text(json.dumps({"seconds": seconds, "attacks": figures}))
+    raise SystemExit(int(wrong))
+
+
+if __name__ == "__main__":
+    match sys.argv[1:2]:
+        case ["serve"]:
+            serve(Path(sys.argv[2]), sys.argv[3])
+        case ["attack"]:
+            attack(
+                Path(sys.argv[2]),
+                int(sys.argv[3]),
+                sys.argv[4],
+                int(sys.argv[5]),
+                float(sys.argv[6]),
+            )
+        case _:
+            typer.run(main)
