@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 
 from hqueue.errors import LocalServerError
@@ -15,8 +14,8 @@ VALID_DAYS = 30
 _KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 
 
-def make_authority(folder: Path, name: str = "ca") -> None:
-    """Make an authority: ``<name>.pem``, and its key in ``<name>.key``.
+def make_authority(folder: Path, name: str = "ca") -> Path:
+    """Make an authority: ``<name>.pem``, which is returned, and its key in ``<name>.key``.
 
     Raises:
         LocalServerError: openssl is missing, or failed.
@@ -27,6 +26,7 @@ def make_authority(folder: Path, name: str = "ca") -> None:
         folder, "req", "-x509", *_KEY, "-keyout", f"{name}.key", "-out", f"{name}.pem",
         *days, "-subj", f"/CN=hqueue local {name}",
     )  # fmt: skip
+    return folder / f"{name}.pem"
 
 
 def make_certificate(
@@ -34,31 +34,31 @@ def make_certificate(
     name: str,
     *,
     hosts: str,
+    subject: str | None = None,
     authority: str = "ca",
-    days: Mapping[str, str] | None = None,
-) -> None:
-    """Make a certificate: ``<name>.pem``, which has the key in it, too.
+    days: int = VALID_DAYS,
+) -> Path:
+    """Make a certificate: ``<name>.pem``, which is returned, and has the key in it, too.
 
     Args:
         folder: where it is written, and the authority lies.
-        name: its name, and that of its owner.
+        name: its file's name.
         hosts: the hosts that it names, as OpenSSL writes them: ``DNS:localhost,IP:127.0.0.1``.
+        subject: who its owner is, as OpenSSL writes it; by default ``/CN=<name>``.
         authority: the name of the authority.
-        days: when it is good, as options of ``openssl x509``; for a month from now by default.
+        days: for how long from now it is good; -1 makes one that has expired.
 
     Raises:
         LocalServerError: openssl is missing, or failed.
     """
     request, extensions = f"{name}.csr", folder / f"{name}.ext"
-    _openssl(
-        folder, "req", *_KEY, "-keyout", f"{name}.key", "-out", request, "-subj", f"/CN={name}"
-    )
+    whole = ("-subj", subject or f"/CN={name}", "-multivalue-rdn", "-utf8")
+    _openssl(folder, "req", *_KEY, "-keyout", f"{name}.key", "-out", request, *whole)
     extensions.write_text(f"subjectAltName={hosts}\n", encoding="utf-8")
-    valid = [part for pair in (days or {"-days": str(VALID_DAYS)}).items() for part in pair]
     _openssl(
         folder, "x509", "-req", "-in", request, "-CA", f"{authority}.pem",
-        "-CAkey", f"{authority}.key", "-CAcreateserial", "-out", f"{name}.crt", *valid,
-        "-extfile", extensions.name,
+        "-CAkey", f"{authority}.key", "-CAcreateserial", "-out", f"{name}.crt",
+        "-days", str(days), "-extfile", extensions.name,
     )  # fmt: skip
     # HBase reads a key in PKCS #8, which this is, and both from one file.
     key, certificate = folder / f"{name}.key", folder / f"{name}.crt"
@@ -68,6 +68,7 @@ def make_certificate(
     both.replace(folder / f"{name}.pem")
     for each in (key, certificate, extensions, folder / request):
         each.unlink()
+    return folder / f"{name}.pem"
 
 
 def _openssl(folder: Path, *arguments: str) -> None:

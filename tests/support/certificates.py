@@ -1,4 +1,4 @@
-"""Certificates for tests, made by the ``openssl`` command."""
+"""Certificates for tests."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Certificates"]
+from hqueue.local.certificates import make_authority, make_certificate
 
-KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
+__all__ = ["Certificates", "without_key"]
+
 HERE = "DNS:localhost,IP:127.0.0.1"
+CERTIFICATE = "-----BEGIN CERTIFICATE-----"
 
 
 class Certificates:
@@ -25,12 +27,7 @@ class Certificates:
 
     def authority(self, name: str) -> Path:
         """An authority; its certificate."""
-        made, key = self.folder / f"{name}.pem", self.folder / f"{name}.key"
-        self._run(
-            "req", "-x509", *KEY, "-nodes", "-keyout", str(key), "-out", str(made),
-            "-days", "2", "-subj", f"/CN={name}",
-        )  # fmt: skip
-        return made
+        return make_authority(self.folder, name)
 
     def make(
         self,
@@ -52,31 +49,19 @@ class Certificates:
             days: how long it is good; -1 if it has expired.
             file: the file's name, if it is not ``name``.
         """
-        made = self.folder / f"{file or name}.pem"
-        key, request = made.with_suffix(".key"), made.with_suffix(".csr")
-        extensions, signed = made.with_suffix(".ext"), made.with_suffix(".crt")
-        extensions.write_text(f"subjectAltName={names}\n")
-        whole = ("-subj", subject or f"/O=Tests/CN={name}", "-multivalue-rdn", "-utf8")
-        self._run("req", *KEY, "-nodes", "-keyout", str(key), "-out", str(request), *whole)
-        self._run(
-            "x509", "-req", "-in", str(request), "-CA", str(self.folder / f"{authority}.pem"),
-            "-CAkey", str(self.folder / f"{authority}.key"), "-CAcreateserial",
-            "-out", str(signed), "-days", str(days), "-extfile", str(extensions),
-        )  # fmt: skip
-        new = made.with_suffix(".new")
-        new.write_text(key.read_text() + signed.read_text())
-        new.replace(made)
-        return made
+        subject = subject or f"/O=Tests/CN={name}"
+        return make_certificate(
+            self.folder, file or name, hosts=names, subject=subject, authority=authority, days=days
+        )
 
     def encrypted(self, name: str, password: str) -> Path:
         """A certificate whose key has a password."""
         made = self.make(name)
-        key = made.with_suffix(".locked")
-        self._run(
-            "ec", "-in", str(made.with_suffix(".key")), "-aes256", "-passout", f"pass:{password}",
-            "-out", str(key),
+        locked = subprocess.run(
+            ["openssl", "ec", "-in", str(made), "-aes256", "-passout", f"pass:{password}"],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=True,
         )  # fmt: skip
-        made.write_text(key.read_text() + made.with_suffix(".crt").read_text())
+        made.write_text(locked.stdout + without_key(made))
         return made
 
     def of(self, name: str, authority: str = "ca", **made: Any) -> dict[str, Any]:
@@ -90,9 +75,8 @@ class Certificates:
             "tls_certificate": str(found),
         }
 
-    def _run(self, *arguments: str) -> None:
-        done = subprocess.run(
-            ["openssl", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            timeout=60, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
+
+def without_key(made: Path) -> str:
+    """What a certificate's file has but for the key."""
+    _, begin, rest = made.read_text().partition(CERTIFICATE)
+    return begin + rest

@@ -20,7 +20,7 @@ def make_certificates(folder: Path) -> Path:
     make_certificate(folder, "server", hosts=here)
     make_certificate(folder, "client", hosts=here)
     make_certificate(folder, "elsewhere", hosts="DNS:elsewhere.example")
-    make_certificate(folder, "expired", hosts=here, days={"-days": "-1"})
+    make_certificate(folder, "expired", hosts=here, days=-1)
     make_certificate(folder, "stranger", hosts=here, authority="other")
     return folder
 

@@ -14,7 +14,7 @@ from hqueue import SettingsError
 from hqueue.net.contexts import TlsContexts, TlsFiles
 from hqueue.net.refusals import RefusedError
 from hqueue.net.security import security_of
-from tests.support.certificates import Certificates
+from tests.support.certificates import Certificates, without_key
 
 PASSWORD = "never-to-be-shown"
 
@@ -85,7 +85,7 @@ def test_files_that_cant_be_used_are_named_where_the_client_is_made(
     assert security_of(hqueue.Settings(**good)) is not None
     assert security_of(hqueue.Settings()) is None
     no_key = tmp_path / "no-key.pem"
-    no_key.write_text((certificates.folder / "good.crt").read_text())
+    no_key.write_text(without_key(certificates.folder / "good.pem"))
     no_certificate = tmp_path / "junk.pem"
     no_certificate.write_text("junk")
     for wrong in (
