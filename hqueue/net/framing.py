@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 
-__all__ = ["INBOX_BYTES", "LENGTH", "Frames"]
+__all__ = ["INBOX_BYTES", "LENGTH", "Beginning", "Frames"]
 
 LENGTH = struct.Struct(">I")
 
 INBOX_BYTES = 64 * 1024
 """What is read at once where small answers come."""
+
+
+Beginning = Callable[[bytes], bool]
+"""Looks at what came first, before frames are taken of it: by the bytes that came so far, whether
+they are the beginning of a frame; False while they are too few to say. Raises if they are none."""
 
 
 class Frames:
@@ -21,10 +27,12 @@ class Frames:
 
     Args:
         bytes_max: a longer frame is none.
+        beginning: looks at what comes first, if anything does.
     """
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(self, bytes_max: int, beginning: Beginning | None = None) -> None:
         self._bytes_max = bytes_max
+        self._beginning = beginning
         self._inbox = bytearray(INBOX_BYTES)
         self._view = memoryview(self._inbox)
         self._low = self._high = 0
@@ -68,7 +76,10 @@ class Frames:
 
         Raises:
             ValueError: what came is not a frame.
+            Exception: as `Beginning`.
         """
+        if self._beginning is not None and not self._is_begun(self._beginning):
+            return None
         if self._frame is None and not self._begin():
             return None
         if self._filled < self._length:
@@ -76,6 +87,13 @@ class Frames:
         frame, self._frame, self._space = self._frame, None, None
         self._largest = max(self._largest, self._length)
         return frame
+
+    def _is_begun(self, beginning: Beginning) -> bool:
+        """Whether what came first is the beginning of a frame."""
+        if not beginning(bytes(self._view[self._low : self._high])):
+            return False
+        self._beginning = None
+        return True
 
     def _begin(self) -> bool:
         """Take in a frame's length, and what came of it; whether the length is there."""

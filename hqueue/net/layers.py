@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from hqueue.net.framing import LENGTH, Frames
+from hqueue.net.framing import LENGTH, Beginning, Frames
 
 __all__ = ["GATHERED_BYTES", "Layer", "Secured", "Stacked", "Wrapping", "gathered"]
 
@@ -98,11 +98,14 @@ class Wrapping(Layer):
     Args:
         wrapper: makes tokens, and takes them apart.
         bytes_max: what the longest frame may have in it.
+        beginning: looks at what comes first, if anything does.
     """
 
-    def __init__(self, wrapper: Wrapper, bytes_max: int) -> None:
+    def __init__(
+        self, wrapper: Wrapper, bytes_max: int, beginning: Beginning | None = None
+    ) -> None:
         self._wrapper = wrapper
-        self._frames = Frames(bytes_max + FRAME_OVERHEAD_BYTES_MAX)
+        self._frames = Frames(bytes_max + FRAME_OVERHEAD_BYTES_MAX, beginning)
         self._clear: deque[memoryview] = deque()
         self._lock = threading.RLock()
         """The wrapper is for one thread at a time."""
@@ -150,11 +153,18 @@ class Secured:
         layer: the layer.
         bytes_max: a longer frame is none.
         received: what came through the layer before.
+        beginning: looks at what comes first, if anything does.
     """
 
-    def __init__(self, layer: Layer, bytes_max: int, received: bytes = b"") -> None:
+    def __init__(
+        self,
+        layer: Layer,
+        bytes_max: int,
+        received: bytes = b"",
+        beginning: Beginning | None = None,
+    ) -> None:
         self._layer = layer
-        self._frames = Frames(bytes_max)
+        self._frames = Frames(bytes_max, beginning)
         self._frames.space()[: len(received)] = received
         self._frames.add(len(received))
         self._space = memoryview(bytearray(GATHERED_BYTES))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, TypeVar
 
 from hqueue.errors import HQueueError
+from hqueue.net.framing import Beginning
 from hqueue.net.layers import Layer, Stacked
 from hqueue.net.refusals import RefusedError
 from hqueue.net.tls import Tls
@@ -44,6 +45,8 @@ class Talk:
     def __init__(self) -> None:
         self.layer: Layer | None = None
         """What the connection goes on through; None if it is in clear."""
+        self.beginning: Beginning | None = None
+        """Looks at what the other side says first when the talk is over, if anything does."""
         self._heard = bytearray()
         """In clear, and not used yet."""
         self._to_send = bytearray()

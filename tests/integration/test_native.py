@@ -202,6 +202,8 @@ def test_the_messages_have_the_numbers_of_hbases_own() -> None:
     own = {name: kind for name, kind in vars(pb).items() if hasattr(kind, "DESCRIPTOR")}
     assert len(own) > 50
     for name, kind in own.items():
+        if name == "SecurityPreamableResponse" and name not in theirs:
+            continue  # HBase 3.0.0-alpha-4 does not know it yet.
         expected = theirs[name.rpartition(".")[2]]
         for field in kind.DESCRIPTOR.fields:
             assert expected[field.name][1] == field.number, f"{name}.{field.name}"

@@ -113,13 +113,14 @@ def _of(secure_server: local.LocalServer, kind: str, tmp_path: Path) -> dict[str
     """Settings of a client that is not let in."""
     folder = secure_server.home / "conf" / "security"
     nowhere = str(tmp_path / "nowhere")
-    if kind == "stranger":
+    if kind.endswith("stranger"):
         shutil.copy(folder / "ca.pem", tmp_path)
         make_authority(tmp_path, "other")
         make_certificate(tmp_path, "stranger", hosts="DNS:localhost", authority="other")
     return {
         "unproven": {**UNPROVEN},
         "unproven in clear": {**UNPROVEN, **IN_CLEAR},
+        "unproven stranger": {**UNPROVEN, "tls_certificate": str(tmp_path / "stranger.pem")},
         "unknown server": {"hbase_principal": "nobody/_HOST"},
         "another server": {"hbase_principal": secure_server.settings().kerberos_principal},
         "unknown client": {"kerberos_principal": "nobody"},
@@ -143,6 +144,7 @@ def _of(secure_server: local.LocalServer, kind: str, tmp_path: Path) -> dict[str
         ("no keytab", "kerberos_keytab can't be read"),
         ("unknown authority", "compare its authority with tls_ca"),
         ("stranger", "check tls_certificate"),
+        ("unproven stranger", "check tls_certificate"),
         ("no authority", "tls_ca can't be used"),
     ],
 )

@@ -5,21 +5,35 @@ What the client sends of the handshake is a length (4 bytes, big-endian, 0 allow
 What the server sends is a status (4 bytes): 0 for a length and a token; 1 for an error, the name of
 its class and its text, each with a length, after which it closes. A server that asks for no proof
 answers status 0 and the length -88, and goes on in clear.
+
+The client's last token has no answer if it is good. If it is not, the server's error comes in the
+place of the first answer to a request. No frame is as short as 1 byte, so its status tells it apart.
+
+Who may have one of several principals is asked first: ``Securi`` has a frame for an answer, with
+the principal, and the preamble follows. Older servers refuse it.
 """
 
 from __future__ import annotations
 
 import ssl
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
+from google.protobuf.message import DecodeError
+
+from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.wire import (
     CLIENT,
     FRAME_BYTES_MAX,
     LENGTH,
+    MASTER,
+    WHO_IS_THERE,
+    RemoteError,
     connection_header,
     preamble,
+    read_answer,
 )
 from hqueue.hbase.native.wire import KERBEROS as BY_KERBEROS
 from hqueue.net.contexts import TlsContexts, TlsFiles
@@ -29,6 +43,7 @@ from hqueue.net.refusals import RefusedError
 from hqueue.net.sasl import Gssapi
 from hqueue.net.talking import Talk, Talking
 from hqueue.net.tls import Tls
+from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.loop import blocking
 from hqueue.settings.addresses import Address
 from hqueue.settings.connection import Settings
@@ -40,6 +55,8 @@ _STATUS = struct.Struct(">ii")
 _SIZE = struct.Struct(">i")
 _FALLS_BACK = -88
 TOKEN_BYTES_MAX = 1024 * 1024
+LATE_BYTES_MAX = 16 * 1024
+"""Each of both words of an error that comes in the place of an answer."""
 
 
 class Security(NamedTuple):
@@ -80,17 +97,26 @@ class Security(NamedTuple):
             settings.hbase_fallback_to_simple,
         )
 
-    def principal(self, server: Address, service: str) -> str:
-        """The principal of a server with a service."""
-        principal = self.regionserver if service == CLIENT else self.master
-        return principal.replace("_HOST", server.host.lower())
+    def principals(self, server: Address, service: str) -> list[str]:
+        """The principals that a server with a service may have: masters and region servers alike
+        say where the cluster's servers are.
+        """
+        roles = {CLIENT: [self.regionserver], MASTER: [self.master]}
+        named = roles.get(service, [self.master, self.regionserver])
+        return [*dict.fromkeys(each.replace("_HOST", server.host.lower()) for each in named)]
 
 
 OPEN = Security()
 """Nobody proves anything, and nothing is hidden."""
 
 
-def greeting(server: Address, service: str, security: Security, ends_s: float) -> Talking[Talk]:
+def greeting(
+    server: Address,
+    service: str,
+    security: Security,
+    ends_s: float,
+    unaware: set[Address],
+) -> Talking[Talk]:
     """Open a connection to a server's service.
 
     Args:
@@ -98,6 +124,7 @@ def greeting(server: Address, service: str, security: Security, ends_s: float) -
         service: the service's name.
         security: how it is secured.
         ends_s: when it is given up, by `time.monotonic`.
+        unaware: the servers that don't say who they are; more may be found to belong there.
 
     Returns:
         The talk, with the layer that requests go through.
@@ -115,11 +142,55 @@ def greeting(server: Address, service: str, security: Security, ends_s: float) -
     if security.login is None:
         talk.say(preamble())
     else:
-        principal = security.principal(server, service)
+        principals = security.principals(server, service)
+        principal = principals[0]
+        if len(principals) > 1 and server not in unaware:
+            principal = yield from _ask_principal(talk, principals, partial(unaware.add, server))
         is_proven = yield from _prove(talk, security, security.login, principal, ends_s)
     talk.say(connection_header(service, named=not is_proven))
-    yield from talk.flush()
+    try:
+        yield from talk.flush()
+    except ConnectionError as exc:
+        if talk.beginning is not None and not is_interruption(exc):
+            talk.beginning(talk.unused())
+        raise
     return talk
+
+
+def _ask_principal(
+    talk: Talk, principals: Sequence[str], cannot_say: Callable[[], None]
+) -> Talking[str]:
+    """Which one of these principals the server has. It proves that it is right afterwards.
+
+    Raises:
+        RefusedError: it has another one.
+        ConnectionError: it can't say.
+    """
+    talk.say(WHO_IS_THERE)
+    (size,) = LENGTH.unpack((yield from talk.hear(LENGTH.size)))
+    if not 0 < size <= TOKEN_BYTES_MAX:
+        raise ValueError("the server does not say who it is")
+    frame: bytes = yield from talk.hear(size)
+    _, said = read_answer(bytearray(frame))
+    if isinstance(said, RemoteError):
+        if said.kind == "SecurityNotEnabledException":
+            return principals[0]  # It says so again when the client proves itself.
+        cannot_say()
+        raise ConnectionError(f"the server does not say who it is: {said.kind}")
+    try:
+        name = pb.SecurityPreamableResponse.FromString(said.message).server_principal
+    except DecodeError as exc:
+        raise ValueError("the server does not say who it is") from exc
+    for each in principals:
+        if name == each or name.startswith(f"{each}@"):  # Of the default realm.
+            return each
+    raise RefusedError(
+        "the server has a principal that is not expected: compare hbase_principal and "
+        "hbase_master_principal with hbase.regionserver.kerberos.principal and "
+        "hbase.master.kerberos.principal of the server",
+        server_principal=name,
+        expected=list(principals),
+    )
 
 
 def _prove(
@@ -151,10 +222,37 @@ def _prove(
                 "hbase_fallback_to_simple=True lets the client go on without security"
             )
         token = mechanism.answer(challenge)
+    beginning = partial(_look_at_beginning, principal)
     if mechanism.wraps:
         yield from talk.flush()
-        talk.add(Wrapping(mechanism, FRAME_BYTES_MAX))
+        talk.add(Wrapping(mechanism, FRAME_BYTES_MAX, beginning))
+    else:
+        talk.beginning = beginning
     return True
+
+
+def _look_at_beginning(principal: str, heard: bytes) -> bool:
+    """Whether a server's first words are no error: a `Beginning`.
+
+    Raises:
+        RefusedError: it did not accept the client's last token.
+        ValueError: what it says is malformed.
+    """
+    if len(heard) < LENGTH.size or heard[: LENGTH.size] != LENGTH.pack(1):
+        return len(heard) >= LENGTH.size
+    words, left = [], heard[LENGTH.size :]
+    for _ in range(2):
+        if len(left) < _SIZE.size:
+            return False
+        (size,) = _SIZE.unpack_from(left)
+        if not 0 <= size <= LATE_BYTES_MAX:
+            raise ValueError("the server's error is malformed")
+        left = left[_SIZE.size :]
+        if len(left) < size:
+            return False
+        words.append(left[:size].decode(errors="replace"))
+        left = left[size:]
+    raise _NotAcceptedError(*words).refusal(principal)
 
 
 def _challenge(talk: Talk) -> Talking[bytes | None]:

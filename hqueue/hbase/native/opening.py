@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from hqueue.hbase.native.greeting import OPEN, Security, greeting
 from hqueue.hbase.native.wire import FRAME_BYTES_MAX
-from hqueue.net.framing import Frames
+from hqueue.net.framing import Beginning, Frames
 from hqueue.net.layers import Layer, Secured
 from hqueue.net.talking import Talk, talk_in_loop, talk_in_thread
 from hqueue.runtime.interrupts import is_interruption
@@ -25,17 +25,22 @@ class Opened:
         opened: the socket.
         layer: what goes through it; None for what is in clear.
         received: what the server said since, in clear.
+        beginning: looks at what the server says first, if anything does.
     """
 
     def __init__(
-        self, opened: socket.socket, layer: Layer | None = None, received: bytes = b""
+        self,
+        opened: socket.socket,
+        layer: Layer | None = None,
+        received: bytes = b"",
+        beginning: Beginning | None = None,
     ) -> None:
         self.socket = opened
         self.layer = layer
-        self.frames: Frames | Secured = Frames(FRAME_BYTES_MAX)
+        self.frames: Frames | Secured = Frames(FRAME_BYTES_MAX, beginning)
         """What the server says."""
         if layer is not None:
-            self.frames = Secured(layer, FRAME_BYTES_MAX, received)
+            self.frames = Secured(layer, FRAME_BYTES_MAX, received, beginning)
         elif received:
             self.frames.space()[: len(received)] = received
             self.frames.add(len(received))
@@ -72,6 +77,8 @@ class Opener:
     def __init__(self, security: Security = OPEN, route: Route = direct) -> None:
         self._security = security
         self._route = route
+        self._unaware: set[Address] = set()
+        """The servers that were found not to say who they are."""
 
     def open(self, address: Address, service: str, timeout_s: float) -> Opened:
         """Connect, agree on who speaks, and say to which service.
@@ -84,7 +91,7 @@ class Opener:
         opened = open_connection(self._route(address, service), timeout_s)
         try:
             _set_options(opened)
-            work = greeting(address, service, self._security, ends_s)
+            work = greeting(address, service, self._security, ends_s, self._unaware)
             return _opened(opened, talk_in_thread(work, opened, ends_s))
         except BaseException as exc:
             opened.close()
@@ -103,7 +110,7 @@ class Opener:
         opened = await connect(await resolve(self._route(address, service)))
         try:
             _set_options(opened)
-            work = greeting(address, service, self._security, ends_s)
+            work = greeting(address, service, self._security, ends_s, self._unaware)
             return _opened(opened, await talk_in_loop(work, opened))
         except BaseException as exc:
             opened.close()
@@ -113,7 +120,7 @@ class Opener:
 
 
 def _opened(opened: socket.socket, talk: Talk) -> Opened:
-    return Opened(opened, talk.layer, talk.unused())
+    return Opened(opened, talk.layer, talk.unused(), talk.beginning)
 
 
 def _malformed(error: ValueError) -> ConnectionError:

@@ -30,6 +30,7 @@ __all__ = [
     "REGISTRY",
     "SIMPLE",
     "WHOLE_CONNECTION",
+    "WHO_IS_THERE",
     "Answer",
     "RemoteError",
     "connection_header",
@@ -54,6 +55,9 @@ FRAME_BYTES_MAX = 256 * 1024 * 1024
 CODEC = "org.apache.hadoop.hbase.codec.KeyValueCodec"
 SIMPLE, KERBEROS = 80, 81
 """How one proves who one is."""
+
+WHO_IS_THERE = b"Securi"
+"""Before the preamble: asks for the server's principal, which nobody has proven then."""
 
 WHOLE_CONNECTION = 0xFFFFFFFF
 """The number in an answer that is about the connection, which the server closes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import struct
 import time
 from collections.abc import Iterable
@@ -13,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hqueue.hbase.native.greeting import Security, greeting
+from hqueue.hbase.native.opening import Opened
 from hqueue.hbase.native.protocol import pb
-from hqueue.hbase.native.wire import CLIENT, MASTER, REGISTRY
+from hqueue.hbase.native.wire import CLIENT, MASTER, REGISTRY, WHOLE_CONNECTION, varint
 from hqueue.net.kerberos import Begun
 from hqueue.net.layers import Wrapping
 from hqueue.net.refusals import RefusedError
@@ -70,7 +72,11 @@ def refused(name: str, text: str) -> bytes:
 
 
 def talk(
-    secured: Security, server: bytes, cut: int = 1, service: str = CLIENT
+    secured: Security,
+    server: bytes,
+    cut: int = 1,
+    service: str = CLIENT,
+    unaware: set[Address] | None = None,
 ) -> tuple[Talk, bytes]:
     """A talk with a server that says this, so many bytes at a time; and what the client said."""
     said, left = bytearray(), server
@@ -85,7 +91,8 @@ def talk(
         now, left = left[:cut], left[cut:]
         return now
 
-    work = greeting(SERVER, service, secured, time.monotonic() + 30)
+    found = set() if unaware is None else unaware
+    work = greeting(SERVER, service, secured, time.monotonic() + 30, found)
     return carry_out(work, do), bytes(said)
 
 
@@ -130,13 +137,79 @@ def test_the_header_is_wrapped_where_a_protection_was_agreed_on() -> None:
 
 @pytest.mark.parametrize(
     ("service", "principal"),
-    [(CLIENT, "hbase/host.example@R"), (MASTER, "master/host.example@R"),
-     (REGISTRY, "master/host.example@R")],
-)  # fmt: skip
+    [(CLIENT, "hbase/host.example@R"), (MASTER, "master/host.example@R")],
+)
 def test_each_service_has_its_principal(service: str, principal: str) -> None:
     login = Login()
     talk(security(login, ["integrity"]), good(b"ap-rep") + good(b"S\x07\1\0\0"), service=service)
     assert login.asked == [(principal, False)]
+
+
+def of_connection(**said: Any) -> bytes:
+    """An answer that is to no request."""
+    header = pb.ResponseHeader(call_id=WHOLE_CONNECTION)
+    parts = []
+    if "principal" in said:
+        named = pb.SecurityPreamableResponse(server_principal=said["principal"])
+        parts.append(named.SerializeToString())
+    else:
+        header.exception.exception_class_name = f"org.apache.{said['error']}"
+        header.exception.stack_trace = "because"
+    parts.insert(0, header.SerializeToString())
+    return framed(b"".join(varint(len(part)) + part for part in parts))
+
+
+@pytest.mark.parametrize("principal", ["master/host.example@R", "hbase/host.example@R"])
+@pytest.mark.parametrize("cut", [1, 1_000])
+def test_who_may_be_a_master_or_a_region_server_is_asked_and_proves_it(
+    principal: str, cut: int
+) -> None:
+    login = Login()
+    _, said = talk(security(login), of_connection(principal=principal) + WHOLE, cut, REGISTRY)
+    assert said.startswith(b"SecuriHBas\x00\x51" + framed(TOKEN))
+    assert login.asked == [(principal, True)]
+
+
+@pytest.mark.parametrize("named", ["hbase/host.example@R", "hbase/host.example@OTHER"])
+def test_a_principal_without_a_realm_is_that_of_the_default_realm(named: str) -> None:
+    login = Login()
+    secured = security(login)._replace(regionserver="hbase/_HOST")
+    talk(secured, of_connection(principal=named) + WHOLE, service=REGISTRY)
+    assert login.asked == [("hbase/host.example", True)], "the library says which realm that is"
+
+
+@pytest.mark.parametrize(
+    "principal",
+    ["hbase/other.example@R", "hbase/host.example@OTHER", "hbase/host.example@R2", "hbase", "", "@"],
+)
+def test_no_other_principal_is_taken(principal: str) -> None:
+    login = Login()
+    with pytest.raises(RefusedError, match="compare hbase_principal and hbase_master_principal"):
+        talk(security(login), of_connection(principal=principal), service=REGISTRY)
+    assert not login.asked
+
+
+def test_where_both_have_one_principal_nobody_is_asked() -> None:
+    login = Login()
+    secured = security(login)._replace(master="hbase/_HOST@R")
+    _, said = talk(secured, WHOLE, service=REGISTRY)
+    assert said.startswith(b"HBas\x00\x51")
+
+
+def test_a_server_that_does_not_say_who_it_is_is_taken_for_a_master_the_next_time() -> None:
+    login, unaware = Login(), set[Address]()
+    said = of_connection(error="hadoop.hbase.ipc.FatalConnectionException")
+    with pytest.raises(ConnectionError, match="does not say who it is: FatalConnectionException"):
+        talk(security(login), said, service=REGISTRY, unaware=unaware)
+    assert unaware == {SERVER}
+    talk(security(login), WHOLE, service=REGISTRY, unaware=unaware)
+    assert login.asked == [("master/host.example@R", True)]
+
+
+def test_a_server_without_security_says_so_and_is_refused_as_ever() -> None:
+    said = of_connection(error="hadoop.hbase.ipc.SecurityNotEnabledException")
+    with pytest.raises(RefusedError, match="hbase_fallback_to_simple"):
+        talk(security(Login()), said + struct.pack(">ii", 0, -88), service=REGISTRY)
 
 
 def test_a_server_that_asks_for_no_proof_is_refused_unless_that_is_allowed() -> None:
@@ -163,6 +236,44 @@ def test_a_refused_ticket_is_replaced_and_a_fresh_one_is_refused_for_good() -> N
 
 
 WHOLE = good(b"ap-rep") + good(b"S\x07\x01\0\0")
+LATE = refused("javax.security.sasl.SaslException", "Problem with callback handler")
+
+
+@pytest.mark.parametrize("protection", ["authentication", "privacy"])
+@pytest.mark.parametrize("cut", [1, 3, 1_000])
+def test_a_last_token_that_is_refused_comes_in_the_place_of_an_answer(
+    protection: str, cut: int
+) -> None:
+    talked, _ = talk(security(Login(), [protection]), WHOLE)
+    near, far = socket.socketpair()
+    with near, far, pytest.raises(RefusedError, match="see the server's log") as caught:
+        opened = Opened(near, talked.layer, talked.unused(), talked.beginning)
+        for at in range(0, len(LATE), cut):
+            piece = LATE[at : at + cut]
+            opened.frames.space()[: len(piece)] = piece
+            opened.frames.add(len(piece))
+            assert opened.frames.next() is None
+    assert caught.value.facts["answer"] == "SaslException: Problem with callback handler"
+
+
+def test_a_last_token_that_is_refused_is_heard_where_nothing_can_be_sent_any_more() -> None:
+    left = WHOLE + LATE
+
+    def do(step: Send | Receive) -> bytes | None:
+        nonlocal left
+        if isinstance(step, Send):
+            if len(left) <= len(LATE):
+                raise BrokenPipeError("it is gone")
+            return None
+        if not left:
+            raise ConnectionError("the server closed the connection")
+        size = max(1, len(left) - len(LATE))
+        now, left = left[:size], left[size:]
+        return now
+
+    work = greeting(SERVER, CLIENT, security(Login()), time.monotonic() + 30, set())
+    with pytest.raises(RefusedError, match="see the server's log"):
+        carry_out(work, do)
 
 
 @pytest.mark.parametrize("end", range(len(WHOLE)))

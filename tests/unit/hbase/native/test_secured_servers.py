@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,10 +19,13 @@ from hqueue.hbase.native.greeting import OPEN, Security
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.wire import LENGTH, WHOLE_CONNECTION, varint
 from hqueue.net.contexts import TlsContexts, TlsFiles
+from hqueue.net.kerberos import Login as KerberosLogin
 from hqueue.settings.addresses import Address
+from tests.support.keytabs import keytab
 from tests.support.looped import BlockingServers, LoopedServers
 from tests.support.scripted_server import Asked, ScriptedServer, answer
 from tests.support.tls_servers import HERE, make_certificates, server_context
+from tests.unit.hbase.native.test_greeting import LATE, Login, good, security
 
 Transport = BlockingServers | LoopedServers
 Open = Callable[[Security], Transport]
@@ -96,13 +100,14 @@ def test_requests_and_answers_of_any_size_pass(
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("client", [None, "stranger"])
+@pytest.mark.parametrize("size", [3, MUCH])
 def test_a_put_of_a_client_whose_certificate_is_refused_is_not_applied(
-    tls_folder: Path, transport: Open, version: ssl.TLSVersion, client: str | None
+    tls_folder: Path, transport: Open, version: ssl.TLSVersion, client: str | None, size: int
 ) -> None:
     context = server_context(tls_folder, needs_client=True, version=version)
     with serving(echo, context) as server:
         with pytest.raises(AuthenticationError, match="tls_certificate") as caught:
-            ask(transport(tls(tls_folder, client)), server, b"put")
+            ask(transport(tls(tls_folder, client)), server, b"p" * size)
         assert caught.value.outcome is Outcome.NOT_APPLIED
         assert not server.services
 
@@ -159,6 +164,59 @@ def test_a_connection_that_was_accepted_and_ends_leaves_the_outcome_unknown(
             ask(servers, server, b"second")
         assert caught.value.outcome is Outcome.UNKNOWN
         assert "AccessDeniedException: because" in str(caught.value.facts["reason"])
+
+
+@contextlib.contextmanager
+def refusing_late() -> Iterator[Address]:
+    """A server that speaks SASL, and refuses the client's last token when it has a request."""
+
+    def serve() -> None:
+        opened, _ = listener.accept()
+        with opened, opened.makefile("rb") as incoming:
+            incoming.read(6)
+            for said in (good(b"ap-rep"), good(b"S\x07\x01\0\0")):
+                incoming.read(LENGTH.unpack(incoming.read(LENGTH.size))[0])
+                opened.sendall(said)
+            for _ in ("token", "header", "request"):
+                incoming.read(LENGTH.unpack(incoming.read(LENGTH.size))[0])
+            opened.sendall(LATE)
+
+    with socket.create_server((HERE, 0)) as listener, ThreadPoolExecutor(1) as pool:
+        served = pool.submit(serve)
+        yield Address(HERE, listener.getsockname()[1])
+        served.result()
+
+
+@pytest.mark.parametrize("protection", ["authentication", "integrity", "privacy"])
+def test_a_put_is_not_applied_whose_server_refuses_the_last_token(
+    transport: Open, protection: str
+) -> None:
+    with refusing_late() as address:
+        servers = transport(security(Login(), [protection]))
+        with pytest.raises(AuthenticationError, match="see the server's log") as caught:
+            servers.ask(Request(address, b"Mutate", b"put"), "q", 30_000)
+    assert caught.value.outcome is Outcome.NOT_APPLIED
+    assert caught.value.facts["answer"] == "SaslException: Problem with callback handler"
+
+
+def test_a_silent_kdc_holds_a_request_up_no_longer_than_an_opening_may_take(
+    transport: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "keytab").write_bytes(keytab("user@TEST"))
+    with socket.create_server((HERE, 0)) as kdc, serving(echo) as server:
+        config = tmp_path / "krb5.conf"
+        config.write_text(
+            "[libdefaults]\n default_realm = TEST\n udp_preference_limit = 1\n"
+            f"[realms]\n TEST = {{\n  kdc = {HERE}:{kdc.getsockname()[1]}\n }}\n"
+        )
+        monkeypatch.setenv("KRB5_CONFIG", str(config))
+        login = KerberosLogin("user@TEST", str(tmp_path / "keytab"))
+        servers = transport(Security(None, login, ("authentication",), "hbase/here@TEST"))
+        begun_s = time.monotonic()
+        with pytest.raises(StoreUnavailableError, match="can't be reached") as caught:
+            servers.ask(Request(server.address, b"Mutate", b"put"), "q", 30_000)
+        assert time.monotonic() - begun_s < 2 * Settings().connect_timeout_ms / 1e3
+    assert caught.value.outcome is Outcome.NOT_APPLIED
 
 
 def test_an_unknown_end_of_a_connection_may_pass(transport: Open) -> None:
