@@ -26,6 +26,7 @@ from hqueue.local.jars import HBASE
 from hqueue.local.versions import hbase_jars
 from hqueue.store import StorePort
 from tests.support import pythons
+from tests.support.added_gateways import kerberos_gateways
 from tests.support.backends import (
     Backend,
     GatewayBackend,
@@ -77,6 +78,7 @@ MARKED_BY_FIXTURE = {
     "server": ("servers",),
     "cluster_server": ("servers", "cluster"),
     "secure_server": ("servers",),
+    "secure_gateway": ("servers",),
     "spark_environment": ("servers", "spark"),
 }
 """What a test is marked with for what it uses. Those that start servers themselves say so; and no
@@ -130,8 +132,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     What takes something that only real servers have runs over no other back end. Gateways before
     memory are for processes of their own, and for the suites of what every store must do; HBase
-    without gateways is for those suites. A secure one has no gateways that could look at its
-    tables, and no proxies that could lose what goes to it.
+    without gateways is for those suites, in clear and with Kerberos and TLS.
     """
     for item in items:
         for fixture in getattr(item, "fixturenames", ()):
@@ -169,8 +170,6 @@ def _is_wanted(item: pytest.Item) -> bool:
         return bool(kind == "hbase")
     if "process_environment" in fixtures:
         return kind not in ("memory", "native", "secure")
-    if kind == "secure" and {"raw", "lossy"} & {*fixtures}:
-        return False
     return kind not in ("gateways", "native", "secure") or "conformance" in item.path.parts
 
 
@@ -192,6 +191,13 @@ def cluster_server() -> Iterator[local.LocalServer]:
 def secure_server() -> Iterator[local.LocalServer]:
     """A server with Kerberos and TLS for the whole session, and its KDC."""
     yield from _serve("secure", gateways=False, orderly_s=0)
+
+
+@pytest.fixture(scope="session")
+def secure_gateway(secure_server: local.LocalServer) -> Iterator[hqueue.GatewayAddress]:
+    """Gateways before that: a way past Kerberos and TLS."""
+    with kerberos_gateways(secure_server) as gateway:
+        yield gateway
 
 
 @pytest.fixture(scope="session")
@@ -265,7 +271,8 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
             pair.zookeeper = f"127.0.0.1:{zookeeper.port}"
             yield GatewayBackend(pair, cluster)
     elif request.param == "secure":
-        yield SecureBackend(request.getfixturevalue("secure_server"))
+        raw = RawHBase(request.getfixturevalue("secure_gateway"))
+        yield SecureBackend(request.getfixturevalue("secure_server"), raw)
     else:
         server = request.getfixturevalue("server")
         kind = GatewayBackend if request.param == "hbase" else NativeBackend
@@ -316,7 +323,7 @@ def delete_beside(backend: Backend) -> Iterator[Callable[[str], object]]:
             client.disable_queue(name)
             client.delete_queue(name)
 
-        if not isinstance(backend, SecureBackend) and not isinstance(backend.raw, RawHBase):
+        if not isinstance(backend.raw, RawHBase):
             yield delete
             return
         with ThreadPoolExecutor(1) as pool:

@@ -95,7 +95,16 @@ def is_gateway(process: str) -> bool:
 
 
 def gateway_plan(
-    launcher: Launcher, name: str, *, host: str, port: int, hbase: Xml, heap_mb: int, stage: int
+    launcher: Launcher,
+    name: str,
+    *,
+    host: str,
+    port: int,
+    hbase: Xml,
+    heap_mb: int,
+    stage: int,
+    options: Iterable[str] = (),
+    hdfs: Xml | None = None,
 ) -> ProcessPlan:
     """Plan a gateway: Thrift1 if the name begins with ``thrift1``, else Thrift2."""
     package = "thrift" if name.startswith("thrift1") else "thrift2"
@@ -106,8 +115,9 @@ def gateway_plan(
         host=host,
         ports={name: port},
         heap_mb=heap_mb,
-        options=(*FULL_COMPILER, "-XX:MaxDirectMemorySize=96m"),
+        options=(*FULL_COMPILER, "-XX:MaxDirectMemorySize=96m", *options),
         hbase={**hbase, **GATEWAY_SETTINGS},
+        hdfs=hdfs,
         stage=stage,
     )
 

@@ -38,11 +38,18 @@ class TlsContexts:
         files: the files. A server needs all of them.
         serves: whether it is for a server, which demands a certificate of each client.
         verify_hostname: whether a server's certificate must name the host that was called.
+        switch: the setting that turns TLS on, for errors.
     """
 
     def __init__(
-        self, files: TlsFiles, *, serves: bool = False, verify_hostname: bool = True
+        self,
+        files: TlsFiles,
+        *,
+        serves: bool = False,
+        verify_hostname: bool = True,
+        switch: str = "tls",
     ) -> None:
+        self.switch = switch
         self._files = files
         self._serves = serves
         self._verify_hostname = verify_hostname

@@ -11,7 +11,7 @@ from hqueue.net.principals import PrincipalRules
 from hqueue.net.refusals import RefusedError
 from hqueue.settings.names import EVERYBODY
 
-__all__ = ["PortSecurity", "SecuritySettings", "security_of"]
+__all__ = ["PortSecurity", "SecuritySettings", "client_contexts", "security_of"]
 
 
 class SecuritySettings(Protocol):
@@ -52,7 +52,7 @@ class PortSecurity:
 
     def __init__(self, settings: SecuritySettings) -> None:
         files = TlsFiles(settings.tls_ca, settings.tls_certificate, settings.tls_key)
-        self.client = TlsContexts(files, verify_hostname=settings.tls_verify_hostname)
+        self.client = client_contexts(settings, "tls")
         """What servers are called with."""
         self._server = TlsContexts(files, serves=True)
         self.rules = PrincipalRules(settings.tls_principal_rules)
@@ -94,6 +94,17 @@ class PortSecurity:
                 delivery_principals=self._delivery_principals,
             )
         return self.guard("subscriber", self._delivery_principals, "delivery_principals")
+
+
+def client_contexts(settings: SecuritySettings, switch: str) -> TlsContexts:
+    """What servers are called with by TLS.
+
+    Args:
+        settings: say which files.
+        switch: the setting that turns TLS on, for errors.
+    """
+    files = TlsFiles(settings.tls_ca, settings.tls_certificate, settings.tls_key)
+    return TlsContexts(files, verify_hostname=settings.tls_verify_hostname, switch=switch)
 
 
 def security_of(settings: SecuritySettings) -> PortSecurity | None:

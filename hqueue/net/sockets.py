@@ -22,11 +22,15 @@ WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 """What a socket raises that does not wait."""
 
 
-def as_refusal(error: OSError) -> OSError:
+def as_refusal(error: OSError, switch: str = "tls") -> OSError:
     """An error of a connection on which nothing was heard yet: a `RefusedError` if it means that
     the sides do not accept each other.
+
+    Args:
+        error: the error.
+        switch: the setting that turns TLS on.
     """
-    return refusal_in(error, "tls") or error
+    return refusal_in(error, switch) or error
 
 
 def shake(connected: socket.socket, contexts: TlsContexts, host: str) -> ssl.SSLSocket:
@@ -47,7 +51,7 @@ def shake(connected: socket.socket, contexts: TlsContexts, host: str) -> ssl.SSL
     except BaseException as exc:
         connected.close()
         if isinstance(exc, OSError) and not is_interruption(exc):
-            raise as_refusal(exc) from exc
+            raise as_refusal(exc, contexts.switch) from exc
         raise
     return wrapped
 
@@ -70,7 +74,7 @@ async def shake_in_loop(
     except BaseException as exc:
         connected.close()
         if isinstance(exc, OSError) and not is_interruption(exc):
-            raise as_refusal(exc) from exc
+            raise as_refusal(exc, contexts.switch) from exc
         raise
     return wrapped
 

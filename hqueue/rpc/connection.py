@@ -6,6 +6,7 @@ import select
 import socket
 import struct
 import time
+from functools import partial
 from typing import Any
 
 from thriftpy2 import protocol as protocols
@@ -16,6 +17,7 @@ from thriftpy2.thrift import TApplicationException, TClient, TException
 from hqueue.net.contexts import TlsContexts
 from hqueue.net.sockets import shake
 from hqueue.rpc.calls import NotThriftError
+from hqueue.rpc.http_transport import HttpTransport
 from hqueue.rpc.protocols import BulkProtocol, CompactProtocol
 from hqueue.rpc.transports import BoundedSocket, BulkTransport, FramedBulkTransport
 from hqueue.runtime.sockets import open_connection
@@ -88,7 +90,7 @@ class Connection:
         service: the service that is called, as `hqueue.rpc.services.load` has it.
         host, port: where it is served.
         timeout_s: the bound on opening it.
-        transport: ``buffered`` or ``framed``.
+        transport: ``buffered``, ``framed`` or ``http``.
         protocol: ``binary`` or ``compact``.
         tls: what TLS is spoken with; in clear if None.
 
@@ -112,9 +114,11 @@ class Connection:
         """Its time-out is set before each request."""
         # What is text in an IDL may be bytes: without decode_response=False thriftpy2 would try
         # each as UTF-8.
+        by_http = partial(HttpTransport, host=f"{host}:{port}")
+        carriers: tuple[Any, Any] = _TRANSPORTS.get(transport, (by_http, by_http))
         small, large = [
             spoken(carried(self.socket), decode_response=False)
-            for carried, spoken in zip(_TRANSPORTS[transport], _PROTOCOLS[protocol], strict=True)
+            for carried, spoken in zip(carriers, _PROTOCOLS[protocol], strict=True)
         ]
         # Answers are all read by ours: the compiled one believes a count, and steps over two
         # billion values of no type for minutes.

@@ -95,15 +95,38 @@ class BoundedSocket:
         return data
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send it all."""
+        """Send it all.
+
+        Raises:
+            RefusedError: the server does not accept this client: it has done nothing.
+            OSError: the other side closed, or does not take it in time.
+        """
         self._wait_no_longer()
         if self._tls is None:
             self._socket.sendall(data)
             return
         left = memoryview(data)
-        while left:  # Its `sendall` would begin the time-out again with every record.
-            left = left[self._tls.send(left[:TLS_PIECE_BYTES]) :]
-            self._wait_no_longer()
+        try:
+            while left:  # Its `sendall` would begin the time-out again with every record.
+                left = left[self._tls.send(left[:TLS_PIECE_BYTES]) :]
+                self._wait_no_longer()
+        except (ConnectionError, ssl.SSLError) as exc:
+            if not is_interruption(exc):
+                self._raise_refusal(self._tls)
+            raise
+
+    def _raise_refusal(self, tls: ssl.SSLSocket) -> None:
+        """Say why the server closed the connection, if it did not accept this client."""
+        if self._has_heard:
+            return
+        try:
+            tls.recv(1)
+        except ssl.SSLError as exc:
+            refusal = as_refusal(exc)
+            if refusal is not exc:
+                raise refusal from exc
+        except OSError:
+            pass  # It did not say why.
 
     def flush(self) -> None:
         """Nothing is held back here."""

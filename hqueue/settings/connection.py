@@ -108,10 +108,12 @@ def _listed(
 NATIVE = "native"
 GATEWAYS = "gateways"
 
+HTTP = "http"
+
 _CHOICES = {
     "hbase": (NATIVE, GATEWAYS),
     "hbase_authentication": (SIMPLE, KERBEROS),
-    "transport": ("buffered", "framed"),
+    "transport": ("buffered", "framed", HTTP),
     "protocol": ("binary", "compact"),
     "compression_type": ("zstd", "none"),
     "metadata_store": ("zookeeper", "hbase", "memory"),
@@ -277,8 +279,13 @@ class Settings:
     later.
     """
 
+    gateways_tls: bool = False
+    """Whether gateways are reached by TLS. HBase's own speak it with the transport ``http`` alone.
+    Only for ``gateways``.
+    """
+
     transport: str = "buffered"
-    """The gateways' Thrift transport: ``buffered`` or ``framed``."""
+    """The gateways' Thrift transport: ``buffered``, ``framed`` or ``http``."""
 
     protocol: str = "binary"
     """The gateways' Thrift protocol: ``binary`` or ``compact``."""

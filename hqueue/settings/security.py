@@ -54,9 +54,11 @@ def check_security(settings: Any, *, is_native: bool) -> None:
                 f"{name} needs hbase_authentication='kerberos'", **{name: getattr(settings, name)}
             )
     for name in _OF_TLS:
-        if getattr(settings, name) is not None and not (settings.hbase_tls or settings.tls):
+        speaks_tls = settings.hbase_tls or settings.gateways_tls or settings.tls
+        if getattr(settings, name) is not None and not speaks_tls:
             raise SettingsError(
-                f"{name} needs hbase_tls=True, or tls=True for HQueue's own ports",
+                f"{name} needs hbase_tls=True, gateways_tls=True, or tls=True for HQueue's own "
+                "ports",
                 **{name: getattr(settings, name)},
             )
     if settings.tls_key is not None and settings.tls_certificate is None:
@@ -77,7 +79,12 @@ def check_security(settings: Any, *, is_native: bool) -> None:
         )
     if (proves or settings.hbase_tls) and not is_native:
         raise SettingsError(
-            "Kerberos and TLS secure the native way to HBase, and no gateways: leave gateways out, "
-            "or set hbase='native'",
+            "hbase_authentication and hbase_tls secure the native way to HBase, and no gateways: "
+            "leave gateways out, or set hbase='native'; gateways_tls is for gateways",
             hbase=settings.hbase,
+        )
+    if settings.gateways_tls and is_native:
+        raise SettingsError(
+            "gateways_tls secures the way to gateways: give gateways, or use hbase_tls",
+            gateways_tls=True,
         )

@@ -9,8 +9,10 @@ from typing import Protocol
 
 import pytest
 
-from hqueue import Outcome, Settings, StoreUnavailableError, local
+from hqueue import GatewayAddress, Outcome, Settings, StoreUnavailableError, local
+from hqueue.hbase.native.greeting import Security
 from hqueue.hbase.native.native_store import open_registry
+from hqueue.hbase.native.opening import Opener
 from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.thrift.gateway_store import GatewayStore
 from hqueue.runtime.steps import Wait
@@ -94,7 +96,8 @@ class _Real:
         read = (
             _no_node if self._settings.hbase_masters else ZooKeeperNodes(self._settings).read.asked
         )
-        servers = self._stack.enter_context(contextlib.closing(Servers(self._settings)))
+        opener = Opener(Security.of(self._settings)).open
+        servers = self._stack.enter_context(contextlib.closing(Servers(self._settings, opener)))
         return AskedRegistry(servers, open_registry(self._settings, read))
 
 
@@ -103,12 +106,14 @@ def _no_node(path: str) -> Wait:
 
 
 WAYS = ("zookeeper", "masters")
+SECURED = [pytest.mark.servers, pytest.mark.secured]
 
 
 @pytest.fixture(
     params=[
         *(f"{way}-in-memory" for way in WAYS),
         *(pytest.param(way, marks=pytest.mark.servers) for way in WAYS),
+        *(pytest.param(f"{way}-secured", marks=SECURED) for way in WAYS),
     ]
 )
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
@@ -118,18 +123,24 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         elif request.param == "masters-in-memory":
             yield _Masters(stack, FIRST)
         else:
-            server = request.getfixturevalue("server")
-            named = _named(server)
+            way, _, secured = request.param.partition("-")
+            server, named = _served(request, "secure_" if secured else "")
             settings = server.settings(hbase="native")
-            if request.param == "masters":
+            if way == "masters":
                 settings = server.settings(hbase_masters=named.master, zookeeper=str(NOWHERE))
             yield _Real(stack, settings, named)
 
 
-def _named(server: local.LocalServer) -> Named:
-    """What a local server's own ports, and its gateways, say."""
+def _served(request: pytest.FixtureRequest, kind: str) -> tuple[local.LocalServer, Named]:
+    """A local server, and what its own ports, and gateways before it, say."""
+    server = request.getfixturevalue(f"{kind}server")
+    gateway = request.getfixturevalue("secure_gateway") if kind else server.gateways[0]
+    return server, _named(server, gateway)
+
+
+def _named(server: local.LocalServer, gateway: GatewayAddress) -> Named:
     (ports,) = [process.ports for process in server.processes if process.name == "master"]
-    with contextlib.closing(GatewayStore(server.settings())) as store:
+    with contextlib.closing(GatewayStore(Settings(gateways=(gateway,)))) as store:
         return Named(
             store.cluster_id(),
             Address("127.0.0.1", ports["regionserver"]),
@@ -152,8 +163,11 @@ def test_it_names_the_cluster_its_master_and_the_server_of_meta(cluster: Cluster
     assert named_by(registry) == named_by(registry) == named_by(cluster.open()) == cluster.named
 
 
-def test_a_region_server_answers_as_masters_do(server: local.LocalServer) -> None:
-    named = _named(server)
+@pytest.mark.parametrize(
+    "kind", [pytest.param("", marks=pytest.mark.servers), pytest.param("secure_", marks=SECURED)]
+)
+def test_a_region_server_answers_as_masters_do(request: pytest.FixtureRequest, kind: str) -> None:
+    server, named = _served(request, kind)
     settings = server.settings(hbase_masters=named.meta, zookeeper=str(NOWHERE))
     with contextlib.ExitStack() as stack:
         assert named_by(_Real(stack, settings, named).open()) == named

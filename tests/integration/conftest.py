@@ -14,6 +14,7 @@ from hqueue import Consumer, Message, ParallelConsumer, local
 from tests.support.backends import Backend, MemoryBackend
 from tests.support.consumer_faces import LoopedConsumer
 from tests.support.hub_faces import face_of
+from tests.support.native_hbase import NativeHBase
 from tests.support.raw import RawHBase
 
 from . import administering
@@ -31,6 +32,22 @@ def hub_face(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 def hbase(server: local.LocalServer) -> RawHBase:
     """The standalone server's HBase, without hqueue: what no other store has."""
     return RawHBase(server.gateways[0])
+
+
+@pytest.fixture(
+    scope="session",
+    params=[
+        pytest.param("in clear", marks=pytest.mark.servers),
+        pytest.param("secured", marks=[pytest.mark.servers, pytest.mark.secured]),
+    ],
+)
+def native_hbase(request: pytest.FixtureRequest) -> NativeHBase:
+    """HBase without gateways: in clear, and by Kerberos in TLS."""
+    if request.param == "secured":
+        gateway = partial(request.getfixturevalue, "secure_gateway")
+        return NativeHBase(request.getfixturevalue("secure_server"), gateway)
+    server = request.getfixturevalue("server")
+    return NativeHBase(server, lambda: server.gateways[0])
 
 
 @pytest.fixture

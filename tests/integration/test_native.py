@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import hqueue
-from hqueue import Message, Outcome, local
+from hqueue import Message, Outcome, Settings
 from hqueue.connecting import open_store
 from hqueue.errors import QueueDisabledError
 from hqueue.format import rowkey
@@ -29,22 +29,17 @@ from hqueue.hbase.native.servers import Servers
 from hqueue.local.jars import ensure_jars
 from hqueue.local.versions import hbase_jars
 from hqueue.settings.limits import MESSAGE_ID_MAX
-from tests.support.raw import RawHBase
-from tests.support.registries import NOWHERE, master_of
+from tests.support.native_hbase import NativeHBase
+from tests.support.registries import NOWHERE
 
 MIB = 1024 * 1024
 
 
 @pytest.fixture(scope="module")
-def client(server: local.LocalServer) -> Iterator[hqueue.Client]:
-    with hqueue.connect(hbase="native", zookeeper=server.zookeeper) as connected:
+def client(native_hbase: NativeHBase) -> Iterator[hqueue.Client]:
+    with native_hbase.connect() as connected:
+        assert (connected.settings.hbase, connected.settings.gateways) == ("native", ())
         yield connected
-
-
-@pytest.fixture(scope="module")
-def master(server: local.LocalServer) -> str:
-    """Where the server's master listens."""
-    return str(master_of(server))
 
 
 @pytest.fixture
@@ -85,7 +80,7 @@ def test_an_answer_that_a_server_ends_early_is_gone_on_with(
 
 
 def test_what_is_put_is_read_as_it_is_through_gateways(
-    server: local.LocalServer, queue: hqueue.Queue
+    native_hbase: NativeHBase, queue: hqueue.Queue
 ) -> None:
     messages = [
         Message("t", b"%d" % number * 1_000, key=b"%d" % (number % 7)) for number in range(99)
@@ -94,7 +89,8 @@ def test_what_is_put_is_read_as_it_is_through_gateways(
         queue.put(message)
     large = [bytes([number]) * MIB for number in range(5)]
     queue.put([Message("large", value) for value in large], partition=1)
-    with hqueue.connect(server.settings()) as other, other.queue(queue.name) as behind:
+    settings = Settings(zookeeper=native_hbase.zookeeper, gateways=(native_hbase.gateway,))
+    with hqueue.connect(settings) as other, other.queue(queue.name) as behind:
         assert list(queue.scan()) == list(behind.scan())
         behind.put(Message("t", b"by a gateway"), partition=0)
     read = list(queue.scan(topics=["t"]))
@@ -103,10 +99,10 @@ def test_what_is_put_is_read_as_it_is_through_gateways(
 
 
 def test_nothing_but_a_masters_address_is_needed_for_a_queue(
-    client: hqueue.Client, master: str, queue_name: str
+    client: hqueue.Client, native_hbase: NativeHBase, queue_name: str
 ) -> None:
-    masters = f"{NOWHERE},{master}"
-    with hqueue.connect(
+    masters = f"{NOWHERE},{native_hbase.master}"
+    with native_hbase.connect(
         hbase_masters=masters, zookeeper=str(NOWHERE), notify_workers=False
     ) as other:
         with other.create_queue(queue_name, partitions=2) as made:
@@ -120,13 +116,14 @@ def test_nothing_but_a_masters_address_is_needed_for_a_queue(
 
 
 def test_the_command_line_needs_nothing_but_a_masters_address_either(
-    queue: hqueue.Queue, master: str, tmp_path: Path
+    queue: hqueue.Queue, native_hbase: NativeHBase, tmp_path: Path
 ) -> None:
     queue.put(Message("t", b"1"))
     environment = {n: v for n, v in os.environ.items() if not n.startswith("HQUEUE_")}
+    environment.update(native_hbase.environment())
     scanned = subprocess.run(
-        [sys.executable, "-m", "hqueue.cli", "--hbase-masters", master, "--zookeeper", str(NOWHERE),
-         "scan", queue.name, "--format", "raw"],
+        [sys.executable, "-m", "hqueue.cli", "--hbase-masters", native_hbase.master,
+         "--zookeeper", str(NOWHERE), "scan", queue.name, "--format", "raw"],
         env={**environment, "HQUEUE_LOCAL_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)},
         capture_output=True,
         timeout=60,
@@ -173,9 +170,9 @@ def test_what_comes_is_followed(queue: hqueue.Queue) -> None:
 
 
 def test_a_queue_is_administered(
-    client: hqueue.Client, server: local.LocalServer, queue: hqueue.Queue
+    client: hqueue.Client, native_hbase: NativeHBase, queue: hqueue.Queue
 ) -> None:
-    raw = RawHBase(server.gateways[0])
+    raw = native_hbase.raw
     queue.put(Message("t", b"1"), partition=0)
     client.disable_queue(queue.name)
     with pytest.raises(QueueDisabledError) as caught:

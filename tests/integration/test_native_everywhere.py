@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 import hqueue
-from hqueue import Consumer, Subscription, local
+from hqueue import Consumer, Subscription
 from hqueue.errors import BadVersionError
 from hqueue.metadata.managers import LogRange, TopicPersistenceInfo, Versioned
 from hqueue.metadata.ports import NEW
 from tests.support.consuming import put_numbered, take, values
 from tests.support.hubs import HubThread
-from tests.support.registries import master_of
+from tests.support.native_hbase import NativeHBase
 from tests.support.waiting import wait_for
 
 from .pushing import SESSION_MS, Received, WorkerProcess, put_numbers
@@ -28,17 +28,16 @@ Connect = Callable[..., hqueue.Client]
 
 
 @pytest.fixture
-def connect(server: local.LocalServer, queue_name: str) -> Connect:
+def connect(native_hbase: NativeHBase, queue_name: str) -> Connect:
     """Opens clients whose workers, groups and hubs no other test sees."""
 
     def connect_one(**settings: object) -> hqueue.Client:
         given = {
-            "zookeeper": server.zookeeper,
             "zookeeper_root": f"/{queue_name}",
             "zookeeper_session_timeout_ms": SESSION_MS,
             **settings,
         }
-        return hqueue.connect(hqueue.Settings(**given))  # type: ignore[arg-type]
+        return native_hbase.connect(**given)
 
     return connect_one
 
@@ -53,7 +52,7 @@ def client(connect: Connect) -> Iterator[hqueue.Client]:
 @pytest.fixture(params=["zookeeper", "masters"])
 def environment(
     request: pytest.FixtureRequest,
-    server: local.LocalServer,
+    native_hbase: NativeHBase,
     client: hqueue.Client,
     tmp_path: Path,
 ) -> dict[str, str]:
@@ -62,10 +61,11 @@ def environment(
     """
     settings = tmp_path / "hqueue.toml"
     settings.touch()
-    by_masters = {"HQUEUE_HBASE_MASTERS": str(master_of(server))}
+    by_masters = {"HQUEUE_HBASE_MASTERS": native_hbase.master}
     return {
         **(by_masters if request.param == "masters" else {}),
         **{name: value for name, value in os.environ.items() if not name.startswith("HQUEUE_")},
+        **native_hbase.environment(),
         "HQUEUE_LOCAL_HOME": str(tmp_path),
         "HQUEUE_CONFIG": str(settings),
         "HQUEUE_ZOOKEEPER": client.settings.zookeeper,

@@ -22,6 +22,7 @@ from tests.support.memory.network import Network
 from tests.support.native_proxies import CLUSTER_ID_NODE, NativeProxies
 from tests.support.proxy import Fate, Proxies, Served
 from tests.support.raw import RawTables
+from tests.support.secured_relays import SecuredRelay
 
 __all__ = [
     "Backend",
@@ -174,8 +175,12 @@ class NativeBackend:
 
     @contextlib.contextmanager
     def lossy(self) -> Iterator[LossyWay]:
-        with contextlib.closing(NativeProxies()) as proxies:
+        with contextlib.closing(NativeProxies(self._relay())) as proxies:
             yield _LossyNative(self, proxies)
+
+    def _relay(self) -> SecuredRelay | None:
+        """How proxies stand before it."""
+        return None
 
     def _settings(self, settings: Mapping[str, object]) -> Settings:
         return self._served.settings(hbase="native", gateways=(), **settings)
@@ -199,24 +204,15 @@ class NativeBackend:
         )
 
 
-class SecureBackend:
+class SecureBackend(NativeBackend):
     """A real HBase that asks for Kerberos, by TLS."""
 
-    def __init__(self, served: LocalServer) -> None:
-        self._served = served
+    def __init__(self, served: LocalServer, raw: RawTables) -> None:
+        super().__init__(served, raw)
+        self._certificate = served.home / "conf" / "security" / "server.pem"
 
-    @property
-    def raw(self) -> RawTables:
-        raise AssertionError("nothing looks at its tables but hqueue")
-
-    def connect(self, clock: Clock = SYSTEM_CLOCK, **settings: object) -> Client:
-        return open_client(self._served.settings(**settings), clock)
-
-    def store(self, clock: Clock = SYSTEM_CLOCK, **settings: object) -> StorePort:
-        return open_store(self._served.settings(**settings), clock)
-
-    def lossy(self) -> contextlib.AbstractContextManager[LossyWay]:
-        raise AssertionError("no proxy understands what goes to it")
+    def _relay(self) -> SecuredRelay:
+        return SecuredRelay(self._settings({}), self._certificate)
 
 
 NATIVE_METHODS = {

@@ -1,6 +1,7 @@
 """Region servers and masters that lose things: proxies that know HBase's RPC.
 
-Each request has a fate of its own, also where several are under way on one connection.
+Each request has a fate of its own, also where several are under way on one connection. With a relay
+they stand before servers with Kerberos and TLS, too.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from hqueue.hbase.native.zookeeper_registry import ReadNode
 from hqueue.runtime.steps import Wait
 from hqueue.settings.addresses import Address
 from tests.support.proxy import Fate
+from tests.support.secured_relays import Passing, SecuredRelay, exactly, frame
 
 __all__ = ["CLUSTER_ID_NODE", "NativeProxies"]
 
@@ -29,16 +31,20 @@ TIMEOUT_S = 60
 class NativeProxies:
     """Proxies before all servers of a cluster, made when they are first spoken to: `route` leads to
     them, as a `Route`.
+
+    Args:
+        relay: how they stand before servers with Kerberos and TLS; None before others.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, relay: SecuredRelay | None = None) -> None:
+        self.relay = relay
         self.fate: Callable[[str], Fate] = lambda method: Fate.PASS
         self.calls: collections.Counter[str] = collections.Counter()
         """How often each method was called."""
         self.holds_conditional_only = False
         """Whether a request that should be held is lost instead, if it is no conditional change."""
         self._down = False
-        self._held: list[tuple[Address, bytes]] = []
+        self._held: list[tuple[Address, bytes, bytes]] = []
         self._lock = threading.Lock()
         self._proxies: dict[Address, _Proxy] = {}
 
@@ -91,10 +97,13 @@ class NativeProxies:
         with self._lock:
             held, self._held = self._held, []
         failure: OSError | None = None
-        for address, sent in held:
+        for address, header, request in held:
             try:
+                if self.relay is not None:
+                    self.relay.deliver(address, header, request, TIMEOUT_S)
+                    continue
                 with socket.create_connection(address, timeout=TIMEOUT_S) as late:
-                    late.sendall(sent)
+                    late.sendall(preamble() + header + request)
                     if not late.recv(1):
                         raise ConnectionError("the server closed the connection without an answer")
             except OSError as exc:
@@ -103,9 +112,9 @@ class NativeProxies:
             raise failure
         return len(held)
 
-    def hold(self, address: Address, sent: bytes) -> None:
+    def hold(self, address: Address, header: bytes, request: bytes) -> None:
         with self._lock:
-            self._held.append((address, sent))
+            self._held.append((address, header, request))
 
     def decide(self, method: str) -> Fate:
         with self._lock:
@@ -119,7 +128,7 @@ class _Proxy:
     def __init__(self, address: Address, proxies: NativeProxies) -> None:
         self._address = address
         self._proxies = proxies
-        self._sockets: set[socket.socket] = set()
+        self._sockets: set[Passing] = set()
         self._lock = threading.Lock()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -155,75 +164,71 @@ class _Proxy:
                 server.settimeout(None)
                 for each in (client, server):
                     each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                with self._lock:
-                    self._sockets |= {client, server}
-                fates: dict[int, Fate] = {}
-                back = threading.Thread(
-                    target=self._answers, args=(client, server, fates), daemon=True
-                )
-                back.start()
                 with contextlib.suppress(OSError):
-                    self._requests(client, server, fates)
-                _end(client)
-                _end(server)
+                    if self._proxies.relay is None:
+                        self._pass(client, server)
+                    else:
+                        with self._proxies.relay.wrapped(client, server) as both:
+                            self._pass(*both)
+
+    def _pass(self, client: Passing, server: Passing) -> None:
+        with self._lock:
+            self._sockets |= {client, server}
+        fates: dict[int, Fate] = {}
+        back = threading.Thread(target=self._answers, args=(client, server, fates), daemon=True)
+        try:
+            server.sendall(exactly(client, len(preamble())))
+            if self._proxies.relay is not None:
+                self._proxies.relay.shake(client, server)
+            header = frame(client)
+            server.sendall(header)
+            back.start()
+            self._requests(client, server, header, fates)
+        finally:
+            _end(client)
+            _end(server)
+            if back.ident is not None:
                 back.join()
-                with self._lock:
-                    self._sockets -= {client, server}
+            with self._lock:
+                self._sockets -= {client, server}
 
     def _requests(
-        self, client: socket.socket, server: socket.socket, fates: dict[int, Fate]
+        self, client: Passing, server: Passing, begin: bytes, fates: dict[int, Fate]
     ) -> None:
-        begin = _exactly(client, len(preamble())) + _frame(client)
-        server.sendall(begin)
         while True:
-            frame = _frame(client)
-            first = _delimited(frame[LENGTH.size :])
+            request = frame(client)
+            first = _delimited(request[LENGTH.size :])
             header = pb.RequestHeader.FromString(first)
             fate = self._proxies.decide(header.method_name)
             if fate is Fate.HOLD and self._proxies.holds_conditional_only:
-                rest = frame[LENGTH.size + len(varint(len(first))) + len(first) :]
+                rest = request[LENGTH.size + len(varint(len(first))) + len(first) :]
                 if not pb.MutateRequest.FromString(_delimited(rest)).HasField("condition"):
                     fate = Fate.LOSE_REQUEST
             fates[header.call_id] = fate
             if fate is Fate.HOLD:
-                self._proxies.hold(self._address, begin + frame)
+                self._proxies.hold(self._address, begin, request)
             if fate in (Fate.HOLD, Fate.LOSE_REQUEST):
                 return
-            server.sendall(frame)
+            server.sendall(request)
 
     @staticmethod
-    def _answers(client: socket.socket, server: socket.socket, fates: dict[int, Fate]) -> None:
+    def _answers(client: Passing, server: Passing, fates: dict[int, Fate]) -> None:
         with contextlib.suppress(OSError):
             while True:
-                frame = _frame(server)
-                header = pb.ResponseHeader.FromString(_delimited(frame[LENGTH.size :]))
+                answer = frame(server)
+                header = pb.ResponseHeader.FromString(_delimited(answer[LENGTH.size :]))
                 fate = fates.pop(header.call_id, Fate.PASS)
                 if fate is Fate.LOSE_ANSWER:
                     break
                 if fate is not Fate.HANG:
-                    client.sendall(frame)
+                    client.sendall(answer)
         _end(client)
         _end(server)
 
 
-def _end(opened: socket.socket) -> None:
+def _end(opened: Passing) -> None:
     with contextlib.suppress(OSError):
         opened.shutdown(socket.SHUT_RDWR)
-
-
-def _frame(opened: socket.socket) -> bytes:
-    length = _exactly(opened, LENGTH.size)
-    return length + _exactly(opened, LENGTH.unpack(length)[0])
-
-
-def _exactly(opened: socket.socket, count: int) -> bytes:
-    taken = bytearray()
-    while len(taken) < count:
-        more = opened.recv(min(count - len(taken), 1 << 20))
-        if not more:
-            raise ConnectionError("it ends here")
-        taken += more
-    return bytes(taken)
 
 
 def _delimited(data: bytes) -> bytes:

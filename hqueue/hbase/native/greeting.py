@@ -7,7 +7,8 @@ its class and its text, each with a length, after which it closes. A server that
 answers status 0 and the length -88, and goes on in clear.
 
 The client's last token has no answer if it is good. If it is not, the server's error comes in the
-place of the first answer to a request. No frame is as short as 1 byte, so its status tells it apart.
+place of the first answer to a request. No frame is as short as 1 byte, so the status of the error
+is no length.
 
 Who may have one of several principals is asked first: ``Securi`` has a frame for an answer, with
 the principal, and the preamble follows. Older servers refuse it.
@@ -36,11 +37,12 @@ from hqueue.hbase.native.wire import (
     read_answer,
 )
 from hqueue.hbase.native.wire import KERBEROS as BY_KERBEROS
-from hqueue.net.contexts import TlsContexts, TlsFiles
+from hqueue.net.contexts import TlsContexts
 from hqueue.net.kerberos import Begun, Login
 from hqueue.net.layers import Wrapping
 from hqueue.net.refusals import RefusedError
 from hqueue.net.sasl import Gssapi
+from hqueue.net.security import client_contexts
 from hqueue.net.talking import Talk, Talking
 from hqueue.net.tls import Tls
 from hqueue.runtime.interrupts import is_interruption
@@ -79,8 +81,7 @@ class Security(NamedTuple):
         """As the settings say."""
         tls = login = None
         if settings.hbase_tls:
-            files = (settings.tls_ca, settings.tls_certificate, settings.tls_key)
-            tls = TlsContexts(TlsFiles(*files), verify_hostname=settings.tls_verify_hostname)
+            tls = client_contexts(settings, "hbase_tls")
         if settings.hbase_authentication == KERBEROS:
             login = Login(
                 settings.kerberos_principal,
@@ -137,7 +138,7 @@ def greeting(
     talk = Talk()
     if security.tls is not None:
         context: ssl.SSLContext = yield blocking(security.tls.current)
-        yield from talk.start_tls(Tls(context, server.host, "hbase_tls"))
+        yield from talk.start_tls(Tls(context, server.host, security.tls.switch))
     is_proven = False
     if security.login is None:
         talk.say(preamble())

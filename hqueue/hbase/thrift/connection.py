@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 
 from hqueue.hbase.thrift.idl import Hbase, hbase2
+from hqueue.net.contexts import TlsContexts
 from hqueue.rpc.connection import Connection
 from hqueue.runtime.clock import bounded_ms
 from hqueue.settings.addresses import GatewayAddress
@@ -26,10 +27,13 @@ class Service(enum.IntEnum):
 _SERVICES = {Service.THRIFT1: Hbase, Service.THRIFT2: hbase2.THBaseService}
 
 
-def connect(address: GatewayAddress, service: Service, settings: Settings) -> Connection:
-    """Open a connection to one of a host's two gateways.
+def connect(
+    address: GatewayAddress, service: Service, settings: Settings, tls: TlsContexts | None = None
+) -> Connection:
+    """Open a connection to one of a host's two gateways; by TLS, if that is given.
 
     Raises:
+        RefusedError: client and gateway don't accept each other.
         OSError: it can't be opened within ``connect_timeout_ms``.
     """
     return Connection(
@@ -39,4 +43,5 @@ def connect(address: GatewayAddress, service: Service, settings: Settings) -> Co
         bounded_ms(settings.connect_timeout_ms) / 1e3,
         transport=settings.transport,
         protocol=settings.protocol,
+        tls=tls,
     )

@@ -8,20 +8,21 @@ from collections.abc import Callable
 from typing import Any
 
 from hqueue.errors import Outcome, StoreUnavailableError
-from hqueue.hbase.thrift.connection import Connection, Service, connect
+from hqueue.hbase.thrift.connection import Connection, Service
 from hqueue.hbase.thrift.translation import DECLARED_ERRORS
 from hqueue.rpc.pool import AllInUseError, ConnectionPool, NoOlderConnectionError
 from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.clock import Clock, bounded_ms
 from hqueue.settings.addresses import GatewayAddress
-from hqueue.settings.connection import Settings
+from hqueue.settings.connection import HTTP, Settings
 
 __all__ = ["Gateway", "OpenConnection", "Run"]
 
 AVOIDED_MS_MAX = 30_000
 
 OpenConnection = Callable[[GatewayAddress, Service, Settings], Connection]
-"""Opens a connection to one of a host's two gateways, like `connect`."""
+"""Opens a connection to one of a host's two gateways, like
+`hqueue.hbase.thrift.connection.connect`."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -56,7 +57,7 @@ class Gateway:
         service: Service,
         settings: Settings,
         clock: Clock,
-        open_connection: OpenConnection = connect,
+        open_connection: OpenConnection,
     ) -> None:
         self.address = address
         self._settings = settings
@@ -65,6 +66,8 @@ class Gateway:
             lambda _: open_connection(address, service, settings),
             in_use_max=settings.connections_max,
             idle_ms=settings.connection_idle_ms,
+            # By HTTP a gateway drops idle connections after half a minute.
+            usable=lambda kept: settings.transport != HTTP or kept.is_quiet(),
             clock=clock,
         )
         self.reset()

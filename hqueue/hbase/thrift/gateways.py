@@ -14,6 +14,8 @@ from hqueue.hbase import reachability
 from hqueue.hbase.thrift.connection import Connection, Service, connect
 from hqueue.hbase.thrift.gateway import Gateway, OpenConnection, Run
 from hqueue.hbase.thrift.translation import DECLARED_ERRORS, translate_answer, translate_silence
+from hqueue.net.refusals import refusal_of
+from hqueue.net.security import client_contexts
 from hqueue.rpc.pool import NotConnectedError
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, bounded_ms
 from hqueue.runtime.fork import register
@@ -38,17 +40,20 @@ class Gateways:
     Args:
         settings: the gateways' addresses, bounds on connections and times.
         clock: where time comes from.
-        open_connection: opens connections.
+        open_connection: opens connections; as the settings say if None.
     """
 
     def __init__(
         self,
         settings: Settings,
         clock: Clock = SYSTEM_CLOCK,
-        open_connection: OpenConnection = connect,
+        open_connection: OpenConnection | None = None,
     ) -> None:
         self.settings = settings
         self._clock = clock
+        if open_connection is None:
+            tls = client_contexts(settings, "gateways_tls") if settings.gateways_tls else None
+            open_connection = partial(connect, tls=tls)
         self._gateways = {
             service: [
                 Gateway(a, service, settings, clock, open_connection) for a in settings.gateways
@@ -109,7 +114,8 @@ class Gateways:
             StoreUnavailableError: no usable answer within ``request_timeout_ms``; its outcome
                 is not applied if the request was never sent.
             QueueStateError: the table isn't there, or is disabled.
-            RequestRefusedError: HBase will not do it.
+            RequestRefusedError: HBase will not do it; `AuthenticationError` if client and gateway
+                don't accept each other.
         """
         if self._closed:
             raise ClosedError("the client is closed")
@@ -134,7 +140,8 @@ class Gateways:
             sent = not isinstance(exc, NotConnectedError)
             cause = exc if sent else exc.__cause__ or exc
             gateway.avoid()
-            reachability.unanswered(gateway.address, cause)
+            if refusal_of(cause) is None:
+                reachability.unanswered(gateway.address, cause)
             logger.debug("gateway %s failed", gateway.address, exc_info=True)
             raise translate_silence(
                 cause, table, method, str(gateway.address), sent=sent

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from hqueue.errors import (
+    AuthenticationError,
     HQueueError,
     Outcome,
     QueueDisabledError,
@@ -17,6 +18,7 @@ from hqueue.errors import (
 from hqueue.hbase.answers import ReadsAnswer
 from hqueue.hbase.reachability import silence_text
 from hqueue.hbase.thrift.idl import IllegalArgument, IOError, hbase2
+from hqueue.net.refusals import refusal_of
 
 __all__ = [
     "DECLARED_ERRORS",
@@ -92,8 +94,11 @@ def translate_answer(error: Exception, table: str, method: str) -> HQueueError:
 
 def translate_silence(
     error: BaseException, table: str, method: str, gateway: str, *, sent: bool
-) -> StoreUnavailableError:
+) -> AuthenticationError | StoreUnavailableError:
     """A connection that failed, before or after the request was sent."""
+    if (refusal := refusal_of(error)) is not None:
+        facts: dict[str, Any] = {"gateway": gateway, "request": method, **refusal.facts}
+        return AuthenticationError(refusal.text, queue=table, **facts)
     return StoreUnavailableError(
         silence_text(error, "gateway", sent=sent),
         outcome=Outcome.UNKNOWN if sent else Outcome.NOT_APPLIED,

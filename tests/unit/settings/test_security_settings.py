@@ -57,6 +57,7 @@ def test_settings_come_from_the_environment_as_texts() -> None:
         ({**TLS, "tls_key": "k"}, "tls_key needs tls_certificate"),
         ({**KERBEROS, "gateways": "host:1/2"}, "no gateways"),
         ({**TLS, "hbase": "gateways"}, "no gateways"),
+        ({"gateways_tls": True}, "gateways_tls secures the way to gateways"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(given: dict[str, Any], text: str) -> None:

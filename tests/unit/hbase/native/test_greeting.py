@@ -180,7 +180,14 @@ def test_a_principal_without_a_realm_is_that_of_the_default_realm(named: str) ->
 
 @pytest.mark.parametrize(
     "principal",
-    ["hbase/other.example@R", "hbase/host.example@OTHER", "hbase/host.example@R2", "hbase", "", "@"],
+    [
+        "hbase/other.example@R",
+        "hbase/host.example@OTHER",
+        "hbase/host.example@R2",
+        "hbase",
+        "",
+        "@",
+    ],
 )
 def test_no_other_principal_is_taken(principal: str) -> None:
     login = Login()
@@ -246,13 +253,18 @@ def test_a_last_token_that_is_refused_comes_in_the_place_of_an_answer(
 ) -> None:
     talked, _ = talk(security(Login(), [protection]), WHOLE)
     near, far = socket.socketpair()
-    with near, far, pytest.raises(RefusedError, match="see the server's log") as caught:
-        opened = Opened(near, talked.layer, talked.unused(), talked.beginning)
+    far.close()
+    opened = Opened(near, talked.layer, talked.unused(), talked.beginning)
+
+    def hear() -> None:
         for at in range(0, len(LATE), cut):
             piece = LATE[at : at + cut]
             opened.frames.space()[: len(piece)] = piece
             opened.frames.add(len(piece))
             assert opened.frames.next() is None
+
+    with near, pytest.raises(RefusedError, match="see the server's log") as caught:
+        hear()
     assert caught.value.facts["answer"] == "SaslException: Problem with callback handler"
 
 
