@@ -9,7 +9,7 @@ import time
 from functools import partial
 from typing import Any
 
-from thriftpy2 import protocol as protocols
+from thriftpy2 import protocol as thrift_protocols
 from thriftpy2 import transport as transports
 from thriftpy2.protocol.exc import TProtocolException
 from thriftpy2.thrift import TApplicationException, TClient, TException
@@ -38,12 +38,12 @@ _UNKNOWN_CALLS = (
     TApplicationException.INVALID_MESSAGE_TYPE,
 )
 
-_TRANSPORTS = {
+_TRANSPORTS: dict[str, tuple[Any, Any]] = {
     "buffered": (transports.TBufferedTransport, BulkTransport),
     "framed": (transports.TFramedTransport, FramedBulkTransport),
 }
-_PROTOCOLS = {
-    "binary": (protocols.TBinaryProtocol, BulkProtocol),
+_PROTOCOLS: dict[str, tuple[Any, Any]] = {
+    "binary": (thrift_protocols.TBinaryProtocol, BulkProtocol),
     "compact": (CompactProtocol, CompactProtocol),
 }
 """What writes small requests, compiled if it can be; and what writes large ones, and reads."""
@@ -114,11 +114,15 @@ class Connection:
         """Its time-out is set before each request."""
         # What is text in an IDL may be bytes: without decode_response=False thriftpy2 would try
         # each as UTF-8.
-        by_http = partial(HttpTransport, host=f"{host}:{port}")
-        carriers: tuple[Any, Any] = _TRANSPORTS.get(transport, (by_http, by_http))
+        carriers: tuple[Any, ...]
+        if transport in _TRANSPORTS:
+            carriers, protocols = _TRANSPORTS[transport], _PROTOCOLS[protocol]
+        else:  # The compiled protocol writes into compiled transports alone.
+            carriers = 2 * (partial(HttpTransport, host=f"{host}:{port}"),)
+            protocols = 2 * _PROTOCOLS[protocol][1:]
         small, large = [
             spoken(carried(self.socket), decode_response=False)
-            for carried, spoken in zip(carriers, _PROTOCOLS[protocol], strict=True)
+            for carried, spoken in zip(carriers, protocols, strict=True)
         ]
         # Answers are all read by ours: the compiled one believes a count, and steps over two
         # billion values of no type for minutes.

@@ -58,6 +58,7 @@ class ConnectOptions(TypedDict, total=False):
     zookeeper_acl: str | AccessRule | Sequence[str | AccessRule] | None
     metadata_store: str | None
     notify_workers: bool | None
+    gateways_tls: bool | None
     transport: str | None
     protocol: str | None
     connect_timeout_ms: int | None
