@@ -1,5 +1,5 @@
 """Traffic through a queue for as long as a block of code takes: producers and readers of both
-faces, of which each message is read once by each, and each call keeps to its bound.
+faces. Each reader must get each message once, and each call keep to its bound.
 """
 
 from __future__ import annotations

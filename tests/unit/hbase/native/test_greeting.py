@@ -150,7 +150,7 @@ def test_each_service_has_its_principal(service: str, principal: str) -> None:
 
 
 def of_connection(**said: Any) -> bytes:
-    """An answer that is to no request."""
+    """An answer that belongs to no request."""
     header = pb.ResponseHeader(call_id=WHOLE_CONNECTION)
     parts = []
     if "principal" in said:
