@@ -30,7 +30,7 @@ _ANSWER = struct.Struct(">ii")
 
 
 class TlsSocket:
-    """A TLS connection of which one thread may read while another one writes.
+    """A TLS connection. One thread may read it while another one writes.
 
     Args:
         connected: the socket. Its handshake is made here.
