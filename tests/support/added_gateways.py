@@ -47,8 +47,8 @@ def http_gateways(server: local.LocalServer, certificate: Path) -> Iterator[Gate
 
 @contextlib.contextmanager
 def kerberos_gateways(server: local.LocalServer) -> Iterator[GatewayAddress]:
-    """Two gateways that prove themselves to a secure server, by its own keytab and in TLS. Anyone who
-    reaches them proves nothing: they are a way past hqueue's own security.
+    """Two gateways that prove themselves to a secure server, by its own keytab and in TLS. Their
+    clients prove nothing: they are a way past hqueue's own security.
     """
     hbase = settings_of(server, "master", "hbase-site.xml")
     hbase["hbase.thrift.keytab.file"] = hbase["hbase.regionserver.keytab.file"]
