@@ -21,7 +21,7 @@ from hqueue.groups.paths import GroupPaths
 from hqueue.handle import Cluster
 from hqueue.metadata import Coordination, PartitionKey, Watch
 from hqueue.runtime.logs import Log
-from hqueue.runtime.loop import BackgroundLoop, call_later
+from hqueue.runtime.loop import BackgroundLoop
 from hqueue.runtime.steps import Work
 from hqueue.runtime.stepwise import Stepwise, or_closed, stepwise
 
@@ -191,7 +191,7 @@ class GroupMembership(Stepwise):
         if self._settings.instance_id is None:
             yield coordination.close.asked()
             return
-        call_later(coordination.store.session_timeout_ms, coordination.close)
+        coordination.store.close_later(coordination.store.session_timeout_ms)
 
     def _join(self, selection: Selection, found: Catalog) -> Work[Any, None]:
         """Be a member: what it has and what it has subscribed to is changed as one, at the end."""

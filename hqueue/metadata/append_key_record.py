@@ -10,6 +10,7 @@ from hqueue.metadata.encoding import decode_append_keys, encode_append_keys
 from hqueue.metadata.paths import Paths
 from hqueue.metadata.ports import NEW, Change, MetadataStore, Record, Watch
 from hqueue.metadata.steps import OnStore, Read, Work, Write
+from hqueue.runtime.loop import BackgroundLoop
 from hqueue.runtime.stepwise import stepwise
 
 __all__ = ["AppendKeyRecord"]
@@ -47,11 +48,13 @@ class AppendKeyRecord(OnStore):
         yield Write({self._path: Change(encode_append_keys(keys), version)})
         return (yield from self.read.steps())
 
-    def watch(self, listener: Callable[[AppendKeys | None], None]) -> Watch:
-        """Report the keys to a listener, as `Subscriptions.watch`; None if there are none, or none
+    def watch(
+        self, listener: Callable[[AppendKeys | None], None], loop: BackgroundLoop | None = None
+    ) -> Watch:
+        """Report the keys to a listener, as `MetadataStore.watch`; None if there are none, or none
         that this release can read.
         """
-        return self._kept.watch(lambda kept: listener(kept.get(self._path)))
+        return self._kept.watch(lambda kept: listener(kept.get(self._path)), loop)
 
     def _decode(self, path: str, found: Mapping[str, Record]) -> tuple[str, AppendKeys] | None:
         return (path, self._keys(found[path])) if path == self._path else None

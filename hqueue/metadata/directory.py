@@ -9,6 +9,7 @@ from hqueue.errors import UnsupportedFormatError
 from hqueue.metadata.ports import MetadataStore, Record, Watch
 from hqueue.metadata.steps import List, Work
 from hqueue.runtime.logs import Log
+from hqueue.runtime.loop import BackgroundLoop
 
 __all__ = ["Directory"]
 
@@ -64,7 +65,11 @@ class Directory(Generic[Name, Value]):
         }
         return _view(read), unreadable
 
-    def watch(self, listener: Callable[[dict[Name, Value]], None]) -> Watch:
+    def watch(
+        self,
+        listener: Callable[[dict[Name, Value]], None],
+        loop: BackgroundLoop | None = None,
+    ) -> Watch:
         """Tell a listener what there is; as `MetadataStore.watch`."""
         known: dict[str, _Read[Name, Value]] = {}
 
@@ -73,7 +78,7 @@ class Directory(Generic[Name, Value]):
             known = self._read(found, known if self._alone else {})
             listener(_view(known))
 
-        return self._store.watch(self._prefix, self._depth, on_change)
+        return self._store.watch(self._prefix, self._depth, on_change, loop)
 
     def view(self, found: Mapping[str, Record]) -> dict[Name, Value]:
         """These records as objects."""

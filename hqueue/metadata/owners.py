@@ -12,6 +12,7 @@ from hqueue.metadata.own_keys import OwnKeys
 from hqueue.metadata.ports import MetadataStore, Record, Watch
 from hqueue.metadata.records import PartitionKey
 from hqueue.metadata.steps import Claim, OnStore, Read, Release, Work
+from hqueue.runtime.loop import BackgroundLoop
 from hqueue.runtime.stepwise import stepwise
 
 __all__ = ["ClaimGuard", "OwnerPaths", "Owners"]
@@ -101,9 +102,13 @@ class Owners(OnStore):
         keys = {self._paths.partition_key(path): error for path, error in unreadable.items()}
         return owners, {key: error for key, error in keys.items() if key is not None}
 
-    def watch(self, listener: Callable[[Mapping[PartitionKey, str]], None]) -> Watch:
-        """Report the claims to a listener, as `Subscriptions.watch`."""
-        return self._claims.watch(listener)
+    def watch(
+        self,
+        listener: Callable[[Mapping[PartitionKey, str]], None],
+        loop: BackgroundLoop | None = None,
+    ) -> Watch:
+        """Report the claims to a listener, as `MetadataStore.watch`."""
+        return self._claims.watch(listener, loop)
 
     def _decode(self, path: str, found: Mapping[str, Record]) -> tuple[PartitionKey, str] | None:
         key = self._paths.partition_key(path)

@@ -312,7 +312,11 @@ class MetadataStore(Protocol):
         """
 
     def watch(
-        self, prefix: str, depth: int, on_change: Callable[[Mapping[str, Record]], None]
+        self,
+        prefix: str,
+        depth: int,
+        on_change: Callable[[Mapping[str, Record]], None],
+        loop: BackgroundLoop | None = None,
     ) -> Watch:
         """Report the records that lie `depth` segments below a prefix: all of them, when they are
         first known and after each change.
@@ -321,6 +325,11 @@ class MetadataStore(Protocol):
         a time. While the session is suspended the last view stays valid; after that, and after it
         was lost, the records are read again. A watch costs nothing while nothing changes. Changes
         above the depth may go unnoticed.
+
+        Args:
+            prefix, depth: where the records lie.
+            on_change: the listener.
+            loop: reads what changed, and calls the listener; the session's if None.
         """
 
     def on_state(
@@ -356,3 +365,6 @@ class MetadataStore(Protocol):
 
     def close(self) -> None:
         """End the session: its registrations disappear at once. Never raises."""
+
+    def close_later(self, delay_ms: float) -> None:
+        """End the session in a while, by itself; nobody waits for that. Never raises."""

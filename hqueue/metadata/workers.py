@@ -18,6 +18,7 @@ from hqueue.metadata.records import WorkerRecord
 from hqueue.metadata.registration import Registration
 from hqueue.metadata.steps import OnStore, Work
 from hqueue.runtime.clock import Clock
+from hqueue.runtime.loop import BackgroundLoop
 from hqueue.runtime.stepwise import stepwise
 
 __all__ = ["Workers"]
@@ -79,9 +80,13 @@ class Workers(OnStore):
         """All registered workers, by name."""
         return (yield from self._present.list())
 
-    def watch(self, listener: Callable[[Mapping[str, WorkerRecord]], None]) -> Watch:
-        """Report the registered workers to a listener, as `Subscriptions.watch`."""
-        return self._present.watch(listener)
+    def watch(
+        self,
+        listener: Callable[[Mapping[str, WorkerRecord]], None],
+        loop: BackgroundLoop | None = None,
+    ) -> Watch:
+        """Report the registered workers to a listener, as `MetadataStore.watch`."""
+        return self._present.watch(listener, loop)
 
 
 def _decode(path: str, found: Mapping[str, Record]) -> tuple[str, WorkerRecord]:

@@ -8,6 +8,9 @@ kazoo, and wait only in what is written in C (`hqueue.zookeeper.waiting`).
 
 from __future__ import annotations
 
+import contextlib
+import heapq
+import itertools
 import queue
 import threading
 from collections.abc import Callable, Sequence
@@ -24,13 +27,29 @@ from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.runtime.threads import start
 from hqueue.zookeeper.waiting import NEW_BOX, Box, take
 
-__all__ = ["Courier"]
+__all__ = ["Courier", "Later"]
 
 Result = TypeVar("Result")
 Work = Callable[[], object]
 
 SLOW_MS = 15_000.0
 """How long a call may wait for the courier, which itself waits for nobody."""
+
+
+class Later:
+    """What a courier calls later, unless it is cancelled."""
+
+    def __init__(self, work: Work) -> None:
+        self._work: Work | None = work
+
+    def __call__(self) -> None:
+        work = self._work
+        if work is not None:
+            work()
+
+    def cancel(self) -> None:
+        """Have it not called. From any thread."""
+        self._work = None
 
 
 class Courier(Stepwise):
@@ -41,6 +60,9 @@ class Courier(Stepwise):
 
     def __init__(self) -> None:
         self._work: queue.SimpleQueue[Work] = queue.SimpleQueue()
+        self._due: list[tuple[float, int, Later]] = []
+        """A heap of what is called later, by when. Only the thread itself uses it."""
+        self._numbers = itertools.count()
         self._serving = threading.Lock()
         self._lock = threading.RLock()
         self._thread_id: int | None = None
@@ -65,6 +87,14 @@ class Courier(Stepwise):
             if self._ended:
                 raise ClosedError("the client is closed")
             self._work.put(work)
+
+    def later(self, delay_ms: float, work: Work) -> Later:
+        """Have something called later, unless the thread ends before."""
+        due_ms, later = SYSTEM_CLOCK.monotonic_ms() + delay_ms, Later(work)
+        entry = due_ms, next(self._numbers), later
+        with contextlib.suppress(ClosedError):
+            self.post(partial(heapq.heappush, self._due, entry))
+        return later
 
     @stepwise
     def call(self, work: Callable[[], Result], bound_ms: float = SLOW_MS) -> Waiting[Any, Result]:
@@ -141,7 +171,18 @@ class Courier(Stepwise):
             return
         self._thread_id = threading.get_ident()
         while not self._ended or not self._work.empty():
-            call_foreign("what a session with ZooKeeper does", self._work.get())
+            call_foreign("what a session with ZooKeeper does", self._next())
+
+    def _next(self) -> Work:
+        """Wait for what is called next."""
+        while True:
+            left_ms = self._due[0][0] - SYSTEM_CLOCK.monotonic_ms() if self._due else None
+            if left_ms is not None and left_ms <= 0:
+                return heapq.heappop(self._due)[-1]
+            try:
+                return self._work.get(timeout=None if left_ms is None else left_ms / 1e3)
+            except queue.Empty:
+                pass
 
 
 def _do(work: Work, done: Box) -> None:

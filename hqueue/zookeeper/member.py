@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from kazoo.client import KazooClient
@@ -19,6 +19,7 @@ from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.logs import Log
 from hqueue.runtime.threads import refused, try_start
 from hqueue.settings.connection import Settings
+from hqueue.zookeeper.courier import Later
 
 __all__ = ["Member", "end_all"]
 
@@ -66,7 +67,7 @@ class Member:
         granted: called by kazoo's connection thread with the time-out, after each handshake.
         outlived: called in the background when the connection stayed cut for as long as
             ZooKeeper keeps the session.
-        later: has something called later: as `call_later`.
+        later: has something called later: as `Courier.later`.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class Member:
         changed: Callable[[Member, SessionState], None],
         granted: Callable[[Member, int], None],
         outlived: Callable[[Member], None],
-        later: Callable[..., Future[None] | None],
+        later: Callable[[float, Callable[[], object]], Later],
     ) -> None:
         self.timeout_ms = timeout_ms
         self.state: SessionState | None = None
@@ -91,7 +92,7 @@ class Member:
         self._granted = granted
         self._outlived = outlived
         self._later = later
-        self._grace: Future[None] | None = None
+        self._grace: Later | None = None
         self.client = KazooClient(
             hosts=settings.zookeeper,
             timeout=settings.zookeeper_session_timeout_ms / 1e3,
@@ -167,7 +168,7 @@ class Member:
         kazoo says LOST when ZooKeeper says so, which takes a connection.
         """
         self._cancel_grace()
-        self._grace = self._later(self.timeout_ms, self._outlived, self)
+        self._grace = self._later(self.timeout_ms, partial(self._outlived, self))
 
     def leave(self) -> None:
         """Be no member any more. The session at ZooKeeper ends by `end`."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
@@ -24,7 +22,6 @@ from hqueue.metadata.ports import SessionState
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.fork import register
 from hqueue.runtime.logs import Log
-from hqueue.runtime.loop import BackgroundLoop, call_later
 from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.sockets import NO_DESCRIPTORS, are_descriptors_left
 from hqueue.runtime.steps import Work
@@ -61,14 +58,10 @@ class Members(Stepwise):
     Args:
         settings: how to reach ZooKeeper.
         bytes_max: how much each member may own, as `Allocation` counts.
-        loop: waits for what is due; the process's if None.
     """
 
-    def __init__(
-        self, settings: Settings, bytes_max: int, loop: BackgroundLoop | None = None
-    ) -> None:
+    def __init__(self, settings: Settings, bytes_max: int) -> None:
         self._settings = settings
-        self._loop = loop
         self._bytes_max = bytes_max
         self.prefix_bytes = len((collect_hosts(settings.zookeeper)[1] or "").encode())
         """What the connection string's chroot adds to each path."""
@@ -208,6 +201,10 @@ class Members(Stepwise):
                 bound_ms,
             )
 
+    def close_later(self, delay_ms: float) -> None:
+        """Like `close`, by the session's own thread in a while, unless the process ends before."""
+        self._courier.later(delay_ms, self.close)
+
     def _end(self) -> None:
         with self.lock:
             members, self._members = self._members, []
@@ -333,7 +330,7 @@ class Members(Stepwise):
                 changed=self._changed,
                 granted=self._granted,
                 outlived=self._outlived,
-                later=self._later,
+                later=self._courier.later,
             )
         except OSError as exc:  # kazoo has sockets of its own.
             raise self._unreachable() from exc
@@ -432,18 +429,4 @@ class Members(Stepwise):
                 pass  # The program ends.
             except HQueueError as exc:
                 logger.debug("a session with ZooKeeper will be opened a little later: %s", exc)
-                self._later(REOPEN_MS, self._open_again)
-
-    def _later(
-        self, delay_ms: float, function: Callable[..., object], *args: object
-    ) -> Future[None] | None:
-        """Have something called later; `cancel` prevents that. Like `call_later`; for a program's
-        loop by the courier's thread, since that loop's must not call kazoo.
-        """
-        if self._loop is None:
-            return call_later(delay_ms, function, *args)
-        return self._loop.start(self._post_later, delay_ms, partial(function, *args))
-
-    async def _post_later(self, delay_ms: float, work: Callable[[], object]) -> None:
-        await asyncio.sleep(delay_ms / 1e3)
-        self._courier.post(work)
+                self._courier.later(REOPEN_MS, self._open_again)

@@ -70,7 +70,7 @@ class Session(Stepwise):
     ) -> None:
         self.settings = settings
         self._loop = loop
-        self.members = Members(settings, bytes_max, loop)
+        self.members = Members(settings, bytes_max)
 
     @property
     def loop(self) -> BackgroundLoop:
@@ -220,6 +220,10 @@ class Session(Stepwise):
     def close(self) -> Work[Any, None]:
         """End the session; its ephemeral nodes disappear. Never raises."""
         yield from self.members.close.steps()
+
+    def close_later(self, delay_ms: float) -> None:
+        """Like `Members.close_later`."""
+        self.members.close_later(delay_ms)
 
     def _ask(
         self, requests: Sequence[tuple[str, Request]], by: Sequence[Member]

@@ -13,6 +13,7 @@ from hqueue.errors import ClosedError, HQueueError
 from hqueue.metadata.ports import Record, SessionState
 from hqueue.runtime.job import Job
 from hqueue.runtime.logs import Log
+from hqueue.runtime.loop import BackgroundLoop
 from hqueue.runtime.steps import Work
 from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.zookeeper.requests import children, ensure, get
@@ -42,6 +43,7 @@ class TreeCache(Stepwise):
         top: the node at depth 0. It is created if it isn't there.
         depth: where the nodes with data are.
         on_change: the listener: path to record.
+        loop: reads, and calls the listener; the session's if None.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class TreeCache(Stepwise):
         top: str,
         depth: int,
         on_change: Callable[[Mapping[str, Record]], None],
+        loop: BackgroundLoop | None = None,
     ) -> None:
         self._session = session
         self._top = top
@@ -61,7 +64,7 @@ class TreeCache(Stepwise):
         self._unreported = True
         self._closed = False
         self._lock = threading.RLock()
-        self._loop = session.loop
+        self._loop = loop or session.loop
         self._reading = Job(self._refresh, loop=self._loop)
         self._reading.ask()
         try:

@@ -62,10 +62,14 @@ class ZooKeeperStore:
         return self.session.loop
 
     def watch(
-        self, prefix: str, depth: int, on_change: Callable[[Mapping[str, Record]], None]
+        self,
+        prefix: str,
+        depth: int,
+        on_change: Callable[[Mapping[str, Record]], None],
+        loop: BackgroundLoop | None = None,
     ) -> Watch:
         """Like `MetadataStore.watch`."""
-        return TreeCache(self.session, prefix, depth, on_change)
+        return TreeCache(self.session, prefix, depth, on_change, loop)
 
     def on_state(
         self, on_change: Callable[[SessionState], None], on_close: Callable[[], None] | None = None
@@ -85,6 +89,10 @@ class ZooKeeperStore:
     def close(self) -> None:
         """Like `MetadataStore.close`."""
         self.session.close()
+
+    def close_later(self, delay_ms: float) -> None:
+        """Like `MetadataStore.close_later`."""
+        self.session.close_later(delay_ms)
 
 
 class _InLoop:

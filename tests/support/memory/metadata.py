@@ -21,7 +21,7 @@ from hqueue.metadata.ports import (
 )
 from hqueue.runtime.alarm import needed_loop
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
-from hqueue.runtime.loop import BackgroundLoop, in_thread
+from hqueue.runtime.loop import BackgroundLoop, call_later, in_thread
 from hqueue.runtime.threads import start
 from tests.support.memory.memory_records import MemoryRecords
 from tests.support.memory.tree import MemoryTree
@@ -141,7 +141,11 @@ class MemorySession:
         return self._loop or needed_loop()
 
     def watch(
-        self, prefix: str, depth: int, on_change: Callable[[Mapping[str, Record]], None]
+        self,
+        prefix: str,
+        depth: int,
+        on_change: Callable[[Mapping[str, Record]], None],
+        loop: BackgroundLoop | None = None,
     ) -> _Watch:
         """As `MetadataStore.watch`."""
         return _Watch(self, prefix, depth, on_change)
@@ -165,6 +169,10 @@ class MemorySession:
         return self.ask(
             lambda: self.server.clock.monotonic_ms() + self.session_timeout_ms, wait=False
         )
+
+    def close_later(self, delay_ms: float) -> None:
+        """As `MetadataStore.close_later`."""
+        call_later(delay_ms, self.close)
 
     def close(self) -> None:
         """As `MetadataStore.close`."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -290,3 +291,29 @@ def test_the_work_of_a_start_and_a_stop_cleans_up_wherever_the_loop_ends(
         gc.collect()
         wait_for(lambda: keeper.sessions == sessions, "its sessions have ended")
         assert not any(subscriptions.list("q").values())
+
+
+def test_a_static_consumer_that_was_closed_is_there_until_its_session_ends_without_a_loop(
+    keeper: MemoryZooKeeper, seen: Callable[[], list[str]]
+) -> None:
+    settings = Settings(
+        zookeeper=f"127.0.0.1:{keeper.port}",
+        zookeeper_session_timeout_ms=4_000,
+        notify_workers=False,
+    )
+
+    async def join(client: hqueue.aio.Client) -> None:
+        await client.create_queue("q", partitions=PARTITIONS)
+        async with hqueue.aio.Consumer("q", group="g", client=client, instance_id="one") as one:
+            while not one.assignment():
+                await one.poll(10)
+
+    before = {thread.ident for thread in threading.enumerate()}
+    store = MemoryStore(MemoryCluster(SYSTEM_CLOCK), settings, SYSTEM_CLOCK)
+    with Client(settings, store, lambda loop: ZooKeeperCoordination(settings, loop=loop)) as client:
+        asyncio.run(join(hqueue.aio.Client(client)))
+        assert seen(), "its successor may come"
+        begun = [each for each in threading.enumerate() if each.ident not in before]
+        named = {each.name for each in begun if each.name.startswith("hqueue-")}
+        assert named <= {"hqueue-session", "hqueue-loop-call"}, "the store in memory has threads"
+        wait_for(lambda: not seen(), "its session has ended")
