@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 
-from hqueue.errors import NoTopicPersistenceInfoError
 from hqueue.format.header import Bodies
 from hqueue.groups.administration import GroupAdministration, GroupDescription, GroupListing
 from hqueue.handle import Cluster, QueueAdministration
@@ -16,8 +15,9 @@ from hqueue.log.table_ports import PartitionLocation
 from hqueue.message_id import MessageID
 from hqueue.metadata import Coordinate, Coordination, PartitionKey
 from hqueue.metadata.managers import (
-    LogRange,
     MetadataMigration,
+    RangesOf,
+    TopicLookup,
     TopicMetadata,
     open_migration,
     open_topic_metadata,
@@ -115,15 +115,7 @@ class Client:
         return self._opened(self._queues.open(name))
 
     def _opened(self, log: QueueLog) -> Queue:
-        return Queue(log, self._cluster.coordinate, functools.partial(self._ranges_of, log.name))
-
-    def _ranges_of(self, queue: str, topic: str) -> Sequence[LogRange]:
-        """Where the messages of a topic lie that hubs own."""
-        with self.topic_metadata(queue) as metadata:
-            known = metadata.persistence.read_topic_persistence_info(topic).result()
-        if known is None:
-            raise NoTopicPersistenceInfoError("no hub has owned this topic yet", topic=topic)
-        return known.value.ranges
+        return Queue(log, self._cluster.coordinate, ranges_of(self, log.name))
 
     def create_queue(
         self,
@@ -401,13 +393,24 @@ def groups_of(client: Client) -> GroupAdministration:
 async def close_in_loop(client: Client) -> None:
     """Like `Client.close`, for `hqueue.aio`."""
     client._close_store()
+    await client._notifier.ended()
     await client._coordination.close.in_loop()
     client._watched.closed()
 
 
-def ranges_of(client: Client, queue: str, topic: str) -> Sequence[LogRange]:
-    """The ranges of the log with the messages of a topic that hubs own, for `hqueue.engine`."""
-    return client._ranges_of(queue, topic)
+def ranges_of(client: Client, queue: str) -> RangesOf:
+    """Asks where the messages of a queue's topics lie that hubs own, for `hqueue.aio` and
+    `hqueue.engine`.
+    """
+    settings, coordination = client.settings, client.coordination
+    lookup = TopicLookup(
+        coordination.store,
+        coordination.paths.root,
+        settings.metadata_store,
+        client._cluster.fields,
+        settings.metadata_table,
+    )
+    return functools.partial(lookup.ranges.asked, queue)
 
 
 def _on_append(notifier: AppendNotifier, queue: str) -> Callable[[int, Appended, Bodies], None]:

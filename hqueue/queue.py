@@ -30,7 +30,7 @@ from hqueue.log.verify import PartitionVerification
 from hqueue.message import Message
 from hqueue.message_id import MessageID
 from hqueue.metadata import Coordinate
-from hqueue.metadata.managers import LogRange
+from hqueue.metadata.managers import LogRange, RangesOf
 from hqueue.position import Position
 from hqueue.produce.producer import Producer
 from hqueue.produce.producer_options import ProducerOptions
@@ -60,7 +60,7 @@ class Queue:
         self,
         log: QueueLog,
         coordinate: Coordinate,
-        ranges_of: Callable[[str], Sequence[LogRange]],
+        ranges_of: RangesOf,
     ) -> None:
         self._log = log
         self._coordinate = coordinate

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Collection, Mapping
 
 from hqueue.aio.queue import Queue
@@ -76,9 +75,7 @@ class Client:
 
     def _opened(self, log: QueueLog) -> Queue:
         client = self._client
-        return Queue(
-            log, cluster_of(client).coordinate, functools.partial(ranges_of, client, log.name)
-        )
+        return Queue(log, cluster_of(client).coordinate, ranges_of(client, log.name))
 
     async def create_queue(
         self,

@@ -7,7 +7,6 @@ import functools
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
-    Callable,
     Iterable,
     Iterator,
     Mapping,
@@ -37,7 +36,7 @@ from hqueue.log.verify import PartitionVerification
 from hqueue.message import Message
 from hqueue.message_id import MessageID, MessageIDs
 from hqueue.metadata import Coordinate
-from hqueue.metadata.managers import LogRange
+from hqueue.metadata.managers import LogRange, RangesOf
 from hqueue.position import Position
 from hqueue.produce.producer_options import ProducerOptions
 from hqueue.push.listener import Listener
@@ -67,14 +66,14 @@ class Queue:
     Args:
         log: the queue's log.
         coordinate: opens a session with the coordination service.
-        ranges_of: returns where the messages of a topic with an owner lie. It may block.
+        ranges_of: asks where the messages of a topic with an owner lie.
     """
 
     def __init__(
         self,
         log: QueueLog,
         coordinate: Coordinate,
-        ranges_of: Callable[[str], Sequence[LogRange]],
+        ranges_of: RangesOf,
     ) -> None:
         self._log = log
         self._coordinate = coordinate
@@ -280,8 +279,7 @@ class Queue:
         whole: bool = False,
     ) -> TopicScanner:
         """Open a scanner over a topic that hubs own: it reads all ranges of the topic, in the order
-        of IDs. Like `hqueue.Queue.scan_topic`. A thread looks up the ranges. Iterate over
-        the scanner, and close it.
+        of IDs. Like `hqueue.Queue.scan_topic`. Iterate over the scanner, and close it.
         """
         work = topic_scans(topic, self._ranges_of, start, stop, whole=whole)
         scans = await self._reader.do_long(work)
@@ -331,7 +329,7 @@ class Queue:
         self, topic: str, positions: Mapping[str, MessageID]
     ) -> dict[str, TopicLag]:
         """The lag of readers of a topic that continue at these IDs, by name. Like
-        `hqueue.Queue.topic_lags`. A thread reads where the topic lies.
+        `hqueue.Queue.topic_lags`.
         """
         return await self._reader.topic_lags(topic, self._ranges_of, positions)
 

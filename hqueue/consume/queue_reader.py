@@ -29,9 +29,9 @@ from hqueue.log.skipping import Skips
 from hqueue.log.steps import Work
 from hqueue.log.table_ports import AsyncLogPort, LogPort
 from hqueue.log.topic_lag import TopicLag
-from hqueue.log.verify import PartitionVerification
+from hqueue.log.verify import PartitionVerification, unmoved
 from hqueue.message_id import MessageID
-from hqueue.metadata.managers import LogRange
+from hqueue.metadata.managers import LogRange, RangesOf
 from hqueue.position import Position
 from hqueue.runtime.clock import Deadline, drive, drive_each, drive_each_in_loop, drive_in_loop
 from hqueue.runtime.loop import computed, in_thread, is_much
@@ -167,7 +167,7 @@ class QueueReader:
     def topic_lags(
         self,
         topic: str,
-        ranges_of: Callable[[str], Sequence[LogRange]],
+        ranges_of: RangesOf,
         positions: Mapping[str, MessageID],
     ) -> dict[str, TopicLag]:
         """Like `QueueReading.topic_lags`."""
@@ -179,7 +179,7 @@ class QueueReader:
         *,
         now_ms: Callable[[Deadline], Work[int]],
         ranges: Mapping[str, Sequence[OwnedRange]] | None = None,
-        moved: Callable[[str], bool] = lambda topic: False,
+        moved: Callable[[str], Work[bool]] = unmoved,
     ) -> Iterator[PartitionVerification]:
         """Like `QueueReading.verify`."""
         return self._each(self.reading.verify(partitions, now_ms, ranges, moved))
@@ -225,14 +225,14 @@ class LoopReader:
     def topic_cursor(
         self,
         topic: str,
-        ranges_of: Callable[[str], Sequence[LogRange]],
+        ranges_of: RangesOf,
         *,
         start: int,
         stop: Callable[[], int],
         bytes_max: int,
     ) -> TopicCursor:
-        """Open a cursor over a topic that has an owner. The arguments are those of `TopicReader`. A
-        thread calls `ranges_of`.
+        """Open a cursor over a topic that has an owner. The arguments are those of
+        `TopicReader`.
         """
         return TopicCursor(
             self._reading, topic, ranges_of, start=start, stop=stop, bytes_max=bytes_max
@@ -360,10 +360,10 @@ class LoopReader:
     async def topic_lags(
         self,
         topic: str,
-        ranges_of: Callable[[str], Sequence[LogRange]],
+        ranges_of: RangesOf,
         positions: Mapping[str, MessageID],
     ) -> dict[str, TopicLag]:
-        """Like `Queue.topic_lags`. A thread calls `ranges_of`, which says where the topic lies."""
+        """Like `Queue.topic_lags`; `ranges_of` asks where the topic lies."""
         return await self.do_long(self._reading.topic_lags(topic, ranges_of, positions))
 
     def verify(
@@ -372,10 +372,10 @@ class LoopReader:
         *,
         now_ms: Callable[[Deadline], Work[int]],
         ranges: Mapping[str, Sequence[LogRange]] | None = None,
-        moved: Callable[[str], bool] = lambda topic: False,
+        moved: Callable[[str], Work[bool]] = unmoved,
     ) -> AsyncIterator[PartitionVerification]:
-        """Like `Queue.verify`. A thread calls `moved`, which says whether a topic lies elsewhere by
-        now; `now_ms` tells the time by the store's clock.
+        """Like `Queue.verify`; `moved` says whether a topic lies elsewhere by now, and `now_ms`
+        tells the time by the store's clock.
         """
         return self._each(self._reading.verify(partitions, now_ms, ranges, moved))
 

@@ -22,10 +22,9 @@ from hqueue.log.steps import Work, operation
 from hqueue.log.topic_lag import TopicLag
 from hqueue.log.verify import Finding, PartitionVerification, PartitionVerifier
 from hqueue.message_id import MessageID, check_message_id
-from hqueue.metadata.managers import LogRange
+from hqueue.metadata.managers import RangesOf
 from hqueue.position import Position
 from hqueue.runtime.clock import Deadline
-from hqueue.runtime.loop import blocking
 from hqueue.runtime.steps import Give, Pause, until_given
 from hqueue.settings.kinds import check_kind, check_mapping, listed
 from hqueue.settings.numbers import check_whole
@@ -190,10 +189,10 @@ class QueueReading:
     def topic_lags(
         self,
         topic: str,
-        ranges_of: Callable[[str], Sequence[LogRange]],
+        ranges_of: RangesOf,
         positions: Mapping[str, MessageID],
     ) -> Work[dict[str, TopicLag]]:
-        """Like `Queue.topic_lags`; `ranges_of` says where the topic lies, and may block."""
+        """Like `Queue.topic_lags`; `ranges_of` asks where the topic lies."""
         return topic_lags(topic, ranges_of, positions, self.deadline, self.clock)
 
     def verify(
@@ -201,7 +200,7 @@ class QueueReading:
         partitions: Sequence[int] | None,
         now_ms: Callable[[Deadline], Work[int]],
         ranges: Mapping[str, Sequence[OwnedRange]] | None,
-        moved: Callable[[str], bool],
+        moved: Callable[[str], Work[bool]],
     ) -> Work[None]:
         """Like `Queue.verify`; `now_ms` tells the time by the store's clock, and `moved` is as
         `PartitionVerifier` takes it.
@@ -224,14 +223,14 @@ class QueueReading:
         yield from self._nowhere(ranges or {}, moved)
 
     def _nowhere(
-        self, ranges: Mapping[str, Sequence[OwnedRange]], moved: Callable[[str], bool]
+        self, ranges: Mapping[str, Sequence[OwnedRange]], moved: Callable[[str], Work[bool]]
     ) -> Work[None]:
         """Ranges in partitions that the queue has not."""
         count = self._context.partitions
         found: dict[int, PartitionVerification] = {}
         for topic, each in ranges.items():
             for partition in {one.partition for one in each if one.partition >= count}:
-                if not (yield blocking(partial(moved, topic))):
+                if not (yield from moved(topic)):
                     verification = found.setdefault(partition, PartitionVerification(partition))
                     problem = f"topic {topic!r}: a range lies in a partition that does not exist"
                     verification.findings.append(Finding(partition, "", problem))

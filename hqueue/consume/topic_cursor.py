@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 
 from hqueue.consume.reading import QueueReading
 from hqueue.consume.topic_ranges import TopicRanges
@@ -11,9 +10,8 @@ from hqueue.consume.topic_scans import scans_of
 from hqueue.log import Batch, PartitionCursor
 from hqueue.log.steps import Work
 from hqueue.message_id import MessageID
-from hqueue.metadata.managers import LogRange
+from hqueue.metadata.managers import RangesOf
 from hqueue.runtime.clock import Deadline
-from hqueue.runtime.loop import blocking
 
 __all__ = ["TopicCursor", "TopicWalk"]
 
@@ -27,7 +25,7 @@ class TopicWalk:
     Args:
         reading: reads the queue.
         topic: the topic.
-        ranges_of: where the topic lies: asked when the stop has moved on. May block.
+        ranges_of: where the topic lies: asked when the stop has moved on.
         start: the first ID that is wanted.
         stop: the first ID that isn't yet.
         bytes_max: the bodies asked of the store in one request, about; at least one batch.
@@ -40,7 +38,7 @@ class TopicWalk:
         self,
         reading: QueueReading,
         topic: str,
-        ranges_of: Callable[[str], Sequence[LogRange]],
+        ranges_of: RangesOf,
         *,
         start: int,
         stop: Callable[[], int],
@@ -113,7 +111,7 @@ class TopicWalk:
         until = self._stop()
         scans = scans_of(
             self.topic,
-            (yield blocking(partial(self._ranges_of, self.topic))),
+            (yield self._ranges_of(self.topic)),
             MessageID.from_int(self._cursor),
             MessageID.from_int(until),
         )

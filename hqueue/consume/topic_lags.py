@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 
 from hqueue.consume.topic_scans import scans_of
 from hqueue.log.lag import age_ms_of
 from hqueue.log.steps import Work
 from hqueue.log.topic_lag import TopicCounter, TopicLag
 from hqueue.message_id import MessageID, check_message_id
-from hqueue.metadata.managers import LogRange
+from hqueue.metadata.managers import LogRange, RangesOf
 from hqueue.runtime.clock import Clock, Deadline
-from hqueue.runtime.loop import blocking
 from hqueue.settings.kinds import check_mapping
 
 __all__ = ["topic_lags"]
@@ -20,7 +18,7 @@ __all__ = ["topic_lags"]
 
 def topic_lags(
     topic: str,
-    ranges_of: Callable[[str], Sequence[LogRange]],
+    ranges_of: RangesOf,
     positions: Mapping[str, MessageID],
     deadline: Callable[[], Deadline],
     clock: Clock,
@@ -33,7 +31,7 @@ def topic_lags(
         for name, at in check_mapping(positions, "positions").items()
     }
     scans_of(topic, (), None, None)  # Refuses bad input before anything is asked.
-    ranges: Sequence[LogRange] = yield blocking(partial(ranges_of, topic))
+    ranges: Sequence[LogRange] = yield ranges_of(topic)
     counter = TopicCounter(topic, deadline)
     known: dict[int, TopicLag] = {}
     messages, exact = 0, True

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from hqueue.consume.queue_reader import QueueReader
 from hqueue.consume.topic_cursor import TopicWalk
 from hqueue.log import Batch
-from hqueue.metadata.managers import LogRange
+from hqueue.metadata.managers import RangesOf
 from hqueue.runtime.clock import Deadline
 
 __all__ = ["TopicReader"]
@@ -26,7 +26,7 @@ class TopicReader(TopicWalk):
         self,
         reader: QueueReader,
         topic: str,
-        ranges_of: Callable[[str], Sequence[LogRange]],
+        ranges_of: RangesOf,
         *,
         start: int,
         stop: Callable[[], int],

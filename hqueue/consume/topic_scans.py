@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 
 from hqueue.consume.scan import Scan
 from hqueue.errors import InvalidInputError, NoTopicPersistenceInfoError
 from hqueue.log.steps import Work
-from hqueue.metadata.managers import LogRange
+from hqueue.metadata.managers import LogRange, RangesOf
 from hqueue.position import Position
-from hqueue.runtime.loop import blocking
 from hqueue.settings.kinds import check_flag
 
 __all__ = ["moved_since", "scans_of", "topic_scans"]
@@ -39,13 +37,13 @@ def scans_of(
 
 def topic_scans(
     topic: str,
-    ranges_of: Callable[[str], Sequence[LogRange]],
+    ranges_of: RangesOf,
     start: Position | None,
     stop: Position | None,
     *,
     whole: bool,
 ) -> Work[list[tuple[int, Scan]]]:
-    """The scans of `Queue.scan_topic`; `ranges_of` says where the topic lies, and may block.
+    """The scans of `Queue.scan_topic`; `ranges_of` asks where the topic lies.
 
     Raises:
         As `Queue.scan_topic`.
@@ -56,18 +54,18 @@ def topic_scans(
             "whole=True needs a stop: give the position at which to stop", topic=topic
         )
     scans_of(topic, (), start, stop)  # Refuses bad input before anything is asked.
-    return scans_of(topic, (yield blocking(partial(ranges_of, topic))), start, stop)
+    return scans_of(topic, (yield ranges_of(topic)), start, stop)
 
 
 def moved_since(
-    ranges_of: Callable[[str], Sequence[LogRange]],
+    ranges_of: RangesOf,
     known: Mapping[str, Sequence[LogRange]] | None,
-) -> Callable[[str], bool]:
-    """Says of a topic whether it lies elsewhere by now than was known of it. It may block."""
+) -> Callable[[str], Work[bool]]:
+    """Says of a topic whether it lies elsewhere by now than was known of it."""
 
-    def moved(topic: str) -> bool:
+    def moved(topic: str) -> Work[bool]:
         try:
-            return list(ranges_of(topic)) != list((known or {})[topic])
+            return list((yield ranges_of(topic))) != list((known or {})[topic])
         except NoTopicPersistenceInfoError:
             return True
 

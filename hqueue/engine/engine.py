@@ -9,6 +9,7 @@ from hqueue.client import Client, cluster_of, groups_of
 from hqueue.client import ranges_of as all_ranges_of
 from hqueue.engine.open_log import OpenLog
 from hqueue.metadata.managers import LogRange
+from hqueue.runtime.loop import blocking
 
 __all__ = ["Engine"]
 
@@ -50,7 +51,8 @@ class Engine:
         Args:
             queue: the queue.
             ranges_of: returns the ranges of the log that hold the messages of a topic that hubs
-                own. If None, the topics' metadata is read.
+                own. It may block: for an event loop a thread calls it. If None, the topics'
+                metadata is read.
 
         Raises:
             InvalidInputError: no queue can have this name.
@@ -58,6 +60,7 @@ class Engine:
             StoreUnavailableError: the store was unavailable for ``operation_timeout_ms``.
         """
         log = self._cluster.log(queue)
-        return OpenLog(
-            self._cluster, log, ranges_of or partial(all_ranges_of, self._client, log.name)
-        )
+        if ranges_of is None:
+            return OpenLog(self._cluster, log, all_ranges_of(self._client, log.name))
+        known = ranges_of
+        return OpenLog(self._cluster, log, lambda topic: blocking(partial(known, topic)))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from hqueue.consume.topic_cursor import TopicCursor
 from hqueue.consume.topic_past import TopicPast
 from hqueue.consume.topic_reader import TopicReader
 from hqueue.handle import Cluster, QueueLog
-from hqueue.metadata.managers import LogRange
+from hqueue.metadata.managers import RangesOf
 from hqueue.produce.owned_log import LoopOwnedLog, OwnedLog
 from hqueue.queue import Queue
 
@@ -25,9 +25,7 @@ class OpenLog(Queue):
     topics of the queue.
     """
 
-    def __init__(
-        self, cluster: Cluster, log: QueueLog, ranges_of: Callable[[str], Sequence[LogRange]]
-    ) -> None:
+    def __init__(self, cluster: Cluster, log: QueueLog, ranges_of: RangesOf) -> None:
         super().__init__(log, cluster.coordinate, ranges_of)
         self._cluster = cluster
 
@@ -103,7 +101,7 @@ class LoopLog:
     It makes the same decisions as `OpenLog`, and has the same guarantees. No call blocks the loop.
     """
 
-    def __init__(self, log: QueueLog, ranges_of: Callable[[str], Sequence[LogRange]]) -> None:
+    def __init__(self, log: QueueLog, ranges_of: RangesOf) -> None:
         self.name = log.name
         self.partitions = log.partitions
         self.reader = log.loop_reader

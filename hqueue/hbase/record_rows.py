@@ -48,7 +48,10 @@ class RowPort(Protocol):
     def exists(self) -> Work[Any, bool]:
         """Whether the table is there."""
 
-    def read(self, keys: Sequence[bytes], *, history: bool = False) -> list[tuple[bytes, Cells]]:
+    @stepwise
+    def read(
+        self, keys: Sequence[bytes], *, history: bool = False
+    ) -> Work[Any, list[tuple[bytes, Cells]]]:
         """Those of these rows that exist, each as it is at one moment; also its last versions, if
         these are asked for.
         """

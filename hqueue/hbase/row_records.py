@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from hqueue.errors import ClosedError, HQueueError, Outcome, StoreUnavailableError
@@ -67,6 +66,15 @@ class _Prepare(NamedTuple):
         return rows.prepare()
 
 
+class _Read(NamedTuple):
+    """`RowPort.read`."""
+
+    keys: Sequence[bytes]
+
+    def do(self, rows: RowPort) -> object:
+        return rows.read(self.keys)
+
+
 class _Scan(NamedTuple):
     """`RowPort.scan`."""
 
@@ -125,15 +133,18 @@ class RowRecords(OnPorts):
         if version not in (ANY, NEW):
             check_version(version)
 
-    def read(self, keys: Iterable[str]) -> dict[str, Found]:
+    @stepwise
+    def read(self, keys: Iterable[str]) -> AnyWork[Any, dict[str, Found]]:
         """Like `FieldRecords.read`."""
         rows = {row_key(key): key for key in keys}
         wanted = list(rows)
         deadline = self._deadline()
-        found = {}
+        found: dict[str, Found] = {}
         for first in range(0, len(wanted), TOGETHER_MAX):
             batch = wanted[first : first + TOGETHER_MAX]
-            for row, cells in self._ask(deadline, partial(self._rows.read, batch)):
+            with OnlyReads():
+                there = yield from self._insisted(_Prepare(), _Read(batch), deadline=deadline)
+            for row, cells in there:
                 record = decode(cells, rows[row])
                 if record is not None:
                     found[rows[row]] = record
@@ -325,9 +336,9 @@ class RowRecords(OnPorts):
             raise ClosedError("the client is closed")
         return Deadline(self._clock, self._bound_ms)
 
-    def _insisted(self, *requests: Request) -> AnyWork[Any, Any]:
+    def _insisted(self, *requests: Request, deadline: Deadline | None = None) -> AnyWork[Any, Any]:
         """Make requests, one after the other, until the last one is answered: its answer."""
-        deadline = self._deadline()
+        deadline = deadline or self._deadline()
 
         def attempt() -> AnyWork[Any, Any]:
             for request in requests:
@@ -335,16 +346,6 @@ class RowRecords(OnPorts):
             return answer
 
         return deadline.bound(deadline.insist(attempt))
-
-    def _ask(self, deadline: Deadline, request: Callable[[], Result]) -> Result:
-        """Make a request that changes no record until it is answered."""
-
-        def ask() -> Result:
-            self._rows.prepare()
-            return request()
-
-        with OnlyReads():
-            return deadline.run(ask)
 
     def _change(
         self,

@@ -18,10 +18,10 @@ from hqueue.log.skipping import NO_DECISIONS, SkipDecisions
 from hqueue.log.steps import Get, Headers, Work, operation, request
 from hqueue.message_id import timestamp_of
 from hqueue.runtime.clock import Deadline
-from hqueue.runtime.loop import blocking, computing, is_much
+from hqueue.runtime.loop import computing, is_much
 from hqueue.runtime.steps import Give
 
-__all__ = ["Finding", "PartitionVerification", "PartitionVerifier", "problems_found"]
+__all__ = ["Finding", "PartitionVerification", "PartitionVerifier", "problems_found", "unmoved"]
 
 HEADERS_READ = 500
 BYTES_READ = 4 * 1024 * 1024
@@ -66,6 +66,12 @@ class PartitionVerification:
     """
 
 
+def unmoved(topic: str) -> Work[bool]:
+    """Says of each topic that it has not moved."""
+    yield from ()
+    return False
+
+
 class PartitionVerifier:
     """Walks a partition's chain: links, ordinals, control records, and the checksums of headers and
     bodies; and compares it with the ranges of topics that have an owner, where they are given.
@@ -80,7 +86,7 @@ class PartitionVerifier:
         ttl_ms: the queue's TTL: younger bodies must be there. None if they are kept for ever.
         now_ms: tells the time by the store's clock, by which bodies expire.
         ranges: topics' ranges; None if they are not compared.
-        moved: whether a topic's ranges are others by now: then they are not judged. May block.
+        moved: whether a topic's ranges are others by now: then they are not judged.
         decisions: which batches readers skip.
     """
 
@@ -92,7 +98,7 @@ class PartitionVerifier:
         ttl_ms: int | None,
         now_ms: Callable[[Deadline], Work[int]],
         ranges: RangeVerifier | None = None,
-        moved: Callable[[str], bool] = lambda topic: False,
+        moved: Callable[[str], Work[bool]] = unmoved,
         decisions: SkipDecisions = NO_DECISIONS,
     ) -> None:
         self.result = PartitionVerification(partition)
@@ -169,7 +175,7 @@ class PartitionVerifier:
         moved: dict[str, bool] = {}
         for verdict in self._ranges.verdicts():
             if verdict.topic not in moved:
-                moved[verdict.topic] = yield blocking(partial(self._moved, verdict.topic))
+                moved[verdict.topic] = yield from self._moved(verdict.topic)
                 if moved[verdict.topic]:
                     self._say(verdict, "it moved during the check: check it again", damage=False)
             if not moved[verdict.topic]:

@@ -32,6 +32,7 @@ from hqueue.metadata.ports import (
     Version,
 )
 from hqueue.metadata.steps import Delete, Keys, Work
+from hqueue.runtime.stepwise import Stepwise, asked, stepwise
 from hqueue.settings.numbers import is_whole
 
 __all__ = ["BlobRecords", "encode_blob", "is_gone"]
@@ -52,7 +53,7 @@ PORTION = 256
 """Records that a scan reads at a time."""
 
 
-class BlobRecords:
+class BlobRecords(Stepwise):
     """`FieldRecords` on any store of versioned records: all fields of one as one blob.
 
     The blob is ``{"version": 1, "writer": "<hex>", "<field>": {…}, …}``. Each write has a writer
@@ -92,9 +93,10 @@ class BlobRecords:
                 version=version,
             )
 
-    def read(self, keys: Iterable[str]) -> dict[str, Found]:
+    @stepwise
+    def read(self, keys: Iterable[str]) -> Work[dict[str, Found]]:
         """Like `FieldRecords.read`."""
-        found = dict(_decoded(self._records.read(keys)))
+        found = dict(_decoded((yield asked(self._records.read, keys))))
         self._known.update(
             {key: each.version for key, each in found.items() if isinstance(each, FieldRecord)}
         )

@@ -7,10 +7,12 @@ worker need not read from HBase what was written a millisecond ago.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import socket
+import os
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from hqueue.errors import ClosedError, HQueueError
@@ -19,25 +21,23 @@ from hqueue.log.ports import Row
 from hqueue.metadata import Address, Coordination, PartitionKey, Watch, WorkerRecord
 from hqueue.metadata.append_keys import AppendKey, AppendKeys, sign
 from hqueue.net.contexts import TlsContexts
-from hqueue.net.sockets import WOULD_BLOCK
-from hqueue.rpc.connection import open_socket
+from hqueue.push.notifier_connection import NotifierConnection, open_socket
 from hqueue.rpc.messages import encode_call
 from hqueue.rpc.services import load
-from hqueue.runtime.clock import SYSTEM_CLOCK
+from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.fork import register
 from hqueue.runtime.held import if_free
-from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.job import Job
 from hqueue.runtime.logs import Log
-from hqueue.runtime.sockets import open_connection
+from hqueue.runtime.loop import computed, is_much, program_loop
+from hqueue.runtime.per_loop import PerLoop
+from hqueue.runtime.program_loop import ProgramLoop
 from hqueue.settings.addresses import zookeeper_servers
 
 __all__ = ["BATCH", "WORKER_SERVICE", "AppendNotifier", "row_of"]
 
 logger = Log(__name__)
 
-CONNECT_TIMEOUT_S = 0.5
-AVOIDED_MS = 2_000.0
 LOOK_FOR_ZOOKEEPER_EVERY_MS = 60_000.0
 BATCH_BYTES_MAX = 32 * 1024
 """A batch up to this size goes along, its header counted, which can have a thousand long topics.
@@ -48,12 +48,14 @@ BATCH: Any = load("worker").TBatch
 
 
 class AppendNotifier:
-    """Notifies the workers that serve partitions of what is appended to them. Thread-safe.
+    """Notifies the workers that serve partitions of what is appended to them. Thread-safe, and
+    usable in a forked child.
 
-    The thread that appends sends the notification itself, in one system call that never waits. What
-    goes on in the background from the first append on watches in ZooKeeper who serves what and
-    which key signs, and opens the connections. While nobody serves a partition, an append to it
-    costs a look into a dictionary.
+    Who appends sends the notification itself, in one system call that never waits. What goes on in
+    the background from the first append on watches in ZooKeeper who serves what and which key
+    signs, and opens the connections: in the event loop in which was appended, if that is the
+    program's, else in the process's. Each loop has connections of its own. While nobody serves a
+    partition, an append to it costs a look into a dictionary.
 
     Args:
         coordinate: gives the session with the coordination service.
@@ -70,33 +72,25 @@ class AppendNotifier:
         look_every_ms: float = LOOK_FOR_ZOOKEEPER_EVERY_MS,
         tls: TlsContexts | None = None,
     ) -> None:
-        self._coordinate = coordinate
-        self._zookeeper = zookeeper
-        self._look_every_ms = look_every_ms
-        self._tls = tls
+        self._make = partial(_Notifications, coordinate, zookeeper, look_every_ms, tls)
         self._closed = False
+        self._in_loops: PerLoop[_Notifications] = PerLoop(
+            lambda: self._make(_ReadingLoop()), _Notifications.close, _Notifications.abandon
+        )
         self.after_fork_in_child()
         register(self)
 
     def after_fork_in_child(self) -> None:
-        self._owners: Mapping[PartitionKey, str] = {}
-        self._workers: Mapping[str, WorkerRecord] = {}
-        self._key: AppendKey | None = None
-        self._routes: dict[PartitionKey, _Route | None] = {}
-        self._connections: dict[Address, _Connection] = {}
-        self._waiting: set[_Route] = set()
-        self._starting = threading.Lock()
-        self._tending: Job | None = None
-        self._watches: list[Watch] = []
+        self._in_threads = self._make(None)
 
     @property
     def looks(self) -> bool:
-        """Whether it looks for workers: from the first append on."""
-        return self._tending is not None
+        """Whether it looks for workers here: from the first append on."""
+        return self._here().looks
 
     def knows(self, key: PartitionKey) -> bool:
-        """Whether it is known who serves a partition."""
-        return key in self._owners
+        """Whether it is known here who serves a partition."""
+        return self._here().knows(key)
 
     def appended(
         self,
@@ -112,7 +106,86 @@ class AppendNotifier:
             slot: where the batch lies, if that is known.
             header, cells: what lies there. It goes along once a key is known to sign it with.
         """
-        if self._tending is None and not self._closed:
+        if not self._closed:
+            self._here().appended(key, slot, header, cells)
+
+    def close(self) -> None:
+        """Notify of nothing more."""
+        self._closed = True
+        self._in_threads.close()
+        self._in_loops.close()
+
+    async def ended(self) -> None:
+        """Wait until nothing goes on in the running loop, after `close`."""
+        here = self._in_loops.items.get(asyncio.get_running_loop())
+        if here is not None:
+            await here.ended()
+
+    def _here(self) -> _Notifications:
+        return self._in_threads if program_loop() is None else self._in_loops.here()
+
+
+class _ReadingLoop(ProgramLoop):
+    """The program's loop. There may be thousands of records: they are read beside it."""
+
+    async def notify(self, what: str, function: Callable[..., object], /, *args: Any) -> None:
+        if is_much(sum(map(len, args)), lambda: 0):
+            await computed(call_foreign, what, function, *args)
+        else:
+            call_foreign(what, function, *args)
+
+
+class _Notifications:
+    """The notifications of what one event loop appends, or all threads without one.
+
+    Args:
+        coordinate, zookeeper, look_every_ms, tls: as `AppendNotifier`.
+        loop: the program's; None for that of the process.
+    """
+
+    def __init__(
+        self,
+        coordinate: Callable[[], Coordination],
+        zookeeper: str,
+        look_every_ms: float,
+        tls: TlsContexts | None,
+        loop: _ReadingLoop | None,
+    ) -> None:
+        self._coordinate = coordinate
+        self._zookeeper = zookeeper
+        self._look_every_ms = look_every_ms
+        self._tls = tls
+        self._loop = loop
+        self._pid = os.getpid()
+        self._closed = False
+        self._owners: Mapping[PartitionKey, str] = {}
+        self._workers: Mapping[str, WorkerRecord] = {}
+        self._key: AppendKey | None = None
+        self._routes: dict[PartitionKey, _Route | None] = {}
+        self._connections: dict[Address, NotifierConnection] = {}
+        self._waiting: set[_Route] = set()
+        self._starting = threading.Lock()
+        self._tending: Job | None = None
+        self._watches: list[Watch] = []
+
+    @property
+    def looks(self) -> bool:
+        """Like `AppendNotifier.looks`."""
+        return self._tending is not None
+
+    def knows(self, key: PartitionKey) -> bool:
+        """Like `AppendNotifier.knows`."""
+        return key in self._owners
+
+    def appended(
+        self,
+        key: PartitionKey,
+        slot: int | None,
+        header: bytes,
+        cells: Mapping[bytes, bytes] | None,
+    ) -> None:
+        """Like `AppendNotifier.appended`."""
+        if self._tending is None:
             if_free(self._starting, self._start)
         routes = self._routes
         if key not in routes:
@@ -136,22 +209,39 @@ class AppendNotifier:
         if self._tending is not None:
             self._tending.ask()
 
+    def abandon(self) -> None:
+        """Let go of watches and connections at once: the loop does not run. In a forked child they
+        are the parent's.
+        """
+        if self._pid == os.getpid():
+            self._let_go()
+
+    async def ended(self) -> None:
+        """Like `AppendNotifier.ended`."""
+        if self._loop is not None:
+            self._let_go()
+            await self._loop.close()
+
+    def _let_go(self) -> None:
+        for each in (*self._watches, *self._connections.values()):
+            each.close()
+
     def _route(self, key: PartitionKey) -> _Route | None:
         worker = self._workers.get(self._owners.get(key, ""))
         if worker is None:
             return None
         connection = self._connections.setdefault(
-            worker.address, _Connection(worker.address, self._tls)
+            worker.address, NotifierConnection(worker.address, self._tls)
         )
         return _Route(connection, _frame(key))
 
     def _start(self) -> None:
         if self._tending is None and not self._closed:  # Else another was faster.
             with contextlib.suppress(HQueueError):  # The next append tries again.
-                self._tending = Job(self._tend)
+                self._tending = Job(self._tend, loop=self._loop)
                 self._tending.ask()
 
-    def _tend(self) -> float:
+    async def _tend(self) -> float:
         """Watch, if that is possible now, and connect where that is asked for; when to come back.
 
         Raises:
@@ -160,29 +250,28 @@ class AppendNotifier:
         try:
             if self._closed:
                 raise ClosedError("the notifications of appends were closed")
-            if not self._watches and not self._begin_watching():
+            if not self._watches and not await self._begin_watching():
                 return self._look_every_ms
-            self._connect()
+            await self._connect()
         except ClosedError:
-            for each in (*self._watches, *self._connections.values()):
-                each.close()
+            self._let_go()
             raise
         return float("inf")
 
-    def _begin_watching(self) -> bool:
+    async def _begin_watching(self) -> bool:
         try:
-            if not _listens(self._zookeeper):
+            if not await _listens(self._zookeeper):
                 return False
-            coordination = self._coordinate()
+            coordination, loop = self._coordinate(), self._loop
             with contextlib.ExitStack() as failed:
-                workers = coordination.workers.watch(self._see_workers)
+                workers = coordination.workers.watch(self._see_workers, loop)
                 failed.callback(workers.close)
-                owners = coordination.owners.watch(self._see_owners)
+                owners = coordination.owners.watch(self._see_owners, loop)
                 failed.callback(owners.close)
                 self._watches = [
                     workers,
                     owners,
-                    coordination.append_keys.watch(self._see_keys),
+                    coordination.append_keys.watch(self._see_keys, loop),
                 ]
                 failed.pop_all()
         except ClosedError:
@@ -192,10 +281,10 @@ class AppendNotifier:
             return False
         return True
 
-    def _connect(self) -> None:
+    async def _connect(self) -> None:
         while self._waiting and not self._closed:
             route = self._waiting.pop()
-            if route.connection.connect():
+            if await route.connection.connect():
                 route.connection.send(route.frame)
 
     def _see_workers(self, workers: Mapping[str, WorkerRecord]) -> None:
@@ -214,90 +303,10 @@ class AppendNotifier:
         self._key = None if keys is None else keys.current
 
 
-class _Connection:
-    """The connection to one worker. Nothing but notifications goes through it, and nothing comes
-    back.
-
-    Thread-safe, but for `connect`, which one thread at a time calls.
-    """
-
-    def __init__(self, address: Address, tls: TlsContexts | None) -> None:
-        self._address = address
-        self._tls = tls
-        self._lock = threading.RLock()
-        self._socket: socket.socket | None = None
-        self._avoided_until_ms = 0.0
-
-    def send(self, frame: bytes) -> bool:
-        """Send a notification without waiting; whether that needs no connection first."""
-        with self._lock:
-            opened = self._socket  # A handler of a signal may send one here, too.
-            if opened is None:
-                return SYSTEM_CLOCK.monotonic_ms() < self._avoided_until_ms
-            try:
-                if _is_ended(opened):  # The worker needed its place for others.
-                    opened.close()
-                    self._socket = None
-                    return False
-                if opened.send(frame) == len(frame):
-                    return True
-                reason = "it takes no more"
-            except OSError as exc:
-                if is_interruption(exc):
-                    raise
-                reason = str(exc)
-            # A worker that does not read, or is gone. It looks by itself.
-            self._avoid(reason)
-            return True
-
-    def connect(self) -> bool:
-        """Open the connection, if it isn't; whether it is open."""
-        if self._socket is not None:
-            return True
-        try:
-            opened = open_socket(*self._address, CONNECT_TIMEOUT_S, self._tls)
-            opened.setblocking(False)
-        except OSError as exc:
-            if is_interruption(exc):
-                raise
-            with self._lock:
-                self._avoid(str(exc))
-            return False
-        with self._lock:
-            self._socket = opened
-        return True
-
-    def close(self) -> None:
-        """Close the connection."""
-        with self._lock:
-            if self._socket is not None:
-                self._socket.close()
-                self._socket = None
-
-    def _avoid(self, reason: str) -> None:
-        logger.debug("worker at %s was not notified: %s", self._address, reason)
-        self._avoided_until_ms = SYSTEM_CLOCK.monotonic_ms() + AVOIDED_MS
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
-
-
-def _is_ended(of: socket.socket) -> bool:
-    """Whether the other side has hung up. Nothing else comes from it.
-
-    Raises:
-        OSError: the connection is broken.
-    """
-    try:
-        return not of.recv(1)
-    except WOULD_BLOCK:
-        return False
-
-
 class _Route(NamedTuple):
     """How a worker is notified of appends to a partition that it serves."""
 
-    connection: _Connection
+    connection: NotifierConnection
     frame: bytes
 
 
@@ -322,14 +331,12 @@ def row_of(batch: Any) -> Row:
     )
 
 
-def _listens(hosts: str) -> bool:
+async def _listens(hosts: str) -> bool:
     """Whether anything listens at one of ZooKeeper's hosts."""
     for server in zookeeper_servers(hosts):
         try:
-            open_connection(server, CONNECT_TIMEOUT_S).close()
-        except OSError as exc:
-            if is_interruption(exc):
-                raise
+            (await open_socket(server)).close()
+        except OSError:
             continue
         return True
     return False

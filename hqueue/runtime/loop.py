@@ -41,6 +41,7 @@ __all__ = [
     "computing",
     "in_thread",
     "is_much",
+    "program_loop",
 ]
 
 logger = Log(__name__)
@@ -386,6 +387,15 @@ def background() -> LoopThread | None:
     can be none now: the caller does the work itself, or does without.
     """
     return _process.background()
+
+
+def program_loop() -> asyncio.AbstractEventLoop | None:
+    """The event loop in which the caller runs, if it is one of the program: None in a thread
+    without one, and in the process's own.
+    """
+    running = asyncio._get_running_loop()
+    own = _process.loop
+    return None if own is not None and running is own._loop else running
 
 
 def call_later(

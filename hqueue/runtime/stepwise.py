@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, do_step, do_step_in_loop
-from hqueue.runtime.loop import BackgroundLoop, LoopThread
+from hqueue.runtime.loop import BackgroundLoop, LoopThread, blocking
 from hqueue.runtime.steps import Wait, Work, carry_out, carry_out_in_loop
 
-__all__ = ["BoundWork", "InLoop", "OnPorts", "Stepwise", "or_closed", "stepwise"]
+__all__ = ["BoundWork", "InLoop", "OnPorts", "Stepwise", "asked", "or_closed", "stepwise"]
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -128,6 +128,17 @@ def stepwise(
     ``object.method.steps(…)`` is the work.
     """
     return _Method(work)
+
+
+def asked(
+    method: Callable[Parameters, object], *args: Parameters.args, **kwargs: Parameters.kwargs
+) -> Wait:
+    """Asks for a call of a port's method, as `BoundWork.asked`; of one that has no face for event
+    loops a thread makes it there.
+    """
+    if isinstance(method, BoundWork):
+        return method.asked(*args, **kwargs)
+    return blocking(functools.partial(method, *args, **kwargs))
 
 
 def or_closed(

@@ -91,7 +91,7 @@ def test_a_program_of_an_event_loop_has_the_threads_of_its_sessions_alone() -> N
         if not name.startswith(("memory-", "hqueue-loop-call"))  # They make the store's calls.
     ]
     sessions = names.count("hqueue-session")
-    assert sessions == 2, "of the consumer, and of the subscriber"
+    assert sessions == 3, "of the consumer, of the subscriber, and to notify workers by"
     assert {name for name in names if name.startswith("hqueue")} == {"hqueue-session"}
     assert len(names) == 1 + (1 + KAZOO) * sessions
 

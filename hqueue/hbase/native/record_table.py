@@ -69,12 +69,16 @@ class RecordTable(TableUpdates[Servers], OnPorts):
         """Like `RowPort.exists`."""
         return self._prepared or (yield from self._tables.has_records.steps(self._table))
 
-    def read(self, keys: Sequence[bytes], *, history: bool = False) -> list[tuple[bytes, Cells]]:
+    @stepwise
+    def read(
+        self, keys: Sequence[bytes], *, history: bool = False
+    ) -> Asking[list[tuple[bytes, Cells]]]:
+        """Like `RowPort.read`."""
         if not keys:
             return []
         with self._present():
             columns = _ALL if history else _RECORD
-            found = self.servers.carry_out(self._get_all(keys, columns, READ_TOGETHER))
+            found = yield from self._get_all(keys, columns, READ_TOGETHER)
         return [(key, _cells(cells)) for key, cells in zip(keys, found, strict=True) if cells]
 
     @stepwise

@@ -83,7 +83,16 @@ class RecordTable(TableRequests, Stepwise):
         """Like `RowPort.exists`."""
         return self._prepared or (yield self._tables.has_records.asked(self._table))
 
-    def read(self, keys: Sequence[bytes], *, history: bool = False) -> list[tuple[bytes, Cells]]:
+    @stepwise
+    def read(
+        self, keys: Sequence[bytes], *, history: bool = False
+    ) -> Work[Any, list[tuple[bytes, Cells]]]:
+        """Like `RowPort.read`."""
+        found: list[tuple[bytes, Cells]]
+        found = yield self._gateways.blocking(partial(self._read_all, keys, history=history))
+        return found
+
+    def _read_all(self, keys: Sequence[bytes], *, history: bool) -> list[tuple[bytes, Cells]]:
         batches = [
             keys[first : first + READ_TOGETHER] for first in range(0, len(keys), READ_TOGETHER)
         ]

@@ -38,6 +38,8 @@ from hqueue.metadata.managers.memory import MemoryFields
 from hqueue.metadata.managers.migration import MetadataMigration
 from hqueue.metadata.managers.migration_state import MetadataLocation, MigrationState, Phase
 from hqueue.metadata.managers.opening import (
+    RangesOf,
+    TopicLookup,
     TopicMetadata,
     TopicMetadataDeletion,
     open_migration,
@@ -70,6 +72,7 @@ __all__ = [
     "Phase",
     "Pipeline",
     "PresentRecords",
+    "RangesOf",
     "Rows",
     "Subject",
     "SubscriptionData",
@@ -77,6 +80,7 @@ __all__ = [
     "SubscriptionPreferences",
     "SubscriptionState",
     "TopicACL",
+    "TopicLookup",
     "TopicMetadata",
     "TopicMetadataDeletion",
     "TopicOwnershipManager",

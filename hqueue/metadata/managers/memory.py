@@ -38,8 +38,10 @@ class MemoryFields(Stepwise):
                 version=version,
             )
 
-    def read(self, keys: Iterable[str]) -> dict[str, FieldRecord]:
+    @stepwise
+    def read(self, keys: Iterable[str]) -> Work[Any, dict[str, FieldRecord]]:
         """Like `FieldRecords.read`."""
+        yield from ()  # It waits for nothing.
         with self._lock:
             return {key: self._records[key] for key in filter(self._records.__contains__, keys)}
 

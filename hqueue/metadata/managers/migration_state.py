@@ -196,14 +196,15 @@ class MigrationStateRecord(OnStore):
         self._key = f"{self.above}/stage"
         self._writers = f"{self.above}/writers"
 
-    def read(self) -> tuple[MigrationState, Version]:
+    @stepwise
+    def read(self) -> Work[tuple[MigrationState, Version]]:
         """The state as it is at a moment after the call began, and its record's version.
 
         Raises:
             UnsupportedFormatError: the record can't be read.
             SettingsError: metadata is in force elsewhere than the settings say.
         """
-        state, version = self._read()
+        state, version = yield from self._read.steps()
         return self._checked(state), version
 
     def settle(self) -> tuple[MigrationState, Version]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 
-from hqueue.errors import SettingsError
+from hqueue.errors import NoTopicPersistenceInfoError, SettingsError
 from hqueue.metadata.blobs import clear_nodes
-from hqueue.metadata.fields import ClearableRecords, FieldRecords
+from hqueue.metadata.fields import ClearableRecords, FieldRecord, FieldRecords, Found
 from hqueue.metadata.managers.availability import Availability
 from hqueue.metadata.managers.election import OwnerElection
+from hqueue.metadata.managers.encoding import decode_persistence_info
 from hqueue.metadata.managers.hubs import Hubs
+from hqueue.metadata.managers.infos import LogRange
 from hqueue.metadata.managers.layout import Layout, Rows, Tree, places
 from hqueue.metadata.managers.listing import KINDS, Entry, list_entries
 from hqueue.metadata.managers.memory import memory_of
@@ -35,11 +37,24 @@ from hqueue.metadata.managers.topics import (
     TopicPersistenceManager,
 )
 from hqueue.metadata.ports import MetadataStore
-from hqueue.metadata.steps import OnStore, Work
+from hqueue.metadata.steps import OnStore, Wait, Work
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
-from hqueue.runtime.stepwise import stepwise
+from hqueue.runtime.only_reads import OnlyReads
+from hqueue.runtime.stepwise import asked, stepwise
 
-__all__ = ["TopicMetadata", "TopicMetadataDeletion", "open_migration", "open_topic_metadata"]
+__all__ = [
+    "RangesOf",
+    "TopicLookup",
+    "TopicMetadata",
+    "TopicMetadataDeletion",
+    "open_migration",
+    "open_topic_metadata",
+]
+
+
+RangesOf = Callable[[str], Wait]
+"""Asks where a topic with an owner lies. The answer is a sequence of `LogRange`, or the error
+`NoTopicPersistenceInfoError`."""
 
 
 class TopicMetadata:
@@ -195,6 +210,56 @@ def open_migration(
     locations = MetadataLocations(session, root, queue, rows)
     record = MigrationStateRecord(session, root, queue, first, table=table, bound=False)
     return MetadataMigration(record, locations, clock, check=check)
+
+
+class TopicLookup(OnStore):
+    """Looks up where topics with owners lie: in the caller's thread, or in an event loop. It keeps
+    and watches nothing.
+
+    Args:
+        session: the session with ZooKeeper.
+        root: the prefix of all keys.
+        first, rows, table: as for `open_topic_metadata`.
+    """
+
+    def __init__(
+        self,
+        session: MetadataStore,
+        root: str,
+        first: str,
+        rows: Callable[[], FieldRecords],
+        table: str | None,
+    ) -> None:
+        super().__init__(session)
+        self._root = root
+        self._first = first
+        self._rows = rows
+        self._table = table
+
+    @stepwise
+    def ranges(self, queue: str, topic: str) -> Work[Sequence[LogRange]]:
+        """The ranges of the log with the messages of a topic.
+
+        Raises:
+            NoTopicPersistenceInfoError: no hub has owned this topic.
+            SettingsError: hubs with other settings keep the metadata elsewhere.
+            UnsupportedFormatError: the topic's record can't be read.
+            StoreUnavailableError: the store was unavailable.
+        """
+        record = MigrationStateRecord(
+            self._store, self._root, queue, self._first, table=self._table
+        )
+        locations = MetadataLocations(self._store, self._root, queue, self._rows)
+        with OnlyReads():
+            state, _ = yield from record.read.steps()
+            at = locations.open(state.location)
+            key = at.layout.ranges(topic)
+            found: Found | None = (yield asked(at.records.read, [key])).get(key)
+        if found is None:
+            raise NoTopicPersistenceInfoError("no hub has owned this topic yet", topic=topic)
+        if not isinstance(found, FieldRecord):
+            raise found
+        return decode_persistence_info(found.fields, key).ranges
 
 
 class TopicMetadataDeletion(OnStore):

@@ -1,5 +1,5 @@
-"""Has a consumer, a subscriber, a producer and a topic of a hub in an event loop, and prints the
-names of the threads that there are then.
+"""Has a consumer, a subscriber, a producer that notifies a worker, and a topic of a hub in an event
+loop, and prints the names of the threads that there are then.
 
 Usage: aio_threads.py HUB QUEUE
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import sys
 import threading
 from typing import Any
@@ -15,6 +16,9 @@ from typing import Any
 import hqueue.aio
 from hqueue import Message, Settings, Subscription
 from hqueue.client import Client
+from hqueue.metadata import Address, PartitionKey, WorkerRecord
+from hqueue.metadata.encoding import encode_worker
+from hqueue.metadata.steps import Create
 from hqueue.zookeeper import ZooKeeperCoordination
 from tests.support.memory.cluster import MemoryCluster
 from tests.support.memory.memory_store import MemoryStore
@@ -25,6 +29,21 @@ HUB, QUEUE = sys.argv[1:]
 
 async def nothing(messages: Any) -> None:
     """A listener."""
+
+
+async def notification(client: Client) -> None:
+    """Be the worker that serves the queue, until it is notified of an append."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        address = Address("127.0.0.1", listener.getsockname()[1])
+        coordination, worker = client.coordination, WorkerRecord("w", address, "")
+        record = {coordination.paths.worker("w"): encode_worker(worker)}
+        await coordination.store.answer(Create(record))
+        await coordination.owners.claim.in_loop("w", [PartitionKey(QUEUE, 0)])
+        loop = asyncio.get_running_loop()
+        notifier, _ = await loop.sock_accept(listener)
+        with notifier:
+            assert await loop.sock_recv(notifier, 1)
 
 
 async def main(client: Client) -> list[str]:
@@ -38,6 +57,10 @@ async def main(client: Client) -> list[str]:
     ):
         await producer.send(Message("t", b"v"))
         await hubs.topic("t").publish(b"v")
+        notified = asyncio.get_running_loop().create_task(notification(client))
+        while not notified.done():
+            await producer.send(Message("t", b"v"))
+            await producer.flush()
         async with await hubs.topic("t").subscribe("s", nothing, host="127.0.0.1"):
             while not await consumer.poll(100):
                 pass
@@ -46,7 +69,7 @@ async def main(client: Client) -> list[str]:
 
 
 with MemoryZooKeeper() as keeper:
-    settings = Settings(zookeeper=f"127.0.0.1:{keeper.port}", notify_workers=False)
+    settings = Settings(zookeeper=f"127.0.0.1:{keeper.port}", notify_workers=True)
     store = MemoryStore(MemoryCluster(), settings)
     with Client(
         settings, store, lambda loop: ZooKeeperCoordination(settings, loop=loop)

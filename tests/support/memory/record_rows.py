@@ -84,12 +84,15 @@ class MemoryRecordRows(Stepwise):
 
         return (yield in_turn(partial(self._bring, "has_records", look)))
 
-    def read(self, keys: Sequence[bytes], *, history: bool = False) -> list[tuple[bytes, Cells]]:
+    @stepwise
+    def read(
+        self, keys: Sequence[bytes], *, history: bool = False
+    ) -> Work[Any, list[tuple[bytes, Cells]]]:
         def read(rows: Rows) -> list[tuple[bytes, Cells]]:
             found = ((key, _cells(rows, key, history=history)) for key in keys)
             return [(key, cells) for key, cells in found if cells]
 
-        return self._ask("read_records", read)
+        return (yield in_turn(partial(self._ask, "read_records", read)))
 
     @stepwise
     def scan(self, first: bytes, beyond: bytes, limit: int) -> Work[Any, list[tuple[bytes, Cells]]]:

@@ -16,6 +16,7 @@ from hqueue.log.topic_lag import PAGES_MAX
 from hqueue.log.walk import WALKED_HEADERS
 from hqueue.metadata.managers import LogRange
 from hqueue.queue import Queue
+from hqueue.runtime.loop import blocking
 from tests.support.backends import MemoryBackend
 from tests.support.doubles import SteppedClock
 from tests.support.log_faces import BlockingFace, LoopFace
@@ -48,7 +49,7 @@ class Scene:
     def lags(self, starts: dict[str, int]) -> dict[str, TopicLag]:
         positions = {name: MessageID.from_int(start) for name, start in starts.items()}
         lags: dict[str, TopicLag] = self.face.ask(
-            "topic_lags", "t", lambda _: self.ranges, positions
+            "topic_lags", "t", lambda _: blocking(lambda: self.ranges), positions
         )
         return lags
 

@@ -25,6 +25,7 @@ from hqueue.log.owned_writer import OwnedBatch, OwnedPartitionWriter, made
 from hqueue.log.table_ports import AsyncLogPort
 from hqueue.metadata.managers import LogRange
 from hqueue.runtime.clock import Deadline, drive
+from hqueue.runtime.loop import blocking
 from tests.support.backends import MemoryBackend
 from tests.support.cancelling import each_await
 from tests.support.cut_off import CuttingPort, each_cut
@@ -90,7 +91,7 @@ class Scene:
         return TopicReader(
             self.reader,
             "t",
-            lambda _: self.ranges,
+            lambda _: blocking(lambda: self.ranges),
             start=0,
             stop=lambda: self.stop_now,
             bytes_max=1,
@@ -254,7 +255,11 @@ def test_a_cursor_in_a_loop_gives_each_once_wherever_it_is_cancelled(
     context = reading_context(queue.describe(), scene.client.settings, scene.clock)
     reader = LoopReader(context, scene.reader.reading, port)
     cursor = reader.topic_cursor(
-        "t", lambda _: scene.ranges, start=0, stop=lambda: int(scene.stop), bytes_max=1
+        "t",
+        lambda _: blocking(lambda: scene.ranges),
+        start=0,
+        stop=lambda: int(scene.stop),
+        bytes_max=1,
     )
     values: list[bytes] = []
 

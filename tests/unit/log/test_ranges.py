@@ -16,6 +16,7 @@ from hqueue.format.control import encode_fences, with_owners
 from hqueue.format.header import Bodies
 from hqueue.log.ranges import RangeVerifier, contradictions
 from hqueue.log.skew import StoreClock
+from hqueue.log.steps import Work
 from hqueue.log.verify import PartitionVerification, PartitionVerifier
 from hqueue.metadata.managers import LogRange
 from hqueue.runtime.clock import Deadline, drive_each
@@ -64,13 +65,18 @@ def check(
 ) -> PartitionVerification:
     clock = SteppedClock(WALL_MS)
     port: Any = Rows(rows)
+
+    def has_moved(topic: str) -> Work[bool]:
+        yield from ()
+        return moved(topic)
+
     checker = PartitionVerifier(
         0,
         lambda: Deadline(clock, 1_000),
         ttl_ms=None,
         now_ms=StoreClock(clock).now_ms,
         ranges=None if ranges is None else RangeVerifier(0, ranges),
-        moved=moved,
+        moved=has_moved,
     )
     *_, result = drive_each(checker.run(), port, clock)
     return result

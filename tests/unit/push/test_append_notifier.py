@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
@@ -26,6 +28,7 @@ from hqueue_workers.delivery.notification_server import (
     NotificationServer,
 )
 from tests.support.interposed import Interposed
+from tests.support.looped import LoopThread
 from tests.support.notifications import KEYS, frame_of, vouches
 from tests.support.strangers import Stranger
 from tests.support.thrift_calls import HOSTILE, head, listed
@@ -44,7 +47,7 @@ class Watched:
     def listeners(self) -> int:
         return len(self._listeners)
 
-    def watch(self, listener: Callable[[Any], None]) -> Watched:
+    def watch(self, listener: Callable[[Any], None], loop: object = None) -> Watched:
         self._listeners.append(listener)
         listener(self._now)
         return self
@@ -56,6 +59,62 @@ class Watched:
 
     def close(self) -> None:
         self._listeners.clear()
+
+
+class InThreads:
+    """A notifier whose appends come from a thread."""
+
+    def __init__(self, notifier: AppendNotifier) -> None:
+        self._notifier = notifier
+
+    def appended(self, *append: Any, times: int = 1) -> None:
+        for _ in range(times):
+            self._notifier.appended(*append)
+
+    def knows(self, key: PartitionKey) -> bool:
+        return self._notifier.knows(key)
+
+    @property
+    def looks(self) -> bool:
+        return self._notifier.looks
+
+    def close(self) -> None:
+        self._notifier.close()
+
+
+class InLoop(InThreads):
+    """A notifier whose appends come from an event loop."""
+
+    def __init__(self, notifier: AppendNotifier) -> None:
+        super().__init__(notifier)
+        self._thread = LoopThread()
+
+    def appended(self, *append: Any, times: int = 1) -> None:
+        self._thread.call(lambda: InThreads.appended(self, *append, times=times))
+
+    def knows(self, key: PartitionKey) -> bool:
+        return self._thread.call(lambda: self._notifier.knows(key))
+
+    @property
+    def looks(self) -> bool:
+        return self._thread.call(lambda: self._notifier.looks)
+
+    def close(self) -> None:
+        self._thread.run(self._close())
+        self._thread.close()
+
+    async def _close(self) -> None:
+        self._notifier.close()
+        await self._notifier.ended()
+
+
+Face = type[InThreads]
+
+
+@pytest.fixture(params=[InThreads, InLoop], ids=["threads", "loop"])
+def face(request: pytest.FixtureRequest) -> Face:
+    kind: Face = request.param
+    return kind
 
 
 class Session:
@@ -119,6 +178,26 @@ class Worker:
             assert data, "it was hung up on"
             self._taking.send(data)
 
+    def take_what_came(self) -> None:
+        """Take it in, without waiting."""
+        if self._socket is None:
+            self._listener.settimeout(0)
+            with contextlib.suppress(BlockingIOError):
+                self.accept()
+        else:
+            self._socket.settimeout(0.001)
+            with contextlib.suppress(TimeoutError):
+                self._taking.send(self._socket.recv(4_096))
+
+    def start_over(self) -> socket.socket:
+        """Forget what came, and by what; returns that."""
+        taken, self._socket = self._socket, None
+        assert taken is not None
+        taken.settimeout(10)
+        self.told.clear()
+        self._taking = connection(self._woken, self._count)
+        return taken
+
     def hang_up(self) -> None:
         if self._socket is not None:
             self._socket.close()
@@ -138,17 +217,23 @@ def workers() -> Iterator[list[Worker]]:
 
 
 @contextlib.contextmanager
-def waking(session: Session, **options: float) -> Iterator[AppendNotifier]:
-    with socket.create_server(("127.0.0.1", 0)) as zookeeper:  # It is tried whether one listens.
-        address = f"127.0.0.1:{zookeeper.getsockname()[1]}"
-        notifier = AppendNotifier(lambda: cast(Coordination, session), address, **options)
+def listening() -> Iterator[str]:
+    """The address of something that listens, as ZooKeeper does: that is tried."""
+    with socket.create_server(("127.0.0.1", 0)) as zookeeper:
+        yield f"127.0.0.1:{zookeeper.getsockname()[1]}"
+
+
+@contextlib.contextmanager
+def waking(face: Face, session: Session, **options: float) -> Iterator[InThreads]:
+    with listening() as at:
+        notifier = face(AppendNotifier(lambda: cast(Coordination, session), at, **options))
         try:
             yield notifier
         finally:
             notifier.close()
 
 
-def until_told(notifier: AppendNotifier, worker: Worker, key: PartitionKey = KEY) -> None:
+def until_told(notifier: InThreads, worker: Worker, key: PartitionKey = KEY) -> None:
     """Append until that is reported: before the watch has answered nobody is known."""
     ends = time.monotonic() + 10
     while not notifier.knows(key):
@@ -159,11 +244,12 @@ def until_told(notifier: AppendNotifier, worker: Worker, key: PartitionKey = KEY
 
 
 def test_each_append_is_reported_to_the_worker_that_serves_it_and_to_nobody_else(
+    face: Face,
     workers: list[Worker],
 ) -> None:
     one, other = workers
     session = Session(one.port, other.port)
-    with waking(session) as notifier:
+    with waking(face, session) as notifier:
         until_told(notifier, one)
         before = len(one.told)
         for _ in range(100):
@@ -176,13 +262,13 @@ def test_each_append_is_reported_to_the_worker_that_serves_it_and_to_nobody_else
         assert set(map(str, other.told)) == {str(("q", [3]))}
 
 
-def test_a_small_batch_comes_along_as_it_lies_in_its_row(workers: list[Worker]) -> None:
+def test_a_small_batch_comes_along_as_it_lies_in_its_row(face: Face, workers: list[Worker]) -> None:
     one = workers[0]
     slot = 1_700_000_000_000 << 15
     header = b"\x00HQ\xff"
     small = {"a": b"\xff\x00", "tööpic": b""}
     heavy = {"a": bytes(BATCH_BYTES_MAX + 1)}
-    with waking(Session(one.port)) as notifier:
+    with waking(face, Session(one.port)) as notifier:
         until_told(notifier, one)
         for at, head, cells in (
             (slot, header, small),
@@ -197,11 +283,11 @@ def test_a_small_batch_comes_along_as_it_lies_in_its_row(workers: list[Worker]) 
         assert one.vouched == [True]
 
 
-def test_without_a_key_no_batch_comes_along(workers: list[Worker]) -> None:
+def test_without_a_key_no_batch_comes_along(face: Face, workers: list[Worker]) -> None:
     one = workers[0]
     session = Session(one.port)
     session.append_keys.become(None)
-    with waking(session) as notifier:
+    with waking(face, session) as notifier:
         until_told(notifier, one)
         notifier.appended(KEY, 1 << 50, b"header", {b"t": b"cell"})
         one.await_told(len(one.told) + 1)
@@ -350,60 +436,91 @@ def test_a_notification_without_batches_is_understood() -> None:
 
 
 def test_a_worker_that_never_reads_holds_up_no_append(
-    workers: list[Worker], caplog: pytest.LogCaptureFixture
+    face: Face, workers: list[Worker], caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("DEBUG", "hqueue.push.append_notifier")
+    caplog.set_level("DEBUG", "hqueue.push.notifier_connection")
     deaf = workers[0]
     session = Session(deaf.port)
-    with waking(session) as notifier:
+    with waking(face, session) as notifier:
         until_told(notifier, deaf)
         began_s = time.monotonic()
-        for _ in range(200_000):
-            notifier.appended(KEY)
+        notifier.appended(KEY, times=200_000)
         assert time.monotonic() - began_s < 60
         assert "it takes no more" in caplog.text, "what it does not read is bounded"
 
 
-def test_one_whose_worker_is_gone_finds_the_next_one(workers: list[Worker]) -> None:
+def test_one_whose_worker_is_gone_finds_the_next_one(face: Face, workers: list[Worker]) -> None:
     gone, other = workers
     session = Session(gone.port, other.port)
-    with waking(session) as notifier:
+    with waking(face, session) as notifier:
         until_told(notifier, gone)
         gone.close()
-        for _ in range(10):
-            notifier.appended(KEY)
+        notifier.appended(KEY, times=10)
         session.owners.become({KEY: "b"})
         until_told(notifier, other)
 
 
 def test_what_could_be_watched_in_part_is_watched_as_a_whole_a_little_later(
+    face: Face,
     workers: list[Worker],
 ) -> None:
     session = Session(workers[0].port)
     watch, refused = session.owners.watch, [True]
 
-    def refuse_once(listener: Callable[[Any], None]) -> Watched:
+    def refuse_once(listener: Callable[[Any], None], loop: object = None) -> Watched:
         if refused:
             refused.pop()
             raise StoreUnavailableError("away")
         return watch(listener)
 
     session.owners = Interposed(session.owners, watch=refuse_once)
-    with waking(session, look_every_ms=20.0) as notifier:
+    with waking(face, session, look_every_ms=20.0) as notifier:
         until_told(notifier, workers[0])
         assert all(
             each.listeners == 1 for each in (session.workers, session.owners, session.append_keys)
         )
 
 
-def test_one_that_is_closed_reports_nothing_and_looks_for_nobody() -> None:
+def test_one_that_is_closed_reports_nothing_and_looks_for_nobody(face: Face) -> None:
     def never() -> Coordination:
         raise AssertionError("a session was begun")
 
-    notifier = AppendNotifier(never, "127.0.0.1:1")
-    notifier.close()
+    inner = AppendNotifier(never, "127.0.0.1:1")
+    inner.close()
+    notifier = face(inner)
     notifier.appended(KEY)
     assert not notifier.looks
+    notifier.close()
+
+
+def test_each_event_loop_has_connections_which_a_later_loop_closes_if_it_does_not(
+    workers: list[Worker],
+) -> None:
+    """No thread begins meanwhile."""
+    before = {each.ident for each in threading.enumerate()}
+    session = Session(workers[0].port)
+
+    async def append() -> None:
+        while not notifier.knows(KEY):
+            notifier.appended(KEY)
+            await asyncio.sleep(0)
+        worker = workers[0]
+        notifier.appended(KEY)
+        while not worker.told:
+            await asyncio.sleep(0.001)
+            worker.take_what_came()
+
+    with listening() as at:
+        notifier = AppendNotifier(lambda: cast(Coordination, session), at)
+        asyncio.run(append())
+        assert session.owners.listeners == 1
+        first = workers[0].start_over()
+        asyncio.run(append())
+        assert first.recv(1) == b"", "the connection of the loop that has ended"
+        notifier.close()
+        assert workers[0].start_over().recv(1) == b""
+        assert session.owners.listeners == 0
+    assert {each.ident for each in threading.enumerate()} <= before
 
 
 def test_appends_that_come_together_begin_to_look_for_workers_once(
@@ -414,8 +531,8 @@ def test_appends_that_come_together_begin_to_look_for_workers_once(
     made: list[Job] = []
     if_free = append_notifier.if_free
 
-    def make(work: Callable[[], float]) -> Job:
-        made.append(Job(work))
+    def make(work: Callable[[], float], **options: Any) -> Job:
+        made.append(Job(work, **options))
         return made[-1]
 
     def late(*arguments: Any) -> bool:
