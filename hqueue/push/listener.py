@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import concurrent.futures
 import contextlib
@@ -66,9 +67,10 @@ class Answer(NamedTuple):
     """Why the messages are not done with: what a listener raised. Empty if none did."""
 
 
-class MessageListener:
+class MessageListener(abc.ABC):
     """A listener as a class: override `consume`, as a plain or an async method."""
 
+    @abc.abstractmethod
     def consume(self, messages: Sequence[ReceivedMessage]) -> ListenerAnswer:
         """Process some messages of one partition, in their order.
 
@@ -77,7 +79,6 @@ class MessageListener:
             does anything else that is returned; if the messages become dead letters, these name
             the exception.
         """
-        raise NotImplementedError
 
 
 _Consume = Callable[[Sequence[ReceivedMessage]], ListenerAnswer]

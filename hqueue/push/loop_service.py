@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import contextlib
 import inspect
@@ -155,7 +156,7 @@ class _CancelledError(Exception):
     """A listener was cancelled, or cancelled itself."""
 
 
-class LoopSubscriberHandler:
+class LoopSubscriberHandler(abc.ABC):
     """The service's handler in an event loop: what it is called with becomes what `consume`
     gets.
     """
@@ -174,9 +175,9 @@ class LoopSubscriberHandler:
     async def _answered(self, messages: Sequence[ReceivedMessage]) -> Reasoned:
         return Reasoned(*(await self.consume(messages)))
 
+    @abc.abstractmethod
     async def consume(self, messages: Sequence[ReceivedMessage]) -> Answer:
         """Like `SubscriberHandler.consume`."""
-        raise NotImplementedError
 
 
 class LoopConsumption(LoopSubscriberHandler, Stepwise):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -38,7 +39,7 @@ def subscriber_service() -> Any:
     return load("subscriber").HQueueSubscriberService
 
 
-class SubscriberHandler:
+class SubscriberHandler(abc.ABC):
     """The service's handler: what it is called with becomes what `consume` gets."""
 
     def consumeMessages(self, messages: Sequence[Any] | None) -> Reasoned:  # noqa: N802  (the IDL's)
@@ -56,13 +57,13 @@ class SubscriberHandler:
             raise RefusedCallError("a queue can't hold this message") from exc
         return Reasoned(*self.consume(received))
 
+    @abc.abstractmethod
     def consume(self, messages: Sequence[ReceivedMessage]) -> Answer:
         """Give messages of one partition to those that they are for.
 
         Raises:
             RefusedCallError: nobody here takes them.
         """
-        raise NotImplementedError
 
 
 class Consumption(SubscriberHandler):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
+import abc
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -18,8 +18,9 @@ from hqueue.rpc.accepting import host_towards
 from hqueue.rpc.services import load
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.fork import register
+from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.logs import Log
-from hqueue.runtime.loop import blocking
+from hqueue.runtime.sockets import looking_up
 from hqueue.runtime.steps import Wait, Work
 from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.settings.addresses import PORT_MAX, Address, is_host
@@ -66,7 +67,7 @@ class ListenersFace(Protocol):
     def close(self) -> None: ...
 
 
-class Subscriptions(Stepwise):
+class Subscriptions(Stepwise, abc.ABC):
     """Subscribes, keeps all subscriptions attached, and ends them. A forked child has none of the
     parent's subscriptions, and may make its own.
 
@@ -97,53 +98,53 @@ class Subscriptions(Stepwise):
 
     # What the faces say.
 
+    @abc.abstractmethod
     def _background(self) -> Background:
         """The event loop of the work in the background."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def _make_endpoint(self, host: str, port: int) -> EndpointFace:
         """A port for a subscriber's name.
 
         Raises:
             InvalidInputError: it can't be listened there.
         """
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def _make_listeners(self, listener: Listener, subscriber: str) -> ListenersFace:
         """What calls a listener.
 
         Raises:
             InvalidInputError: it is no listener.
         """
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def _make_subscription(
         self, name: tuple[str, str, str], listeners: Any, **options: Any
     ) -> SubscriptionState:
         """A subscription whose messages go to listeners."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def _event(self) -> Event:
         """A flag."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def _wait_for(self, event: Any, bound_ms: float) -> Wait:
         """Waits until a flag is set, no longer than the bound."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def _end_later(self, *ending: Any) -> Callable[[], Any]:
         """What a listener leaves behind: `_end_behind`."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     async def _lose(self, subscription: SubscriptionState, failure: HQueueError) -> None:
         """End a subscription that failed. In the background."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def go_on(self, work: Work[Any, Result]) -> Awaitable[Result]:
         """Carry out work that only waits, for a caller in an event loop. It goes on when that
         caller is cancelled.
         """
-        raise NotImplementedError
 
     @property
     def all(self) -> list[Any]:
@@ -192,9 +193,9 @@ class Subscriptions(Stepwise):
         listeners = self._make_listeners(listener, subscriber)
         deadline = Deadline(SYSTEM_CLOCK, self._calls.settings.operation_timeout_ms)
         name = queue, topic, subscriber
-        if host is None and (queue, subscriber) not in self._endpoints:
-            host = yield blocking(partial(_host_towards, self._calls.settings.hubs))
         yield from self._await_ending(name, deadline)
+        if host is None and (queue, subscriber) not in self._endpoints:
+            host = yield from self._own_host.steps()
         if not is_wanted():
             raise ClosedError("the subscription was closed before it began: subscribe again")
         subscription: SubscriptionState | None = None
@@ -345,11 +346,31 @@ class Subscriptions(Stepwise):
             raise ClosedError("the client was closed")
         endpoint = self._endpoints.get((queue, subscriber))
         if endpoint is None:
-            host = host or _host_towards(self._calls.settings.hubs)
-            endpoint = self._make_endpoint(host, port)
+            # Another thread may have closed it just now.
+            endpoint = self._make_endpoint(host or self._own_host(), port)
             self._endpoints[queue, subscriber] = endpoint
             endpoint.start()
         return endpoint
+
+    @stepwise
+    def _own_host(self) -> Work[Any, str]:
+        """The address of this machine from which it reaches a hub."""
+        hubs = self._calls.settings.hubs
+        for hub in hubs:
+            try:
+                host: str = yield looking_up(hub.host, partial(host_towards, *hub))
+            except OSError as exc:
+                if is_interruption(exc):
+                    raise
+                failure = exc
+            else:
+                return host
+        raise InvalidInputError(
+            "this machine's address can't be found, because no hub's host name can be resolved: "
+            "check the hubs' names, or give the host at which hubs reach this process",
+            hubs=[*map(str, hubs)],
+            reason=str(failure),
+        ) from failure
 
     def _free(self, name: tuple[str, str], subscription: SubscriptionState | None) -> None:
         """Let a subscription be made again, and its port be taken, if that has no other topic. A
@@ -371,14 +392,3 @@ class Subscriptions(Stepwise):
 def _nothing() -> Work[Any, None]:
     """There is nothing to tell the hub."""
     yield from ()
-
-
-def _host_towards(hubs: Sequence[Address]) -> str:
-    """The address of this host from which it reaches a hub."""
-    for hub in hubs:
-        with contextlib.suppress(OSError):
-            return host_towards(*hub)
-    raise InvalidInputError(
-        "no hub's host name can be resolved: give the host at which hubs reach this process",
-        host=None,
-    )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
 import hqueue
-from hqueue import HubProducer, InvalidInputError, Message, MessageListener
+from hqueue import HubProducer, InvalidInputError, Message, MessageListener, ReceivedMessage
 from hqueue.engine import Engine
 from hqueue.message_id import MessageIDs
 from tests.support.backends import MemoryBackend
@@ -103,9 +103,19 @@ def test_what_can_not_be_called_or_must_be_awaited_is_refused_at_the_call(
         call(client, wrong)
 
 
+class Listening(MessageListener):
+    def consume(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Do nothing."""
+
+
 def test_a_listener_class_is_refused_and_an_object_of_it_is_not(client: hqueue.Client) -> None:
     queue = client.queue("q")
     subscription = hqueue.Subscription("s")
     with pytest.raises(InvalidInputError, match="an object of it"):
         queue.subscriber(subscription, MessageListener)  # type: ignore[arg-type]
-    queue.subscriber(subscription, MessageListener())
+    queue.subscriber(subscription, Listening())
+
+
+def test_a_listener_class_without_consume_makes_no_object() -> None:
+    with pytest.raises(TypeError, match="consume"):
+        MessageListener()  # type: ignore[abstract]

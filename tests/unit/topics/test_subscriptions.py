@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -832,3 +833,20 @@ def test_errors_of_subscriptions_that_are_or_are_not_there_name_the_subscriber(
     with pytest.raises(SubscriberExistsError) as there:
         topic.subscribe("sub", lambda messages: None, mode=SubscribeMode.CREATE)
     assert there.value.subscriber == "sub"
+
+
+@both_faces
+def test_hubs_whose_names_are_not_known_are_named_at_once(
+    hub_face: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(*_: object, **options: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with (
+        hqueue.connect_hubs("one.invalid:1,two.invalid:2", queue="q") as client,
+        pytest.raises(InvalidInputError) as refused,
+    ):
+        client.topic("t").subscribe("s", print)
+    assert refused.value.facts["hubs"] == ["one.invalid:1", "two.invalid:2"]
+    assert "not known" in str(refused.value.facts["reason"])
