@@ -28,7 +28,18 @@ ORDER = (
     *("create", "list", "describe", "alter", "disable", "enable", "truncate", "delete"),
     *("locations", "put", "scan", "tail", "verify", "consume", "groups", "metadata"),
     *("subscribers", "add-subscriber", "delete-subscriber", "seek", "subscribe", "lag"),
-    *("dead-letters", "worker", "hub", "topics", "hubs", "publish", "pipeline", "local", "demo"),
+    *(
+        "dead-letters",
+        "worker",
+        "hub",
+        "topics",
+        "hubs",
+        "access",
+        "publish",
+        "pipeline",
+        "local",
+        "demo",
+    ),
     "shell",
 )
 """The order in the help; other commands follow by their names."""

@@ -46,7 +46,7 @@ def options_of(
     fields = {field.name: field for field in dataclasses.fields(kind)}
     if names is None:
         own = [name for each in kind.__mro__ for name in vars(each).get("__annotations__", ())]
-        names = [name for name in own if name in fields]
+        names = [name for name in dict.fromkeys(own) if name in fields]
     chosen = [name for name in names if name not in without]
     if not fields.keys() >= {*chosen, *without}:
         raise TypeError(f"{kind.__name__} does not have each of these fields: {names}, {without}")

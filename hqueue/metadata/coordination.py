@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hqueue.metadata.access_record import AccessRecord
 from hqueue.metadata.append_key_record import AppendKeyRecord
 from hqueue.metadata.brokers import Brokers
 from hqueue.metadata.checkpoints import Checkpoints
@@ -39,6 +40,7 @@ class Coordination(OnStore):
         self.workers = Workers(store, paths, clock)
         self.owners = Owners(store, paths)
         self.append_keys = AppendKeyRecord(store, paths)
+        self.access_rules = AccessRecord(store, paths)
         self.brokers = Brokers(store, paths)
 
     @property

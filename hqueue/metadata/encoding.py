@@ -19,6 +19,11 @@ own:
     skipped      {"version": 1, "batches": [{"row": "<hex>", "nonce": "<hex>"}, …]}
     append keys  {"version": 1, "keys": [{"id": "<hex>", "secret": "<hex>",
                                           "created_ms": 1700000000000}, …]}
+    access rules {"version": 1, "rules": [{"principal": "loader-*",
+                                           "operations": ["create", "publish"],
+                                           "queue": "events", "topic": "*",
+                                           "name": "batch-*" (left out where only own names
+                                                              are allowed)}, …]}
 
 ``queues`` has for each partition the index of a member. ``keys`` has the key to sign with, then
 the one before it. ``delivery`` and each option in it may be missing: then the defaults of
@@ -37,6 +42,7 @@ from hqueue.errors import HQueueError, UnsupportedFormatError
 from hqueue.format.header import NONCE_BYTES
 from hqueue.format.rowkey import ROW_KEY_BYTES
 from hqueue.message_id import MessageID
+from hqueue.metadata.access_rules import AccessRule, AccessRules, Operation
 from hqueue.metadata.append_keys import KEY_ID_BYTES, SECRET_BYTES, AppendKey, AppendKeys
 from hqueue.metadata.ports import Version
 from hqueue.metadata.records import (
@@ -51,6 +57,7 @@ from hqueue.settings.limits import PARTITIONS_MAX
 from hqueue.settings.numbers import check_whole, is_whole
 
 __all__ = [
+    "decode_access_rules",
     "decode_address",
     "decode_append_keys",
     "decode_broker",
@@ -65,6 +72,7 @@ __all__ = [
     "decode_skipped",
     "decode_topics",
     "decode_worker",
+    "encode_access_rules",
     "encode_address",
     "encode_append_keys",
     "encode_broker",
@@ -304,6 +312,38 @@ def decode_append_keys(data: bytes, path: str, revision: Version) -> AppendKeys:
         return AppendKeys(known[0], known[1] if len(known) > 1 else None, revision)
 
     return decode_fields(data, path, read)
+
+
+def encode_access_rules(rules: Iterable[AccessRule]) -> bytes:
+    return encode_fields(
+        rules=[
+            {
+                "principal": rule.principal,
+                "operations": rule.operation_names,
+                "queue": rule.queue,
+                "topic": rule.topic,
+                **({} if rule.name is None else {"name": rule.name}),
+            }
+            for rule in rules
+        ]
+    )
+
+
+def decode_access_rules(data: bytes, path: str, revision: Version) -> AccessRules:
+    """The rules of this revision."""
+
+    def rule(fields: dict[str, Any]) -> AccessRule:
+        return AccessRule(
+            text_of(fields["principal"]),
+            frozenset(map(Operation, list_of(fields["operations"]))),
+            text_of(fields["queue"]),
+            text_of(fields["topic"]),
+            text_of(fields["name"]) if "name" in fields else None,
+        )
+
+    return decode_fields(
+        data, path, lambda fields: AccessRules(map(rule, list_of(fields["rules"])), revision)
+    )
 
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode

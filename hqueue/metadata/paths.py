@@ -6,6 +6,7 @@
     <root>/hosts/<worker>                                     ephemeral: a worker
     <root>/owners/<queue>/<partition>                         ephemeral: which worker serves it
     <root>/secrets/appends                                    what notifications are signed with
+    <root>/access/rules                                       who may do what
     <root>/brokers/ids/<broker>                               ephemeral: an HQueue cluster
     <root>/brokers/topics/<queue>/<broker>                    ephemeral: its partitions of a queue
     <root>/subscribers/<queue>/consumers/<subscriber>         its members, if it has several: as
@@ -42,6 +43,8 @@ class Paths:
         self.owners = f"{root}/owners"
         self.secrets = f"{root}/secrets"
         self.append_keys = f"{self.secrets}/appends"
+        self.access = f"{root}/access"
+        self.access_rules = f"{self.access}/rules"
         self.brokers = f"{root}/brokers/ids"
         self.broker_queues = f"{root}/brokers/topics"
 

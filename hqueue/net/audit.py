@@ -16,7 +16,7 @@ logger = Log("hqueue.audit")
 class Audit:
     """Writes to the logger ``hqueue.audit``: who, from where, what, on what, allowed or not. What
     callers say of themselves is quoted, so that no caller can forge a line. What those cause who
-    prove nothing comes at most once a second. Thread-safe.
+    prove nothing, or wait for no answer, comes at most once a second. Thread-safe.
     """
 
     def __init__(self) -> None:

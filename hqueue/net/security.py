@@ -9,7 +9,7 @@ from hqueue.net.contexts import TlsContexts, TlsFiles
 from hqueue.net.guard import PortGuard
 from hqueue.net.principals import PrincipalRules
 from hqueue.net.refusals import RefusedError
-from hqueue.settings.names import EVERYBODY
+from hqueue.settings.names import EVERYBODY, names_in
 
 __all__ = ["PortSecurity", "SecuritySettings", "client_contexts", "security_of"]
 
@@ -76,8 +76,7 @@ class PortSecurity:
             allowed: the principals that may call it, with commas between.
             setting: the setting that says so.
         """
-        names = [name.strip() for name in allowed.split(",") if name.strip()]
-        made = PortGuard(port, self._server, self.rules, names, setting)
+        made = PortGuard(port, self._server, self.rules, names_in(allowed), setting)
         self.guards.append(made)
         return made
 

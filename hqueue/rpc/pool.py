@@ -291,7 +291,10 @@ class AsyncConnectionPool(Generic[Pooled]):
         self._make = make
         self._free = in_use_max
         self._waiting: collections.deque[asyncio.Future[None]] = collections.deque()
-        self._kept: KeptConnections[Pooled] = KeptConnections(kept_max, usable=usable)
+        self._make_kept: Callable[[], KeptConnections[Pooled]] = functools.partial(
+            KeptConnections, kept_max, usable=usable
+        )
+        self._kept = self._make_kept()
 
     @contextlib.asynccontextmanager
     async def connection(self, wait_s: float | None = None) -> AsyncIterator[Pooled]:
@@ -305,7 +308,8 @@ class AsyncConnectionPool(Generic[Pooled]):
         else:
             await self._wait(wait_s)
         try:
-            found = self._kept.take()
+            kept = self._kept
+            found = kept.take()
             connection = self._make() if found is None else found[0]
             try:
                 yield connection
@@ -313,9 +317,16 @@ class AsyncConnectionPool(Generic[Pooled]):
                 connection.close()  # There may be half a call in it, or an answer under way.
                 raise
             finally:
-                self._kept.keep(connection)
+                kept.keep(connection)
         finally:
             self._give_back()
+
+    def renew(self) -> None:
+        """Use other connections from now on: close those that are free now, and those in use when
+        they get free.
+        """
+        self._kept.close()
+        self._kept = self._make_kept()
 
     def close(self) -> None:
         """Close the connections that are free now, and the others when they get free."""

@@ -10,7 +10,7 @@ from typing import TypeGuard, TypeVar
 from hqueue.errors import HQueueError
 from hqueue.settings.limits import NAME_LENGTH_MAX
 
-__all__ = ["EVERYBODY", "closest", "is_among", "is_name", "with_closest"]
+__all__ = ["EVERYBODY", "closest", "is_among", "is_name", "names_in", "with_closest"]
 
 EVERYBODY = "*"
 """At the end of a name in a list it stands for anything that may follow."""
@@ -31,6 +31,11 @@ def is_among(names: Iterable[str], name: str) -> bool:
     return any(
         name.startswith(each[:-1]) if each.endswith(EVERYBODY) else name == each for each in names
     )
+
+
+def names_in(text: str) -> list[str]:
+    """The names of a setting that lists some, with commas between."""
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:

@@ -20,12 +20,13 @@ from hqueue.message import Headers
 from hqueue.metadata.managers import HubInfo, SubscriptionPreferences, Verdict
 from hqueue.rpc.server import ThriftServer
 from hqueue.rpc.services import load
-from hqueue_workers.hub.authorizer import Action
+from hqueue_workers.hub.authorizer import Operation
 from hqueue_workers.hub.metrics import HubMetrics
+from hqueue_workers.hub.serving.callers import Named
 from hqueue_workers.hub.serving.service import HubService, hub_service
 from hqueue_workers.hub.serving.subscription_service import ServedQueue
 from hqueue_workers.hub.subscribing.client_sessions import SessionEnd, SessionEndReason
-from hqueue_workers.hub.subscribing.subscription_session import Delivery
+from hqueue_workers.hub.subscribing.subscription_session import Claimant, Delivery
 from hqueue_workers.hub.subscribing.subscriptions import Subscribed, SubscribeMode
 from hqueue_workers.hub.writing.owned_topic import OwnedTopic, Published, PublishSequence
 from hqueue_workers.hub.writing.sequence_numbers import LastMessage
@@ -56,12 +57,18 @@ class _QueueTopics:
         done.set_result(OwnedTopic(topic, 0, 0, VERDICT, 0.0))
         return done
 
-    def check_allowed(self, caller: str, action: Action, owned: OwnedTopic) -> None:
-        assert action is Action.SUBSCRIBE
+    def check_allowed(self, caller: str, operation: Operation, owned: OwnedTopic) -> None:
+        assert operation in (Operation.SUBSCRIBE, Operation.CONSUME, Operation.UNSUBSCRIBE)
+
+    def check_name(
+        self, principal: str | None, operation: Operation, topic: str, name: str, owner: str | None
+    ) -> None:
+        assert principal is None
+        assert 1 <= len(name) <= 200
 
     def publish(
         self,
-        caller: str,
+        by: Named,
         topic: str,
         messages: Sequence[Message],
         size: int,
@@ -69,7 +76,7 @@ class _QueueTopics:
         redirected: bool,
         sequence: PublishSequence | None,
     ) -> Future[Published]:
-        assert 1 <= len(caller) <= 200
+        assert 1 <= len(by.caller) <= 200
         if sequence is not None:
             assert 0 <= sequence.first < 2**63
             assert 0 <= sequence.since < 2**63
@@ -84,7 +91,7 @@ class _QueueTopics:
         return done
 
     def last_message(
-        self, caller: str, topic: str, since: int, *, redirected: bool
+        self, by: Named, topic: str, since: int, *, redirected: bool
     ) -> Future[LastMessage | None]:
         assert 0 <= since < 2**63
         assert 1 <= len(topic.encode()) <= 255
@@ -108,7 +115,7 @@ class _Managing:
         done.set_result(True)
         return done
 
-    def change_access(
+    def change_acl(
         self, caller: str, topic: str, given: Mapping[str, tuple[str, ...]], *, redirected: bool
     ) -> Future[TopicACL]:
         done: Future[TopicACL] = Future()
@@ -122,7 +129,7 @@ class _Subscriptions:
     async def subscribe(
         self,
         owned: OwnedTopic,
-        subscriber: str,
+        by: Claimant,
         mode: SubscribeMode,
         delivery: Delivery | None,
         preferences: SubscriptionPreferences | None,
@@ -130,16 +137,17 @@ class _Subscriptions:
         host: str,
     ) -> Subscribed:
         assert isinstance(mode, SubscribeMode)
+        by.check(None)
         assert delivery is None or 1 <= delivery.address.port <= 65_535
         return Subscribed(7, True, preferences or SubscriptionPreferences())
 
-    async def unsubscribe(self, owned: OwnedTopic, subscriber: str) -> None:
-        assert 1 <= len(subscriber) <= 200
+    async def unsubscribe(self, owned: OwnedTopic, by: Claimant) -> None:
+        assert 1 <= len(by.name) <= 200
 
-    async def close_subscription(self, topic: str, subscriber: str, session: str) -> None:
+    async def close_subscription(self, topic: str, by: Claimant, session: str) -> None:
         assert 1 <= len(session) <= 200
 
-    async def consume(self, owned: OwnedTopic, subscriber: str, message_id: int) -> None:
+    async def consume(self, owned: OwnedTopic, by: Claimant, message_id: int) -> None:
         assert 0 <= message_id < 2**63
 
     async def detached(self, session: str, wait_ms: int) -> list[SessionEnd]:

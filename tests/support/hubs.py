@@ -98,6 +98,11 @@ class HubThread:
         """As `run`; it is not waited for."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self._thread.is_alive()
+
     def terminate(self) -> None:
         """Ask it to end, and wait for that."""
         if self._thread.is_alive():

@@ -11,11 +11,14 @@ from collections.abc import Collection
 from hqueue import Client, HQueueError, SettingsError
 from hqueue.engine import Engine
 from hqueue.metadata import Address, BrokerRecord, PartitionKey, Registration, WorkerRecord
+from hqueue.metadata.access_rules import Operation
+from hqueue.net.audit import Audit
 from hqueue.net.guard import PortGuard
 from hqueue.net.quotas import QuotaRules, Quotas
 from hqueue.net.security import security_of
 from hqueue.rpc.accepting import listen
 from hqueue.rpc.port import Port
+from hqueue.rpc.served_connection import ServedConnection
 from hqueue.runtime.logs import Log
 from hqueue_workers.api.server import ApiServer
 from hqueue_workers.delivery.append_keys import AppendKeyring
@@ -24,6 +27,7 @@ from hqueue_workers.delivery.lag_meter import LagMeter
 from hqueue_workers.delivery.notification_server import NotificationServer
 from hqueue_workers.delivery.partition import ConnectionPools, Deliveries, ServedPartition
 from hqueue_workers.delivery.queues import OpenQueues
+from hqueue_workers.node.access_control import AccessControl
 from hqueue_workers.node.broker import BrokerRegistration
 from hqueue_workers.node.claims import Claims
 from hqueue_workers.node.health import Answer, HealthServer
@@ -58,6 +62,8 @@ class Worker:
         self._settings = settings
         self._client = client
         security = self._security = security_of(client.settings)
+        self._access = AccessControl.of(client, settings)
+        self._audit = Audit()
         self._coordination = client.coordination
         self._runtime = Runtime(settings.threads)
         self._lease = Lease(self._coordination, self._runtime, self._lost)
@@ -75,9 +81,7 @@ class Worker:
             lease=self._lease,
             checkpoints=self._coordination.checkpoints,
             pools=ConnectionPools(
-                self._lease,
-                settings.connections_per_subscriber,
-                None if security is None else security.client,
+                self._lease, settings.connections_per_subscriber, security, self._access
             ),
             metrics=self._metrics,
             settings=settings,
@@ -112,6 +116,10 @@ class Worker:
         runtime, settings = self._runtime, self._settings
         servers: list[Port | HealthServer] = []
         try:
+            if self._access is not None:
+                renew = self._deliveries.pools.renew
+                self._access.on_change(lambda: runtime.call(renew))
+                await runtime.coordinate(self._access.begin)
             if settings.push:
                 servers.append(self._listen_for_notifications())
             servers.append(self._serve_health())
@@ -124,6 +132,7 @@ class Worker:
                     self._metrics.registry,
                     guard=self._guard("api", settings.api_principals, "api_principals"),
                     quotas=self._quotas.port("api"),
+                    access=self._access,
                 )
                 runtime.start(self._api.run())
             if settings.push:
@@ -139,6 +148,8 @@ class Worker:
             if self._broker is not None:
                 self._broker.close()
             self._lease.close()
+            if self._access is not None:
+                self._access.close()
             self._keyring.close()
             for server in servers:
                 server.close()
@@ -217,9 +228,20 @@ class Worker:
             guard=self._guard(
                 "notifications", self._settings.notification_principals, "notification_principals"
             ),
+            may_notify=self._may_notify,
         ).port
         port.start_here()
         return port
+
+    def _may_notify(self, caller: ServedConnection, queue: str) -> bool:
+        """Whether a producer may notify of appends to a queue: that is, append to it."""
+        access, principal = self._access, caller.principal
+        if access is None or access.allows(principal, Operation.PUBLISH, queue):
+            return True
+        host = str(caller.peer[0]) if isinstance(caller.peer, tuple) else ""
+        reason = "no access rule allows this principal to publish"
+        self._audit.refused_for_now("notify", principal, host, reason, queue=queue[:200])
+        return False
 
     def _guard(self, port: str, allowed: str, setting: str) -> PortGuard | None:
         """Who may call a port; None for everybody."""

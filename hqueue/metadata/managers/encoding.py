@@ -9,6 +9,8 @@ access       {"version": 1, "publish": ["name", "prefix*", …], "subscribe": ["
 preferences  {"version": 1, "message_bound": 100, "consume_interval": null,
               "delivery_window": null, "application": {"name": "value", …}}
 state        {"version": 1, "consumed": "1700000000000-0"}
+principal    {"version": 1, "name": "loader"}: of a subscription; left out where it is the
+             subscriber's name
 """
 
 from __future__ import annotations
@@ -28,12 +30,14 @@ from hqueue.metadata.managers.infos import (
     TopicACL,
     TopicPersistenceInfo,
 )
+from hqueue.metadata.records import check_name
 from hqueue.settings.addresses import Address
 
 __all__ = [
     "ACL",
     "OWNER",
     "PREFERENCES",
+    "PRINCIPAL",
     "RANGES",
     "STATE",
     "decode_owner_info",
@@ -45,7 +49,7 @@ __all__ = [
 ]
 
 OWNER, RANGES, ACL = "owner", "ranges", "access"
-PREFERENCES, STATE = "preferences", "state"
+PREFERENCES, STATE, PRINCIPAL = "preferences", "state", "principal"
 """The fields' names. That of the ACL is ``access`` in the records that are there."""
 
 _EVERYBODY = TopicACL()
@@ -129,11 +133,13 @@ def encode_subscription(data: SubscriptionData) -> dict[str, bytes]:
         )
     if data.state is not None:
         fields[STATE] = encode_fields(consumed=str(data.state.consumed))
+    if data.owner is not None:
+        fields[PRINCIPAL] = encode_fields(name=data.owner)
     return fields
 
 
 def decode_subscription(fields: Fields, path: str) -> SubscriptionData:
-    """Reads it. Both parts are there."""
+    """Reads it. Preferences and state are there."""
 
     def preferences(given: Mapping[str, Any]) -> SubscriptionPreferences:
         return SubscriptionPreferences(
@@ -149,4 +155,7 @@ def decode_subscription(fields: Fields, path: str) -> SubscriptionData:
     return SubscriptionData(
         decode_fields(fields.get(PREFERENCES, b""), path, preferences),
         decode_fields(fields.get(STATE, b""), path, state),
+        decode_fields(fields[PRINCIPAL], path, lambda owner: check_name(owner["name"]))
+        if PRINCIPAL in fields
+        else None,
     )

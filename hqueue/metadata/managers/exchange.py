@@ -5,7 +5,7 @@ A record as a document, which JSON has a line for:
     {"kind": "persistence", "queue": "q", "topic": "t", "version": 3, "ranges": {…},
      "access": {…}}
     {"kind": "subscription", "queue": "q", "topic": "t", "subscriber": "s", "version": 7,
-     "preferences": {…}, "state": {…}}
+     "preferences": {…}, "state": {…}, "principal": {…}}
     {"kind": "ownership", "queue": "q", "topic": "t", "version": 1, "owner": {…}}
 
 What stands in the objects is in `hqueue.metadata.managers.encoding`. Versions are the store's own,
@@ -59,7 +59,7 @@ MOVED = (PERSISTENCE, SUBSCRIPTION)
 FIELDS = {
     OWNERSHIP: ("owner",),
     PERSISTENCE: ("ranges", "access"),
-    SUBSCRIPTION: ("preferences", "state"),
+    SUBSCRIPTION: ("preferences", "state", "principal"),
 }
 
 

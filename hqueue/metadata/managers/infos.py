@@ -223,14 +223,26 @@ class SubscriptionState:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SubscriptionData:
-    """The metadata of a subscription. Give both parts to create or replace it. To update it, one
-    part is enough if the store can update them separately.
+    """The metadata of a subscription. Give preferences and state to create or replace it. To update
+    it, one part is enough if the store can update them separately.
+
+    Args:
+        preferences: how the subscriber wants its messages.
+        state: its cursor.
+        owner: the principal that it belongs to; None if that has the subscriber's name. An update
+            without it keeps the owner only if the store can update the parts separately.
+
+    Raises:
+        InvalidInputError: an argument is of the wrong type.
     """
 
     preferences: SubscriptionPreferences | None = None
     state: SubscriptionState | None = None
+    owner: str | None = None
 
     def __post_init__(self) -> None:
+        if self.owner is not None:
+            check_name(self.owner)
         for field, given, kind in (
             ("preferences", self.preferences, SubscriptionPreferences),
             ("state", self.state, SubscriptionState),

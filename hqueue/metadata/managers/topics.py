@@ -167,18 +167,18 @@ class SubscriptionDataManager:
     def update_subscription_data(
         self, topic: str, subscriber: str, data: SubscriptionData, version: Version
     ) -> Future[Version]:
-        """Update the given parts of a subscription, if it has this version. The other part stays,
-        even if it is written at the same time. Give both parts if partial updates are not
+        """Update the given parts of a subscription, if it has this version. The other parts stay,
+        even if they are written at the same time. Give all of them if partial updates are not
         supported.
         """
         _check(data)
         if not self.is_partial_update_supported:
             _check_whole(data)
         if data == SubscriptionData():
-            raise InvalidInputError("an update needs preferences, a state, or both")
+            raise InvalidInputError("an update needs preferences, a state, or an owner")
         _check_exists(version)
         key = self._layout.subscription(topic, subscriber)
-        whole = data.preferences is not None and data.state is not None
+        whole = not self.is_partial_update_supported
         return self._kind.write(key, data, version, whole=whole)
 
     def replace_subscription_data(

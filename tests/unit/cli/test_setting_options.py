@@ -22,7 +22,8 @@ OPTIONS = {
     },
     "worker": {
         TEXT: "name host listen-host region-host metrics-host hub-queues api-host "
-        "api-principals metrics-principals notification-principals quotas",
+        "api-principals metrics-principals notification-principals quotas authorizer "
+        "administrators",
         WHOLE: "port metrics-port threads memory-bytes-max connections-per-subscriber "
         "pushed-bytes-max api-port api-threads api-connections-max scanners-max "
         "scanner-bytes-max scanners-bytes-max",

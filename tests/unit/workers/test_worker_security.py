@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import itertools
 import logging
 import socket
 import urllib.request
@@ -13,10 +15,16 @@ import pytest
 
 import hqueue
 from hqueue import Subscription
+from hqueue.errors import UnsupportedFormatError
+from hqueue.metadata.access_rules import AccessRule, Operation
+from hqueue.metadata.ports import NEW, Change
 from hqueue.net.contexts import TlsContexts, TlsFiles
 from hqueue.push.append_notifier import WORKER_SERVICE
 from hqueue.rpc.connection import Connection
 from hqueue.rpc.messages import encode_call
+from hqueue_workers.delivery.queues import OpenQueues
+from hqueue_workers.node.settings import WorkerSettings
+from hqueue_workers.worker import Worker
 from tests.integration.pushing import Received, WorkerThread, put_numbers
 from tests.support.backends import MemoryBackend
 from tests.support.certificates import Certificates
@@ -140,6 +148,94 @@ def test_only_producers_notify(scene: Scene, name: str, reason: str | None) -> N
                     connection.socket.read(1)
     counted = f'hqueue_refused_connections_total{{port="notifications",reason="{reason}"}} 1.0'
     assert (counted in scene.metrics()) == (reason is not None)
+
+
+def grant(scene: Scene, principal: str, operations: str, **scope: Any) -> None:
+    rule = AccessRule(principal, frozenset(map(Operation, operations.split(","))), **scope)
+    record = scene.connect("ops").coordination.access_rules
+    record.change(lambda rules: rules.granted(rule))
+
+
+def test_with_rules_a_worker_calls_those_alone_that_may_consume(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    grant(scene, "billing", "consume,publish", queue="q")
+    grant(scene, "audit-*", "consume", queue="q", topic="t*", name="audit")
+    queues = {
+        name: scene.connect(name).create_queue("q", partitions=1, exist_ok=True)
+        for name in ("billing", "audit-1", "thief")
+    }
+    scene.worker(authorizer="rules", administrators="ops")
+    got = {name: Received() for name in queues}
+    refused = "it has the certificate of 'thief', which no access rule allows to consume 'q'"
+    with contextlib.ExitStack() as stack:
+        for name, subscription in (
+            ("billing", Subscription("billing")),
+            ("audit-1", Subscription("audit", topics=["t"])),
+            ("thief", Subscription("thief")),
+        ):
+            made = queues[name].subscriber(subscription, got[name], host="127.0.0.1")
+            stack.enter_context(made)
+        expected = put_numbers(queues["billing"], range(20))
+        got["billing"].await_values(expected)
+        wait_for(lambda: refused in caplog.text, "the thief is not called")
+        grant(scene, "thief", "consume", queue="q")
+        got["thief"].await_values(expected)
+        got["audit-1"].await_values(expected)
+        rule = AccessRule("thief", frozenset({Operation.CONSUME}), "q")
+        record = scene.connect("ops").coordination.access_rules
+        record.change(lambda rules: rules.revoked(rule))
+
+        def reaches(number: int) -> bool:
+            value = b"%d" % number
+            put_numbers(queues["billing"], [number])
+            wait_for(lambda: value in got["billing"].values, "the others get it")
+            return value in got["thief"].values
+
+        numbers = itertools.count(20)
+        # The call that was under way may still be made.
+        wait_for(lambda: not any(reaches(next(numbers)) for _ in range(3)), "the right is gone")
+        grant(scene, "thief", "consume", queue="q")
+        got["thief"].await_values([b"%d" % number for number in range(next(numbers))])
+
+
+def test_with_rules_only_those_notify_that_may_publish_to_the_queue(
+    scene: Scene, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notified: list[str] = []
+    refused = 'who="reader" from="127.0.0.1" action="notify" queue="other"'
+    monkeypatch.setattr(OpenQueues, "notify", lambda self, queue, *_: notified.append(queue))
+    grant(scene, "loader", "publish", queue="q", topic="t")
+    scene.worker(authorizer="rules")
+    workers = scene.connect("ops").coordination.workers
+    address = wait_for(lambda: next(iter(workers.list().values()), None), "it is there").address
+    for name in ("reader", "loader"):
+        opened = Connection(WORKER_SERVICE, *address, 20, tls=scene.context(name))
+        with contextlib.closing(opened) as connection:
+            connection.socket.settimeout(20)
+            for queue in ("other", "q"):
+                call = encode_call(WORKER_SERVICE, "appended", queue, [0], [])
+                connection.socket.write(len(call).to_bytes(4, "big") + call)
+            if name == "reader":
+                wait_for(lambda: refused in caplog.text, "it is refused")
+            else:
+                wait_for(lambda: notified, "it is notified")
+    assert notified == ["q"]
+
+
+def test_a_worker_that_cannot_read_the_rules_does_not_start(scene: Scene) -> None:
+    coordination = scene.connect("ops").coordination
+    path = coordination.paths.access_rules
+    coordination.store.records.write({path: Change(b"?", NEW)})
+    settings = WorkerSettings(authorizer="rules", metrics_port=0)
+
+    async def run() -> None:
+        await Worker(scene.connect("worker"), settings).run(asyncio.Event())
+
+    with pytest.raises(UnsupportedFormatError):
+        asyncio.run(run())
+    with pytest.raises(hqueue.SettingsError, match="authorizer must be all or rules"):
+        WorkerSettings(authorizer="acl")
 
 
 def test_a_client_whose_certificate_cant_be_read_is_not_made(

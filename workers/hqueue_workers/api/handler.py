@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from hqueue import (
@@ -18,10 +18,15 @@ from hqueue import (
     Scan,
 )
 from hqueue.engine import Engine, OpenLog
+from hqueue.errors import NotAllowedError
+from hqueue.metadata.access_rules import Operation
+from hqueue.net.audit import Audit
+from hqueue.rpc.server import calling_host, calling_principal
 from hqueue.runtime.clock import Clock
 from hqueue.runtime.logs import Log
 from hqueue.runtime.loop import computed, in_thread
 from hqueue.runtime.only_reads import OnlyReads
+from hqueue.settings.names import EVERYBODY
 from hqueue.typing import MessageIDs
 from hqueue_workers.api.failures import exception_of
 from hqueue_workers.api.queues import QueueCache
@@ -39,6 +44,7 @@ from hqueue_workers.api.structs import (
     struct_of,
     text_of,
 )
+from hqueue_workers.node.access_control import AccessControl
 
 __all__ = ["Handler"]
 
@@ -91,6 +97,13 @@ def _declared(
             if isinstance(error, HQueueError):
                 if not writes:
                     error.outcome = Outcome.NOT_APPLIED
+                if isinstance(error, NotAllowedError):
+                    caller = calling_principal(), calling_host()
+                    on: dict[str, Any] = {
+                        "queue": error.facts["queue"],
+                        "topic": error.facts["topic"],
+                    }
+                    self.audit.refused(call.__name__, *caller, error.text, **on)
                 raised, result = exception_of(error)
                 if result == "service_error":
                     logger.error("a client's call of %s failed: %s", call.__name__, error)
@@ -121,6 +134,7 @@ class Handler:
         scanner_bytes_max: what a scanner asks for at a time, and an answer has, about.
         clock: where time comes from.
         count: called for each call that was answered.
+        access: the access rules; None if they don't count.
     """
 
     def __init__(
@@ -130,9 +144,13 @@ class Handler:
         scanner_bytes_max: int,
         clock: Clock,
         count: Count,
+        *,
+        access: AccessControl | None = None,
     ) -> None:
         self.clock = clock
         self.count = count
+        self.audit = Audit()
+        self._access = access
         self._client = client
         self._scanners = scanners
         self._scanner_bytes_max = scanner_bytes_max
@@ -147,6 +165,7 @@ class Handler:
         """As the IDL says."""
         name, scan = text_of(queueName, "queueName"), scan_of(messageScan)
         partition = _number(partitionID, "partitionID")
+        self._check_allowed(name, [Operation.READ], scan.topics or [EVERYBODY])
         self._scanners.check_room()
         return self._open(name, partition, scan)
 
@@ -215,33 +234,50 @@ class Handler:
     @_declared(writes=False)
     async def currentPosition(self, queueName: object) -> Any:
         """As the IDL says."""
-        queue = await self._opened(text_of(queueName, "queueName"))
+        name = text_of(queueName, "queueName")
+        self._check_allowed(name, [Operation.READ, Operation.PUBLISH])
+        queue = await self._opened(name)
         return id_struct(await queue.in_loop().appender.current_position())
 
     @_declared(writes=False)
     async def getQueueLocations(self, queueName: object) -> list[Any]:
         """As the IDL says."""
+        name = text_of(queueName, "queueName")
+        self._check_allowed(name, [Operation.READ, Operation.PUBLISH])
         return [
             API.TQueueLocation(partitionID=each.partition, host=each.host, port=each.port)
-            for each in await in_thread(self._client.locations, text_of(queueName, "queueName"))
+            for each in await in_thread(self._client.locations, name)
         ]
 
     async def _open(self, name: str, partition: int, scan: Scan) -> str:
         reader = (await self._opened(name)).in_loop().reader
         return self._scanners.add(
-            ApiScanner(reader, partition, scan, self._scanner_bytes_max, self.clock)
+            ApiScanner(reader, partition, scan, self._scanner_bytes_max, self.clock, queue=name)
         )
 
     async def _take(self, scanner_id: object, count_max: int) -> list[Any]:
         async with self._scanners.used(text_of(scanner_id, "id")) as scanner:
+            self._check_allowed(scanner.queue, [Operation.READ], scanner.topics or [EVERYBODY])
             messages = await scanner.take(count_max)
         if len(messages) <= HERE_MESSAGES:
             return [struct_of(message) for message in messages]
         return await computed(lambda: [struct_of(message) for message in messages])
 
-    async def _put(
+    def _put(
         self,
         name: object,
+        messages: Message | Sequence[Message],
+        **options: Any,
+    ) -> Awaitable[MessageID | MessageIDs]:
+        text = text_of(name, "queueName")
+        if self._access is not None:
+            each = [messages] if isinstance(messages, Message) else messages
+            self._check_allowed(text, [Operation.PUBLISH], {message.topic for message in each})
+        return self._append(text, messages, **options)
+
+    async def _append(
+        self,
+        text: str,
         messages: Message | Sequence[Message],
         *,
         partition: int | None = None,
@@ -249,7 +285,6 @@ class Handler:
         idempotency_key: bytes | None = None,
         since: MessageID | None = None,
     ) -> MessageID | MessageIDs:
-        text = text_of(name, "queueName")
         queue = await self._opened(text)
         try:
             return await queue.in_loop().appender.put(
@@ -262,6 +297,30 @@ class Handler:
         except QueueStateError:
             self._queues.drop(text)
             raise
+
+    def _check_allowed(
+        self,
+        queue: str,
+        operations: Sequence[Operation],
+        topics: Iterable[str | None] = (None,),
+    ) -> None:
+        """See that the caller may do one of these with all of these topics; with any if None.
+
+        Raises:
+            NotAllowedError: it may not.
+        """
+        access, principal = self._access, calling_principal()
+        if access is None:
+            return
+        for topic in topics:
+            if not any(access.allows(principal, each, queue, topic) for each in operations):
+                raise NotAllowedError(
+                    "no access rule allows this principal to do this",
+                    principal=principal,
+                    operation=" or ".join(each.value for each in operations),
+                    queue=queue,
+                    topic=topic,
+                )
 
     @staticmethod
     async def _answered(ids: Awaitable[MessageID | MessageIDs], count: int) -> Any:

@@ -40,14 +40,26 @@ class ApiScanner:
         bytes_max: the bodies asked for in one request, about, and the bytes of an answer; at least
             one batch, and one message.
         clock: where time comes from.
+        queue: the queue's name.
 
     Raises:
         InvalidInputError: there is no such partition.
     """
 
     def __init__(
-        self, reader: LoopReader, partition: int, scan: Scan, bytes_max: int, clock: Clock
+        self,
+        reader: LoopReader,
+        partition: int,
+        scan: Scan,
+        bytes_max: int,
+        clock: Clock,
+        *,
+        queue: str,
     ) -> None:
+        self.queue = queue
+        """The queue's name."""
+        self.topics = tuple(scan.topics)
+        """The topics that it reads; all if there is none."""
         self.busy = False
         """Whether somebody uses it."""
         self.used_ms = clock.monotonic_ms()
@@ -60,7 +72,6 @@ class ApiScanner:
         """Whether its owner knows it no more."""
         self._reader = reader
         self._partition = partition
-        self._topics = tuple(scan.topics)
         self._stop = scan.stop
         self._bytes_max = bytes_max
         self._clock = clock
@@ -180,7 +191,7 @@ class ApiScanner:
 
     def _opened(self) -> PartitionCursor:
         stop = None if self._stop > MESSAGE_ID_MAX else MessageID.from_int(self._stop)
-        scan = Scan(MessageID.from_int(self._next), stop, self._topics)
+        scan = Scan(MessageID.from_int(self._next), stop, self.topics)
         return self._reader.cursor(self._partition, scan, self._bytes_max)
 
 

@@ -25,6 +25,7 @@ from hqueue_workers.api.handler import Handler
 from hqueue_workers.api.metrics import ApiMetrics
 from hqueue_workers.api.scanners import ScannerTable
 from hqueue_workers.api.structs import SERVICE
+from hqueue_workers.node.access_control import AccessControl
 from hqueue_workers.node.api_settings import ApiSettings
 from hqueue_workers.node.runtime import Runtime, ready
 
@@ -55,6 +56,7 @@ class ApiServer:
         registry: where its metrics go.
         guard: who may call it; everybody may if None.
         quotas: what callers may ask for in a second; without bounds if None.
+        access: the access rules; None if they don't count.
 
     Raises:
         SettingsError: it can't listen where the settings say.
@@ -70,6 +72,7 @@ class ApiServer:
         *,
         guard: PortGuard | None = None,
         quotas: PortQuotas | None = None,
+        access: AccessControl | None = None,
     ) -> None:
         self._runtime = runtime
         self._drain_ms = drain_ms
@@ -85,6 +88,7 @@ class ApiServer:
             settings.scanner_bytes_max,
             runtime.clock,
             ApiMetrics(registry, self.scanners).count,
+            access=access,
         )
         listener = _listen(settings)
         self.address = Address(settings.api_host, listener.getsockname()[1])

@@ -58,6 +58,7 @@ class NotificationServer:
         count: called for each batch.
         connections_max: at a time.
         guard: who may call; everybody may if None.
+        may_notify: whether a principal may notify of appends to a queue. What may not is ignored.
     """
 
     def __init__(
@@ -69,8 +70,10 @@ class NotificationServer:
         *,
         connections_max: int = CONNECTIONS_MAX,
         guard: PortGuard | None = None,
+        may_notify: Callable[[ServedConnection, str], bool] = lambda caller, queue: True,
     ) -> None:
         self._on_append = on_append
+        self._may_notify = may_notify
         self._handler = _Handler(vouches_for, count)
         self._processor = Processor(WORKER_SERVICE, self._handler, decodes_texts=True)
         self.port = Port(
@@ -96,13 +99,13 @@ class NotificationServer:
         """Take the requests that have come as a whole, for as long as a turn is."""
         ends_ms = SYSTEM_CLOCK.monotonic_ms() + TURN_MS
         while connection.request is not None:
-            self._take(connection.request)
+            self._take(connection, connection.request)
             connection.passed_bytes = 0
             connection.request = connection.gathered()
             if SYSTEM_CLOCK.monotonic_ms() > ends_ms:
                 break
 
-    def _take(self, request: Request) -> None:
+    def _take(self, connection: ServedConnection, request: Request) -> None:
         try:
             check_call(request.data, CONTAINERS_MAX)
             self._processor.answer(request.data)
@@ -113,7 +116,8 @@ class NotificationServer:
         # What was understood is passed on: no fault of ours is a stranger's.
         calls, self._handler.calls = self._handler.calls, []
         for call in calls:
-            self._on_append(*call)
+            if self._may_notify(connection, call[0]):
+                self._on_append(*call)
 
 
 class _Handler:

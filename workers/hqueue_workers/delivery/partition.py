@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, NamedTuple
 
 from hqueue import HQueueError
 from hqueue.engine import OpenLog
 from hqueue.metadata import Address, Checkpoints, PartitionKey, Presence, SubscriptionKey
-from hqueue.net.contexts import TlsContexts
+from hqueue.metadata.access_rules import Operation
+from hqueue.net.refusals import RefusedError
+from hqueue.net.security import PortSecurity
 from hqueue.runtime.logs import Log
+from hqueue.settings.names import EVERYBODY
 from hqueue_workers.delivery.checkpoint import CheckpointUpdater
 from hqueue_workers.delivery.connection_pool import ConnectionPool
 from hqueue_workers.delivery.cursor import SubscriberCursor
@@ -18,6 +23,7 @@ from hqueue_workers.delivery.poller import Poller
 from hqueue_workers.delivery.scanner import MessageScanner, partition_opener
 from hqueue_workers.delivery.segment import SubscriptionFilter
 from hqueue_workers.delivery.sender import MessageSender
+from hqueue_workers.node.access_control import AccessControl
 from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.metrics import Metrics
 from hqueue_workers.node.runtime import Runtime
@@ -30,41 +36,96 @@ logger = Log(__name__)
 PAUSE_MS = 2_000.0
 
 
+class _Endpoint(NamedTuple):
+    """Whom a pool is to, and what may come by it."""
+
+    queue: str
+    subscriber: str
+    address: Address
+    topics: frozenset[str] | None
+
+
 class ConnectionPools:
     """The connections to all subscribers: a pool for each, for as long as anything uses it.
 
     Args:
         lease: whether the session certainly lives.
         connections: to one subscriber at a time.
-        tls: what TLS is spoken with; in clear if None.
+        security: what calls are secured with; they are in clear if None.
+        access: the access rules; None if they don't count.
     """
 
-    def __init__(self, lease: Lease, connections: int, tls: TlsContexts | None = None) -> None:
-        self._tls = tls
+    def __init__(
+        self,
+        lease: Lease,
+        connections: int,
+        security: PortSecurity | None = None,
+        access: AccessControl | None = None,
+    ) -> None:
+        self._security = security
+        self._access = access
         self._lease = lease
         self._connections = connections
-        self._pools: dict[tuple[str, Address], tuple[ConnectionPool, set[SubscriptionKey]]] = {}
+        self._pools: dict[_Endpoint, tuple[ConnectionPool, set[SubscriptionKey]]] = {}
 
-    def use(self, key: SubscriptionKey, address: Address) -> ConnectionPool:
+    def use(self, key: SubscriptionKey, presence: Presence) -> ConnectionPool:
         """The connections to a subscriber, until `leave`."""
-        endpoint = (key.subscriber, address)
+        endpoint = _endpoint(key, presence)
         if endpoint not in self._pools:
+            security = self._security
             pool = ConnectionPool(
-                address, lambda: self._lease.holds, self._connections, tls=self._tls
+                presence.address,
+                lambda: self._lease.holds,
+                self._connections,
+                tls=None if security is None else security.client,
+                accepts=partial(self._check, endpoint),
             )
             self._pools[endpoint] = (pool, set())
         pool, users = self._pools[endpoint]
         users.add(key)
         return pool
 
-    def leave(self, key: SubscriptionKey, address: Address) -> None:
+    def leave(self, key: SubscriptionKey, presence: Presence) -> None:
         """Close the connections if nothing else uses them."""
-        endpoint = (key.subscriber, address)
+        endpoint = _endpoint(key, presence)
         pool, users = self._pools[endpoint]
         users.discard(key)
         if not users:
             pool.close()
             del self._pools[endpoint]
+
+    def renew(self) -> None:
+        """The access rules were changed: each subscriber must prove again that it may be called."""
+        for pool, _ in self._pools.values():
+            pool.renew()
+
+    def _check(self, to: _Endpoint, certificate: Mapping[str, Any]) -> None:
+        """See that a subscriber may have the messages that it has registered for.
+
+        Raises:
+            RefusedError: no rule allows it.
+        """
+        access, security = self._access, self._security
+        if access is None or security is None:
+            return
+        principal = security.rules.principal_of(certificate)
+        for topic in (EVERYBODY,) if to.topics is None else to.topics:
+            if not access.allows(
+                principal,
+                Operation.CONSUME,
+                to.queue,
+                topic,
+                to.subscriber,
+                own=principal == to.subscriber,
+            ):
+                raise RefusedError(
+                    f"it has the certificate of {principal!r}, which no access rule allows to "
+                    f"consume {to.queue!r} as {to.subscriber!r}"
+                )
+
+
+def _endpoint(key: SubscriptionKey, presence: Presence) -> _Endpoint:
+    return _Endpoint(key.queue, key.subscriber, presence.address, presence.topics)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,7 +226,7 @@ class ServedPartition:
         for _, sender in (*self._ending.values(), *self._running.values()):
             sender.abandon()
         for subscriber, (presence, _) in self._running.items():
-            self._shared.pools.leave(self._key(subscriber), presence.address)
+            self._shared.pools.leave(self._key(subscriber), presence)
         self._running.clear()
         self.scanner.close()
 
@@ -195,7 +256,7 @@ class ServedPartition:
         self._ending[subscriber] = self._running.pop(subscriber)
         await sender.stop(0 if _elsewhere(wanted, presence) else self._shared.settings.drain_ms)
         del self._ending[subscriber]
-        self._shared.pools.leave(self._key(subscriber), presence.address)
+        self._shared.pools.leave(self._key(subscriber), presence)
         return True
 
     async def _begin(self, subscriber: str, presence: Presence) -> bool:
@@ -230,7 +291,7 @@ class ServedPartition:
                 alone=self._scanner_for_one,
                 runtime=shared.runtime,
             ),
-            pool=shared.pools.use(key, presence.address),
+            pool=shared.pools.use(key, presence),
             checkpoint=CheckpointUpdater(key, known, shared.checkpoints, shared.runtime),
             options=options,
             lease=shared.lease,

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Sequence
 from typing import Protocol
 
 from hqueue import InvalidInputError, SettingsError, TopicACL
+from hqueue.metadata.access_rules import Operation
 from hqueue.metadata.managers import check_names
-from hqueue.settings.names import is_among
+from hqueue.settings.names import is_among, names_in
+from hqueue_workers.node.access_control import AccessControl
 
-__all__ = ["Action", "AllowAll", "Authorizer", "ByACL", "NameRules"]
-
-
-class Action(enum.Enum):
-    """What a caller wants to do with a topic."""
-
-    CREATE = "create"
-    """Create one that is not there. It has no ACL yet."""
-    PUBLISH = "publish to"
-    SUBSCRIBE = "subscribe to"
-    """Subscribe to it, consume from it, unsubscribe."""
-    MANAGE = "manage"
-    """Move it to another hub, delete it, see and change its ACL."""
+__all__ = ["AllowAll", "Authorizer", "ByACL", "ByRules", "NameRules", "Operation"]
 
 
 class Authorizer(Protocol):
@@ -31,14 +20,20 @@ class Authorizer(Protocol):
     once, from what it knows.
     """
 
-    def allows(self, caller: str, action: Action, queue: str, topic: str, acl: TopicACL) -> bool:
-        """Whether a caller may do this with a topic, which has this ACL."""
+    def allows(
+        self, caller: str, operation: Operation, queue: str, topic: str, acl: TopicACL
+    ) -> bool:
+        """Whether a caller may do this with a topic, which has this ACL. A topic that must be
+        created first has none yet.
+        """
 
 
 class AllowAll:
     """Everybody may do everything."""
 
-    def allows(self, caller: str, action: Action, queue: str, topic: str, acl: TopicACL) -> bool:
+    def allows(
+        self, caller: str, operation: Operation, queue: str, topic: str, acl: TopicACL
+    ) -> bool:
         return True
 
 
@@ -57,32 +52,61 @@ class ByACL:
         self._creators = check_names(creators, option="creators")
         self._administrators = check_names(administrators, option="administrators")
 
-    def allows(self, caller: str, action: Action, queue: str, topic: str, acl: TopicACL) -> bool:
-        allowed = {
-            Action.CREATE: self._creators,
-            Action.PUBLISH: acl.publish,
-            Action.SUBSCRIBE: acl.subscribe,
-            Action.MANAGE: acl.manage,
-        }
-        return is_among(allowed[action], caller) or is_among(self._administrators, caller)
+    def allows(
+        self, caller: str, operation: Operation, queue: str, topic: str, acl: TopicACL
+    ) -> bool:
+        match operation:
+            case Operation.CREATE:
+                allowed = self._creators
+            case Operation.PUBLISH:
+                allowed = tuple(acl.publish)
+            case Operation.READ | Operation.SUBSCRIBE | Operation.CONSUME | Operation.UNSUBSCRIBE:
+                allowed = tuple(acl.subscribe)
+            case Operation.MOVE | Operation.DELETE | Operation.ADMINISTER:
+                allowed = tuple(acl.manage)
+        return is_among(allowed, caller) or is_among(self._administrators, caller)
+
+
+class ByRules:
+    """The access rules and the topic's ACL must both allow it.
+
+    Args:
+        access: the access rules.
+        acls: decides by ACLs.
+    """
+
+    def __init__(self, access: AccessControl, acls: ByACL) -> None:
+        self._access = access
+        self._acls = acls
+
+    def allows(
+        self, caller: str, operation: Operation, queue: str, topic: str, acl: TopicACL
+    ) -> bool:
+        return self._access.allows(caller, operation, queue, topic) and self._acls.allows(
+            caller, operation, queue, topic, acl
+        )
 
 
 class NameRules:
-    """Whose the names are by which publishers and subscribers go: a principal's own name is its
-    own, and rules give it others.
+    """Which principals may use which names of publishers and subscribers: each its own, and those
+    that the setting `names` or an access rule gives it.
 
     Args:
         rules: ``principal:name`` with commas between.
         administrators: principals that may use all names, with commas between.
+        access: the access rules; None if they don't count.
 
     Raises:
         SettingsError: these are not rules.
     """
 
-    def __init__(self, rules: str = "", administrators: str = "") -> None:
+    def __init__(
+        self, rules: str = "", administrators: str = "", access: AccessControl | None = None
+    ) -> None:
         self._rules: list[tuple[str, str]] = []
-        self._administrators = [name.strip() for name in administrators.split(",") if name.strip()]
-        for rule in filter(None, map(str.strip, rules.split(","))):
+        self._administrators = names_in(administrators)
+        self._access = access
+        for rule in names_in(rules):
             principal, _, name = rule.partition(":")
             try:
                 check_names([principal], option="names")
@@ -93,12 +117,18 @@ class NameRules:
                 ) from exc
             self._rules.append((principal, name))
 
-    def allows(self, principal: str, name: str) -> bool:
-        """Whether a principal may use a name."""
-        return (
-            name == principal
-            or is_among(self._administrators, principal)
-            or any(
-                is_among([whose], principal) and is_among([of], name) for whose, of in self._rules
-            )
-        )
+    def allows(
+        self, principal: str, operation: Operation, queue: str, topic: str, name: str, *, own: bool
+    ) -> bool:
+        """Whether a principal may do something with a topic under a name.
+
+        Args:
+            own: whether the name is the principal's own.
+        """
+        if is_among(self._administrators, principal) or any(
+            is_among([whose], principal) and is_among([of], name) for whose, of in self._rules
+        ):
+            return True
+        if self._access is None:
+            return own
+        return self._access.allows(principal, operation, queue, topic, name, own=own)

@@ -35,6 +35,7 @@ from hqueue_workers.hub.opening import HostedQueueFactory
 from hqueue_workers.hub.serving.answers import as_thrift
 from hqueue_workers.hub.serving.service import HubService, hub_service
 from hqueue_workers.hub.settings import HubSettings
+from hqueue_workers.node.access_control import AccessControl
 from hqueue_workers.node.health import Answer, HealthServer
 from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.networks import Networks
@@ -90,7 +91,8 @@ class Hub:
         self._security = security_of(client.settings)
         self._queues = list(queues)
         self._settings = settings
-        self._authorizer = authorizer or settings.make_authorizer()
+        self._access = AccessControl.of(client, settings)
+        self._authorizer = authorizer or settings.make_authorizer(self._access)
         self._limits = limits or HubLimits()
         self._runtime = Runtime(4)
         # Apart: what makes deliveries wait does not hold up what confirms the session.
@@ -152,6 +154,8 @@ class Hub:
                 await runtime.end(self._end(), self._settings.drain_ms)
         finally:
             self._lease.close()
+            if self._access is not None:
+                self._access.close()
             if self._health is not None:
                 self._health.close()
             if self._api is not None:
@@ -170,6 +174,9 @@ class Hub:
         try:
             address = Address(settings.host, listener.getsockname()[1])
             info = HubInfo(address, secrets.token_hex(8))
+            if self._access is not None:
+                self._access.on_change(lambda: self._delivery.call(self._restrict))
+                await runtime.coordinate(self._access.begin)
             await self._open_queues(info)
             self._health = self._serve_health()
             if settings.api_port is not None:
@@ -183,6 +190,7 @@ class Hub:
                     registry,
                     guard=guard,
                     quotas=self._quotas.port("api"),
+                    access=self._access,
                 )
                 runtime.start(self._api.run())
             server = self._server = self._serve(listener)
@@ -206,6 +214,7 @@ class Hub:
             self._client,
             self._settings,
             self._authorizer,
+            NameRules(self._settings.names, self._settings.administrators, self._access),
             lease=self._lease,
             runtime=self._delivery,
             metrics=self.metrics,
@@ -220,6 +229,11 @@ class Hub:
             )
             await self._runtime.coordinate(hosted.metadata.settle)
             hosted.start()
+
+    def _restrict(self) -> None:
+        """The access rules were changed."""
+        for hosted in self.hosted.values():
+            self._delivery.start(hosted.subscriptions.sessions.restrict_all())
 
     def _failed(self, failed: asyncio.Future[None]) -> None:
         """What ends delivery ends the hub."""
@@ -256,7 +270,6 @@ class Hub:
             session_ms=settings.session_ms,
             callbacks=Networks(settings.callback_networks),
             api_address=self._api_address(),
-            names=NameRules(settings.names, settings.administrators),
         )
         return ThriftServer(
             hub_service(),

@@ -13,7 +13,7 @@ from hqueue.metadata.managers import HubInfo, LogRange, TopicMetadata
 from hqueue.net.quotas import PortQuotas
 from hqueue.net.security import PortSecurity
 from hqueue.runtime.thread_pool import ThreadPool
-from hqueue_workers.hub.authorizer import Authorizer
+from hqueue_workers.hub.authorizer import Authorizer, NameRules
 from hqueue_workers.hub.hosted_queue import HostedQueue
 from hqueue_workers.hub.limits import HubLimits
 from hqueue_workers.hub.metrics import HubMetrics
@@ -52,6 +52,7 @@ class HostedQueueFactory:
         client: the connection; its session is the hub's.
         settings: the hub's settings.
         authorizer: who may do what.
+        names: who may use which names.
         lease: whether the session certainly lives.
         runtime: what the hub delivers on.
         metrics: counts.
@@ -66,6 +67,7 @@ class HostedQueueFactory:
         client: Client,
         settings: HubSettings,
         authorizer: Authorizer,
+        names: NameRules,
         *,
         lease: Lease,
         runtime: Runtime,
@@ -81,6 +83,7 @@ class HostedQueueFactory:
         self._client = client
         self._settings = settings
         self._authorizer = authorizer
+        self._names = names
         self._lease = lease
         self._runtime = runtime
         self._metrics = metrics
@@ -161,6 +164,7 @@ class HostedQueueFactory:
             partition_for=partitions.choose,
             certain=lambda: self._lease.holds,
             authorizer=self._authorizer,
+            names=self._names,
             metrics=self._metrics,
             topics_max=self._settings.topics_max,
             creations=Creations(

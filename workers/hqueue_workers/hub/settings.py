@@ -10,13 +10,22 @@ from hqueue.net.quotas import QuotaRules
 from hqueue.settings.addresses import PORT_MAX
 from hqueue.settings.fields import check_fields
 from hqueue.settings.loading import load_role_settings
-from hqueue_workers.hub.authorizer import AllowAll, Authorizer, ByACL, NameRules
-from hqueue_workers.node.api_settings import API_BOUNDS, ApiSettings
+from hqueue.settings.names import names_in
+from hqueue_workers.hub.authorizer import AllowAll, Authorizer, ByACL, ByRules, NameRules
+from hqueue_workers.node.access_control import AccessControl
+from hqueue_workers.node.api_settings import (
+    ALL,
+    API_BOUNDS,
+    RULES,
+    ApiSettings,
+    check_administrators,
+)
 from hqueue_workers.node.hosts import fill_hosts
 from hqueue_workers.node.networks import Networks
 
 __all__ = ["UNIFORM", "HubSettings"]
 
+ACL = "acl"
 BY_LOAD, UNIFORM = "load", "uniform"
 
 _BOUNDS = {
@@ -112,10 +121,11 @@ class HubSettings(ApiSettings):
     session_ms: int = 60_000
     """How long a subscriber's session may be silent before it expires."""
 
-    authorizer: str = "all"
-    """Who may do what: ``all``, everybody may do everything; or ``acl``, each topic's ACL decides,
-    which ``hqueue topics acl`` sets. It decides by principals if the connection has ``tls``, and
-    else by the names that callers give without proof.
+    authorizer: str = ALL
+    """Who may do what: ``all``, everybody may do everything; ``acl``, each topic's ACL decides,
+    which ``hqueue topics acl`` sets; or ``rules``, the access rules, which ``hqueue access``
+    changes, and the topic's ACL must both allow it. ACLs decide by principals if the connection has
+    ``tls``, and else by the names that callers give without proof; rules need ``tls``.
     """
 
     creators: str = "*"
@@ -124,9 +134,7 @@ class HubSettings(ApiSettings):
     """
 
     administrators: str = ""
-    """With ``acl``, the callers that may do everything with every topic: names as for
-    `creators`.
-    """
+    """With ``acl`` and ``rules``, the callers that may do everything: names as for `creators`."""
 
     names: str = ""
     """With the connection's ``tls``, the names that principals may use as publishers of idempotent
@@ -142,6 +150,8 @@ class HubSettings(ApiSettings):
 
     def __post_init__(self) -> None:
         check_fields(self, _BOUNDS)
+        if self.authorizer not in (ALL, ACL, RULES):
+            raise SettingsError("authorizer must be all, acl or rules", authorizer=self.authorizer)
         self.make_authorizer()
         NameRules(self.names, self.administrators)
         Networks(self.callback_networks)
@@ -152,22 +162,20 @@ class HubSettings(ApiSettings):
             )
         fill_hosts(self)
 
-    def make_authorizer(self) -> Authorizer:
-        """What decides who may do what."""
-        if self.authorizer == "all":
-            return AllowAll()
-        if self.authorizer != "acl":
-            raise SettingsError("authorizer must be all or acl", authorizer=self.authorizer)
-        creators, administrators = (
-            [name.strip() for name in names.split(",") if name.strip()]
-            for names in (self.creators, self.administrators)
-        )
+    def make_authorizer(self, access: AccessControl | None = None) -> Authorizer:
+        """What decides who may do what.
+
+        Args:
+            access: the access rules; None if they don't count.
+        """
+        administrators = check_administrators(self.administrators)
         try:
-            return ByACL(creators, administrators)
+            acls = ByACL(names_in(self.creators), administrators)
         except InvalidInputError as exc:
-            raise SettingsError(
-                exc.text, creators=self.creators, administrators=self.administrators
-            ) from exc
+            raise SettingsError(exc.text, creators=self.creators) from exc
+        if access is not None:
+            return ByRules(access, acls)
+        return acls if self.authorizer == ACL else AllowAll()
 
     @classmethod
     def load(

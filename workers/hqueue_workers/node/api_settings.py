@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 
+from hqueue import InvalidInputError, SettingsError
+from hqueue.metadata.managers import check_names
 from hqueue.settings.addresses import PORT_MAX
+from hqueue.settings.names import names_in
 
-__all__ = ["API_BOUNDS", "ApiSettings"]
+__all__ = ["ALL", "API_BOUNDS", "RULES", "ApiSettings", "check_administrators"]
+
+ALL, RULES = "all", "rules"
+"""What an authorizer may be."""
 
 API_BOUNDS = {
     "api_port": (0, PORT_MAX),
@@ -23,12 +29,22 @@ API_BOUNDS = {
 class ApiSettings:
     """The settings of the Thrift API, in a worker or a hub. Times are in milliseconds."""
 
+    authorizer: str = "all"
+    """Who may do what: ``all``, everybody may do everything; or ``rules``, the access rules decide,
+    which ``hqueue access`` changes. Rules need the connection's ``tls``.
+    """
+
+    administrators: str = ""
+    """Who may do everything, whatever the rules say: principals with commas between. A name that
+    ends with ``*`` stands for all names that begin with the text before it.
+    """
+
     api_port: int | None = None
     """The port of the Thrift API; a free port if 0. Left out, the API is not served."""
 
     api_host: str = "127.0.0.1"
     """The address that serves the Thrift API; ``0.0.0.0`` for all interfaces. Those who may call it
-    may read and write all queues.
+    may read and write all queues, unless `authorizer` is ``rules``.
     """
 
     api_principals: str = "*"
@@ -69,3 +85,15 @@ class ApiSettings:
     """About how many bytes all scanners may hold between calls. Beyond that, the scanners that were
     unused for the longest drop their bytes, and read again later.
     """
+
+
+def check_administrators(names: str) -> list[str]:
+    """The names of the setting `administrators`.
+
+    Raises:
+        SettingsError: these are not names.
+    """
+    try:
+        return list(check_names(names_in(names), option="administrators"))
+    except InvalidInputError as exc:
+        raise SettingsError(exc.text, administrators=names) from exc

@@ -13,7 +13,13 @@ from hqueue.settings.addresses import PORT_MAX
 from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.fields import check_fields
 from hqueue.settings.loading import load_role_settings
-from hqueue_workers.node.api_settings import API_BOUNDS, ApiSettings
+from hqueue_workers.node.api_settings import (
+    ALL,
+    API_BOUNDS,
+    RULES,
+    ApiSettings,
+    check_administrators,
+)
 from hqueue_workers.node.hosts import LOOPBACK, fill_hosts
 
 __all__ = ["WorkerSettings"]
@@ -119,6 +125,9 @@ class WorkerSettings(ApiSettings):
 
     def __post_init__(self) -> None:
         check_fields(self, _BOUNDS)
+        if self.authorizer not in (ALL, RULES):
+            raise SettingsError("authorizer must be all or rules", authorizer=self.authorizer)
+        check_administrators(self.administrators)
         if not (self.push or self.hub_queue_names) and self.api_port is None:
             raise SettingsError(
                 "a worker without push, api_port and hub_queues has nothing to do: set at least "

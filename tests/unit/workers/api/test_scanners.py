@@ -57,7 +57,9 @@ Make = Callable[..., Any]
 def scanner_of(queue: OpenLog, clock: SteppedClock, thread: LoopThread) -> Make:
     def make(scan: Scan | None = None, partition: int = 0, bytes_max: int = KIB) -> Any:
         reader = queue.in_loop().reader
-        return Awaited(ApiScanner(reader, partition, scan or Scan(), bytes_max, clock), thread)
+        return Awaited(
+            ApiScanner(reader, partition, scan or Scan(), bytes_max, clock, queue="q"), thread
+        )
 
     return make
 
@@ -145,7 +147,7 @@ def test_a_call_that_is_cancelled_while_it_decodes_passes_nothing_by(
     queue.put([Message("t", value) for value in values], partition=0)
 
     async def read() -> list[bytes]:
-        scanner = ApiScanner(queue.in_loop().reader, 0, Scan(), 1_024 * KIB, clock)
+        scanner = ApiScanner(queue.in_loop().reader, 0, Scan(), 1_024 * KIB, clock, queue="q")
         came = [message.value for message in await scanner.take(10)]
         for looks in range(1, 40):
             call = asyncio.ensure_future(scanner.take(990 if looks == 1 else 1))
@@ -194,7 +196,7 @@ def test_it_goes_on_where_it_stood_when_requests_get_lost(
         queue.put([Message("t", b"%d" % n) for n in range(at, at + 5)], partition=0)
     with cluster.lossy() as way, way.connect(operation_timeout_ms=300) as client:
         reader = Engine(client).open("q").in_loop().reader
-        scanner: Any = Awaited(ApiScanner(reader, 0, Scan(), KIB, clock), thread)
+        scanner: Any = Awaited(ApiScanner(reader, 0, Scan(), KIB, clock, queue="q"), thread)
         came, requests = [], itertools.count()
         lossy(way, lambda: next(requests) % 3 != 2)
         while True:

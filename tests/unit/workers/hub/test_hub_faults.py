@@ -19,8 +19,9 @@ from hqueue import HubClient, Message, MessageID, Outcome, Status, StoreUnavaila
 from hqueue.runtime.thread_pool import ThreadPool
 from hqueue_workers.hub.hosted_queue import HostedQueue
 from hqueue_workers.hub.limits import HubLimits
+from hqueue_workers.hub.serving.callers import Named
 from hqueue_workers.hub.subscribing import delivering
-from hqueue_workers.hub.subscribing.subscription_session import Delivery
+from hqueue_workers.hub.subscribing.subscription_session import Claimant, Delivery
 from hqueue_workers.hub.subscribing.subscriptions import SubscribeMode
 from hqueue_workers.hub.writing.owned_topic import Published, RedirectedError
 from tests.support.backends import LossyWay, MemoryBackend
@@ -70,7 +71,7 @@ class Scene:
         """Call a hub that was chosen: it should own the topic."""
         messages = [Message("t", value)]
         publishing = self.hosted(number).publishing
-        return publishing.publish("me", "t", messages, len(value), redirected=True)
+        return publishing.publish(Named(None, "me"), "t", messages, len(value), redirected=True)
 
     def subscriber(self, **named: Any) -> Subscriber:
         made = Subscriber(QUEUE, lambda: [hub.address for hub in self.hubs], **named)
@@ -325,7 +326,9 @@ def test_of_a_subscription_that_was_made_when_its_topic_was_left_it_is_not_said_
     assert owned is not None
     delivery = Delivery(hqueue.Address("127.0.0.1", 1), "life", explicit=False)
     with made_later(hosted.metadata.subscriptions, "create_subscription_data") as (reached, go_on):
-        call = hosted.subscriptions.subscribe(owned, "sub", SubscribeMode.CREATE, delivery, None)
+        call = hosted.subscriptions.subscribe(
+            owned, Claimant("sub"), SubscribeMode.CREATE, delivery, None
+        )
         subscribing = hub.submit(call)
         assert reached.wait(WAIT_S)
         hosted.topics.abandon("t").result(WAIT_S)
@@ -394,7 +397,7 @@ def test_new_addresses_that_hang_hold_up_neither_who_answered_nor_who_comes_new(
         address = hqueue.Address("127.0.0.1", Hanging(scene.stack).port)
         stranger = Delivery(address, f"life{number}", explicit=False, host="192.0.2.1")
         call = hosted.subscriptions.subscribe(
-            owned, f"hanging{number}", SubscribeMode.CREATE, stranger, None
+            owned, Claimant(f"hanging{number}"), SubscribeMode.CREATE, stranger, None
         )
         hub.run(call)
     # A call that hangs does so for 30 s, and so long none of these may wait.

@@ -12,55 +12,28 @@ from typing import Any
 import pytest
 
 import hqueue
-from hqueue import HubUnavailableError, Message, NotAllowedError, Outcome
+from hqueue import HubUnavailableError, Message, MessageID, NotAllowedError, Outcome
 from hqueue.errors import InvalidInputError
+from hqueue.metadata.managers import (
+    SubscriptionData,
+    SubscriptionPreferences,
+    SubscriptionState,
+)
 from hqueue.net.contexts import TlsContexts, TlsFiles
-from tests.support.backends import MemoryBackend
 from tests.support.certificates import Certificates
 from tests.support.hub_faces import connected
 from tests.support.hubs import HubThread
+from tests.support.secured_hubs import QUEUE, SecuredHubs
 from tests.support.waiting import wait_for
-
-QUEUE = "q"
-ACL = {"authorizer": "acl", "creators": "loader,ops", "administrators": "ops"}
 
 Connect = Callable[..., Any]
 both_faces = pytest.mark.parametrize("in_loop", [False, True], ids=["threads", "asyncio"])
 
 
-class Scene:
-    """Hubs with certificates, and their clients."""
-
-    def __init__(self, stack: contextlib.ExitStack, certificates: Certificates) -> None:
-        self.stack = stack
-        self.certificates = certificates
-        self.backend = MemoryBackend().apart(2_000)
-        self.queue = stack.enter_context(self.backend.connect()).create_queue(QUEUE, partitions=2)
-        self.hubs: list[HubThread] = []
-
-    def hub(self, **settings: Any) -> HubThread:
-        client = self.backend.connect(**self.certificates.of("hub"))
-        running = HubThread(self.stack.enter_context(client), QUEUE, **{**ACL, **settings})
-        self.hubs.append(self.stack.enter_context(running))
-        return running
-
-    def connect(self, name: str, *, in_loop: bool = False, **options: Any) -> Any:
-        made = {each: options.pop(each) for each in ("authority", "days") if each in options}
-        given = {
-            **self.certificates.of(name, **made),
-            "queue": QUEUE,
-            "operation_timeout_ms": 20_000,
-            "delivery_principals": "hub",
-            **options,
-        }
-        hubs = [hub.address for hub in self.hubs]
-        return self.stack.enter_context(connected(hubs, in_loop=in_loop, **given))
-
-
 @pytest.fixture
-def scene(certificates: Certificates) -> Iterator[Scene]:
+def scene(certificates: Certificates) -> Iterator[SecuredHubs]:
     with contextlib.ExitStack() as stack:
-        yield Scene(stack, certificates)
+        yield SecuredHubs(stack, certificates)
 
 
 def audit(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -69,7 +42,7 @@ def audit(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @both_faces
 def test_the_acl_decides_by_principals_and_names_prove_nothing(
-    scene: Scene, in_loop: bool, caplog: pytest.LogCaptureFixture
+    scene: SecuredHubs, in_loop: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     scene.hub()
     loader = scene.connect("loader", in_loop=in_loop).topic("t")
@@ -103,7 +76,7 @@ def test_the_acl_decides_by_principals_and_names_prove_nothing(
 
 
 @both_faces
-def test_a_name_that_keeps_something_belongs_to_its_principal(scene: Scene, in_loop: bool) -> None:
+def test_a_publishers_name_belongs_to_its_namesake(scene: SecuredHubs, in_loop: bool) -> None:
     scene.hub(authorizer="all", names="loader:batch-*, *:shared")
 
     def publishes(name: str, principal: str) -> Any:
@@ -113,23 +86,75 @@ def test_a_name_that_keeps_something_belongs_to_its_principal(scene: Scene, in_l
     for name in ("loader", "batch-7", "shared"):
         publishes(name, "loader")
     for name in ("reader", "batch"):
-        with pytest.raises(NotAllowedError, match="not one of this principal"):
+        with pytest.raises(NotAllowedError, match="may not use this name"):
             publishes(name, "loader")
-    client = scene.connect("reader", in_loop=in_loop).topic("t")
-    for name in ("loader", "batch-7"):
-        with pytest.raises(NotAllowedError, match="setting names"):
-            client.subscribe(name, lambda messages: None)
-        with pytest.raises(NotAllowedError, match="setting names"):
-            client.unsubscribe(name)
-    with client.subscribe("reader", lambda messages: None):
+    publishes("loader", "ops")
+
+
+@both_faces
+def test_a_subscription_belongs_to_the_principal_that_created_it(
+    scene: SecuredHubs, in_loop: bool
+) -> None:
+    for _ in range(2):
+        scene.hub(authorizer="all", names="helper:report-*", balance_ms=3_600_000)
+    got: list[bytes] = []
+    loader, reader, helper, ops = (
+        scene.connect(name, in_loop=in_loop).topic("t")
+        for name in ("loader", "reader", "helper", "ops")
+    )
+    loader.publish(b"zero")
+    (owner,) = (hub for hub in scene.hubs if "t" in hub.owns(QUEUE))
+    with reader.subscribe("report-1", lambda messages: got.extend(m.value for m in messages)):
+        loader.publish(b"one")
+        wait_for(lambda: got == [b"one"], "it came")
+        taking = [
+            lambda: loader.subscribe("report-1", print),
+            lambda: scene.consume("loader", "t", "report-1", at=owner),
+            lambda: loader.unsubscribe("report-1"),
+        ]
+        for take in taking:
+            with pytest.raises(NotAllowedError, match="may not use this name"):
+                take()
+    for take in taking:  # Now that it is not attached.
+        with pytest.raises(NotAllowedError, match="see the hub's setting names"):
+            take()
+    owner.terminate()  # The other one takes the topic over.
+    (owner,) = (hub for hub in scene.hubs if hub.alive)
+    for take in taking:
+        with pytest.raises(NotAllowedError, match="may not use this name"):
+            take()
+    with helper.subscribe("report-1", lambda messages: got.extend(m.value for m in messages)):
+        loader.publish(b"two")
+        wait_for(lambda: got == [b"one", b"two"], "to whom the setting gives the name")
+    ops.unsubscribe("report-1")
+    with loader.subscribe("report-1", print):
         pass
-    ops = scene.connect("ops", in_loop=in_loop).topic("t")
-    ops.unsubscribe("reader")
+
+
+@both_faces
+def test_a_subscription_without_an_owner_is_its_namesakes(
+    scene: SecuredHubs, in_loop: bool
+) -> None:
+    hub = scene.hub(authorizer="all")
+    reader = scene.connect("reader", in_loop=in_loop).topic("t")
+    with reader.subscribe("reader", print):
+        pass
+    records = hub.hosted(QUEUE).metadata.subscriptions
+    found = records.read_subscription_data("t", "reader").result(20)
+    assert found is not None
+    assert found.value.owner is None
+    earlier = SubscriptionData(SubscriptionPreferences(), SubscriptionState(MessageID(5)))
+    records.create_subscription_data("t", "old", earlier).result(20)
+    with pytest.raises(NotAllowedError):
+        reader.subscribe("old", print)
+    old = scene.connect("old", in_loop=in_loop).topic("t")
+    with old.subscribe("old", print):
+        pass
 
 
 @both_faces
 def test_messages_come_to_the_principal_that_subscribed_and_from_hubs_alone(
-    scene: Scene, in_loop: bool, caplog: pytest.LogCaptureFixture
+    scene: SecuredHubs, in_loop: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     scene.hub(authorizer="all")
     got: list[bytes] = []
@@ -150,7 +175,7 @@ def test_messages_come_to_the_principal_that_subscribed_and_from_hubs_alone(
 
 
 def test_a_hub_delivers_to_no_other_principal_at_a_subscriptions_address(
-    scene: Scene, caplog: pytest.LogCaptureFixture
+    scene: SecuredHubs, caplog: pytest.LogCaptureFixture
 ) -> None:
     hub = scene.hub(authorizer="all")
     got: list[bytes] = []
@@ -173,7 +198,7 @@ def test_a_hub_delivers_to_no_other_principal_at_a_subscriptions_address(
 
 @both_faces
 def test_who_is_not_let_in_learns_why_at_once_and_nothing_was_done(
-    scene: Scene, in_loop: bool
+    scene: SecuredHubs, in_loop: bool
 ) -> None:
     hub = scene.hub(authorizer="all", api_port=0)
     scene.certificates.authority("others")
@@ -197,7 +222,7 @@ def test_who_is_not_let_in_learns_why_at_once_and_nothing_was_done(
         plain.topic("t").publish(b"x")
 
 
-def test_a_hub_that_proves_nothing_gets_no_call(scene: Scene) -> None:
+def test_a_hub_that_proves_nothing_gets_no_call(scene: SecuredHubs) -> None:
     hub = scene.hub()
     strange = scene.certificates.authority("strange")
     with pytest.raises(NotAllowedError, match="certificate was not accepted") as caught:
@@ -207,7 +232,7 @@ def test_a_hub_that_proves_nothing_gets_no_call(scene: Scene) -> None:
 
 
 @both_faces
-def test_the_thrift_api_is_for_its_principals(scene: Scene, in_loop: bool) -> None:
+def test_the_thrift_api_is_for_its_principals(scene: SecuredHubs, in_loop: bool) -> None:
     scene.hub(authorizer="all", api_port=0, api_principals="loader")
     queue = scene.connect("loader", in_loop=in_loop).queue()
     queue.put([Message("t", b"x" * 200_000)] * 3)
@@ -217,7 +242,7 @@ def test_the_thrift_api_is_for_its_principals(scene: Scene, in_loop: bool) -> No
         scene.connect("reader", in_loop=in_loop).queue().put([Message("t", b"x")])
 
 
-def test_metrics_and_health_are_for_their_principals(scene: Scene) -> None:
+def test_metrics_and_health_are_for_their_principals(scene: SecuredHubs) -> None:
     hub = scene.hub(metrics_principals="prometheus")
     port = hub.hub.health_port
 

@@ -15,6 +15,7 @@ from hqueue import Message, Outcome, StoreUnavailableError
 from hqueue.errors import NoSubscriptionStateError
 from hqueue.metadata.managers import LogRange
 from hqueue_workers.hub.owning.queue_topics import QueueTopics
+from hqueue_workers.hub.serving.callers import Named
 from hqueue_workers.hub.writing.owned_topic import Published, RedirectedError
 from tests.support.backends import MemoryBackend
 from tests.support.hubs import HubThread
@@ -53,7 +54,7 @@ class Scene:
         return (
             self.hubs[number]
             .hosted(QUEUE)
-            .publishing.publish("me", "t", messages, len(value), redirected=True)
+            .publishing.publish(Named(None, "me"), "t", messages, len(value), redirected=True)
         )
 
     def ranges(self) -> list[LogRange]:

@@ -29,7 +29,7 @@ from hqueue.rpc.server import calling_host
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.logs import Log
 from hqueue.runtime.thread_pool import ThreadPool
-from hqueue_workers.hub.authorizer import Action, Authorizer
+from hqueue_workers.hub.authorizer import Authorizer, NameRules, Operation
 from hqueue_workers.hub.metrics import HubMetrics
 from hqueue_workers.hub.owning.creations import Creations
 from hqueue_workers.hub.owning.flow import CREATE, OWN, SERVE, Known, Redirect, next_step
@@ -83,6 +83,7 @@ class QueueTopics:
         partition_for: where a topic's messages go.
         certain: whether the hub's session certainly lives.
         authorizer: who may do what.
+        names: who may use which names.
         metrics: counts.
         topics_max: topics owned at a time.
         creations: how many topics each caller may create.
@@ -104,6 +105,7 @@ class QueueTopics:
         partition_for: Callable[[str], int],
         certain: Callable[[], bool],
         authorizer: Authorizer,
+        names: NameRules,
         metrics: HubMetrics,
         topics_max: int,
         creations: Creations,
@@ -125,6 +127,7 @@ class QueueTopics:
         self._partition_for = partition_for
         self._certain = certain
         self._authorizer = authorizer
+        self._names = names
         self._metrics = metrics
         self._topics_max = topics_max
         self._creations = creations
@@ -167,13 +170,39 @@ class QueueTopics:
         """Whether this ownership lasts."""
         return self._topics.get(owned.name) is owned and not owned.fenced
 
-    def check_allowed(self, caller: str, action: Action, owned: OwnedTopic) -> None:
-        """See that a caller may do this with a topic, by the ACL that it has now.
+    def check_allowed(self, caller: str, operation: Operation, owned: OwnedTopic) -> None:
+        """See that a caller may do this with a topic, by the rules and the ACL that there are now.
 
         Raises:
             NotAllowedError: it may not.
         """
-        self._check_allowed(caller, action, owned.name, owned.acl)
+        self._check_allowed(caller, operation, owned.name, owned.acl)
+
+    def check_name(
+        self, principal: str | None, operation: Operation, topic: str, name: str, owner: str | None
+    ) -> None:
+        """See that a principal may do this with a topic under the name of a publisher or a
+        subscriber.
+
+        Args:
+            principal: who has proven to be it; None if nobody has to: then every name will do.
+            owner: whose name it is; None if it has no owner yet.
+
+        Raises:
+            NotAllowedError: it may not.
+        """
+        if principal is None or self._names.allows(
+            principal, operation, self.queue, topic, name, own=owner in (None, principal)
+        ):
+            return
+        raise NotAllowedError(
+            "this principal may not use this name of a publisher or a subscriber: use its own; or "
+            "see the hub's setting names, and hqueue access",
+            operation=operation.value,
+            topic=topic,
+            name=name,
+            principal=principal,
+        )
 
     def end_of(self, owned: OwnedTopic) -> int:
         """No message that is appended to the topic from now on has an ID below this one.
@@ -272,9 +301,13 @@ class QueueTopics:
         if late:  # Others take them over when this hub is gone.
             logger.info("%d topics were not released in time", late)
 
-    def _check_allowed(self, caller: str, action: Action, topic: str, acl: TopicACL) -> None:
-        if not self._authorizer.allows(caller, action, self.queue, topic, acl):
-            raise NotAllowedError(f"the caller may not {action.value} the topic", topic=topic)
+    def _check_allowed(self, caller: str, operation: Operation, topic: str, acl: TopicACL) -> None:
+        if not self._authorizer.allows(caller, operation, self.queue, topic, acl):
+            raise NotAllowedError(
+                "the caller may not do this with the topic: see its ACL, and the access rules",
+                operation=operation.value,
+                topic=topic,
+            )
 
     def _resolve(
         self, caller: str, topic: str, *, redirected: bool, create: bool = True
@@ -350,7 +383,7 @@ class QueueTopics:
             if step is CREATE:
                 if not create:
                     raise NoSubscriptionStateError("there is no such topic", topic=topic)
-                self._check_allowed(caller, Action.CREATE, topic, TopicACL())
+                self._check_allowed(caller, Operation.CREATE, topic, TopicACL())
                 self._creations.count(caller, host)
                 looked = self.records.create(topic, looked)
             elif step is OWN:

@@ -7,15 +7,13 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NamedTuple, TypeVar
 
-from hqueue.errors import NotAllowedError
 from hqueue.metadata import check_name
 from hqueue.net.audit import Audit
 from hqueue.rpc.server import calling_host, calling_principal
 from hqueue.rpc.services import load
-from hqueue_workers.hub.authorizer import NameRules
 from hqueue_workers.hub.serving.answers import text_of
 
-__all__ = ["Callers", "Named", "audited"]
+__all__ = ["Named", "audited", "calling_by"]
 
 TEXT_LENGTH_MAX = 200
 
@@ -24,52 +22,25 @@ _Method = TypeVar("_Method", bound=Callable[..., Future[Any]])
 
 
 class Named(NamedTuple):
-    """Who calls."""
+    """Who calls, and by which name of a publisher or a subscriber."""
 
-    caller: str
-    """Whom the authorizer is asked about: the principal, or the name if nobody has proven one."""
+    principal: str | None
+    """Who it has proven to be; None without security."""
     name: str
-    """By which name."""
+
+    @property
+    def caller(self) -> str:
+        """Whom the authorizer is asked about: the principal, or the name if none is proven."""
+        return self.principal or self.name
 
 
-class Callers:
-    """Finds out who calls, where a call is answered.
+def calling_by(given: Any, option: str) -> Named:
+    """Who calls, where a call is answered.
 
-    Args:
-        rules: whose names are.
+    Raises:
+        InvalidInputError: the call gives no name.
     """
-
-    def __init__(self, rules: NameRules) -> None:
-        self._rules = rules
-
-    def caller(self, given: Any, option: str) -> str:
-        """The principal; without security, the name that a call gives.
-
-        Raises:
-            InvalidInputError: that is not a name.
-        """
-        name = check_name(text_of(given, option))
-        return calling_principal() or name
-
-    def named(self, given: Any, option: str) -> Named:
-        """Who calls, by a name that keeps something for it: sequence numbers, or a subscription.
-
-        Raises:
-            InvalidInputError: that is not a name.
-            NotAllowedError: the name is not the principal's.
-        """
-        name = check_name(text_of(given, option))
-        principal = calling_principal()
-        if principal is None:
-            return Named(name, name)
-        if not self._rules.allows(principal, name):
-            raise NotAllowedError(
-                f"the {option}'s name is not one of this principal: use the principal's own, or "
-                "see the hub's setting names",
-                name=name,
-                principal=principal,
-            )
-        return Named(principal, name)
+    return Named(calling_principal(), check_name(text_of(given, option)))
 
 
 def audited(action: str, *, administers: bool = False) -> Callable[[_Method], _Method]:
@@ -90,7 +61,11 @@ def audited(action: str, *, administers: bool = False) -> Callable[[_Method], _M
                 idl = load("hub")
                 if error is None and not administers:
                     return
-                on = {"queue": _shown(queue), "topic": _shown(topic), "name": _shown(name)}
+                on: dict[str, Any] = {
+                    "queue": _shown(queue),
+                    "topic": _shown(topic),
+                    "name": _shown(name),
+                }
                 if isinstance(error, idl.TNotAllowed):
                     _audit.refused(action, who, host, str(error.message), **on)
                 elif administers and not isinstance(error, (idl.TRedirect, idl.TIllegalArgument)):

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 
 from hqueue import Address, InvalidInputError, TopicACL
 from hqueue.errors import NoSubscriptionStateError
-from hqueue_workers.hub.authorizer import Action
+from hqueue_workers.hub.authorizer import Operation
 from hqueue_workers.hub.owning.queue_topics import QueueTopics
 from hqueue_workers.hub.serving.acl_changes import ACLChanges
 from hqueue_workers.hub.writing.owned_topic import OwnedTopic, RedirectedError
@@ -62,7 +62,7 @@ class Managing:
             serving = self._topics.serve(
                 caller, topic, redirected=redirected or to == self._me, create=False
             )
-            owned = await self._owned(caller, topic, serving)
+            owned = await self._owned(caller, Operation.MOVE, topic, serving)
             if to != self._me:
                 await asyncio.wrap_future(self._topics.abandon(owned.name))
                 raise RedirectedError(to)
@@ -79,7 +79,7 @@ class Managing:
 
         async def delete() -> bool:
             try:
-                owned = await self._owned(caller, topic, serving)
+                owned = await self._owned(caller, Operation.DELETE, topic, serving)
             except _NoTopicError:
                 return False
             await asyncio.wrap_future(self._topics.delete(owned.name))
@@ -100,15 +100,18 @@ class Managing:
         serving = self._topics.serve(caller, topic, redirected=redirected, create=bool(given))
 
         async def change() -> TopicACL:
-            return await self._acl_changes.change(await self._owned(caller, topic, serving), given)
+            owned = await self._owned(caller, Operation.ADMINISTER, topic, serving)
+            return await self._acl_changes.change(owned, given)
 
         return self._runtime.submit(change())
 
-    async def _owned(self, caller: str, topic: str, serving: Future[OwnedTopic]) -> OwnedTopic:
-        """The topic once this hub owns it, if the caller may manage it."""
+    async def _owned(
+        self, caller: str, operation: Operation, topic: str, serving: Future[OwnedTopic]
+    ) -> OwnedTopic:
+        """The topic once this hub owns it, if the caller may do this with it."""
         try:
             owned = await asyncio.wrap_future(serving)
-            self._topics.check_allowed(caller, Action.MANAGE, owned)
+            self._topics.check_allowed(caller, operation, owned)
         except NoSubscriptionStateError as exc:
             raise _NoTopicError("there is no such topic", topic=topic) from exc
         return owned

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 from hqueue import Message, Outcome, StoreUnavailableError
-from hqueue_workers.hub.authorizer import Action
+from hqueue_workers.hub.authorizer import Operation
 from hqueue_workers.hub.owning.queue_topics import QueueTopics
 from hqueue_workers.hub.serving.callers import Named
 from hqueue_workers.hub.writing.gathering import fenced
@@ -30,11 +30,10 @@ RETRIES_MAX = 3
 class _Call(NamedTuple):
     """What is called for, and what does it for a topic that this hub owns."""
 
-    caller: str
+    by: Named
+    """Who calls, and whose sequence numbers they are."""
     topic: str
     create: bool
-    publisher: str
-    """Whose sequence numbers they are."""
     since: int | None
     """From where on sequence numbers have to be known; None if they need not be."""
     act: Callable[[OwnedTopic], Future[Any]]
@@ -58,7 +57,7 @@ class Publishing:
 
     def publish(
         self,
-        caller: str,
+        by: Named,
         topic: str,
         messages: Sequence[Message],
         size: int,
@@ -76,12 +75,11 @@ class Publishing:
             committer = self._topics.committers.of(owned.partition)
             return committer.submit(owned, messages, size, sequence)
 
-        return self._served(
-            _Call(caller, topic, True, *_sought(sequence), submit), redirected=redirected
-        )
+        since = None if sequence is None else sequence.since
+        return self._served(_Call(by, topic, True, since, submit), redirected=redirected)
 
     def last_message(
-        self, named: Named, topic: str, since: int, *, redirected: bool
+        self, by: Named, topic: str, since: int, *, redirected: bool
     ) -> Future[LastMessage | None]:
         """A publisher's last message with a sequence number from an ID on; it may be an older one.
 
@@ -91,15 +89,13 @@ class Publishing:
         def look(owned: OwnedTopic) -> Future[LastMessage | None]:
             found: Future[LastMessage | None] = Future()
             sequence_numbers = self._topics.committers.of(owned.partition).sequence_numbers
-            last_message = sequence_numbers.last_message(owned, named.name, since)
+            last_message = sequence_numbers.last_message(owned, by.name, since)
             if owned.fenced or owned.left:  # It may have been forgotten before it was looked up.
                 raise fenced(owned)
             found.set_result(last_message)
             return found
 
-        return self._served(
-            _Call(named.caller, topic, False, named.name, since, look), redirected=redirected
-        )
+        return self._served(_Call(by, topic, False, since, look), redirected=redirected)
 
     def close(self) -> None:
         """Read no log any more."""
@@ -138,15 +134,15 @@ class Publishing:
             call.act(owned).add_done_callback(then(done.set_result))
 
         def learn(owned: OwnedTopic) -> None:
-            self._topics.check_allowed(call.caller, Action.PUBLISH, owned)
+            self._topics.check_allowed(call.by.caller, Operation.PUBLISH, owned)
             if call.since is None:
                 act(owned)
                 return
             sequence_numbers = self._topics.committers.of(owned.partition).sequence_numbers
-            if sequence_numbers.knows(owned, call.publisher, call.since):
+            if sequence_numbers.knows(owned, call.by.name, call.since):
                 act(owned)
                 return
-            learning = self._searches.learn(owned, sequence_numbers, call.publisher, call.since)
+            learning = self._searches.learn(owned, sequence_numbers, call.by.name, call.since)
             learning.add_done_callback(then(lambda _: act(owned)))
 
         try:
@@ -155,14 +151,10 @@ class Publishing:
                 learn(owned)
                 return
             self._topics.serve(
-                call.caller, call.topic, redirected=redirected, create=call.create
+                call.by.caller, call.topic, redirected=redirected, create=call.create
             ).add_done_callback(then(learn))
         except BaseException as exc:  # Its caller must learn it.
             failed(exc)
-
-
-def _sought(sequence: PublishSequence | None) -> tuple[str, int | None]:
-    return ("", None) if sequence is None else (sequence.publisher, sequence.since)
 
 
 def _plain(error: BaseException) -> BaseException:

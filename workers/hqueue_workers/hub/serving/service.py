@@ -23,7 +23,7 @@ from hqueue.rpc.services import load
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.settings import reserved
 from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
-from hqueue_workers.hub.authorizer import NameRules
+from hqueue_workers.hub.authorizer import Operation
 from hqueue_workers.hub.metrics import HubMetrics
 from hqueue_workers.hub.serving.answers import (
     acl_lists_of,
@@ -33,7 +33,7 @@ from hqueue_workers.hub.serving.answers import (
     text_of,
     topic_of,
 )
-from hqueue_workers.hub.serving.callers import Callers, audited
+from hqueue_workers.hub.serving.callers import Named, audited, calling_by
 from hqueue_workers.hub.serving.subscription_service import ServedQueue, SubscriptionService
 from hqueue_workers.hub.writing.owned_topic import (
     Published,
@@ -82,7 +82,6 @@ class HubService(SubscriptionService):
         session_ms: how long a subscriber's session may be silent.
         callbacks: the networks that may be called.
         api_address: where the Thrift API is served; empty if it is not.
-        names: whose names are, where callers prove who they are.
         clock: measures latencies.
     """
 
@@ -96,10 +95,9 @@ class HubService(SubscriptionService):
         session_ms: int,
         callbacks: Networks,
         api_address: str = "",
-        names: NameRules | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        super().__init__(queues, runtime, session_ms, callbacks, Callers(names or NameRules()))
+        super().__init__(queues, runtime, session_ms, callbacks)
         self._metrics = metrics
         self._pending_bytes_max = pending_bytes_max
         self._api_address = api_address
@@ -147,9 +145,10 @@ class HubService(SubscriptionService):
         redirected: Any,
     ) -> Future[Any]:
         """As the IDL has it."""
-        publishing = self._queue(queue).publishing
-        named, name = self._callers.named(publisher, "publisher"), topic_of(topic)
-        found = publishing.last_message(named, name, since_of(since), redirected=bool(redirected))
+        at = self._queue(queue)
+        by, name = calling_by(publisher, "publisher"), topic_of(topic)
+        _check_publisher(at, by, name)
+        found = at.publishing.last_message(by, name, since_of(since), redirected=bool(redirected))
         return self._said(found, self._last_message, absent=NoSubscriptionStateError)
 
     @audited("move", administers=True)
@@ -206,12 +205,12 @@ class HubService(SubscriptionService):
         sequence_numbers: tuple[Any, Any] | None,
         answered: Callable[[Published], Any],
     ) -> Future[Any]:
-        publishing = self._queue(queue).publishing
-        caller, sequence = self._callers.caller(publisher, "publisher"), None
+        at = self._queue(queue)
+        by, sequence = calling_by(publisher, "publisher"), None
         name, given = _read(topic, messages)
         if sequence_numbers is not None:
-            named = self._callers.named(publisher, "publisher")
-            sequence = _sequence(named.name, *sequence_numbers, len(given))
+            _check_publisher(at, by, name)
+            sequence = _sequence(by.name, *sequence_numbers, len(given))
         read, size = with_sequence_numbers(given, sequence)
         if size > BATCH_BYTES_MAX:
             raise MessageTooLargeError(
@@ -232,15 +231,15 @@ class HubService(SubscriptionService):
             self._metrics.latency.observe((self._clock.monotonic_ms() - began_ms) / 1e3)
             return answered(published)
 
-        published = publishing.publish(
-            caller, name, read, size, redirected=bool(redirected), sequence=sequence
+        published = at.publishing.publish(
+            by, name, read, size, redirected=bool(redirected), sequence=sequence
         )
         published.add_done_callback(give_back)
         return self._said(published, say)
 
     def _who(self, caller: Any, topic: Any) -> tuple[str, str]:
         name = topic_of(topic)
-        return self._callers.caller(caller, "caller"), name
+        return calling_by(caller, "caller").caller, name
 
     def _said(
         self,
@@ -298,6 +297,16 @@ class HubService(SubscriptionService):
         if not isinstance(error, RedirectedError):
             self._metrics.failed.inc()
         return as_thrift(error)
+
+
+def _check_publisher(at: ServedQueue, by: Named, topic: str) -> None:
+    """See that a caller may use a publisher's sequence numbers. The name is that of the principal
+    which is named so: who used it first could be read off the whole topic alone.
+
+    Raises:
+        NotAllowedError: it may not.
+    """
+    at.topics.check_name(by.principal, Operation.PUBLISH, topic, by.name, owner=by.name)
 
 
 def _sequence(caller: str, number: Any, since: Any, count: int) -> PublishSequence:

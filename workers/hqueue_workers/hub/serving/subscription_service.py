@@ -17,14 +17,14 @@ from hqueue.rpc.services import given, load
 from hqueue.settings import reserved
 from hqueue.settings.limits import APPLICATION_MAX
 from hqueue.settings.numbers import check_whole
-from hqueue_workers.hub.authorizer import Action
+from hqueue_workers.hub.authorizer import Operation
 from hqueue_workers.hub.owning.queue_topics import QueueTopics
 from hqueue_workers.hub.serving.answers import as_thrift, message_id_of, text_of, topic_of
-from hqueue_workers.hub.serving.callers import Callers, audited
+from hqueue_workers.hub.serving.callers import Named, audited, calling_by
 from hqueue_workers.hub.serving.managing import Managing
 from hqueue_workers.hub.serving.publishing import Publishing
 from hqueue_workers.hub.subscribing.client_sessions import SessionEnd
-from hqueue_workers.hub.subscribing.subscription_session import Delivery
+from hqueue_workers.hub.subscribing.subscription_session import Claimant, Delivery
 from hqueue_workers.hub.subscribing.subscriptions import Subscribed, SubscribeMode, Subscriptions
 from hqueue_workers.hub.writing.owned_topic import OwnedTopic
 from hqueue_workers.node.networks import Networks
@@ -68,7 +68,6 @@ class SubscriptionService:
         runtime: what the hub delivers on.
         session_ms: how long a session may be silent.
         callbacks: the networks that may be called.
-        callers: finds out who calls.
     """
 
     def __init__(
@@ -77,9 +76,7 @@ class SubscriptionService:
         runtime: Runtime,
         session_ms: int,
         callbacks: Networks,
-        callers: Callers,
     ) -> None:
-        self._callers = callers
         self._idl = load("hub")
         self._message_id = load("subscriber").TMessageID
         self._queues = queues
@@ -113,12 +110,11 @@ class SubscriptionService:
                 "the hub may not call this host: see its setting callback_networks",
                 host=where.address.host,
             )
-        host, principal = calling_host(), calling_principal()
+        host = calling_host()
         return self._served(
             (queue, subscriber, topic, redirected),
-            lambda at, owned, name: at.subscribe(
-                owned, name, wanted_mode, where, wanted, host=host, principal=principal
-            ),
+            Operation.SUBSCRIBE,
+            lambda at, owned, by: at.subscribe(owned, by, wanted_mode, where, wanted, host=host),
             self._subscribed,
             create=wanted_mode is not SubscribeMode.ATTACH,
         )
@@ -128,7 +124,9 @@ class SubscriptionService:
     def unsubscribe(self, queue: Any, subscriber: Any, topic: Any, redirected: Any) -> Future[Any]:
         """As the IDL has it."""
         called = (queue, subscriber, topic, redirected)
-        return self._served(called, lambda at, owned, name: at.unsubscribe(owned, name))
+        return self._served(
+            called, Operation.UNSUBSCRIBE, lambda at, owned, by: at.unsubscribe(owned, by)
+        )
 
     @audited("subscribe")
     @_declared
@@ -137,9 +135,10 @@ class SubscriptionService:
     ) -> Future[Any]:
         """As the IDL has it."""
         at = self._queue(queue)
-        (_, name), on = self._callers.named(subscriber, "subscriber"), topic_of(topic)
+        on = topic_of(topic)
+        by = _claimant(at, calling_by(subscriber, "subscriber"), Operation.SUBSCRIBE, on)
         of = check_name(text_of(session, "session"))
-        return self._answer(lambda: at.subscriptions.close_subscription(on, name, of))
+        return self._answer(lambda: at.subscriptions.close_subscription(on, by, of))
 
     @audited("consume")
     @_declared
@@ -147,11 +146,12 @@ class SubscriptionService:
         self, queue: Any, subscriber: Any, topic: Any, messageID: Any, redirected: Any
     ) -> Future[Any]:
         """As the IDL has it."""
-        called, consumed = (
+        consumed = message_id_of(messageID, "messageID")
+        return self._served(
             (queue, subscriber, topic, redirected),
-            message_id_of(messageID, "messageID"),
+            Operation.CONSUME,
+            lambda at, owned, by: at.consume(owned, by, int(consumed)),
         )
-        return self._served(called, lambda at, owned, name: at.consume(owned, name, int(consumed)))
 
     @_declared
     def detached(self, queue: Any, session: Any, waitMs: Any) -> Future[Any]:
@@ -171,7 +171,8 @@ class SubscriptionService:
     def _served(
         self,
         called: tuple[Any, Any, Any, Any],
-        work: Callable[[Subscriptions, OwnedTopic, str], Awaitable[_Result]],
+        operation: Operation,
+        work: Callable[[Subscriptions, OwnedTopic, Claimant], Awaitable[_Result]],
         say: Callable[[_Result], Any] = lambda _: None,
         *,
         create: bool = False,
@@ -179,13 +180,13 @@ class SubscriptionService:
         """Do something once this hub owns the topic, and the subscriber may."""
         queue, subscriber, topic, redirected = called
         at = self._queue(queue)
-        (caller, name), on = self._callers.named(subscriber, "subscriber"), topic_of(topic)
-        serving = at.topics.serve(caller, on, redirected=bool(redirected), create=create)
+        by, on = calling_by(subscriber, "subscriber"), topic_of(topic)
+        serving = at.topics.serve(by.caller, on, redirected=bool(redirected), create=create)
 
         async def served() -> _Result:
             owned = await asyncio.wrap_future(serving)
-            at.topics.check_allowed(caller, Action.SUBSCRIBE, owned)
-            return await work(at.subscriptions, owned, name)
+            at.topics.check_allowed(by.caller, operation, owned)
+            return await work(at.subscriptions, owned, _claimant(at, by, operation, on))
 
         return self._answer(served, say)
 
@@ -221,6 +222,15 @@ class SubscriptionService:
         return [
             self._idl.TDetached(each.subscriber, each.topic, int(each.reason)) for each in found
         ]
+
+
+def _claimant(at: ServedQueue, by: Named, operation: Operation, topic: str) -> Claimant:
+    """Who does something with a subscription of its name, if that is not another's."""
+
+    def check(owner: str | None) -> None:
+        at.topics.check_name(by.principal, operation, topic, by.name, owner)
+
+    return Claimant(by.name, by.principal, check)
 
 
 def delivery_of(struct: Any) -> Delivery | None:

@@ -48,14 +48,23 @@ class SubscriptionRecords:
         )
 
     async def create(
-        self, topic: str, subscriber: str, preferences: SubscriptionPreferences, consumed: int
+        self,
+        topic: str,
+        subscriber: str,
+        preferences: SubscriptionPreferences,
+        consumed: int,
+        owner: str,
     ) -> Version:
         """Create a subscription.
 
         Raises:
             SubscriptionStateExistsError: it is there already.
         """
-        data = SubscriptionData(preferences, SubscriptionState(MessageID.from_int(consumed)))
+        data = SubscriptionData(
+            preferences,
+            SubscriptionState(MessageID.from_int(consumed)),
+            None if owner == subscriber else owner,
+        )
         return await self._do(
             lambda: self._manager.create_subscription_data(topic, subscriber, data)
         )
@@ -86,14 +95,24 @@ class SubscriptionRecords:
                     "another program changed the subscription meanwhile", topic=topic
                 )
             given = SubscriptionData(
-                preferences or found.value.preferences, state or found.value.state
+                preferences or found.value.preferences,
+                state or found.value.state,
+                found.value.owner,
             )
         return await self._do(
             lambda: self._manager.update_subscription_data(topic, subscriber, given, version)
         )
 
-    async def delete(self, topic: str, subscriber: str) -> None:
+    async def delete(
+        self,
+        topic: str,
+        subscriber: str,
+        check: Callable[[SubscriptionData], object] = lambda data: None,
+    ) -> None:
         """Delete a subscription, whatever its version.
+
+        Args:
+            check: raises an error if a subscription that was read may not be deleted.
 
         Raises:
             NoSubscriptionStateError: no such subscription exists.
@@ -103,6 +122,7 @@ class SubscriptionRecords:
             found = await self.read(topic, subscriber)
             if found is None:
                 raise NoSubscriptionStateError("there is no such subscription", topic=topic)
+            check(found.value)
             version = found.version
             try:
                 await self._do(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from hqueue import Address
@@ -14,7 +14,7 @@ from hqueue_workers.delivery.segment import Window
 from hqueue_workers.delivery.tries import UNTRIED, Tries
 from hqueue_workers.hub.writing.owned_topic import OwnedTopic
 
-__all__ = ["Delivery", "SubscribedTopic", "SubscriptionSession"]
+__all__ = ["Claimant", "Delivery", "SubscribedTopic", "SubscriptionSession"]
 
 WINDOW = 1_000
 WINDOW_MAX = 10_000
@@ -39,9 +39,24 @@ class Delivery(NamedTuple):
     principal: str | None = None
 
     @property
-    def owner(self) -> str:
-        """Who has the subscription: the principal, or the address without proof."""
+    def holder(self) -> str:
+        """Who attaches the subscription: the principal, or the address without proof."""
         return self.host if self.principal is None else self.principal
+
+
+class Claimant(NamedTuple):
+    """Who does something with a subscription.
+
+    Args:
+        name: the subscriber's name.
+        principal: who it has proven to be; None without security. What it creates is its own.
+        check: raises a `NotAllowedError` if it may not do it with a subscription of this owner; of
+            None: one that it creates.
+    """
+
+    name: str
+    principal: str | None = None
+    check: Callable[[str | None], object] = lambda owner: None
 
 
 class SubscribedTopic(Window):
@@ -75,10 +90,11 @@ class SubscriptionSession:
         preferences: how it wants them.
         version: of its record.
         consumed: its cursor, as it is stored.
+        owner: the principal that it belongs to.
     """
 
     __slots__ = (
-        "consumed", "delivery", "ended", "left", "looked", "outstanding", "over", "owner",
+        "consumed", "delivery", "ended", "holder", "left", "looked", "outstanding", "over", "owner",
         "position", "preferences", "queued", "running", "since", "stored", "subscriber", "topic",
         "tried", "tries", "version", "waiting",
     )  # fmt: skip
@@ -92,7 +108,9 @@ class SubscriptionSession:
         preferences: SubscriptionPreferences,
         version: Version,
         consumed: int,
+        owner: str,
     ) -> None:
+        self.owner = owner
         self.topic = topic
         self.subscriber = subscriber
         self.delivery = delivery
@@ -120,8 +138,8 @@ class SubscriptionSession:
         """Whether it is detached: no call begins any more."""
         self.over = False
         """Whether the answer of a call under way comes too late."""
-        self.owner = ""
-        """Whose it was when it was attached."""
+        self.holder = ""
+        """Who attached it, as `Delivery.holder`."""
 
     @property
     def key(self) -> tuple[str, str]:

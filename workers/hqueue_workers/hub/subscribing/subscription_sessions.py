@@ -12,7 +12,7 @@ from typing import Protocol
 from hqueue import HQueueError
 from hqueue.errors import BadVersionError, NoSubscriptionStateError, NotAllowedError
 from hqueue.runtime.logs import Log
-from hqueue_workers.hub.authorizer import Action
+from hqueue_workers.hub.authorizer import Operation
 from hqueue_workers.hub.keyed_locks import KeyedLocks
 from hqueue_workers.hub.limits import HubLimits
 from hqueue_workers.hub.subscribing.client_sessions import ClientSessions, SessionEndReason
@@ -49,7 +49,11 @@ class _QueueTopics(Protocol):
 
     def end_of(self, owned: OwnedTopic) -> int: ...
 
-    def check_allowed(self, caller: str, action: Action, owned: OwnedTopic) -> None: ...
+    def check_allowed(self, caller: str, operation: Operation, owned: OwnedTopic) -> None: ...
+
+    def check_name(
+        self, principal: str | None, operation: Operation, topic: str, name: str, owner: str | None
+    ) -> None: ...
 
 
 class SubscriptionSessions:
@@ -94,7 +98,7 @@ class SubscriptionSessions:
         self.attached = 0
         """Subscriptions that are attached now."""
         self.attached_by: Counter[str] = Counter()
-        """Of these those of each owner."""
+        """Of these those of each holder."""
 
     def start(self, topics: _QueueTopics) -> None:
         """Begin, given the queue's topics that this hub owns."""
@@ -128,8 +132,7 @@ class SubscriptionSessions:
             StoreUnavailableError: the topic is not this hub's any more.
         """
         subscribed = opened.topic
-        caller = delivery.principal or opened.subscriber
-        self._topics.check_allowed(caller, Action.SUBSCRIBE, subscribed.owned)
+        self._check(opened, delivery)
         if subscribed.left or not self._topics.is_owned(subscribed.owned):
             raise subscribed.owned.changes_hands()
         opened.delivery = delivery
@@ -137,8 +140,8 @@ class SubscriptionSessions:
             opened.waiting = 0
         subscribed.subscriptions[opened.subscriber] = opened
         self.attached += 1
-        opened.owner = delivery.owner
-        self.attached_by[opened.owner] += 1
+        opened.holder = delivery.holder
+        self.attached_by[opened.holder] += 1
         self._client_sessions.attached(delivery.session, *opened.key)
         self.delivering.wake(opened)
 
@@ -243,6 +246,11 @@ class SubscriptionSessions:
         await self._detach_all(subscribed, leaving, reason)
         self._drop_topic(subscribed)
 
+    async def restrict_all(self) -> None:
+        """The access rules were changed: as `restrict`, for all topics."""
+        for subscribed in list(self._subscribed.values()):
+            await self.restrict(subscribed.owned)
+
     async def restrict(self, owned: OwnedTopic) -> None:
         """The topic's ACL was changed: detach those that may not subscribe any more. They get
         the error when they subscribe again.
@@ -253,13 +261,22 @@ class SubscriptionSessions:
             await self._detach_all(subscribed, refused, SessionEndReason.TOPIC_LEFT)
 
     def _may(self, subscription: SubscriptionSession) -> bool:
-        owned = subscription.topic.owned
         try:
-            caller = subscription.delivery.principal or subscription.subscriber
-            self._topics.check_allowed(caller, Action.SUBSCRIBE, owned)
+            self._check(subscription, subscription.delivery)
         except NotAllowedError:
             return False
         return True
+
+    def _check(self, subscription: SubscriptionSession, delivery: Delivery) -> None:
+        """See that messages may be delivered.
+
+        Raises:
+            NotAllowedError: the subscriber may not have them.
+        """
+        owned, subscriber = subscription.topic.owned, subscription.subscriber
+        principal, operation = delivery.principal, Operation.SUBSCRIBE
+        self._topics.check_allowed(principal or subscriber, operation, owned)
+        self._topics.check_name(principal, operation, owned.name, subscriber, subscription.owner)
 
     async def _detach_all(
         self,
@@ -301,9 +318,9 @@ class SubscriptionSessions:
             return
         del subscribed.subscriptions[subscription.subscriber]
         self.attached -= 1
-        self.attached_by[subscription.owner] -= 1
-        if not self.attached_by[subscription.owner]:
-            del self.attached_by[subscription.owner]
+        self.attached_by[subscription.holder] -= 1
+        if not self.attached_by[subscription.holder]:
+            del self.attached_by[subscription.holder]
         if reason is not None:
             self._client_sessions.detached(subscription.delivery.session, *subscription.key, reason)
         self._drop_if_unused(subscribed)

@@ -26,6 +26,7 @@ from hqueue_workers.hub.subscribing.client_sessions import (
 )
 from hqueue_workers.hub.subscribing.subscription_records import SubscriptionRecords
 from hqueue_workers.hub.subscribing.subscription_session import (
+    Claimant,
     Delivery,
     SubscribedTopic,
     SubscriptionSession,
@@ -89,39 +90,41 @@ class Subscriptions:
     async def subscribe(
         self,
         owned: OwnedTopic,
-        subscriber: str,
+        by: Claimant,
         mode: SubscribeMode,
         delivery: Delivery | None,
         preferences: SubscriptionPreferences | None,
         *,
         host: str = "",
-        principal: str | None = None,
     ) -> Subscribed:
         """Create a subscription, or change it; and attach it, if it is said where to deliver.
 
         Args:
             owned: the topic.
-            subscriber: the subscription's name.
+            by: who subscribes, and the subscription's name.
             mode: whether it may be created.
             delivery: where to deliver.
             preferences: to store.
             host: the IP address that calls.
-            principal: who calls; None if nothing is proven.
 
         Raises:
             SubscriptionStateExistsError: it exists, and the mode is to create it.
             NoSubscriptionStateError: it does not exist, and the mode is to attach.
+            NotAllowedError: it is another principal's.
             BufferFullError: as many are attached, or were created, as may be.
             StoreUnavailableError: the topic is not this hub's any more, or the store's.
         """
+        subscriber = by.name
         key = (owned.name, subscriber)
-        caller = (subscriber if principal is None else principal), host
+        caller = (by.principal or subscriber), host
         async with self.sessions.locks.of(key), self.sessions.subscribed(owned) as subscribed:
             found = subscribed.subscriptions.get(subscriber)
+            if found is not None:
+                by.check(found.owner)
             if delivery is not None:
                 if found is None:
                     self._check_room(delivery)
-                self._client_sessions.heard(delivery.session, host, principal)
+                self._client_sessions.heard(delivery.session, host, by.principal)
             if mode is SubscribeMode.CREATE and found is not None:
                 raise SubscriptionStateExistsError(
                     "the subscription exists already", topic=owned.name
@@ -130,7 +133,7 @@ class Subscriptions:
                 await self.sessions.detach(found, SessionEndReason.REPLACED)
                 found = None
             if found is None:
-                known, created = await self._open(subscribed, subscriber, caller, mode, preferences)
+                known, created = await self._open(subscribed, by, host, mode, preferences)
                 if delivery is not None:
                     self._attach(known, delivery, created=created)
                 return Subscribed(known.consumed, created, known.preferences)
@@ -152,7 +155,7 @@ class Subscriptions:
         if self.sessions.attached >= self._subscriptions_max:
             raise BufferFullError("the hub has the maximum number of subscriptions")
         if self._quotas is not None:
-            attached = self.sessions.attached_by.get(delivery.owner, 0)
+            attached = self.sessions.attached_by.get(delivery.holder, 0)
             self._quotas.check_held("subscriptions", attached, delivery.principal, delivery.host)
 
     def _attach(self, known: SubscriptionSession, delivery: Delivery, *, created: bool) -> None:
@@ -166,28 +169,34 @@ class Subscriptions:
     async def _open(
         self,
         subscribed: SubscribedTopic,
-        subscriber: str,
-        caller: tuple[str, str],
+        by: Claimant,
+        host: str,
         mode: SubscribeMode,
         preferences: SubscriptionPreferences | None,
     ) -> tuple[SubscriptionSession, bool]:
         """A subscription that is not attached, read or created; whether it was created."""
+        subscriber = by.name
         key = (subscribed.owned.name, subscriber)
+        owner = by.principal or subscriber
+        caller = owner, host
         is_likely_new = mode is not SubscribeMode.ATTACH and not subscribed.owned.epoch
         known = None if is_likely_new else await self._records.read(*key)
         if known is None and mode is SubscribeMode.ATTACH:
             raise NoSubscriptionStateError("there is no such subscription", topic=key[0])
         if known is None:
+            by.check(None)
             wanted = preferences or SubscriptionPreferences()
             consumed = max(0, self.sessions.end(subscribed) - 1)
             self._count(*caller, True, _kept_bytes(wanted))
             try:
-                version = await self._records.create(*key, wanted, consumed)
+                version = await self._records.create(*key, wanted, consumed, owner)
             except SubscriptionStateExistsError:
                 known = await self._records.read(*key) if is_likely_new else None
                 if known is None:
                     raise
         if known is not None:
+            owner = known.value.owner or subscriber
+            by.check(owner)
             if mode is SubscribeMode.CREATE:
                 raise SubscriptionStateExistsError("the subscription exists already", topic=key[0])
             assert known.value.preferences is not None
@@ -199,57 +208,70 @@ class Subscriptions:
                 version = await self._records.update(*key, version, preferences=preferences)
                 wanted = preferences
         opened = SubscriptionSession(
-            subscribed, subscriber, _NOWHERE, preferences=wanted, version=version, consumed=consumed
+            subscribed,
+            subscriber,
+            _NOWHERE,
+            preferences=wanted,
+            version=version,
+            consumed=consumed,
+            owner=owner,
         )
         return opened, known is None
 
-    async def unsubscribe(self, owned: OwnedTopic, subscriber: str) -> None:
+    async def unsubscribe(self, owned: OwnedTopic, by: Claimant) -> None:
         """End a subscription.
 
         Raises:
             NoSubscriptionStateError: no such subscription exists.
+            NotAllowedError: it is another principal's.
         """
-        key = (owned.name, subscriber)
+        key = (owned.name, by.name)
         async with self.sessions.locks.of(key), self.sessions.subscribed(owned) as subscribed:
-            found = subscribed.subscriptions.get(subscriber)
+            found = subscribed.subscriptions.get(by.name)
             if found is not None:
+                by.check(found.owner)
                 await self.sessions.detach(found, SessionEndReason.UNSUBSCRIBED, store=False)
             async with self.sessions.writing.of(key):
-                await self._records.delete(*key)
+                await self._records.delete(*key, lambda data: by.check(data.owner or by.name))
 
-    async def close_subscription(self, topic: str, subscriber: str, session: str) -> None:
+    async def close_subscription(self, topic: str, by: Claimant, session: str) -> None:
         """Detach a subscription of this session; its cursor is stored on return.
 
         Raises:
             NoSubscriptionStateError: it is not attached by this session.
+            NotAllowedError: it is another principal's.
         """
-        async with self.sessions.locks.of((topic, subscriber)):
-            found = self.sessions.find(topic, subscriber)
+        async with self.sessions.locks.of((topic, by.name)):
+            found = self.sessions.find(topic, by.name)
             if found is None or found.delivery.session != session:
                 raise NoSubscriptionStateError(
                     "the subscription is not attached by this session", topic=topic
                 )
+            by.check(found.owner)
             await self.sessions.detach(found, None)
 
-    async def consume(self, owned: OwnedTopic, subscriber: str, message_id: int) -> None:
+    async def consume(self, owned: OwnedTopic, by: Claimant, message_id: int) -> None:
         """Move a cursor, if it is behind.
 
         Raises:
             InvalidInputError: the topic has no message with such an ID yet.
             NoSubscriptionStateError: there is no such subscription.
+            NotAllowedError: it is another principal's.
         """
-        key = (owned.name, subscriber)
+        key = (owned.name, by.name)
         async with self.sessions.locks.of(key), self.sessions.subscribed(owned) as subscribed:
             if message_id >= self.sessions.end(subscribed):
                 raise InvalidInputError("the topic has no message with such an ID yet")
-            found = subscribed.subscriptions.get(subscriber)
+            found = subscribed.subscriptions.get(by.name)
             if found is not None:
+                by.check(found.owner)
                 found.consume(message_id)
                 self.sessions.wake(found)
                 return
             known = await self._records.read(*key)
             if known is None:
                 raise NoSubscriptionStateError("there is no such subscription", topic=key[0])
+            by.check(known.value.owner or by.name)
             assert known.value.state is not None
             if known.value.state.consumed < message_id:
                 await self._records.update(*key, known.version, consumed=message_id)

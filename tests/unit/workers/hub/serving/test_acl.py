@@ -13,7 +13,7 @@ import pytest
 import hqueue
 from hqueue import InvalidInputError, Outcome, SettingsError, StoreUnavailableError, TopicACL
 from hqueue.errors import NotAllowedError
-from hqueue_workers.hub.authorizer import Action, AllowAll, ByACL
+from hqueue_workers.hub.authorizer import AllowAll, ByACL, Operation
 from hqueue_workers.hub.settings import HubSettings
 from tests.support.backends import MemoryBackend
 from tests.support.hubs import HubThread
@@ -71,16 +71,16 @@ def test_acls_stand_for_names_and_beginnings_of_names() -> None:
     assert acl.publish == ("a", "b-*")
     by = ByACL(["maker"], ["root"])
 
-    def may(caller: str, action: Action) -> bool:
-        assert AllowAll().allows(caller, action, QUEUE, "t", acl)
-        return by.allows(caller, action, QUEUE, "t", acl)
+    def may(caller: str, operation: Operation) -> bool:
+        assert AllowAll().allows(caller, operation, QUEUE, "t", acl)
+        return by.allows(caller, operation, QUEUE, "t", acl)
 
-    assert [may(name, Action.PUBLISH) for name in ("a", "ab", "b-", "b-1", "b", "root")] == [
+    assert [may(name, Operation.PUBLISH) for name in ("a", "ab", "b-", "b-1", "b", "root")] == [
         *[True, False, True, True, False, True]
     ]
-    assert [may(name, Action.SUBSCRIBE) for name in ("a", "root")] == [False, True]
-    assert [may(name, Action.CREATE) for name in ("a", "maker", "root")] == [False, True, True]
-    assert may("anybody", Action.MANAGE)
+    assert [may(name, Operation.SUBSCRIBE) for name in ("a", "root")] == [False, True]
+    assert [may(name, Operation.CREATE) for name in ("a", "maker", "root")] == [False, True, True]
+    assert may("anybody", Operation.MOVE)
 
 
 @pytest.mark.parametrize("names", ["a", b"a", 7, [7], ["a b"], [""], ["a**"], ["*a"], ["x"] * 257])

@@ -15,6 +15,7 @@ from hqueue.consume.topic_cursor import TopicCursor
 from hqueue.log.steps import Work
 from hqueue.runtime.clock import Deadline
 from hqueue_workers.hub.limits import HubLimits
+from hqueue_workers.hub.serving.callers import Named
 from hqueue_workers.hub.subscribing.backlogs import Backlogs
 from tests.support.backends import MemoryBackend
 from tests.support.hub_subscribers import Subscriber
@@ -49,7 +50,7 @@ class Scene:
     def publish(self, *values: bytes, topic: str = "t") -> None:
         publishing = self.hubs[-1].hosted(QUEUE).publishing
         messages = [Message(topic, value) for value in values]
-        publishing.publish("me", topic, messages, 1, redirected=True).result(WAIT_S)
+        publishing.publish(Named(None, "me"), topic, messages, 1, redirected=True).result(WAIT_S)
 
     @property
     def backlogs(self) -> Backlogs:

@@ -65,6 +65,7 @@ def _subscription(name: str, port: int) -> SubscriptionSession:
         preferences=preferences,
         version=Mock(),
         consumed=0,
+        owner=name,
     )
 
 

@@ -52,7 +52,7 @@ def outcome_of(
 @pytest.mark.parametrize(
     "change",
     [
-        lambda records: records.create("t", "sub", PREFERENCES, 0),
+        lambda records: records.create("t", "sub", PREFERENCES, 0, "sub"),
         lambda records: records.update("t", "sub", 0, consumed=1),
         lambda records: records.delete("t", "sub"),
     ],

@@ -18,7 +18,9 @@ from hqueue.metadata.ports import Version
 from hqueue.runtime.clock import Deadline
 from hqueue_workers.hub.limits import HubLimits
 from hqueue_workers.hub.owning.queue_topics import QueueTopics
+from hqueue_workers.hub.serving.callers import Named
 from hqueue_workers.hub.subscribing.subscription_records import SubscriptionRecords
+from hqueue_workers.hub.subscribing.subscription_session import Claimant
 from hqueue_workers.hub.writing.owned_topic import OwnedTopic
 from tests.support.backends import MemoryBackend
 from tests.support.hub_subscribers import IDL, Subscriber
@@ -62,7 +64,9 @@ class Scene:
         publishing = self.hubs[number].hosted(QUEUE).publishing
         for value in values:
             messages = [Message(topic, value)]
-            done = publishing.publish("me", topic, messages, len(value), redirected=True)
+            done = publishing.publish(
+                Named(None, "me"), topic, messages, len(value), redirected=True
+            )
             last = done.result(WAIT_S).id
         return last
 
@@ -329,7 +333,7 @@ def test_a_topic_that_is_left_is_told_and_goes_on_at_the_other_hub(scene: Scene)
 def consume_late(scene: Scene, owned: OwnedTopic, message_id: MessageID) -> None:
     """A call that found the topic owned comes to the event loop when that is over."""
     hosted = scene.hubs[0].hosted(QUEUE)
-    late = hosted.subscriptions.consume(owned, "sub", int(message_id))
+    late = hosted.subscriptions.consume(owned, Claimant("sub"), int(message_id))
     with pytest.raises(StoreUnavailableError) as caught:
         scene.hubs[0].run(late)
     assert caught.value.outcome is Outcome.NOT_APPLIED

@@ -375,7 +375,12 @@ def test_a_call_whose_topic_is_owned_anew_while_its_numbers_are_read_is_looked_a
             [Message("t", b"%d" % number)], PublishSequence("me", number, 0)
         )
         return hosted.publishing.publish(
-            "me", "t", messages, size, redirected=True, sequence=PublishSequence("me", number, 0)
+            Named(None, "me"),
+            "t",
+            messages,
+            size,
+            redirected=True,
+            sequence=PublishSequence("me", number, 0),
         )
 
     sequence_numbers = hosted.topics.committers.of(
@@ -387,7 +392,9 @@ def test_a_call_whose_topic_is_owned_anew_while_its_numbers_are_read_is_looked_a
         assert reached.wait(WAIT_S)
         hosted.topics.abandon("t").result(WAIT_S)
         messages = [Message("t", b"other")]
-        hosted.publishing.publish("you", "t", messages, 5, redirected=True).result(WAIT_S)
+        hosted.publishing.publish(Named(None, "you"), "t", messages, 5, redirected=True).result(
+            WAIT_S
+        )
         go_on.set()
         assert slow.result(WAIT_S).count == 1
     assert publish_once(2).result(WAIT_S).duplicates == 1
@@ -401,16 +408,16 @@ def test_the_newest_number_is_not_told_by_an_ownership_that_was_left(
     given = PublishSequence("me", 7, 0)
     messages, size = with_sequence_numbers([Message("t", b"7")], given)
     published = hosted.publishing.publish(
-        "me", "t", messages, size, redirected=True, sequence=given
+        Named(None, "me"), "t", messages, size, redirected=True, sequence=given
     ).result(WAIT_S)
     sequence_numbers = hosted.topics.committers.of(published.partition).sequence_numbers
     hosted.topics.abandon("t").result(WAIT_S)
     with stopped_at(sequence_numbers, "learn", after=True) as (reached, go_on):
-        last_message = hosted.publishing.last_message(Named("me", "me"), "t", 0, redirected=True)
+        last_message = hosted.publishing.last_message(Named(None, "me"), "t", 0, redirected=True)
         assert reached.wait(WAIT_S)
         hosted.topics.abandon("t").result(WAIT_S)
         other = [Message("t", b"other")]
-        hosted.publishing.publish("you", "t", other, 5, redirected=True).result(WAIT_S)
+        hosted.publishing.publish(Named(None, "you"), "t", other, 5, redirected=True).result(WAIT_S)
         go_on.set()
         assert last_message.result(WAIT_S) == LastMessage(7, int(published.id))
 

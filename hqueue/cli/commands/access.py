@@ -1,0 +1,183 @@
+"""``hqueue access``: which principals may do what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hqueue.cli.commands import shared_options
+from hqueue.cli.exits import ExitCode, say
+from hqueue.cli.output import show_rows
+from hqueue.cli.registering import group
+from hqueue.cli.session import session_of
+from hqueue.errors import InvalidInputError
+from hqueue.runtime.only_reads import OnlyReads
+
+if TYPE_CHECKING:
+    from hqueue.metadata.access_rules import AccessRule, AccessRules, Operation
+
+__all__ = ["register"]
+
+PREFIX = "One that ends with * stands for all names with that prefix."
+OPERATIONS = (
+    "Operations with commas between: create, publish, read, subscribe, consume, unsubscribe, move, "
+    "delete, administer; or all."
+)
+
+Principal = Annotated[
+    str, typer.Argument(metavar="PRINCIPAL", help=f"The principal's name. {PREFIX}")
+]
+Operations = Annotated[str, typer.Argument(metavar="OPERATIONS", help=OPERATIONS)]
+Queue = Annotated[str, typer.Argument(metavar="QUEUE", help=f"The queue's name. {PREFIX}")]
+Topic = Annotated[str, typer.Option("--topic", "-t", help=f"Only topics of this name. {PREFIX}")]
+Name = Annotated[
+    str | None,
+    typer.Option(
+        "--name",
+        help="Names of publishers and subscribers that the principal may use, even if they are "
+        f"another's. {PREFIX} By default the principal may only use its own names.",
+    ),
+]
+
+
+@OnlyReads()
+def list_(context: typer.Context, json: shared_options.Json = False) -> None:
+    """List the access rules: principal, operations with commas between, queue, topic, names of
+    publishers and subscribers.
+
+    Rules hold where hubs and workers have the setting authorizer = "rules". What no rule allows is
+    refused to all but administrators. Without a terminal: with tabs between.
+    """
+    rules = session_of(context).client.coordination.access_rules.read()
+    _show(rules or (), json=json)
+
+
+def grant(
+    context: typer.Context,
+    principal: Principal,
+    operations: Operations,
+    queue: Queue,
+    *,
+    topic: Topic = "*",
+    name: Name = None,
+) -> None:
+    """Allow principals something. Hubs and workers follow within seconds."""
+    rule = _rule(principal, operations, queue, topic, name)
+    _change(context, lambda rules: rules.granted(rule))
+
+
+def revoke(
+    context: typer.Context,
+    principal: Principal,
+    operations: Operations,
+    queue: Queue,
+    *,
+    topic: Topic = "*",
+    name: Name = None,
+) -> None:
+    """Take back operations that were granted with just these arguments. Hubs and workers follow
+    within seconds.
+
+    Other rules stay, even those that allow the same. The exit code is 1 if no such rule exists.
+    """
+    rule = _rule(principal, operations, queue, topic, name)
+    found = [False]
+
+    def edit(rules: AccessRules) -> AccessRules:
+        changed = rules.revoked(rule)
+        found[0] = changed != rules
+        return changed
+
+    _change(context, edit)
+    if not found[0]:
+        say("There is no such rule: see hqueue access list.")
+        raise typer.Exit(ExitCode.FAILED)
+
+
+@OnlyReads()
+def check(
+    context: typer.Context,
+    principal: Annotated[str, typer.Argument(metavar="PRINCIPAL", help="A principal's name.")],
+    operation: Annotated[
+        str, typer.Argument(metavar="OPERATION", help="An operation, such as publish.")
+    ],
+    queue: shared_options.Queue,
+    *,
+    topic: Annotated[
+        str | None,
+        typer.Option("--topic", "-t", help="The topic; * for all. By default any topic will do."),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option("--name", help="The name of another's publisher or subscriber."),
+    ] = None,
+    json: shared_options.Json = False,
+) -> None:
+    """Show by which rule a principal may do something. The exit code is 1 if no rule allows it.
+
+    Administrators, whom the settings of hubs and workers name, may do everything without a rule.
+    Where a topic has an ACL, that must allow it, too. Without a terminal: as hqueue access list.
+    """
+    from hqueue.metadata import check_name  # noqa: PLC0415
+    from hqueue.metadata.access_rules import AccessRules  # noqa: PLC0415  (not needed for help)
+    from hqueue.settings.attributes import check_queue_name  # noqa: PLC0415
+
+    (wanted,) = _parsed(operation, alone=True)
+    asked = check_name(principal), wanted, check_queue_name(queue), topic
+    if name is not None:
+        check_name(name)
+    rules = session_of(context).client.coordination.access_rules.read() or AccessRules()
+    found = rules.rule_for(*asked, name, own=name is None)
+    _show([] if found is None else [found], json=json)
+    if found is None:
+        say("No rule allows it: see hqueue access grant.")
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _change(context: typer.Context, edit: Callable[[AccessRules], AccessRules]) -> None:
+    session_of(context).client.coordination.access_rules.change(edit)
+
+
+def _rule(principal: str, operations: str, queue: str, topic: str, name: str | None) -> AccessRule:
+    from hqueue.metadata.access_rules import AccessRule  # noqa: PLC0415  (not needed for help)
+
+    return AccessRule(principal, frozenset(_parsed(operations)), queue, topic, name)
+
+
+def _parsed(text: str, *, alone: bool = False) -> list[Operation]:
+    from hqueue.metadata.access_rules import Operation  # noqa: PLC0415  (not needed for help)
+
+    if text == "all" and not alone:
+        return list(Operation)
+    names = [text] if alone else [name.strip() for name in text.split(",") if name.strip()]
+    known = {each.value: each for each in Operation}
+    for name in names:
+        if name not in known:
+            raise InvalidInputError(
+                "there is no such operation", operation=name, operations=",".join(known)
+            )
+    return [known[name] for name in names]
+
+
+def _show(rules: Iterable[AccessRule], *, json: bool) -> None:
+    rows = (
+        (
+            rule.principal,
+            rule.operation_names if json else ",".join(rule.operation_names),
+            rule.queue,
+            rule.topic,
+            rule.name,
+        )
+        for rule in rules
+    )
+    show_rows(("principal", "operations", "queue", "topic", "name"), rows, json=json)
+
+
+register = group(
+    "Hubs",
+    "access",
+    "List, grant, revoke and check what principals may do.",
+    *(list_, grant, revoke, check),
+)
