@@ -18,7 +18,7 @@ from hqueue.net.tls import Tls
 from hqueue.runtime.interrupts import is_interruption, is_own
 from hqueue.runtime.steps import Wait, carry_out, carry_out_in_loop
 
-__all__ = ["Receive", "Send", "Talk", "Talking", "talk_in_loop", "talk_in_thread"]
+__all__ = ["RECEIVED_BYTES", "Receive", "Send", "Talk", "Talking", "talk_in_loop", "talk_in_thread"]
 
 Result = TypeVar("Result")
 
@@ -74,7 +74,14 @@ class Talk:
         self.add(tls)
 
     def add(self, layer: Layer) -> None:
-        """Have the rest of the talk go through one more layer."""
+        """Have the rest of the talk go through one more layer.
+
+        Raises:
+            ConnectionError: the other side has said more already than it was asked for. Nothing
+                proves that this is its own.
+        """
+        if self._heard:
+            raise ConnectionError("the other side said something before its protection began")
         self.layer = layer if self.layer is None else Stacked(self.layer, layer)
 
     def say(self, data: bytes) -> None:

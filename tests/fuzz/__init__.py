@@ -9,6 +9,9 @@ nothing but an `HQueueError`.
     wire           a gateway pair on real sockets whose answers are spoiled
     native         a region server on real sockets whose answers are spoiled
     native-loop    the same by asyncio's transport: callers are cancelled, and both agree
+    sasl           a server's part of SASL's handshake and wrapped frames, damaged and cut anywhere
+    tls            a server's part of TLS's, likewise: its alerts come after the first request, too
+    tls-port       and what strangers say to a port that demands certificates
     ports          the calls of strangers, at a subscriber's port and at a worker's
     hub            and at a hub's
     texts          settings, environment, files, moments, TTLs, the shell's syntax, framing

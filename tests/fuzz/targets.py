@@ -4,13 +4,37 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import api, cells, command_line, hub, log, native, native_loop, ports, texts, wire
+from . import (
+    api,
+    cells,
+    command_line,
+    handshakes,
+    hub,
+    log,
+    native,
+    native_loop,
+    ports,
+    texts,
+    wire,
+)
 from .target import Target
 
 __all__ = ["TARGETS"]
 
 TARGETS: dict[str, Target[Any]] = {
     target.name: target
-    for module in (cells, log, wire, native, native_loop, ports, api, hub, texts, command_line)
+    for module in (
+        cells,
+        log,
+        wire,
+        native,
+        native_loop,
+        handshakes,
+        ports,
+        api,
+        hub,
+        texts,
+        command_line,
+    )
     for target in module.TARGETS
 }

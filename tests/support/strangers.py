@@ -33,6 +33,13 @@ class Stranger:
             pass
         self._take_turns()
 
+    def receive(self) -> bytes:
+        """What has come of an answer."""
+        try:
+            return self._sock.recv(PIECE_BYTES)
+        except OSError:
+            return b""
+
     @property
     def ended(self) -> bool:
         """Whether it was hung up on."""

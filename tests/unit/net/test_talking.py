@@ -94,3 +94,15 @@ def test_a_refusal_is_heard_where_nothing_can_be_sent_any_more(
 
     with pytest.raises(RefusedError, match="tls_certificate"):
         carry_out(work(), do)
+
+
+def test_what_was_said_before_a_layer_began_is_not_taken_for_what_it_protects() -> None:
+    talk = Talk()
+
+    def work() -> Talking[None]:
+        yield from talk.hear(4)
+        talk.add(Wrapping(Xor(), 1_000))
+
+    said = [b"last" + b"forged"]
+    with pytest.raises(ConnectionError, match="before its protection began"):
+        carry_out(work(), lambda step: said.pop())
