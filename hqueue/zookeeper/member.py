@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from kazoo.client import KazooClient
+from kazoo.protocol.serialization import SASL, Auth, Connect
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 from kazoo.security import ACL, Id, Permissions
@@ -28,10 +29,15 @@ logger = Log(__name__)
 
 class _OnlyErrors(logging.Filter):
     """Leaves out kazoo's lines about each try to connect, unless all is wanted: `Members` says when
-    the connection is cut, and when it is there again.
+    the connection is cut, and when it is there again. And those with credentials, or the session's
+    password, which the finest lines have, too.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
+        if any(isinstance(each, (Auth, Connect, SASL)) for each in record.args or ()):
+            return False
+        if record.levelno < logging.DEBUG:
+            return False
         return record.levelno >= logging.ERROR or logger.is_enabled_for(logging.DEBUG)
 
 

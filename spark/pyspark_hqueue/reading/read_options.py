@@ -24,8 +24,10 @@ from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.limits import MESSAGE_ID_MAX
 from hqueue.settings.names import with_closest
 from hqueue.settings.numbers import is_whole, read_whole, whole_number
+from hqueue.settings.secret_fields import secret_fields
 from pyspark_hqueue.reading.pushdown import Narrowing
 from pyspark_hqueue.reading.schema import COLUMNS, WITH_HEADERS
+from pyspark_hqueue.reading.task_options import TaskOptions
 
 __all__ = [
     "Bound",
@@ -272,7 +274,7 @@ def parse_options(
 
     Raises:
         InvalidInputError: an option is unknown (the closest is named), has a wrong value, is not
-            for this kind of work, or contradicts another; or no queue is named.
+            for this kind of work, contradicts another, or is a secret; or no queue is named.
         SettingsError: a setting is unknown or has a wrong value.
     """
     by_name: dict[str, Option] = {}
@@ -285,6 +287,12 @@ def parse_options(
     for written, text in given.items():
         name = written.lower()
         if name.startswith(SETTINGS_PREFIX):
+            if name.removeprefix(SETTINGS_PREFIX) in secret_fields(Settings):
+                raise InvalidInputError(
+                    "a secret can't be an option, for Spark shows these in plans: set it by its "
+                    "variable or in the settings file, for the driver and for executors",
+                    option=written,
+                )
             settings[name.removeprefix(SETTINGS_PREFIX)] = text
             continue
         if name not in by_name:
@@ -315,11 +323,9 @@ def parse_options(
 
 
 @dataclasses.dataclass(frozen=True)
-class ReadOptions:
+class ReadOptions(TaskOptions):
     """What is read, and how. See docs/spark.md for each."""
 
-    queue: str
-    settings: Settings
     start: Bound
     stop: Bound = Bound("latest")
     topics: frozenset[str] | re.Pattern[str] | None = None

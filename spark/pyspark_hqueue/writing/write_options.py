@@ -19,12 +19,13 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from hqueue import InvalidInputError, Settings
+from hqueue import InvalidInputError
 from hqueue.message import topic_bytes
 from hqueue.metadata import check_name
 from hqueue.settings.reserved import check_topic
 from pyspark_hqueue.reading.read_options import Option, parse_options, queue_name, whole
 from pyspark_hqueue.reading.schema import HEADERS
+from pyspark_hqueue.reading.task_options import TaskOptions
 
 __all__ = ["WriteOptions", "check_columns", "check_headers"]
 
@@ -57,13 +58,11 @@ _OPTIONS = (
 
 
 @dataclasses.dataclass(frozen=True)
-class WriteOptions:
+class WriteOptions(TaskOptions):
     """The options of a write: the queue, the topic, and what makes the write exactly once. See
     docs/spark.md for each.
     """
 
-    queue: str
-    settings: Settings
     topic: str | None = None
     write_id: str | None = None
     write_epoch: int = 0

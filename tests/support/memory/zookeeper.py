@@ -36,7 +36,7 @@ NO_NODE, NO_AUTH, BAD_VERSION, NO_CHILDREN, NODE_EXISTS, NOT_EMPTY = (
     -111,
 )
 UNIMPLEMENTED, ROLLED_BACK, INCONSISTENT = -6, 0, -2
-CHECK = 13
+CHECK, AUTH = 13, 100
 CREATE, DELETE, EXISTS, GET, SET, CHILDREN, SYNC, PING, MULTI, CLOSE = (
     1,
     2,
@@ -186,6 +186,7 @@ class MemoryZooKeeper:
             SET: self._set,
             MULTI: self._multi,
             CHECK: self._check,
+            AUTH: lambda fields, session: b"",
         }
 
     def __enter__(self) -> MemoryZooKeeper:

@@ -1,0 +1,15 @@
+"""Settings that are secrets."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+__all__ = ["secret_fields"]
+
+
+def secret_fields(kind: Any) -> list[str]:
+    """The settings of a class that are secrets: those that it leaves out of its ``repr``. Nothing
+    shows them, and no task of Spark carries them.
+    """
+    return [field.name for field in dataclasses.fields(kind) if not field.repr]
