@@ -37,6 +37,7 @@ def make_certificate(
     subject: str | None = None,
     authority: str = "ca",
     days: int = VALID_DAYS,
+    usage: str | None = None,
 ) -> Path:
     """Make a certificate: ``<name>.pem``, which is returned, and has the key in it, too.
 
@@ -47,6 +48,7 @@ def make_certificate(
         subject: who its owner is, as OpenSSL writes it; by default ``/CN=<name>``.
         authority: the name of the authority.
         days: for how long from now it is good; -1 makes one that has expired.
+        usage: what it is good for, as OpenSSL writes it: ``serverAuth``; for all if None.
 
     Raises:
         LocalServerError: openssl is missing, or failed.
@@ -54,7 +56,8 @@ def make_certificate(
     request, extensions = f"{name}.csr", folder / f"{name}.ext"
     whole = ("-subj", subject or f"/CN={name}", "-multivalue-rdn", "-utf8")
     _openssl(folder, "req", *_KEY, "-keyout", f"{name}.key", "-out", request, *whole)
-    extensions.write_text(f"subjectAltName={hosts}\n", encoding="utf-8")
+    limits = f"extendedKeyUsage={usage}\n" if usage else ""
+    extensions.write_text(f"subjectAltName={hosts}\n{limits}", encoding="utf-8")
     _openssl(
         folder, "x509", "-req", "-in", request, "-CA", f"{authority}.pem",
         "-CAkey", f"{authority}.key", "-CAcreateserial", "-out", f"{name}.crt",

@@ -63,6 +63,10 @@ class PartitionKey(NamedTuple):
     partition: int
 
 
+PartitionKey.queue.__doc__ = "The queue's name."
+PartitionKey.partition.__doc__ = "The partition's number, from 0."
+
+
 class SubscriptionKey(NamedTuple):
     """One subscriber in one partition. It has a checkpoint, and messages are delivered to it."""
 

@@ -6,7 +6,11 @@ import ssl
 
 from hqueue.net.refusals import RefusedError
 
-__all__ = ["refusal_in"]
+__all__ = ["TLS_IS_SPOKEN", "is_not_tls", "refusal_in", "refusal_without_tls"]
+
+TLS_IS_SPOKEN = b"\x15\x03\x01\0\x02\x02\x46"
+"""The alert ``protocol_version``, in clear: a server's answer to a client that speaks no TLS.
+OpenSSL itself ends the connection without a word."""
 
 _ABOUT_OUR_CERTIFICATE = {
     f"{prefix}_ALERT_{alert}"
@@ -18,7 +22,9 @@ _ABOUT_OUR_CERTIFICATE = {
 }  # fmt: skip
 """A server's reasons for not taking a client's certificate, or for missing one."""
 
-_NOT_TLS = {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"}
+_NOT_TLS = {
+    "WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "RECORD_LAYER_FAILURE",
+}  # fmt: skip
 
 _NOTHING_IN_COMMON = {
     "NO_PROTOCOLS_AVAILABLE", "SSLV3_ALERT_HANDSHAKE_FAILURE", "TLSV1_ALERT_PROTOCOL_VERSION",
@@ -58,3 +64,20 @@ def refusal_in(error: BaseException, switch: str) -> RefusedError | None:
     elif reason in _NOT_TLS:
         text = f"the server does not speak TLS here: check the port, and {switch}"
     return RefusedError(text, reason=reason) if text else None
+
+
+def is_not_tls(error: BaseException) -> bool:
+    """Whether an error of a handshake means that the other side's first bytes are not TLS."""
+    return isinstance(error, ssl.SSLError) and error.reason in _NOT_TLS
+
+
+def refusal_without_tls(heard: bytes) -> RefusedError | None:
+    """The refusal that a server's first bytes mean to a client that speaks no TLS: an alert, which
+    a server sends that takes the client's bytes for a handshake. None if they mean none.
+    """
+    if len(heard) != len(TLS_IS_SPOKEN) or heard[:2] != TLS_IS_SPOKEN[:2] or heard[3:5] != b"\0\2":
+        return None
+    return RefusedError(
+        "the server speaks TLS here, and this client does not: check the port, and set tls, tls_ca "
+        "and tls_certificate"
+    )

@@ -34,6 +34,11 @@ class TlsContexts:
     The files are read again when one of them has changed. If they can't be read then, those that
     were read before serve on, and the log says so.
 
+    A server's context keeps the sessions of open connections of TLS 1.2, and 10 KiB for each of
+    20,000 that ended orderly; Python has no switch for that. A client could resume them for two
+    hours, and its certificate would not be looked at. So a context that keeps one serves no further
+    connection.
+
     Args:
         files: the files. A server needs all of them.
         serves: whether it is for a server, which demands a certificate of each client.
@@ -69,7 +74,8 @@ class TlsContexts:
         """
         seen = _versions(filter(None, self._files))
         with self._lock:
-            if self._context is not None and seen == self._seen:
+            is_new = seen != self._seen
+            if self._context is not None and not is_new and not _keeps_sessions(self._context):
                 return self._context
             try:
                 self._context, self._seen = self._load(), seen
@@ -77,9 +83,10 @@ class TlsContexts:
                 if self._context is None:
                     raise
                 self._seen = seen
-                logger.warning(
-                    "changed TLS files can't be read; the earlier ones serve on: %s", exc
-                )
+                if is_new:
+                    logger.warning(
+                        "changed TLS files can't be read; the earlier ones serve on: %s", exc
+                    )
             return self._context
 
     def _load(self) -> ssl.SSLContext:
@@ -108,6 +115,11 @@ class TlsContexts:
             except (OSError, ValueError) as exc:
                 raise _unreadable("tls_certificate", certificate, exc) from exc
         return context
+
+
+def _keeps_sessions(context: ssl.SSLContext) -> bool:
+    """Whether a client may resume a session: a client's own context keeps none."""
+    return context.session_stats()["number"] > 0
 
 
 def _versions(paths: Iterable[str]) -> list[object]:

@@ -12,6 +12,7 @@ from hqueue.errors import NotAllowedError
 from hqueue.net.audit import Audit
 from hqueue.net.contexts import TlsContexts
 from hqueue.net.principals import PrincipalRules
+from hqueue.net.refusals import RefusedError
 from hqueue.settings.names import EVERYBODY, is_among
 
 __all__ = ["PortGuard"]
@@ -59,8 +60,10 @@ class PortGuard:
         """Who the caller has proven to be, after the handshake.
 
         Raises:
-            RefusedError: by its certificate it is nobody.
+            RefusedError: by its certificate it is nobody, or it has not shown it now.
         """
+        if shaken.session_reused:
+            raise RefusedError("the caller resumes an earlier session: it must prove itself again")
         return self._rules.principal_of(shaken.getpeercert() or {})
 
     def right_missing(self, principal: str) -> NotAllowedError | None:

@@ -8,15 +8,15 @@ from collections.abc import Iterable
 
 from hqueue.runtime.logs import Log
 
-__all__ = ["say_open"]
+__all__ = ["SAID", "say_open"]
 
 logger = Log(__name__)
 
-_said: list[str] = []
+SAID: list[str] = []
 """What was said in this process."""
 
 
-def say_open(whose: str, listeners: Iterable[socket.socket], said: list[str] = _said) -> None:
+def say_open(whose: str, listeners: Iterable[socket.socket], said: list[str] = SAID) -> None:
     """Say that a port without security can be reached from other machines, if it can: once for all
     ports of a process.
 

@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from hqueue.net.alerts import refusal_without_tls
 from hqueue.net.contexts import TlsContexts
 from hqueue.net.sockets import WOULD_BLOCK, as_refusal, shake_in_loop
 from hqueue.rpc.calls import REPLIES, CallWalk
@@ -256,9 +257,12 @@ class AsyncConnection:
         except OSError as exc:
             self.fail(exc if self._has_heard else as_refusal(exc))
             return
+        refusal = refusal_without_tls(data) if self._tls is None and not self._has_heard else None
         self._has_heard = self._has_heard or bool(data)
         if not data:
             self.fail(EOFError("the other side closed the connection"))
+        elif refusal is not None:
+            self.fail(refusal)
         elif not self._calling:
             self.fail(EOFError("the other side sent bytes without a call"))
         elif len(self._received) + len(data) > self._received_bytes_max:

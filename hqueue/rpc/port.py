@@ -16,7 +16,6 @@ from hqueue.errors import BufferFullError, HQueueError, NotAllowedError
 from hqueue.net.guard import PortGuard
 from hqueue.net.open_ports import say_open
 from hqueue.net.quotas import OverQuota, PortQuotas
-from hqueue.net.refusals import RefusedError
 from hqueue.rpc.accepting import FILE_ROOM, Entrance
 from hqueue.rpc.admission import LIGHT_BYTES, Admission
 from hqueue.rpc.callers import Bounds, Callers
@@ -397,12 +396,7 @@ class Port:
             return
         except OSError as exc:
             # It learns why, though it may have sent a call already, which nobody reads.
-            reason = str(exc)
-            if isinstance(exc, RefusedError):
-                reason = " ".join(
-                    (reason, *(f"{name}={fact!r}" for name, fact in exc.facts.items()))
-                )
-            self._note_refusal(connection, "handshake", reason)
+            self._note_refusal(connection, "handshake", str(exc))
             connection.shaking = False
             self._watch_for(connection, 0)
             self._bid_farewell(connection, b"")
@@ -412,8 +406,9 @@ class Port:
             self.callers.move(connection, HANDSHAKE_BYTES, now_ms)
             self._watch_for(connection, events)
             return
-        connection.proven = True
-        self._open_account(connection)
+        if connection.principal is not None:
+            connection.proven = True
+            self._open_account(connection)
         self.callers.mark_idle(connection, now_ms)
         self._go_on(connection, connection.receive(), now_ms)
 
@@ -559,7 +554,8 @@ class Port:
         self, connection: ServedConnection, request: Request, error: NotAllowedError
     ) -> None:
         """Say to a caller that it has no right to call, and hang up."""
-        self._note_refusal(connection, "principal", str(error))
+        kind = "handshake" if connection.principal is None else "principal"
+        self._note_refusal(connection, kind, str(error))
         answer = self._refuse(request.begun, error)
         self._watch_for(connection, 0)
         if answer:

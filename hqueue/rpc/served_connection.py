@@ -11,8 +11,10 @@ from collections.abc import Callable
 from contextlib import nullcontext
 
 from hqueue.errors import HQueueError, InvalidInputError, NotAllowedError
+from hqueue.net.alerts import TLS_IS_SPOKEN, is_not_tls
 from hqueue.net.guard import PortGuard
 from hqueue.net.quotas import Account
+from hqueue.net.refusals import RefusedError
 from hqueue.net.sockets import RECORD_BYTES, WOULD_BLOCK, say_end
 from hqueue.rpc.callers import Caller
 from hqueue.rpc.calls import NoCallError
@@ -74,9 +76,10 @@ class ServedConnection(Caller):
         self.shaking = guard is not None
         """Whether its handshake is under way."""
         self.principal: str | None = None
-        """Who it has proven to be; None if the port asks for no proof."""
+        """Who it has proven to be; None if the port asks for no proof, or it is nobody by its
+        certificate."""
         self.forbidden: NotAllowedError | None = None
-        """Why its calls are not served, though it has proven who it is."""
+        """Why its calls are not served, though it has shown a certificate."""
         self.account: Account | None = None
         """What it has used of its quota, with others; None if it has none, or nobody knows yet who
         calls."""
@@ -108,7 +111,7 @@ class ServedConnection(Caller):
 
     def shake(self) -> int:
         """Go on with the handshake: what it waits for, as a selector has it; 0 when it is over, and
-        it is known who calls.
+        it is known who calls, or that its calls are forbidden.
 
         Raises:
             ConnectionError: the caller has gone.
@@ -125,8 +128,16 @@ class ServedConnection(Caller):
             return selectors.EVENT_WRITE
         except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as exc:
             raise ConnectionError("the caller has gone") from exc
-        self.principal = guard.principal_of(self.sock)
-        self.forbidden = guard.right_missing(self.principal)
+        except ssl.SSLError as exc:
+            if is_not_tls(exc):
+                socket.socket.send(self.sock, TLS_IS_SPOKEN)
+            raise
+        try:
+            self.principal = guard.principal_of(self.sock)
+            self.forbidden = guard.right_missing(self.principal)
+        except RefusedError as exc:
+            self.forbidden = NotAllowedError(exc.text)
+            self.forbidden.facts.update(exc.facts)
         self.shaking = False
         return 0
 

@@ -10,6 +10,7 @@ import struct
 import time
 from collections.abc import Callable
 
+from hqueue.net.alerts import refusal_without_tls
 from hqueue.net.sockets import as_refusal
 from hqueue.runtime.interrupts import is_interruption
 from hqueue.settings.limits import ANSWER_BYTES_MAX
@@ -90,6 +91,10 @@ class BoundedSocket:
             raise as_refusal(exc) from exc
         if not data:
             raise ConnectionError("the server closed the connection")
+        if not self._has_heard and self._tls is None:
+            refusal = refusal_without_tls(data)
+            if refusal is not None:
+                raise refusal
         self._has_heard = True
         self._left_bytes -= len(data)
         return data

@@ -39,6 +39,9 @@ class Pause(NamedTuple):
     duration_ms: float
 
 
+Pause.duration_ms.__doc__ = "How long."
+
+
 class Give(NamedTuple):
     """A step that hands an item to the caller that iterates over the work. Its result is None."""
 

@@ -55,6 +55,10 @@ class Address(NamedTuple):
         return f"{_bracketed(self.host)}:{self.port}"
 
 
+Address.host.__doc__ = "The host's name, or its IP address without brackets."
+Address.port.__doc__ = "The port."
+
+
 def zookeeper_servers(hosts: str) -> list[Address]:
     """The servers of a ZooKeeper, written ``host:port,host:port/path``; port 2181 where none is.
 

@@ -9,6 +9,7 @@ import contextlib
 import json
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,8 +17,9 @@ from typing import Annotated, Any
 
 import typer
 
+from .attacks import context_of, make_certificates
 from .honest import measure
-from .served import ROLES
+from .served import HONEST, ROLES
 
 REPORTS = Path(__file__).parents[2] / "reports"
 PROTOCOLS = {"hub's client": "subscriber"}
@@ -36,7 +38,9 @@ step of Python's C code keeps all others: one reads a text of 4 MiB in 1 to 3 ms
 MEMORY_BYTES_MAX = 512 << 20
 """More than before the attack: half calls and unread answers hold 64 MiB, and reading calls 256."""
 CORES_MAX = 1.05
-PORTS = 6
+PORTS = 12
+BY_TLS = " by TLS"
+"""What the name of a port ends with that demands certificates."""
 WELL_S = 10.0
 
 ATTACKS = [sys.executable, "-m", "tests.strangers.attacks"]
@@ -45,11 +49,17 @@ Figures = dict[str, Any]
 
 
 class Role:
-    """A role that is attacked, in a process of its own."""
+    """A role that is attacked, in a process of its own.
 
-    def __init__(self, name: str) -> None:
+    Args:
+        name: which one.
+        folder: of the certificates, if its ports speak TLS.
+    """
+
+    def __init__(self, name: str, folder: Path | None = None) -> None:
+        self.folder = folder
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.strangers.served", name],
+            [sys.executable, "-m", "tests.strangers.served", name, *_listed(folder)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -80,13 +90,14 @@ class Role:
 def attack(role: Role, name: str, seconds: float, kinds: Sequence[str]) -> Figures:
     """Attack a port, and what came of it."""
     port, protocol = role.ports[name], PROTOCOLS.get(name, name)
+    context = None if role.folder is None else context_of(role.folder, HONEST)
     errors: list[str] = []
 
     def honest(for_s: float) -> list[float]:
         if protocol == "notified":
             time.sleep(for_s)
             return []
-        took_ms, wrong = measure(port, protocol, for_s)
+        took_ms, wrong = measure(port, protocol, for_s, context)
         errors.extend(wrong)
         return took_ms
 
@@ -94,12 +105,13 @@ def attack(role: Role, name: str, seconds: float, kinds: Sequence[str]) -> Figur
     alone_ms = honest(seconds * ALONE)
     before = role.used()
     alone_ms = alone_ms or before["took_ms"]
-    with _sink() as sink, _strangers(sink, protocol, seconds * ELSEWHERE, kinds):
+    more = _listed(role.folder), kinds
+    with _sink(role.folder) as sink, _strangers(sink, protocol, seconds * ELSEWHERE, *more):
         elsewhere_ms = honest(seconds * ELSEWHERE)
     before = role.used()
     elsewhere_ms = elsewhere_ms or before["took_ms"]
     attack_s = seconds * (1 - 2 * ALONE - ELSEWHERE)
-    with _strangers(port, protocol, attack_s, kinds) as stranger:
+    with _strangers(port, protocol, attack_s, *more) as stranger:
         began_s = time.monotonic()
         attacked_ms = honest(attack_s)
         after = role.used()
@@ -131,12 +143,11 @@ def attack(role: Role, name: str, seconds: float, kinds: Sequence[str]) -> Figur
 
 @contextlib.contextmanager
 def _strangers(
-    port: int, protocol: str, seconds: float, kinds: Sequence[str]
+    port: int, protocol: str, seconds: float, folder: Sequence[str], kinds: Sequence[str]
 ) -> Iterator[subprocess.Popen[str]]:
     """A process that attacks a port."""
-    with subprocess.Popen(
-        [*ATTACKS, str(port), protocol, str(seconds), *kinds], stdout=subprocess.PIPE, text=True
-    ) as process:
+    given = [str(port), protocol, str(seconds), *(folder or ["-"]), *kinds]
+    with subprocess.Popen([*ATTACKS, *given], stdout=subprocess.PIPE, text=True) as process:
         try:
             yield process
         finally:
@@ -144,10 +155,10 @@ def _strangers(
 
 
 @contextlib.contextmanager
-def _sink() -> Iterator[int]:
+def _sink(folder: Path | None) -> Iterator[int]:
     """A port that is no role's."""
     with subprocess.Popen(
-        [sys.executable, "-m", "tests.strangers.sink"],
+        [sys.executable, "-m", "tests.strangers.sink", *_listed(folder)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -187,6 +198,10 @@ def faults(of: Figures, p99_ms_min: float = P99_MS_MIN) -> list[str]:
     return found
 
 
+def _listed(folder: Path | None) -> list[str]:
+    return [] if folder is None else [str(folder)]
+
+
 def _p99(took_ms: list[float]) -> float:
     return sorted(took_ms)[int(0.99 * len(took_ms))] if took_ms else 0.0
 
@@ -206,25 +221,30 @@ def main(
     )
     figures: dict[str, Figures] = {}
     wrong = False
-    for name in ROLES:
-        role = Role(name)
-        try:
-            for port in role.ports:
-                if chosen and port not in chosen:
-                    continue
-                found = figures[port] = attack(role, port, seconds / (len(chosen) or PORTS), only)
-                found["faults"] = faults(found, p99_ms_min)
-                wrong = wrong or bool(found["faults"])
-                typer.echo(
-                    f"{port:<13} p99 {found['alone_p99_ms']:6.1f} ms alone, "
-                    f"{found['elsewhere_p99_ms']:6.1f} beside an attack elsewhere, "
-                    f"{found['attacked_p99_ms']:6.1f} attacked; "
-                    f"{found['more_bytes'] >> 20:4} MiB more, {found['cores']:.2f} cores, "
-                    f"{found['lines_a_second']:.2f} lines a second  "
-                    + ("; ".join(found["faults"]) or "ok")
-                )
-        finally:
-            role.close()
+    with tempfile.TemporaryDirectory(prefix="hqueue-strangers-") as made:
+        certificates = make_certificates(Path(made))
+        roles = [(name, where) for where in (None, certificates) for name in ROLES]
+        for name, where in roles:
+            role = Role(name, where)
+            try:
+                for port in role.ports:
+                    full = port if where is None else port + BY_TLS
+                    if chosen and full not in chosen:
+                        continue
+                    share_s = seconds / (len(chosen) or PORTS)
+                    found = figures[full] = attack(role, port, share_s, only)
+                    found["faults"] = faults(found, p99_ms_min)
+                    wrong = wrong or bool(found["faults"])
+                    typer.echo(
+                        f"{full:<20} p99 {found['alone_p99_ms']:6.1f} ms alone, "
+                        f"{found['elsewhere_p99_ms']:6.1f} beside an attack elsewhere, "
+                        f"{found['attacked_p99_ms']:6.1f} attacked; "
+                        f"{found['more_bytes'] >> 20:4} MiB more, {found['cores']:.2f} cores, "
+                        f"{found['lines_a_second']:.2f} lines a second  "
+                        + ("; ".join(found["faults"]) or "ok")
+                    )
+            finally:
+                role.close()
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "strangers.json").write_text(json.dumps({"seconds": seconds, "ports": figures}))
     raise SystemExit(int(wrong))

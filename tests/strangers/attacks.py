@@ -1,6 +1,7 @@
-"""What strangers do: ``python -m tests.strangers.attacks PORT PROTOCOL SECONDS``.
+"""What strangers do: ``python -m tests.strangers.attacks PORT PROTOCOL SECONDS FOLDER [KIND…]``.
 
-All kinds at once, each in a thread, with a bound on how often and how many.
+All kinds at once, each in a thread, with a bound on how often and how many. At a port that demands
+certificates they attack the handshake, with the certificates in a folder; ``-`` stands for none.
 """
 
 from __future__ import annotations
@@ -10,16 +11,23 @@ import json
 import random
 import resource
 import socket
+import ssl
 import struct
+import subprocess
 import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
+from hqueue.net.contexts import TlsContexts, TlsFiles
+from tests.support.certificates import Certificates
 from tests.support.thrift_calls import HOSTILE, field, head, listed
 
-__all__ = ["KINDS"]
+from .served import PRINCIPALS
+
+__all__ = ["KINDS", "TLS_KINDS", "context_of", "make_certificates"]
 
 HOST = "127.0.0.1"
 METHODS = {
@@ -31,6 +39,30 @@ METHODS = {
 }
 MESSAGES_FIELD = {"hub": 4, "api": 2, "subscriber": 1, "notified": 3, "health": 1}
 LONG_BYTES = 4 << 20
+FORGED, EXPIRED, READER = "forged", "expired", "reader"
+"""Whose certificates strangers have: that of another authority, with a chain as long as it may be;
+one that has expired; and a good one, of a principal without any right."""
+CHAIN_BYTES = 90_000
+HELLO_BYTES = 120_000
+
+
+def make_certificates(folder: Path) -> Path:
+    """The certificates of roles, of the honest caller and of strangers; the folder."""
+    made = Certificates(folder)
+    made.authority("others")
+    for principal in (*PRINCIPALS, READER):
+        made.make(principal)
+    made.make(EXPIRED, days=-1)
+    forged = made.make(FORGED, authority="others")
+    link = (folder / "others.pem").read_text()
+    forged.write_text(forged.read_text() + link * (CHAIN_BYTES // len(link) * 4 // 3))
+    return folder
+
+
+def context_of(folder: Path, name: str | None) -> ssl.SSLContext:
+    """What a caller has."""
+    shown = None if name is None else str(folder / f"{name}.pem")
+    return TlsContexts(TlsFiles(str(folder / "ca.pem"), shown)).current()
 
 
 class UnreachedError(Exception):
@@ -44,10 +76,16 @@ class Stranger:
         port: the port.
         protocol: what is spoken there.
         seconds: for how long.
+        folder: of the certificates, if the port demands them.
     """
 
-    def __init__(self, port: int, protocol: str, seconds: float) -> None:
+    def __init__(self, port: int, protocol: str, seconds: float, folder: Path | None) -> None:
         self._port = port
+        self._folder = folder
+        if folder is not None:
+            names = (None, FORGED, EXPIRED, READER)
+            self._contexts = {name: context_of(folder, name) for name in names}
+            self._hello = _hello(self._contexts[None])
         self._protocol = protocol
         self._ends_s = time.monotonic() + seconds
         self._random = random.Random(port)
@@ -55,7 +93,8 @@ class Stranger:
 
     def run(self, only: Sequence[str] = ()) -> None:
         """Do it all at once, or some of it."""
-        kinds = {name: kind for name, kind in KINDS.items() if not only or name in only}
+        known = KINDS if self._folder is None else TLS_KINDS
+        kinds = {name: kind for name, kind in known.items() if not only or name in only}
         threads = [threading.Thread(target=self._repeat, args=each) for each in kinds.items()]
         for thread in threads:
             thread.start()
@@ -161,6 +200,70 @@ class Stranger:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2_048)
         one.sendall(call * 1_000)
 
+    def half_handshake(self, kept: Kept) -> None:
+        kept.add(self.connect(), 600).sendall(
+            self._hello[: self._random.randrange(len(self._hello))]
+        )
+
+    def silent_handshake(self, kept: Kept) -> None:
+        """Have the server do its part, and say nothing more."""
+        kept.add(self.connect(), 300).sendall(self._hello)
+
+    def drip_handshake(self, kept: Kept) -> None:
+        if len(kept.sockets) < 100:
+            kept.add(self.connect(), 100)
+            self._dripped = 0
+        said = self._hello[self._dripped % len(self._hello) :][:1]
+        self._dripped += 1
+        for each in list(kept.sockets):
+            try:
+                each.sendall(said)
+            except OSError:
+                kept.drop(each)
+
+    def shake(self, name: str | None) -> ssl.SSLSocket:
+        return self._contexts[name].wrap_socket(self.connect(), server_hostname=HOST)
+
+    def refused(self, kept: Kept) -> None:
+        """Handshakes that the server refuses at their end."""
+        name = self._random.choice((None, EXPIRED, FORGED))
+        with self.shake(name) as one:
+            one.recv(1_000)
+
+    def without_right(self, kept: Kept) -> None:
+        """A call of one that may not call, and then silence."""
+        one = kept.add(self.shake(READER), 300)
+        one.sendall(self.whole(self.head() + b"\0"))
+
+    def renegotiate(self, kept: Kept) -> None:
+        assert self._folder is not None
+        own = self._folder / f"{READER}.pem"
+        command = ["openssl", "s_client", "-tls1_2", "-connect", f"{HOST}:{self._port}"]
+        subprocess.run(
+            [*command, "-cert", str(own)], input=b"R\n" * 5, capture_output=True, timeout=20,
+            check=False,
+        )  # fmt: skip
+
+    def long_hello(self, kept: Kept) -> None:
+        """A hello as long as it may be, in records of a byte and in long ones."""
+        body = b"\1" + HELLO_BYTES.to_bytes(3, "big") + b"\3\3" + bytes(HELLO_BYTES - 2)
+        size = self._random.choice((1, 16_384))
+        pieces = (
+            body[at : at + size] for at in range(0, len(body) // (1 if size > 1 else 10), size)
+        )
+        data = b"".join(b"\x16\3\1" + len(each).to_bytes(2, "big") + each for each in pieces)
+        with self.connect() as one:
+            one.sendall(data)
+            one.recv(1_000)
+
+
+def _hello(context: ssl.SSLContext) -> bytes:
+    """What a client says first."""
+    said = ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        context.wrap_bio(ssl.MemoryBIO(), said, server_hostname=HOST).do_handshake()
+    return said.read()
+
 
 class Kept:
     """Connections that are kept, the newest ones."""
@@ -196,13 +299,29 @@ KINDS: dict[str, tuple[Callable[[Stranger, Kept], None], float]] = {
     "answers that nobody reads": (Stranger.never_read, 0.2),
 }
 """What is done, and the pause after each time."""
+TLS_KINDS: dict[str, tuple[Callable[[Stranger, Kept], None], float]] = {
+    "half handshakes": (Stranger.half_handshake, 0.02),
+    "handshakes that stand still": (Stranger.silent_handshake, 0.02),
+    "handshakes that drip": (Stranger.drip_handshake, 0.1),
+    "handshakes that are refused": (Stranger.refused, 0.005),
+    "calls without the right": (Stranger.without_right, 0.05),
+    "renegotiation": (Stranger.renegotiate, 1.0),
+    "long hellos": (Stranger.long_hello, 0.1),
+    "calls in clear": (Stranger.half, 0.02),
+    "senseless bytes": (Stranger.senseless, 0.05),
+    "connection storms": (Stranger.storm, 0.1),
+    "idle thousands": (Stranger.idle, 0.1),
+}
+"""What is done at a port that demands certificates."""
 
 
 def main() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    stranger = Stranger(int(sys.argv[1]), sys.argv[2], float(sys.argv[3]))
-    stranger.run(sys.argv[4:])
+    port, protocol, seconds, folder, *only = sys.argv[1:]
+    given = None if folder == "-" else Path(folder)
+    stranger = Stranger(int(port), protocol, float(seconds), given)
+    stranger.run(only)
     print(json.dumps(stranger.done))
 
 

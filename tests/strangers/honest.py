@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Callable
@@ -12,8 +13,9 @@ from hqueue import MessageID, ReceivedMessage
 from hqueue_workers.delivery.wire import call_head, call_tail, encode_message
 from tests.support.thrift_calls import field, head, listed
 
-__all__ = ["measure"]
+__all__ = ["CALLS", "GOOD", "measure", "publishing"]
 
+HOST = "127.0.0.1"
 EVERY_S = 0.02
 CALLS_A_CONNECTION = 20
 ANSWER_S_MAX = 30.0
@@ -21,6 +23,15 @@ ANSWER_S_MAX = 30.0
 
 def _text(number: int, text: bytes) -> bytes:
     return field(11, number, struct.pack(">i", len(text)) + text)
+
+
+def publishing(topic: bytes) -> bytes:
+    """A call of a hub."""
+    texts = (1, b"q"), (2, b"honest"), (3, topic)
+    message = _text(3, topic) + _text(4, b"v" * 100) + b"\0"
+    return (
+        head(b"publish") + b"".join(_text(*each) for each in texts) + field(12, 4, message) + b"\0"
+    )
 
 
 _MESSAGE = _text(3, b"t") + _text(4, b"v" * 100) + b"\0"
@@ -32,10 +43,7 @@ _DELIVERED = b"".join(
     ]
 )
 CALLS: dict[str, bytes] = {
-    "hub": head(b"publish")
-    + b"".join(_text(*each) for each in ((1, b"q"), (2, b"honest"), (3, b"t")))
-    + field(12, 4, _MESSAGE)
-    + b"\0",
+    "hub": publishing(b"t"),
     "api": head(b"putMessages") + _text(1, b"q") + field(15, 2, listed(12, 1, _MESSAGE)) + b"\0",
     "subscriber": _DELIVERED,
     "health": b"GET /health HTTP/1.1\r\n\r\n",
@@ -48,16 +56,24 @@ GOOD: dict[str, Callable[[bytes], bool]] = {
 }
 
 
-def measure(port: int, protocol: str, seconds: float) -> tuple[list[float], list[str]]:
+def measure(
+    port: int, protocol: str, seconds: float, tls: ssl.SSLContext | None = None
+) -> tuple[list[float], list[str]]:
     """Call for so long; how many milliseconds each call took, with its connection if it was the
     first one there, and what was wrong with those that were not answered as they should be.
+
+    Args:
+        port: the port.
+        protocol: what is spoken there.
+        seconds: for how long.
+        tls: what TLS is spoken with; in clear if None.
     """
     took_ms: list[float] = []
     wrong: list[str] = []
     ends_s = time.monotonic() + seconds
     while time.monotonic() < ends_s:
         try:
-            with contextlib.closing(_Caller(port, protocol)) as caller:
+            with contextlib.closing(_Caller(port, protocol, tls)) as caller:
                 for _ in range(1 if protocol == "health" else CALLS_A_CONNECTION):
                     took_ms.append(caller.call())
                     time.sleep(EVERY_S)
@@ -70,11 +86,13 @@ def measure(port: int, protocol: str, seconds: float) -> tuple[list[float], list
 class _Caller:
     """A connection."""
 
-    def __init__(self, port: int, protocol: str) -> None:
+    def __init__(self, port: int, protocol: str, tls: ssl.SSLContext | None) -> None:
         self._protocol = protocol
         self._began_s = time.monotonic()
-        self._socket = socket.create_connection(("127.0.0.1", port), ANSWER_S_MAX)
+        self._socket = socket.create_connection((HOST, port), ANSWER_S_MAX)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            self._socket = tls.wrap_socket(self._socket, server_hostname=HOST)
 
     def call(self) -> float:
         """Call once; the milliseconds that it took."""

@@ -1,4 +1,5 @@
-"""A role that is attacked: ``python -m tests.strangers.served ROLE``.
+"""A role that is attacked: ``python -m tests.strangers.served ROLE [FOLDER]``. With a folder of
+certificates its ports speak TLS.
 
 It prints its ports as JSON, and then, for each line that it is given, what it has used so far.
 """
@@ -16,11 +17,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import hqueue
 from hqueue import ReceivedMessage, Status, Subscription
+from hqueue.net.security import security_of
 from hqueue.push.listener import Listeners
 from hqueue.push.service import Consumption
 from hqueue.runtime.memory import bound_arenas
@@ -29,7 +32,7 @@ from tests.integration.pushing import WorkerThread
 from tests.support.backends import MemoryBackend
 from tests.support.hubs import HubThread
 
-__all__ = ["ROLES"]
+__all__ = ["HONEST", "PRINCIPALS", "ROLES", "Proof", "none", "proven_by"]
 
 PUT_EVERY_S = 0.05
 SESSION_MS = 10_000
@@ -56,7 +59,14 @@ class Delivered:
         self._queue = queue
         self._lock = threading.Lock()
         self._took_ms: list[float] = []
-        threading.Thread(target=self._put, daemon=True).start()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._put, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Put no more."""
+        self._ended.set()
+        self._thread.join()
 
     def __call__(self, messages: Sequence[ReceivedMessage]) -> Status:
         now_s = time.monotonic()
@@ -71,13 +81,38 @@ class Delivered:
         return took_ms
 
     def _put(self) -> None:
-        while True:
+        while not self._ended.wait(PUT_EVERY_S):
             self._queue.put(hqueue.Message("t", b"%f" % time.monotonic()), partition=0)
-            time.sleep(PUT_EVERY_S)
 
 
 Ports = dict[str, int]
 Taken = Callable[[], list[float]]
+Proof = Callable[[str], dict[str, Any]]
+"""The settings with which a process proves that it is a principal."""
+HONEST = "honest"
+"""The principals that may call each port begin with this."""
+PRINCIPALS = (HONEST, f"{HONEST}-producer", "hub", "worker", "subscriber")
+"""Those of the roles and of the honest caller."""
+
+
+def none(principal: str) -> dict[str, Any]:
+    """The proof where none is asked for."""
+    return {}
+
+
+def proven_by(folder: Path) -> Proof:
+    """The proof by the certificates of a folder."""
+
+    def proof(principal: str) -> dict[str, Any]:
+        delivers = f"{HONEST}*" if principal == "subscriber" else "worker"
+        return {
+            "tls": True,
+            "tls_ca": str(folder / "ca.pem"),
+            "tls_certificate": str(folder / f"{principal}.pem"),
+            "delivery_principals": delivers,
+        }
+
+    return proof
 
 
 def _none() -> list[float]:
@@ -85,32 +120,43 @@ def _none() -> list[float]:
 
 
 @contextlib.contextmanager
-def hub() -> Iterator[tuple[Ports, Taken]]:
+def hub(proof: Proof = none) -> Iterator[tuple[Ports, Taken]]:
     """A hub, which serves the Thrift API, too."""
     backend = MemoryBackend().apart(SESSION_MS)
+    proven = proof("hub")
+    allowed = {"creators": f"{HONEST}*", "authorizer": "acl"}
+    if proven:
+        allowed |= {"api_principals": f"{HONEST}*", "metrics_principals": f"{HONEST}*"}
     with contextlib.ExitStack() as stack:
         client = stack.enter_context(backend.connect())
         client.create_queue("q", partitions=2)
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            health = probe.getsockname()[1]
-        own = stack.enter_context(backend.connect())
-        running = stack.enter_context(HubThread(own, "q", api_port=0, metrics_port=health))
+        own = stack.enter_context(backend.connect(**proven))
+        running = stack.enter_context(HubThread(own, "q", api_port=0, **allowed))
         api = running.hub.api
         assert api is not None
-        yield {"hub": running.address.port, "api": api.address.port, "health": health}, _none
+        ports = running.address.port, api.address.port, running.hub.health_port
+        yield dict(zip(("hub", "api", "health"), ports, strict=True)), _none
 
 
 @contextlib.contextmanager
-def worker() -> Iterator[tuple[Ports, Taken]]:
+def worker(proof: Proof = none) -> Iterator[tuple[Ports, Taken]]:
     """A worker, which delivers what it is notified of, and nothing else before a minute."""
     backend = MemoryBackend().apart(SESSION_MS)
     with contextlib.ExitStack() as stack:
-        client = stack.enter_context(backend.connect(notify_workers=True))
+        # Producers and subscribers see first whether anything listens there.
+        looked_for = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        given = {
+            "notify_workers": True,
+            "zookeeper": f"127.0.0.1:{looked_for.getsockname()[1]}",
+        }
+        client = stack.enter_context(backend.connect(**given, **proof(f"{HONEST}-producer")))
         queue = client.create_queue("q", partitions=1)
-        delivered = Delivered(queue)
-        own = stack.enter_context(backend.connect(notify_workers=True))
-        running = stack.enter_context(WorkerThread(own, poll_ms_max=60_000))
-        stack.enter_context(queue.subscriber(Subscription("s"), delivered))
+        delivered = stack.enter_context(contextlib.closing(Delivered(queue)))
+        proven = proof("worker")
+        own = stack.enter_context(backend.connect(**given, **proven))
+        allowed = {"notification_principals": f"{HONEST}*"} if proven else {}
+        running = stack.enter_context(WorkerThread(own, poll_ms_max=60_000, **allowed))
+        stack.enter_context(queue.subscriber(Subscription("s"), delivered, host="127.0.0.1"))
         ends_s = time.monotonic() + 60
         while not delivered.take():
             assert time.monotonic() < ends_s, "nothing is delivered"
@@ -121,22 +167,24 @@ def worker() -> Iterator[tuple[Ports, Taken]]:
 
 
 @contextlib.contextmanager
-def subscriber() -> Iterator[tuple[Ports, Taken]]:
+def subscriber(proof: Proof = none) -> Iterator[tuple[Ports, Taken]]:
     """A subscriber."""
     with contextlib.ExitStack() as stack:
-        client = stack.enter_context(MemoryBackend().connect())
+        client = stack.enter_context(MemoryBackend().connect(**proof("subscriber")))
         queue = client.create_queue("q", partitions=1)
         running = stack.enter_context(
-            queue.subscriber(Subscription("s"), lambda messages: Status.DONE)
+            queue.subscriber(Subscription("s"), lambda messages: Status.DONE, host="127.0.0.1")
         )
         assert running.address is not None
         yield {"subscriber": running.address.port}, _none
 
 
 @contextlib.contextmanager
-def hub_client() -> Iterator[tuple[Ports, Taken]]:
+def hub_client(proof: Proof = none) -> Iterator[tuple[Ports, Taken]]:
     """A hub's client that has subscribed."""
-    endpoint = Endpoint("127.0.0.1", 0)
+    security = security_of(hqueue.Settings(**proof("subscriber")))
+    guard = None if security is None else security.delivery_guard()
+    endpoint = Endpoint("127.0.0.1", 0, guard)
     consumption = Consumption(Listeners(lambda messages: Status.DONE, 5_000, "sub"), 4, 5_000)
     subscribed: Any = SimpleNamespace(
         topic="t", subscriber="s", consumption=consumption, ended=False
@@ -147,7 +195,8 @@ def hub_client() -> Iterator[tuple[Ports, Taken]]:
     endpoint.close(0)
 
 
-ROLES: dict[str, Callable[[], contextlib.AbstractContextManager[tuple[Ports, Taken]]]] = {
+Role = Callable[[Proof], contextlib.AbstractContextManager[tuple[Ports, Taken]]]
+ROLES: dict[str, Role] = {
     "hub": hub,
     "worker": worker,
     "subscriber": subscriber,
@@ -176,7 +225,8 @@ def main() -> None:
             time.sleep(0.02)
 
     threading.Thread(target=watch, daemon=True).start()
-    with ROLES[sys.argv[1]]() as (ports, taken):
+    name, *folder = sys.argv[1:]
+    with ROLES[name](proven_by(Path(folder[0])) if folder else none) as (ports, taken):
         say(json.dumps(ports))
         for _ in sys.stdin:
             most, most_bytes = max(most_bytes, _rss_bytes()), 0

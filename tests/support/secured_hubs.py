@@ -65,7 +65,9 @@ class SecuredHubs:
 
     def connect(self, name: str, *, in_loop: bool = False, **options: Any) -> Any:
         """A client of the hubs with the certificate of this principal."""
-        made = {each: options.pop(each) for each in ("authority", "days") if each in options}
+        made = {
+            each: options.pop(each) for each in ("authority", "days", "subject") if each in options
+        }
         given = {
             **self.certificates.of(name, **made),
             "queue": self.name,

@@ -221,12 +221,26 @@ def test_a_principal_without_the_right_is_told_so_and_does_nothing(
     assert line.startswith('who="reader" from="127.0.0.1" action="connect" port="hub" allowed="no"')
 
 
-def test_a_certificate_that_no_rule_knows_is_refused_before_a_call(serve: Serve) -> None:
+@pytest.mark.parametrize("size", [1, MUCH])
+def test_a_client_in_clear_learns_that_tls_is_spoken(serve: Serve, size: int) -> None:
+    """However long its call is."""
     served = serve()
-    with pytest.raises((RefusedError, OSError)):
-        served.call("nameless", subject="/O=Tests")
-    assert served.hub.calls == 0
-    wait_for(lambda: served.guard.refused == {"handshake": 1}, "it is counted")
+
+    async def ask_in_loop() -> None:
+        with contextlib.closing(AsyncConnection(served.address, MUCH)) as connection:
+            given = (b"q" * size, b"s", b"t", True)
+            await connection.call_method(SERVICE, "unsubscribe", *given, timeout_s=BOUND_S)
+
+    def ask() -> None:
+        with contextlib.closing(Connection(SERVICE, *served.address, BOUND_S)) as connection:
+            connection.socket.settimeout(BOUND_S)
+            connection.bulk_client.unsubscribe(b"q" * size, b"s", b"t", True)
+
+    for either in (ask, lambda: asyncio.run(ask_in_loop())):
+        with pytest.raises(RefusedError, match="the server speaks TLS here, and this client"):
+            either()
+    assert not served.hub.got
+    wait_for(lambda: served.guard.refused == {"handshake": 2}, "they are counted")
 
 
 @pytest.mark.parametrize(

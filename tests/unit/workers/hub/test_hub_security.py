@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import hqueue
-from hqueue import HubUnavailableError, Message, MessageID, NotAllowedError, Outcome
+from hqueue import Message, MessageID, NotAllowedError, Outcome
 from hqueue.errors import InvalidInputError
 from hqueue.metadata.managers import (
     SubscriptionData,
@@ -218,8 +218,17 @@ def test_who_is_not_let_in_learns_why_at_once_and_nothing_was_done(
         assert list(scanner) == []
     assert hub.owns(QUEUE) == set()
     plain = scene.stack.enter_context(connected([hub.address], in_loop=in_loop, queue=QUEUE))
-    with pytest.raises(HubUnavailableError):
-        plain.topic("t").publish(b"x")
+    for refused in (
+        lambda: plain.topic("t").publish(b"x"),
+        lambda: plain.queue().put([Message("t", b"x")]),
+    ):
+        with pytest.raises(NotAllowedError, match="speaks TLS here, and this client") as caught:
+            refused()
+        assert caught.value.outcome is Outcome.NOT_APPLIED
+    nameless = scene.connect("nameless", in_loop=in_loop, subject="/O=Tests")
+    with pytest.raises(NotAllowedError, match="no rule makes a principal") as caught:
+        nameless.topic("t").publish(b"x")
+    assert caught.value.outcome is Outcome.NOT_APPLIED
 
 
 def test_a_hub_that_proves_nothing_gets_no_call(scene: SecuredHubs) -> None:
