@@ -19,7 +19,7 @@ class WatchedPorts:
 
     def __init__(self) -> None:
         self.refused: list[tuple[str, str, str | None, str]] = []
-        """Each with what the port is called, of which kind it is, the principal, and why."""
+        """Each with the name of the port, the kind of the refusal, the principal, and why."""
         self.served: list[str | None] = []
 
 
