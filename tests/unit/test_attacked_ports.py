@@ -58,7 +58,7 @@ class Attacked(NamedTuple):
 
 
 PORTS = {
-    "hub": Attacked("hub", "hub", CALLS["hub"], b"may not create"),
+    "hub": Attacked("hub", "hub", CALLS["hub"], b"the caller may not do this"),
     "api": Attacked("api", "api", CALLS["api"], b"api_principals"),
     "notified": Attacked("notified", "notifications", frame_of("q", [0]), b""),
     "subscriber": Attacked("subscriber", "subscriber", CALLS["subscriber"], b"delivery_principals"),
