@@ -127,6 +127,23 @@ def test_masters_name_the_servers_to_who_proves_itself(
         connect(hbase_masters=str(master_of(secure_server)), **UNPROVEN, **SHORT).queue(name)
 
 
+def test_a_server_that_may_have_one_of_two_principals_says_which(
+    secure_server: local.LocalServer,
+) -> None:
+    def cluster_id(**given: Any) -> str:
+        settings = secure_server.settings(
+            hbase_masters=str(master_of(secure_server)), **{**given, **SHORT}
+        )
+        with contextlib.closing(open_store(settings)) as store:
+            return store.cluster_id()
+
+    assert cluster_id(hbase_master_principal="master/_HOST") == cluster_id()
+    with pytest.raises(AuthenticationError, match="a principal that is not expected") as caught:
+        cluster_id(hbase_principal="one/_HOST", hbase_master_principal="other/_HOST")
+    principal = secure_server.settings().hbase_principal.replace("_HOST", "127.0.0.1")
+    assert caught.value.facts["server_principal"] == principal
+
+
 def _of(secure_server: local.LocalServer, kind: str, tmp_path: Path) -> dict[str, Any]:
     """Settings of a client that is not let in."""
     folder = secure_server.home / "conf" / "security"
