@@ -51,10 +51,6 @@ test-all: setup  ## all tests but those with a command of their own below
 test-repeated: setup  ## repeat over HBase what test-all shows over memory alone; takes some 15 minutes
 	$(BIN)/python -m pytest -m repeated
 
-.PHONY: test-secured
-test-secured: setup  ## run conformance's and the native tests over Kerberos with TLS; takes some 15 minutes
-	$(BIN)/python -m pytest -m secured
-
 .PHONY: test-faults
 test-faults: setup  ## harm a cluster under load and check every message (FAULTS='--seed 1 --duration 600')
 	$(BIN)/python -m tests.faults $(FAULTS)
@@ -135,7 +131,7 @@ test-kafka: $(KAFKA_STAMP)  ## test what `make bench-kafka` measures Kafka with
 
 .PHONY: test-hbase
 test-hbase: setup  ## test the native way on an HBase of another version (HBASE=2.5); takes some minutes
-	HQUEUE_LOCAL_HBASE=$(HBASE) $(BIN)/python -m pytest -m 'not cluster and not secured' -k 'native or registries' \
+	HQUEUE_LOCAL_HBASE=$(HBASE) $(BIN)/python -m pytest -m 'not cluster' -k '(native or registries) and not secured' \
 		$(foreach part,cluster_id fields locations registries rows tables,tests/conformance/test_$(part).py) \
 		$(foreach part,native native_everywhere,tests/integration/test_$(part).py)
 

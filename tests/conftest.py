@@ -40,6 +40,7 @@ from tests.support.loop_kinds import LOOP_KINDS, loops_of
 from tests.support.memory.cluster import MemoryCluster
 from tests.support.memory.gateway import GatewayPair
 from tests.support.memory.zookeeper import MemoryZooKeeper
+from tests.support.native_hbase import SHOWN_IN_CLEAR
 from tests.support.queue_faces import QueueFace, queue_face_of
 from tests.support.raw import RawHBase, RawTables
 
@@ -250,12 +251,7 @@ def _empty_settings(home: Path) -> Path:
         pytest.param("native", marks=pytest.mark.servers),
         pytest.param(
             "secure",
-            marks=[
-                pytest.mark.servers,
-                pytest.mark.thorough(
-                    "in clear it is shown, too, and `test_security` shows the rest"
-                ),
-            ],
+            marks=[pytest.mark.servers, SHOWN_IN_CLEAR],
         ),
     ],
 )

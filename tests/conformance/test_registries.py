@@ -18,6 +18,7 @@ from hqueue.hbase.thrift.gateway_store import GatewayStore
 from hqueue.runtime.steps import Wait
 from hqueue.settings.addresses import Address
 from hqueue.zookeeper import ZooKeeperNodes
+from tests.support.native_hbase import SHOWN_IN_CLEAR
 from tests.support.registries import (
     NOWHERE,
     AskedRegistry,
@@ -106,7 +107,7 @@ def _no_node(path: str) -> Wait:
 
 
 WAYS = ("zookeeper", "masters")
-SECURED = [pytest.mark.servers, pytest.mark.secured]
+SECURED = [pytest.mark.servers, SHOWN_IN_CLEAR]
 
 
 @pytest.fixture(

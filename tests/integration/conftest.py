@@ -14,7 +14,7 @@ from hqueue import Consumer, Message, ParallelConsumer, local
 from tests.support.backends import Backend, MemoryBackend
 from tests.support.consumer_faces import LoopedConsumer
 from tests.support.hub_faces import face_of
-from tests.support.native_hbase import NativeHBase
+from tests.support.native_hbase import SHOWN_IN_CLEAR, NativeHBase
 from tests.support.raw import RawHBase
 
 from . import administering
@@ -37,8 +37,8 @@ def hbase(server: local.LocalServer) -> RawHBase:
 @pytest.fixture(
     scope="session",
     params=[
-        pytest.param("in clear", marks=pytest.mark.servers),
-        pytest.param("secured", marks=[pytest.mark.servers, pytest.mark.secured]),
+        pytest.param("clear", marks=pytest.mark.servers),
+        pytest.param("secured", marks=[pytest.mark.servers, SHOWN_IN_CLEAR]),
     ],
 )
 def native_hbase(request: pytest.FixtureRequest) -> NativeHBase:

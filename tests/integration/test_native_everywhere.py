@@ -49,6 +49,17 @@ def client(connect: Connect) -> Iterator[hqueue.Client]:
         yield connected
 
 
+@pytest.fixture
+def delete_beside(client: hqueue.Client) -> Callable[[str], object]:
+    """Deletes queues; not beside the next test, for that may have another server."""
+
+    def delete(name: str) -> None:
+        client.disable_queue(name)
+        client.delete_queue(name)
+
+    return delete
+
+
 @pytest.fixture(params=["zookeeper", "masters"])
 def environment(
     request: pytest.FixtureRequest,

@@ -6,12 +6,19 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 import hqueue
 from hqueue import GatewayAddress, Settings, local
 from tests.support.raw import RawHBase
 from tests.support.registries import master_of
 
-__all__ = ["NativeHBase"]
+__all__ = ["SHOWN_IN_CLEAR", "NativeHBase"]
+
+SHOWN_IN_CLEAR = pytest.mark.thorough(
+    "in clear it is shown, too, and `test_security` shows the rest"
+)
+"""For what runs over Kerberos and TLS, too."""
 
 
 class NativeHBase:

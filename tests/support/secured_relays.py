@@ -151,7 +151,7 @@ class SecuredRelay:
         Raises:
             OSError: there is none.
         """
-        service = pb.ConnectionHeader.FromString(header).service_name
+        service = pb.ConnectionHeader.FromString(header[LENGTH.size :]).service_name
         opened = Opener(Security.of(self._settings)).open(address, service, timeout_s)
         try:
             assert opened.layer is not None

@@ -31,10 +31,17 @@ class Traffic:
     Args:
         connect: opens a client; each side has one of its own.
         name: the queue's name; it is new.
+        to_read: opens the readers' clients; as the producers' if None.
     """
 
-    def __init__(self, connect: Callable[[], hqueue.Client], name: str) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], hqueue.Client],
+        name: str,
+        to_read: Callable[[], hqueue.Client] | None = None,
+    ) -> None:
         self._connect = connect
+        self._to_read = to_read or connect
         self._name = name
         self._over = threading.Event()
         self._turn = threading.Lock()
@@ -129,7 +136,7 @@ class Traffic:
 
     def _consume(self) -> None:
         with (
-            contextlib.closing(self._connect()) as client,
+            contextlib.closing(self._to_read()) as client,
             contextlib.closing(Consumer(self._name, group=self._name, client=client)) as consumer,
         ):
             last, partitions = 0, client.describe_queue(self._name).partitions
@@ -139,7 +146,7 @@ class Traffic:
                 consumer.commit()
 
     async def _scan_in_loop(self) -> None:
-        with contextlib.closing(self._connect()) as client:
+        with contextlib.closing(self._to_read()) as client:
             queue = await hqueue.aio.Client(client).queue(self._name)
             last = 0
             async with queue.scan(follow=True) as messages:
