@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from hqueue.local.certificates import make_authority, make_certificate
 from hqueue.local.configuration import Launcher
 from hqueue.local.freeports import choose_ports
 from hqueue.local.process import ProcessPlan
+from hqueue.log.table_ports import PartitionLocation
 from hqueue.net.contexts import TlsContexts
 from hqueue.net.gssapi import Context, Credential
 from hqueue.settings.addresses import Address
@@ -299,13 +300,10 @@ def test_regions_that_move_and_servers_that_are_killed_cost_no_message(
 ) -> None:
     client = connect()
 
-    def ports() -> set[int]:
-        return {location.port for location in client.locations(fresh)}
-
-    def move() -> None:
-        before = ports()
-        move_regions(secure_server.settings(), fresh)
-        wait_for(lambda: ports().isdisjoint(before), "the regions move")
+    def are_moved_from(before: Sequence[PartitionLocation]) -> bool:
+        # The master moves nothing until it knows another server.
+        move_regions(client.settings, fresh)
+        return all(now != then for now, then in zip(client.locations(fresh), before, strict=True))
 
     with (
         added(secure_server, partial(second_region_server, secure_server)),
@@ -313,7 +311,8 @@ def test_regions_that_move_and_servers_that_are_killed_cost_no_message(
     ):
         for _ in range(3):
             traffic.await_passed(10)
-            move()
+            moved = partial(are_moved_from, client.locations(fresh))
+            wait_for(moved, "the regions move", pause_s=0.5)
         traffic.await_passed(10)
         secure_server.kill(SECOND)
         traffic.await_passed(20)
