@@ -12,12 +12,13 @@ from hqueue.settings.keyword_options import ConnectOptions, Unpack
 if TYPE_CHECKING:
     from hqueue.client import Client
     from hqueue.store import StorePort
+    from hqueue.zookeeper import NodeAccess
 
 # What isn't chosen isn't imported: each way to HBase, and ZooKeeper, have libraries of their own,
 # which take a third of a second each.
 # ruff: noqa: PLC0415
 
-__all__ = ["connect", "open_client", "open_store"]
+__all__ = ["connect", "open_client", "open_node_access", "open_store"]
 
 
 def connect(settings: Settings | None = None, **given: Unpack[ConnectOptions]) -> Client:
@@ -67,3 +68,10 @@ def open_store(settings: Settings, clock: Clock = SYSTEM_CLOCK) -> StorePort:
     from hqueue.hbase.thrift.gateway_store import GatewayStore
 
     return GatewayStore(settings, clock)
+
+
+def open_node_access(settings: Settings) -> NodeAccess:
+    """Who may change HQueue's nodes in ZooKeeper, by a session of its own."""
+    from hqueue.zookeeper import NodeAccess
+
+    return NodeAccess(settings)

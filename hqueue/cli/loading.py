@@ -27,6 +27,7 @@ GROUP = "hqueue.commands"
 ORDER = (
     *("create", "list", "describe", "alter", "disable", "enable", "truncate", "delete"),
     *("locations", "put", "scan", "tail", "verify", "consume", "groups", "metadata"),
+    "secure-nodes",
     *("subscribers", "add-subscriber", "delete-subscriber", "seek", "subscribe", "lag"),
     *(
         "dead-letters",

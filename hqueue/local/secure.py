@@ -1,4 +1,6 @@
-"""The profile ``secure``: a KDC, and one HBase process that asks for Kerberos, over TLS or not."""
+"""The profile ``secure``: a KDC, and one HBase process that asks for Kerberos, over TLS or not, and
+whose ZooKeeper knows Kerberos.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +19,7 @@ __all__ = ["SECURE"]
 ORGANIZATION, DOMAIN = "HQUEUE", "LOCAL"
 REALM = f"{ORGANIZATION}.{DOMAIN}"
 SERVER = f"hbase/{HOST}"
+ZOOKEEPER = f"zookeeper/{HOST}"
 DAY_MS = 86_400_000
 
 _KDC_IS_READY = "<CTRL-C>"
@@ -34,6 +37,14 @@ _KRB5_CONF = """\
   {realm} = {{
     kdc = {host}:{port}
   }}
+"""
+
+_JAAS = """\
+{section} {{
+  com.sun.security.auth.module.Krb5LoginModule required
+  useKeyTab=true storeKey=true useTicketCache=false
+  keyTab="{keytab}" principal="{principal}";
+}};
 """
 
 
@@ -55,7 +66,10 @@ def _layout(launcher: Launcher, ports: Mapping[str, int], gateways: bool) -> Lay
         ports={name: ports[name] for name in PORTS},
         heap_mb=1_024,
         options=FULL_COMPILER,
-        common_options=(f"-Djava.security.krb5.conf={krb5_conf}",),
+        common_options=(
+            f"-Djava.security.krb5.conf={krb5_conf}",
+            *_zookeeper_options(launcher, keytab),
+        ),
         collector=LARGE_HEAP,
         hbase=server,
         hdfs={"hadoop.security.authentication": "kerberos"},
@@ -74,6 +88,8 @@ def _layout(launcher: Launcher, ports: Mapping[str, int], gateways: bool) -> Lay
             "kerberos_principal": f"{_user()}@{REALM}",
             "tls_ca": f"{folder}/ca.pem",
             "tls_certificate": f"{folder}/client.pem",
+            "zookeeper_authentication": "kerberos",
+            "zookeeper_principal": f"zookeeper/_HOST@{REALM}",
         },
         prepare=lambda: _make_certificates(folder),
     )
@@ -93,6 +109,30 @@ def _kerberos(keytab: Path) -> Xml:
         "hbase.client.keytab.file": str(keytab),
         "hbase.client.keytab.principal": f"{SERVER}@{REALM}",
     }
+
+
+def _zookeeper_options(launcher: Launcher, keytab: Path) -> tuple[str, ...]:
+    """ZooKeeper knows Kerberos, and HBase proves itself there. A client that proves nothing is let
+    in, too: what it may do, nodes' ACLs say.
+    """
+    sections = {"Server": ZOOKEEPER, "Client": SERVER}
+    jaas = launcher.home.conf / "jaas.conf"
+    jaas.write_text(
+        "".join(
+            _JAAS.format(section=section, keytab=keytab, principal=f"{principal}@{REALM}")
+            for section, principal in sections.items()
+        ),
+        encoding="utf-8",
+    )
+    provider = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
+    return (
+        f"-Djava.security.auth.login.config={jaas}",
+        f"-Dzookeeper.authProvider.1={provider}",
+        f"-Dzookeeper.server.principal={ZOOKEEPER}@{REALM}",
+        # An ACL names users as `sasl:user`.
+        "-Dzookeeper.kerberos.removeHostFromPrincipal=true",
+        "-Dzookeeper.kerberos.removeRealmFromPrincipal=true",
+    )
 
 
 def _tls(folder: Path) -> Xml:
@@ -132,7 +172,7 @@ def _kdc(launcher: Launcher, port: int, folder: Path, keytab: Path) -> ProcessPl
     return launcher.of_kdc().plan(
         "kdc",
         "org.apache.hadoop.minikdc.MiniKdc",
-        *(str(work), str(properties), str(keytab), SERVER, _user()),
+        *(str(work), str(properties), str(keytab), SERVER, ZOOKEEPER, _user()),
         host=HOST,
         ports={"kdc": port},
         heap_mb=64,

@@ -34,8 +34,6 @@ _MAY_PASS = {_KRB5 + number for number in (29, 52, 60, 156, 220)}
 whose name can't be resolved."""
 
 _ADVICE = {
-    (7,): "the KDC doesn't know the server's principal: compare hbase_principal with the server's "
-    "hbase.regionserver.kerberos.principal, and the host with that of the server's address",
     (6,): "the KDC doesn't know this client's principal: check kerberos_principal",
     (37, 148): "this machine's clock differs from the KDC's by too much: set it",
     (24, 31): "the keytab's key is not the principal's any more: get a new keytab",
@@ -43,6 +41,12 @@ _ADVICE = {
     "with which tickets are renewed",
 }
 """What to look at, by errors of Kerberos."""
+
+_UNKNOWN_SERVER = 7
+_OF_HBASE = (
+    "compare hbase_principal with the server's hbase.regionserver.kerberos.principal, and the host "
+    "with that of the server's address"
+)
 
 _caches = itertools.count(1)
 
@@ -70,6 +74,7 @@ class Login:
         keytab: the file of its keys; None for none.
         ticket_cache: where the tickets lie, if there is no keytab; that of the environment if None.
         config: the library's configuration; that of the environment if None.
+        server_advice: what to look at where the KDC doesn't know a server.
     """
 
     def __init__(
@@ -78,7 +83,10 @@ class Login:
         keytab: str | None = None,
         ticket_cache: str | None = None,
         config: str | None = None,
+        *,
+        server_advice: str = _OF_HBASE,
     ) -> None:
+        self._server_advice = server_advice
         self._config = config
         self._principal = principal
         self._keytab = keytab
@@ -179,6 +187,8 @@ class Login:
         )
 
     def _advice(self, minor: int) -> str:
+        if minor - _KRB5 == _UNKNOWN_SERVER:
+            return f"the KDC doesn't know the server's principal: {self._server_advice}"
         for numbers, advice in _ADVICE.items():
             if minor - _KRB5 in numbers:
                 return advice

@@ -34,6 +34,7 @@ from hqueue.settings.security import (
     check_security,
     read_protections,
 )
+from hqueue.settings.zookeeper_security import DIGEST, NONE, check_zookeeper_security
 
 __all__ = ["AccessRule", "Credential", "Settings", "found_settings", "setting_source"]
 
@@ -114,6 +115,7 @@ _CHOICES = {
     "hbase": (NATIVE, GATEWAYS),
     "hbase_authentication": (SIMPLE, KERBEROS),
     "transport": ("buffered", "framed", HTTP),
+    "zookeeper_authentication": (NONE, KERBEROS, DIGEST),
     "protocol": ("binary", "compact"),
     "compression_type": ("zstd", "none"),
     "metadata_store": ("zookeeper", "hbase", "memory"),
@@ -256,14 +258,34 @@ class Settings:
     zookeeper_session_timeout_ms: int = 10_000
     """How long ZooKeeper keeps a session, and what it has registered, without a sign of life."""
 
+    zookeeper_authentication: str = NONE
+    """How clients and ZooKeeper prove who they are, by SASL: ``none``, not at all; ``kerberos``; or
+    ``digest``, by the user and the password of ``sasl:user:password`` in ``zookeeper_auth`` or
+    ``zookeeper_auth_file``.
+    """
+
+    zookeeper_principal: str = "zookeeper/_HOST"
+    """The Kerberos principal of ZooKeeper's servers. ``_HOST`` stands for the host in
+    ``zookeeper``; a name without a realm is in the default one.
+    """
+
+    zookeeper_tls: bool = False
+    """Whether ZooKeeper is reached by TLS: ``zookeeper`` then names its secure ports."""
+
     zookeeper_auth: tuple[Credential, ...] = dataclasses.field(default=(), repr=False)
     """The credentials for ZooKeeper: ``scheme:credential``, for example
     ``digest:user:password``.
     """
 
-    zookeeper_acl: tuple[AccessRule, ...] = (AccessRule("world", "anyone", "cdrwa"),)
+    zookeeper_auth_file: str | None = None
+    """A file with the credentials for ZooKeeper, one a line, instead of ``zookeeper_auth``. It is
+    read each time that a connection is opened.
+    """
+
+    zookeeper_acl: tuple[AccessRule, ...] = ()
     """The ACL of nodes that are created: ``scheme:id:permissions``, as ZooKeeper's own command line
-    writes it. ``auth::cdrwa`` allows only the creator.
+    writes it. By default ``auth::cdrwa``, which allows only the creator's principal, if the session
+    proves who it is by ``zookeeper_authentication`` or by credentials; else ``world:anyone:cdrwa``.
     """
 
     metadata_store: str = "zookeeper"
@@ -334,6 +356,7 @@ class Settings:
                 choice = " or ".join(map(repr, known))
                 raise SettingsError(f"{name} must be {choice}", **{name: getattr(self, name)})
         check_security(self, is_native=self.hbase == NATIVE)
+        check_zookeeper_security(self)
         for name, example in _PATHS.items():
             path = getattr(self, name)
             if not re.fullmatch(r"(/[^/\x00-\x1f]+)+", path) or {".", ".."} & set(path.split("/")):

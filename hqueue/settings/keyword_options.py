@@ -54,7 +54,11 @@ class ConnectOptions(TypedDict, total=False):
     metadata_table: str | None
     broker_id: int | None
     zookeeper_session_timeout_ms: int | None
+    zookeeper_authentication: str | None
+    zookeeper_principal: str | None
+    zookeeper_tls: bool | None
     zookeeper_auth: str | Credential | Sequence[str | Credential] | None
+    zookeeper_auth_file: str | None
     zookeeper_acl: str | AccessRule | Sequence[str | AccessRule] | None
     metadata_store: str | None
     notify_workers: bool | None

@@ -17,8 +17,7 @@ SIMPLE, KERBEROS = "simple", "kerberos"
 AUTHENTICATION, INTEGRITY, PRIVACY = PROTECTIONS = ("authentication", "integrity", "privacy")
 
 _OF_KERBEROS = (
-    "hbase_master_principal", "kerberos_principal", "kerberos_keytab", "kerberos_config",
-    "kerberos_ticket_cache",
+    "kerberos_principal", "kerberos_keytab", "kerberos_config", "kerberos_ticket_cache",
 )  # fmt: skip
 _OF_TLS = ("tls_ca", "tls_certificate", "tls_key")
 
@@ -49,16 +48,25 @@ def check_security(settings: Any, *, is_native: bool) -> None:
     """
     proves = settings.hbase_authentication == KERBEROS
     for name in _OF_KERBEROS:
-        if getattr(settings, name) is not None and not proves:
+        if getattr(settings, name) is not None and not (
+            proves or settings.zookeeper_authentication == KERBEROS
+        ):
             raise SettingsError(
-                f"{name} needs hbase_authentication='kerberos'", **{name: getattr(settings, name)}
+                f"{name} needs hbase_authentication='kerberos' or "
+                "zookeeper_authentication='kerberos'",
+                **{name: getattr(settings, name)},
             )
+    if settings.hbase_master_principal is not None and not proves:
+        raise SettingsError(
+            "hbase_master_principal needs hbase_authentication='kerberos'",
+            hbase_master_principal=settings.hbase_master_principal,
+        )
+    uses_tls = settings.hbase_tls or settings.gateways_tls or settings.zookeeper_tls or settings.tls
     for name in _OF_TLS:
-        speaks_tls = settings.hbase_tls or settings.gateways_tls or settings.tls
-        if getattr(settings, name) is not None and not speaks_tls:
+        if getattr(settings, name) is not None and not uses_tls:
             raise SettingsError(
-                f"{name} needs hbase_tls=True, gateways_tls=True, or tls=True for HQueue's own "
-                "ports",
+                f"{name} needs hbase_tls=True, gateways_tls=True, zookeeper_tls=True, or tls=True "
+                "for HQueue's own ports",
                 **{name: getattr(settings, name)},
             )
     if settings.tls_key is not None and settings.tls_certificate is None:

@@ -1,7 +1,8 @@
 """The only user of kazoo: versioned records and ephemeral registrations in ZooKeeper.
 
-It provides the ports of `hqueue.metadata`, and knows nothing that is made of them; and it reads
-nodes of others (`ZooKeeperNodes`). Every error is translated here, and every wait bounded.
+It provides the ports of `hqueue.metadata`, and knows nothing that is made of them; it reads nodes
+of others (`ZooKeeperNodes`), and closes its own (`NodeAccess`). Every error is translated here, and
+every wait bounded.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from hqueue.metadata import Coordination
 from hqueue.runtime.loop import BackgroundLoop
 from hqueue.settings.connection import Settings
 from hqueue.zookeeper.allocation import SESSION_BYTES_MAX
+from hqueue.zookeeper.node_access import NodeAccess
 from hqueue.zookeeper.nodes import ZooKeeperNodes
 from hqueue.zookeeper.zookeeper_store import ZooKeeperStore
 
-__all__ = ["ZooKeeperCoordination", "ZooKeeperNodes", "ZooKeeperStore"]
+__all__ = ["NodeAccess", "ZooKeeperCoordination", "ZooKeeperNodes", "ZooKeeperStore"]
 
 
 class ZooKeeperCoordination(Coordination):

@@ -34,6 +34,7 @@ from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.steps import Work
 from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.zookeeper.member import Member
+from hqueue.zookeeper.proving import node_rules
 from hqueue.zookeeper.requests import create, delete, ensure, exists, get
 from hqueue.zookeeper.session import (
     PIPELINED_MAX,
@@ -175,7 +176,7 @@ class ZooKeeperEphemerals(Stepwise):
     def write_bytes(self, write: GuardedWrite) -> int:
         """What a guarded write takes of a transaction, at most."""
         prefix_bytes = self._session.members.prefix_bytes
-        rules = self._session.settings.zookeeper_acl
+        rules = node_rules(self._session.settings)
         return (
             WRITE_BYTES
             + len(write.value)

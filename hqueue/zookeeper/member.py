@@ -9,40 +9,43 @@ from functools import partial
 from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.protocol.serialization import SASL, Auth, Connect
+from kazoo.protocol.serialization import Connect
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
-from kazoo.security import ACL, Id, Permissions
 
 from hqueue.metadata.ports import SessionState
+from hqueue.net.refusals import RefusedError
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.logs import Log
-from hqueue.runtime.threads import refused, try_start
+from hqueue.runtime.threads import refused as thread_refused
+from hqueue.runtime.threads import try_start
 from hqueue.settings.connection import Settings
 from hqueue.zookeeper.courier import Later
+from hqueue.zookeeper.handshake import Handler, secure_handshake
+from hqueue.zookeeper.proving import SessionSecurity, acl_of, node_rules
 
 __all__ = ["Member", "end_all"]
 
 logger = Log(__name__)
 
 
-class _OnlyErrors(logging.Filter):
+class _NoPayload(logging.Filter):
     """Leaves out kazoo's lines about each try to connect, unless all is wanted: `Members` says when
-    the connection is cut, and when it is there again. And those with credentials, or the session's
-    password, which the finest lines have, too.
+    the connection is cut, and when it is there again. Lines with requests and answers are left out
+    in any case: they have keys in them, and the session's password, by which anyone could go on
+    with the session.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if any(isinstance(each, (Auth, Connect, SASL)) for each in record.args or ()):
-            return False
-        if record.levelno < logging.DEBUG:
+        given = record.args if isinstance(record.args, tuple) else ()
+        if record.levelno < logging.INFO or any(isinstance(each, Connect) for each in given):
             return False
         return record.levelno >= logging.ERROR or logger.is_enabled_for(logging.DEBUG)
 
 
 kazoo_logger = logging.getLogger(f"{__name__}.kazoo")
-kazoo_logger.addFilter(_OnlyErrors())
+kazoo_logger.addFilter(_NoPayload())
 
 RECONNECT_PAUSE_MS_MAX = 2_000
 
@@ -50,13 +53,6 @@ _STATES = {
     KazooState.CONNECTED: SessionState.CONNECTED,
     KazooState.SUSPENDED: SessionState.SUSPENDED,
     KazooState.LOST: SessionState.LOST,
-}
-_PERMISSIONS = {
-    "r": Permissions.READ,
-    "w": Permissions.WRITE,
-    "c": Permissions.CREATE,
-    "d": Permissions.DELETE,
-    "a": Permissions.ADMIN,
 }
 
 
@@ -68,9 +64,12 @@ class Member:
 
     Args:
         settings: how to reach ZooKeeper.
+        security: how the session is secured.
         timeout_ms: how long ZooKeeper keeps the session, as long as it has not said so.
         changed: called by kazoo's connection thread with each state.
         granted: called by kazoo's connection thread with the time-out, after each handshake.
+        refused: called by kazoo's connection thread when client and server don't accept each
+            other. kazoo ends its client then.
         outlived: called in the background when the connection stayed cut for as long as
             ZooKeeper keeps the session.
         later: has something called later: as `Courier.later`.
@@ -79,10 +78,12 @@ class Member:
     def __init__(
         self,
         settings: Settings,
+        security: SessionSecurity,
         timeout_ms: int,
         *,
         changed: Callable[[Member, SessionState], None],
         granted: Callable[[Member, int], None],
+        refused: Callable[[Member, RefusedError], None],
         outlived: Callable[[Member], None],
         later: Callable[[float, Callable[[], object]], Later],
     ) -> None:
@@ -95,31 +96,37 @@ class Member:
         """Whether the session that it is a member of goes on without it."""
         self.silent_since_ms: float | None = None
         """When the first request was sent since the last answer. None if none was."""
-        self._granted = granted
+        self.failure: str | None = None
+        """Why it could not connect the last time; None if it could."""
+        self._refused = refused
         self._outlived = outlived
         self._later = later
         self._grace: Later | None = None
         self.client = KazooClient(
             hosts=settings.zookeeper,
             timeout=settings.zookeeper_session_timeout_ms / 1e3,
-            auth_data=[(rule.scheme, rule.credential) for rule in settings.zookeeper_auth],
-            default_acl=[
-                ACL(sum(_PERMISSIONS[p] for p in set(rule.permissions)), Id(rule.scheme, rule.id))
-                for rule in settings.zookeeper_acl
-            ],
+            handler=Handler(security.tls),
+            use_ssl=security.tls is not None,
+            default_acl=acl_of(node_rules(settings)),
             logger=kazoo_logger,
             connection_retry=KazooRetry(
                 max_tries=-1, delay=0.1, max_delay=RECONNECT_PAUSE_MS_MAX / 1e3
             ),
         )
         self.client.add_listener(lambda state: changed(self, _STATES[state]))
-        self._watch_handshake(self.client._connection)
+        secure_handshake(
+            self.client,
+            security,
+            settings.connect_timeout_ms,
+            lambda timeout_ms: granted(self, timeout_ms),
+            self._failed,
+        )
         try:
             self.client.start_async()
         except RuntimeError as exc:
             if is_interruption(exc):
                 raise
-            raise refused(exc, "kazoo") from exc
+            raise thread_refused(exc, "kazoo") from exc
         except OSError:  # It has its threads, but no sockets to wake them by.
             self.client.handler.stop()
             raise
@@ -133,11 +140,6 @@ class Member:
         return self.state is SessionState.CONNECTED and bool(self.client.connected)
 
     @property
-    def refused(self) -> bool:
-        """Whether ZooKeeper refused the credentials: kazoo tries no more."""
-        return bool(self.client.client_state is KeeperState.AUTH_FAILED)
-
-    @property
     def given_up(self) -> bool:
         """Whether kazoo gave up the connection."""
         return bool(self.client.client_state is KeeperState.CLOSED)
@@ -148,6 +150,7 @@ class Member:
         self.silent_since_ms = None
         self._cancel_grace()
         if state is SessionState.CONNECTED:
+            self.failure = None
             self.id = int(self.client._session_id)
         elif state is SessionState.SUSPENDED:
             self.begin_grace()
@@ -199,17 +202,10 @@ class Member:
             self._grace.cancel()
             self._grace = None
 
-    def _watch_handshake(self, connection: Any) -> None:
-        """Learn the session time-out that is granted: kazoo keeps it to itself."""
-        shake_hands = connection._connect
-
-        def watched(*arguments: Any) -> tuple[float, float]:
-            read_ms, connect_ms = shake_hands(*arguments)
-            # It reads for two thirds of the time-out.
-            self._granted(self, round(read_ms * 3 / 2))
-            return read_ms, connect_ms
-
-        connection._connect = watched
+    def _failed(self, reason: str, refusal: RefusedError | None) -> None:
+        self.failure = reason
+        if refusal is not None:
+            self._refused(self, refusal)
 
 
 def end_all(members: Sequence[Member]) -> None:

@@ -15,10 +15,10 @@ from hqueue.errors import (
     ClosedError,
     HQueueError,
     Outcome,
-    RequestRefusedError,
     StoreUnavailableError,
 )
 from hqueue.metadata.ports import SessionState
+from hqueue.net.refusals import RefusedError
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.fork import register
 from hqueue.runtime.logs import Log
@@ -31,7 +31,9 @@ from hqueue.settings.connection import Settings
 from hqueue.zookeeper.allocation import Allocation
 from hqueue.zookeeper.courier import Courier
 from hqueue.zookeeper.member import Member, end_all
+from hqueue.zookeeper.proving import SessionSecurity
 from hqueue.zookeeper.states import States
+from hqueue.zookeeper.translation import not_accepted
 from hqueue.zookeeper.waiting import NEW_BOX, Box, take
 
 __all__ = ["Members", "Request"]
@@ -40,6 +42,10 @@ logger = Log(__name__)
 
 REOPEN_MS = 1_000.0
 """When a session is opened again for which the system started no thread."""
+
+REFUSED_PAUSE_MS = 10_000.0
+"""When a session is opened again that was let in before, and then refused: a key may have changed
+here, and not there yet."""
 
 _faults = FaultLog(logger)
 """Of all sessions of the process with the same ensemble."""
@@ -62,6 +68,7 @@ class Members(Stepwise):
 
     def __init__(self, settings: Settings, bytes_max: int) -> None:
         self._settings = settings
+        self._security = SessionSecurity(settings)
         self._bytes_max = bytes_max
         self.prefix_bytes = len((collect_hosts(settings.zookeeper)[1] or "").encode())
         """What the connection string's chroot adds to each path."""
@@ -77,6 +84,8 @@ class Members(Stepwise):
         self._members: list[Member] = []
         self._allocation = self._new_allocation()
         self._granted_ms: int | None = None
+        self._refusal: RefusedError | None = None
+        """Why client and server did not accept each other the last time."""
 
     def _new_allocation(self) -> Allocation:
         return Allocation(self._bytes_max, self.prefix_bytes)
@@ -220,25 +229,30 @@ class Members(Stepwise):
 
         Raises:
             StoreUnavailableError: it is not connected within the bound.
-            RequestRefusedError: ZooKeeper refuses the credentials.
+            AuthenticationError: client and server don't accept each other.
             ClosedError: the session was closed.
         """
-        if not self._members and not self._closed:
+        with self.lock:
+            before, is_open = self._refusal, bool(self._members) or self._closed
+        if not is_open:
             self._courier.begin()
             yield from self._courier.call.steps(self._open_first)
         there = yield from self._wait_for(
-            lambda: self._closed or not self._members or self._members[0].connected, deadline
+            lambda: (
+                self._closed
+                or self._refusal is not before
+                or (bool(self._members) and self._members[0].connected)
+            ),
+            deadline,
         )
         with self.lock:
             if self._closed:
                 raise ClosedError("the client is closed")
-            if not there:
+            is_connected = bool(self._members) and self._members[0].connected
+            if self._refusal is not None and self._refusal is not before and not is_connected:
+                raise not_accepted(self._refusal, zookeeper=self._settings.zookeeper)
+            if not there or not self._members:
                 raise self._unreachable()
-            if not self._members:
-                raise RequestRefusedError(
-                    "ZooKeeper refused the session; see zookeeper_auth",
-                    zookeeper=self._settings.zookeeper,
-                )
             return self._members[0]
 
     def wait(self, members: Iterable[Member], deadline: Deadline) -> Work[Any, None]:
@@ -316,19 +330,23 @@ class Members(Stepwise):
                 self._members.append(self._open())
 
     def _unreachable(self) -> StoreUnavailableError:
+        failure = next((member.failure for member in self._members if member.failure), None)
         return StoreUnavailableError(
             "ZooKeeper can't be reached" if are_descriptors_left() else NO_DESCRIPTORS,
             outcome=Outcome.NOT_APPLIED,
             zookeeper=self._settings.zookeeper,
+            **({"reason": failure} if failure else {}),
         )
 
     def _open(self) -> Member:
         try:
             return Member(
                 self._settings,
+                self._security,
                 self._first_timeout_ms,
                 changed=self._changed,
                 granted=self._granted,
+                refused=self._refused,
                 outlived=self._outlived,
                 later=self._courier.later,
             )
@@ -372,6 +390,19 @@ class Members(Stepwise):
                 self.states.set(self._state_of_all())
             self._wake()
 
+    def _refused(self, member: Member, refusal: RefusedError) -> None:
+        """Client and server don't accept each other. Called by kazoo's connection thread."""
+        with self.lock:
+            if member not in self._members:
+                return
+            self._refusal = refusal
+            self._drop_all()
+            if self._granted_ms is not None:
+                logger.warning("the session with ZooKeeper is over: %s", refusal.text)
+                self._courier.later(REFUSED_PAUSE_MS, self._open_again)
+            self.states.set(SessionState.LOST)
+            self._wake()
+
     def _say(self, state: SessionState) -> None:
         at = self._settings.zookeeper
         if state is SessionState.CONNECTED:
@@ -406,7 +437,13 @@ class Members(Stepwise):
             self._wake()
 
     def _begin_again(self) -> None:
-        """End all members: one of them is lost. Then connect, unless ZooKeeper refuses."""
+        """End all members: one of them is lost. Then connect."""
+        self._drop_all()
+        self._open_again()
+        self.states.set(SessionState.LOST)
+
+    def _drop_all(self) -> None:
+        """End all members."""
         lost, self._members = self._members, []
         self._allocation = self._new_allocation()
         for member in lost:
@@ -414,9 +451,6 @@ class Members(Stepwise):
         # Not here: this may be the thread of one of them, whose end would be waited for. They are
         # lost: where no thread can be started any more they end with the process.
         try_start(end_all, lost, name="hqueue-session-end")
-        if not any(member.refused for member in lost):
-            self._open_again()
-        self.states.set(SessionState.LOST)
 
     def _open_again(self) -> None:
         """Open a primary, if there is none; a little later, if the system starts no thread now."""

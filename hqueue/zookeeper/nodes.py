@@ -5,36 +5,33 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
+import ssl
 import struct
-from collections.abc import Callable
+import time
 from functools import partial
 from typing import Any
 
-from kazoo.exceptions import EXCEPTIONS, KazooException, NoNodeError
+from kazoo.exceptions import KazooException, NoNodeError
 
 from hqueue.errors import Outcome, StoreUnavailableError
+from hqueue.net.refusals import RefusedError
+from hqueue.net.talking import Talk, Talking, talk_in_loop, talk_in_thread
+from hqueue.net.tls import Tls
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline, bounded_ms
-from hqueue.runtime.sockets import connect, open_connection, opened_within, resolve, within
+from hqueue.runtime.loop import blocking
+from hqueue.runtime.sockets import connect, open_connection, resolve, within
 from hqueue.runtime.steps import Wait, Work
 from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.settings.addresses import Address, zookeeper_servers
 from hqueue.settings.connection import Settings
-from hqueue.zookeeper.translation import is_refusal, refused
+from hqueue.zookeeper.exchange import Exchange, sized, unsized
+from hqueue.zookeeper.proving import SessionSecurity
+from hqueue.zookeeper.translation import is_refusal, not_accepted, refused
 
 __all__ = ["ZooKeeperNodes"]
 
-AUTH_XID, AUTH = -4, 100
-READ_XID, READ = 1, 4
-CLOSE_XID, CLOSE = 2, -11
-FRAME_BYTES_MAX = 4 * 1024 * 1024
-"""Of what a server sends. ZooKeeper's own bound on a node is 1 MiB, unless set."""
-
-_CONNECT = struct.Struct("!iqiqi16s?")
-"""Version 0, no transaction seen, the time-out, no session yet, its password, no reading alone."""
-_ACCEPTED = struct.Struct("!ii")
-_LENGTH = struct.Struct("!i")
-_REQUEST = struct.Struct("!ii")
-_REPLY = struct.Struct("!iqi")
+_READ_XID, _READ = 1, 4
+_CLOSE_XID, _CLOSE = 2, -11
 
 NoAnswer = (OSError, struct.error, ValueError)
 """What reading an answer raises when none comes, or what comes is none."""
@@ -49,10 +46,8 @@ class ZooKeeperNodes(Stepwise):
 
     ```
     client                                    server
-    length │ version, time-out │ no session →
-                                           ←  length │ version, time-out, session, password
-    length │ xid -4, 100 │ credential      →  for each of ``zookeeper_auth``
-                                           ←  length │ xid -4, zxid, error
+    the session begins                     ↔  `hqueue.zookeeper.exchange`
+    it proves who it is                    ↔  `hqueue.zookeeper.proving`
     length │ xid 1, 4 │ path               →
                                            ←  length │ xid 1, zxid, error │ data, stat
     length │ xid 2, -11                    →  the session ends
@@ -65,6 +60,7 @@ class ZooKeeperNodes(Stepwise):
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._security = SessionSecurity(settings)
 
     @stepwise
     def read(self, path: str) -> Work[Any, bytes | None]:
@@ -73,7 +69,8 @@ class ZooKeeperNodes(Stepwise):
 
         Raises:
             StoreUnavailableError: ZooKeeper gave no answer.
-            RequestRefusedError: it refused.
+            RequestRefusedError: it refused; `AuthenticationError` if client and server don't accept
+                each other.
         """
         deadline = Deadline(SYSTEM_CLOCK, bounded_ms(self._settings.request_timeout_ms))
         servers = zookeeper_servers(self._settings.zookeeper)
@@ -81,12 +78,18 @@ class ZooKeeperNodes(Stepwise):
         reasons: list[str] = []
         while servers:
             # A server that hangs leaves time for the others.
-            share = Deadline(SYSTEM_CLOCK, deadline.remaining_ms / len(servers))
+            share_s = max(deadline.remaining_ms / len(servers), 1.0) / 1e3
             server = servers.pop()
             try:
-                return (yield from self._read(server, path, share))
+                answer: bytes = yield Wait(
+                    partial(self._here, server, path, share_s),
+                    partial(self._in_loop, server, path, share_s),
+                )
+                return answer
             except NoNodeError:
                 return None
+            except RefusedError as exc:
+                raise not_accepted(exc, path=path, server=str(server)) from exc
             except (*NoAnswer, KazooException) as exc:
                 if is_refusal(exc):
                     raise refused(exc, path) from exc
@@ -98,107 +101,37 @@ class ZooKeeperNodes(Stepwise):
             reason="; ".join(reasons)[:1_000],
         )
 
-    def _read(self, server: Address, path: str, deadline: Deadline) -> Work[Any, bytes]:
-        settings = self._settings
-        opened: socket.socket = yield Wait(
-            lambda: open_connection(server, _seconds(deadline)),
-            lambda: opened_within(_connected(server), _seconds(deadline)),
-        )
-        with opened:
+    def _here(self, server: Address, path: str, timeout_s: float) -> bytes:
+        ends_s = time.monotonic() + timeout_s
+        with open_connection(server, timeout_s) as opened:
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection = _Connection(opened, deadline)
-            yield connection.send(
-                _CONNECT.pack(0, 0, settings.zookeeper_session_timeout_ms, 0, 16, b"", False)
-            )
-            _, timeout_ms = _ACCEPTED.unpack_from((yield from connection.receive()))
-            if timeout_ms <= 0:
-                raise ConnectionError("the server accepts no session")
-            for rule in settings.zookeeper_auth:
-                yield connection.request(
-                    AUTH_XID, AUTH, _LENGTH.pack(0) + _text(rule.scheme) + _text(rule.credential)
-                )
-                yield from connection.reply(AUTH_XID)
-            yield connection.request(READ_XID, READ, _text(path) + b"\0")
-            answer = yield from connection.reply(READ_XID)
-            yield connection.request(CLOSE_XID, CLOSE)
-        (length,) = _LENGTH.unpack_from(
-            answer
-        )  # -1 for no data, else this many bytes and the stat.
-        data = answer[_LENGTH.size :][: max(0, length)]
-        if len(data) < length:
-            raise ValueError("the reply is cut off")
-        return data
+            return talk_in_thread(self._ask(server, path, ends_s), opened, ends_s)
 
-
-class _Connection:
-    """Frames to and from one server, as steps."""
-
-    def __init__(self, opened: socket.socket, deadline: Deadline) -> None:
-        self._socket = opened
-        self._deadline = deadline
-
-    def request(self, xid: int, kind: int, body: bytes = b"") -> Wait:
-        return self.send(_REQUEST.pack(xid, kind) + body)
-
-    def reply(self, xid: int) -> Work[Any, bytes]:
-        """The body of the reply to a request."""
-        frame = yield from self.receive()
-        of, _, code = _REPLY.unpack_from(frame)
-        if of != xid:
-            raise ValueError("the reply belongs to another request")
-        if code:
-            if code not in EXCEPTIONS:
-                raise ValueError(f"the reply has an unknown code: {code}")
-            raise EXCEPTIONS[code]
-        return frame[_REPLY.size :]
-
-    def send(self, frame: bytes) -> Wait:
-        data = _LENGTH.pack(len(frame)) + frame
-        return Wait(
-            partial(self._here, self._socket.sendall, data),
-            partial(self._in_loop, "sock_sendall", data),
-        )
-
-    def receive(self) -> Work[Any, bytes]:
-        (length,) = _LENGTH.unpack((yield from self._bytes(_LENGTH.size)))
-        if not 0 <= length <= FRAME_BYTES_MAX:
-            raise ValueError("this is not a frame of ZooKeeper")
-        return (yield from self._bytes(length))
-
-    def _bytes(self, count: int) -> Work[Any, bytes]:
-        data = bytearray()
-        while len(data) < count:
-            most = min(count - len(data), 65_536)
-            part: bytes = yield Wait(
-                partial(self._here, self._socket.recv, most),
-                partial(self._in_loop, "sock_recv", most),
-            )
-            if not part:
-                raise ConnectionError("the server ended the connection")
-            data += part
-        return bytes(data)
-
-    def _here(self, call: Callable[[Any], object], argument: object) -> object:
-        self._socket.settimeout(_seconds(self._deadline))
-        return call(argument)
-
-    async def _in_loop(self, method: str, argument: object) -> object:
-        call = getattr(asyncio.get_running_loop(), method)
+    async def _in_loop(self, server: Address, path: str, timeout_s: float) -> bytes:
+        ends_s = time.monotonic() + timeout_s
         try:
-            return await within(call(self._socket, argument), _seconds(self._deadline))
+            return await within(self._connect_and_ask(server, path, ends_s), timeout_s)
         except asyncio.TimeoutError as exc:  # No `OSError` before Python 3.11.
             raise TimeoutError("timed out") from exc
 
+    async def _connect_and_ask(self, server: Address, path: str, ends_s: float) -> bytes:
+        with await connect(await resolve(server)) as opened:
+            return await talk_in_loop(self._ask(server, path, ends_s), opened)
 
-async def _connected(server: Address) -> socket.socket:
-    return await connect(await resolve(server))
-
-
-def _text(text: str) -> bytes:
-    encoded = text.encode()
-    return _LENGTH.pack(len(encoded)) + encoded
-
-
-def _seconds(deadline: Deadline) -> float:
-    """What is left, which is more than 0: that would mean not to wait at all."""
-    return max(deadline.remaining_ms, 1.0) / 1e3
+    def _ask(self, server: Address, path: str, ends_s: float) -> Talking[bytes]:
+        connect_s = self._settings.connect_timeout_ms / 1e3
+        proof = yield from self._security.begin(
+            server.host, min(ends_s, time.monotonic() + connect_s)
+        )
+        talk = Talk()
+        if self._security.tls is not None:
+            context: ssl.SSLContext = yield blocking(self._security.tls.current)
+            yield from talk.start_tls(Tls(context, server.host, "zookeeper_tls"))
+        exchange = Exchange(talk)
+        yield from exchange.begin(self._settings.zookeeper_session_timeout_ms)
+        yield from proof.give(exchange)
+        exchange.request(_READ_XID, _READ, sized(path.encode()) + b"\0")
+        answer = yield from exchange.reply(_READ_XID)
+        exchange.request(_CLOSE_XID, _CLOSE)
+        yield from exchange.flush()
+        return unsized(answer)

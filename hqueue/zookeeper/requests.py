@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kazoo.client import KazooClient
+from kazoo.security import ACL
 
 from hqueue.zookeeper.session import Request
 
-__all__ = ["children", "create", "delete", "ensure", "exists", "get", "put", "sync"]
+__all__ = [
+    "children", "create", "delete", "ensure", "exists", "get", "get_acl", "put", "set_acl", "sync",
+]  # fmt: skip
 
 
 def get(path: str, watch: Callable[..., object] | None = None) -> Request:
@@ -71,6 +74,24 @@ def delete(path: str, version: int = -1) -> Request:
 
     def send(client: KazooClient) -> Any:
         return client.delete_async(path, version)
+
+    return send
+
+
+def get_acl(path: str) -> Request:
+    """Its answer: (entries, stat)."""
+
+    def send(client: KazooClient) -> Any:
+        return client.get_acls_async(path)
+
+    return send
+
+
+def set_acl(path: str, entries: Sequence[ACL], version: int) -> Request:
+    """Give a node an ACL if the one that it has has this version. Its answer: stat."""
+
+    def send(client: KazooClient) -> Any:
+        return client.set_acls_async(path, list(entries), version)
 
     return send
 

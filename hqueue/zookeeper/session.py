@@ -132,6 +132,8 @@ class Session(Stepwise):
         requests: Sequence[tuple[str, Request]],
         deadline: Deadline,
         by: Sequence[Member] | None = None,
+        *,
+        takes_refusals: bool = False,
     ) -> Work[Any, list[Any]]:
         """Send requests, `PIPELINED_MAX` at a time, and wait for all answers.
 
@@ -140,6 +142,7 @@ class Session(Stepwise):
             deadline: the bound on waiting for a connection. An answer that takes longer than
                 ``request_timeout_ms`` counts as none.
             by: the member that each is sent by; None for the primary.
+            takes_refusals: whether a `RequestRefusedError` is an answer, too.
 
         Returns:
             For each request its result; or, as a value, an error that is an answer (`ANSWERS`).
@@ -162,7 +165,7 @@ class Session(Stepwise):
                     yield from self.members.wait(members, deadline)
                 answers += yield from self._ask(chunk, members)
                 for answer in answers[first:]:
-                    if isinstance(answer, RequestRefusedError):
+                    if isinstance(answer, RequestRefusedError) and not takes_refusals:
                         raise answer
                 if by is not None:
                     self.members.check(members)

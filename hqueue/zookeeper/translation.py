@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kazoo import exceptions
 
-from hqueue.errors import HQueueError, Outcome, RequestRefusedError, StoreUnavailableError
+from hqueue.errors import (
+    AuthenticationError,
+    HQueueError,
+    Outcome,
+    RequestRefusedError,
+    StoreUnavailableError,
+)
+from hqueue.net.refusals import RefusedError
 
-__all__ = ["ANSWERS", "is_refusal", "refused", "translate"]
+__all__ = ["ANSWERS", "is_refusal", "not_accepted", "refused", "translate"]
 
 ANSWERS = (
     exceptions.NoNodeError,
@@ -19,6 +28,7 @@ ANSWERS = (
 _REFUSALS = (
     exceptions.NoAuthError,
     exceptions.AuthFailedError,
+    exceptions.SessionClosedRequireSaslError,
     exceptions.InvalidACLError,
     exceptions.BadArgumentsError,
     exceptions.MarshallingError,
@@ -35,9 +45,23 @@ def is_refusal(error: BaseException) -> bool:
 
 def refused(error: BaseException, path: str) -> RequestRefusedError:
     """A refusal."""
-    return RequestRefusedError(
-        "ZooKeeper refused the request", path=path, answer=f"{type(error).__name__}: {error}"
-    )
+    if isinstance(error, exceptions.SessionClosedRequireSaslError):
+        return AuthenticationError(
+            "ZooKeeper lets nobody in who doesn't prove who it is: set zookeeper_authentication",
+            path=path,
+        )
+    text = "ZooKeeper refused the request"
+    if isinstance(error, exceptions.NoAuthError):
+        text = (
+            "ZooKeeper's ACL of the node does not let this session do that: prove another "
+            "principal, or have the node's owner list this one in zookeeper_acl"
+        )
+    return RequestRefusedError(text, path=path, answer=f"{type(error).__name__}: {error}")
+
+
+def not_accepted(refusal: RefusedError, **facts: Any) -> AuthenticationError:
+    """Client and server don't accept each other."""
+    return AuthenticationError(refusal.text, **{**facts, **refusal.facts})
 
 
 def translate(error: BaseException, path: str) -> HQueueError:

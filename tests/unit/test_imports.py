@@ -102,6 +102,7 @@ FRAME = {
         for module in (
             *("", ".addresses", ".attributes", ".connection", ".fields", ".kinds", ".kubernetes"),
             *(".limits", ".loading", ".names", ".numbers", ".port_security", ".security"),
+            ".zookeeper_security",
         )
     ),
 }

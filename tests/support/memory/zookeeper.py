@@ -1,6 +1,6 @@
 """A ZooKeeper in memory: it serves the protocol's own clients on a port, and needs no Java.
 
-It knows what `hqueue.zookeeper` asks for, and of access rights only what it is told to refuse. A
+It knows what `hqueue.zookeeper` asks for. It has ACLs, and SASL's DIGEST-MD5 if it has users. A
 frame is a length (4) and
 
     a request      xid (4) │ operation (4) │ its fields
@@ -20,7 +20,10 @@ import struct
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias
+
+from tests.support.digest_md5_server import DigestMd5Server
 
 __all__ = ["MemoryZooKeeper"]
 
@@ -35,8 +38,9 @@ NO_NODE, NO_AUTH, BAD_VERSION, NO_CHILDREN, NODE_EXISTS, NOT_EMPTY = (
     -110,
     -111,
 )
+INVALID_ACL, AUTH_FAILED, SASL_REQUIRED = -114, -115, -124
 UNIMPLEMENTED, ROLLED_BACK, INCONSISTENT = -6, 0, -2
-CHECK, AUTH = 13, 100
+CHECK, GET_ACL, SET_ACL, AUTH, SASL = 13, 6, 7, 100, 102
 CREATE, DELETE, EXISTS, GET, SET, CHILDREN, SYNC, PING, MULTI, CLOSE = (
     1,
     2,
@@ -54,6 +58,14 @@ _REPLY, _EVENT = struct.Struct(">iqi"), struct.Struct(">ii")
 _HANDSHAKE, _GRANT = struct.Struct(">iqiq"), struct.Struct(">iiq")
 _OPERATION = struct.Struct(">i?i")
 _STAT = struct.Struct(">qqqqiiiqiiq")
+MAY_READ, MAY_WRITE, MAY_CREATE, MAY_DELETE, MAY_ADMINISTER = 1, 2, 4, 8, 16
+
+Identity: TypeAlias = tuple[str, str]
+"""A scheme and who one is."""
+
+Acl: TypeAlias = "tuple[tuple[int, Identity], ...]"
+
+ANYONE: Identity = ("world", "anyone")
 
 
 class RefusedError(Exception):
@@ -105,12 +117,14 @@ class Node:
     owner: int = 0
     children: frozenset[str] = frozenset()
     children_changed: int = 0
+    acl: Acl = ((31, ANYONE),)
+    acl_version: int = 0
 
     @property
     def stat(self) -> bytes:
         return _STAT.pack(
-            self.created, self.changed, 0, 0, self.version, 0, 0, self.owner, len(self.data),
-            len(self.children), self.children_changed,
+            self.created, self.changed, 0, 0, self.version, 0, self.acl_version, self.owner,
+            len(self.data), len(self.children), self.children_changed,
         )  # fmt: skip
 
 
@@ -134,6 +148,9 @@ class Connection:
         self._server = server
         self._socket = client
         self._reader = client.makefile("rb")
+        self.identities: set[Identity] = set()
+        """Who the client has proven to be."""
+        self.sasl: DigestMd5Server | None = None
         threading.Thread(target=self._run, name="memory-zookeeper", daemon=True).start()
 
     def send(self, data: bytes) -> None:
@@ -163,9 +180,24 @@ class MemoryZooKeeper:
 
     Args:
         timeout_ms_min: how long it keeps a session at least.
+        users: the passwords of SASL's users; None if it knows no SASL.
+        demands_sasl: whether it does nothing for others.
     """
 
-    def __init__(self, timeout_ms_min: int = 100) -> None:
+    def __init__(
+        self,
+        timeout_ms_min: int = 100,
+        *,
+        users: Mapping[str, str] | None = None,
+        demands_sasl: bool = False,
+    ) -> None:
+        self.users = users
+        self.sasl_goes_on = threading.Event()
+        """While this is not set, no token is answered."""
+        self.sasl_goes_on.set()
+        self.tokens = 0
+        """How many tokens of SASL came."""
+        self._demands_sasl = demands_sasl
         self.refused: set[str] = set()
         """The paths that nobody may change."""
         self._timeout_ms_min = timeout_ms_min
@@ -186,7 +218,7 @@ class MemoryZooKeeper:
             SET: self._set,
             MULTI: self._multi,
             CHECK: self._check,
-            AUTH: lambda fields, session: b"",
+            SET_ACL: self._set_acl,
         }
 
     def __enter__(self) -> MemoryZooKeeper:
@@ -216,6 +248,11 @@ class MemoryZooKeeper:
         with self._lock:
             return sum(map(len, self._watches.values()))
 
+    def acls(self) -> dict[str, Acl]:
+        """The ACL of each node."""
+        with self._lock:
+            return {path: node.acl for path, node in self._nodes.items() if path}
+
     @contextlib.contextmanager
     def silent(self) -> Iterator[None]:
         """Let it answer nobody in the block, as a machine that stands still."""
@@ -244,14 +281,24 @@ class MemoryZooKeeper:
     def answer(self, connection: Connection, session: Session, fields: Fields) -> None:
         """Do what is asked for, and say what came of it."""
         xid, operation = fields.int(), fields.int()
+        if operation == SASL:
+            self.tokens += 1
+            self.sasl_goes_on.wait()
         with self._lock:
             if session.id not in self._sessions:
                 raise EOFError
             session.heard_at = time.monotonic()
             error, answer = 0, b""
+            is_over = operation == CLOSE
             try:
                 if operation == CLOSE:
                     self._end(session)
+                elif operation == SASL:
+                    answer = self._sasl(fields, connection)
+                elif operation == AUTH:
+                    self._authenticate(fields, connection)
+                elif self._demands_sasl and not connection.identities:
+                    raise RefusedError(SASL_REQUIRED)
                 elif operation in self._operations:
                     self._zxid += 1
                     answer = self._operations[operation](fields, session)
@@ -260,9 +307,31 @@ class MemoryZooKeeper:
                     answer = self._read(operation, fields, connection)
             except RefusedError as exc:
                 error = exc.code
+            if error in (AUTH_FAILED, SASL_REQUIRED):
+                self._end(session)
+                is_over = True
             connection.send(_REPLY.pack(xid, self._zxid, error) + answer)
-            if operation == CLOSE:
+            if is_over:
                 raise EOFError
+
+    def _sasl(self, fields: Fields, connection: Connection) -> bytes:
+        token = fields.bytes()
+        if self.users is None:
+            return _INT.pack(-1)
+        if connection.sasl is None:
+            connection.sasl = DigestMd5Server(self.users, "zookeeper/zk-sasl-md5")
+            return _sized(connection.sasl.challenge)
+        proof = connection.sasl.proof(token)
+        if proof is None:
+            raise RefusedError(AUTH_FAILED)
+        connection.identities.add(("sasl", connection.sasl.user))
+        return _sized(proof)
+
+    def _authenticate(self, fields: Fields, connection: Connection) -> None:
+        _, scheme, credential = fields.int(), fields.text(), fields.text()
+        if scheme != "digest":
+            raise RefusedError(AUTH_FAILED)
+        connection.identities.add((scheme, credential))
 
     def drop(self, connection: Connection) -> None:
         """A connection has ended; its watches go with it."""
@@ -274,8 +343,18 @@ class MemoryZooKeeper:
         path = fields.text().rstrip("/")
         if operation == SYNC:
             return _sized((path or "/").encode())
+        if operation == GET_ACL:
+            node = self._node(path)
+            self._check_acl(node, connection, MAY_READ | MAY_ADMINISTER)
+            entries = (
+                _INT.pack(permissions) + _sized(scheme.encode()) + _sized(name.encode())
+                for permissions, (scheme, name) in node.acl
+            )
+            return _INT.pack(len(node.acl)) + b"".join(entries) + node.stat
         watch = fields.flag()
         node = self._node(path)
+        if operation != EXISTS:
+            self._check_acl(node, connection, MAY_READ)
         if watch:
             self._watches[path, operation == CHILDREN].add(connection)
         if operation == EXISTS:
@@ -289,18 +368,18 @@ class MemoryZooKeeper:
 
     def _create(self, fields: Fields, session: Session) -> bytes:
         path, data = fields.text(), fields.bytes()
-        for _ in range(fields.int()):
-            fields.int(), fields.text(), fields.text()
+        acl = self._acl(fields, session)
         ephemeral = fields.int() & 1
         above, _, name = path.rpartition("/")
         parent = self._node(above)
         self._check_rights(path)
+        self._check_acl(parent, session.connection, MAY_CREATE)
         if path in self._nodes:
             raise RefusedError(NODE_EXISTS)
         if parent.owner:
             raise RefusedError(NO_CHILDREN)
         owner = session.id if ephemeral else 0
-        self._nodes[path] = Node(data, self._zxid, self._zxid, owner=owner)
+        self._nodes[path] = Node(data, self._zxid, self._zxid, owner=owner, acl=acl)
         self._nodes[above] = dataclasses.replace(
             parent, children=parent.children | {name}, children_changed=self._zxid
         )
@@ -310,7 +389,9 @@ class MemoryZooKeeper:
     def _delete(self, fields: Fields, session: Session) -> bytes:
         path, version = fields.text(), fields.int()
         self._check_rights(path)
-        if self._node(path, version).children:
+        node = self._node(path, version)
+        self._check_acl(self._node(path.rpartition("/")[0]), session.connection, MAY_DELETE)
+        if node.children:
             raise RefusedError(NOT_EMPTY)
         self._remove(path)
         return b""
@@ -328,11 +409,45 @@ class MemoryZooKeeper:
         path, data, version = fields.text(), fields.bytes(), fields.int()
         self._check_rights(path)
         node = self._node(path, version)
+        self._check_acl(node, session.connection, MAY_WRITE)
         self._nodes[path] = dataclasses.replace(
             node, data=data, changed=self._zxid, version=node.version + 1
         )
         self._events.append((path, CHANGED, False))
         return self._nodes[path].stat
+
+    def _set_acl(self, fields: Fields, session: Session) -> bytes:
+        path = fields.text()
+        acl, version = self._acl(fields, session), fields.int()
+        node = self._node(path)
+        self._check_acl(node, session.connection, MAY_ADMINISTER)
+        if version not in (-1, node.acl_version):
+            raise RefusedError(BAD_VERSION)
+        changed = dataclasses.replace(node, acl=acl, acl_version=node.acl_version + 1)
+        self._nodes[path] = changed
+        return changed.stat
+
+    def _acl(self, fields: Fields, session: Session) -> Acl:
+        """The ACL in a request; ``auth`` stands for the client's own identities."""
+        assert session.connection is not None
+        entries: list[tuple[int, Identity]] = []
+        for _ in range(fields.int()):
+            permissions, identity = fields.int(), (fields.text(), fields.text())
+            proven = sorted(session.connection.identities)
+            entries += [
+                (permissions, each) for each in (proven if identity[0] == "auth" else [identity])
+            ]
+        if not entries:
+            raise RefusedError(INVALID_ACL)
+        return tuple(entries)
+
+    def _check_acl(self, node: Node, connection: Connection | None, permissions: int) -> None:
+        assert connection is not None
+        if not any(
+            mask & permissions and (identity == ANYONE or identity in connection.identities)
+            for mask, identity in node.acl
+        ):
+            raise RefusedError(NO_AUTH)
 
     def _check(self, fields: Fields, session: Session) -> bytes:
         path, version = fields.text(), fields.int()

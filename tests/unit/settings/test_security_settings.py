@@ -44,7 +44,7 @@ def test_settings_come_from_the_environment_as_texts() -> None:
         ({"hbase_protection": ""}, "hbase_protection must be"),
         ({"hbase_protection": "privacy,privacy"}, "hbase_protection must be"),
         ({"hbase_protection": 7}, "hbase_protection must be"),
-        ({"kerberos_keytab": "k"}, "kerberos_keytab needs hbase_authentication='kerberos'"),
+        ({"kerberos_keytab": "k"}, "kerberos_keytab needs hbase_authentication='kerberos' or"),
         ({"kerberos_principal": "p"}, "kerberos_principal needs"),
         ({"kerberos_config": "c"}, "kerberos_config needs"),
         ({"kerberos_ticket_cache": "c"}, "kerberos_ticket_cache needs"),

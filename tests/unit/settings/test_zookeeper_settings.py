@@ -29,6 +29,27 @@ def test_a_secret_is_shown_nowhere() -> None:
     with pytest.raises(SettingsError) as caught:
         Settings(zookeeper_auth="secret")  # type: ignore[arg-type]
     assert "secret" not in str(caught.value)
+    with pytest.raises(SettingsError) as caught:
+        Settings(zookeeper_auth="sasl:user:secret")  # type: ignore[arg-type]
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"zookeeper_authentication": "digest", "zookeeper_auth": "sasl:a:b:c,digest:d:e"},
+        {"zookeeper_authentication": "digest", "zookeeper_auth_file": "f"},
+        {"zookeeper_authentication": "kerberos", "kerberos_keytab": "k", "gateways": "host:1/2"},
+        {"zookeeper_authentication": "kerberos", "zookeeper_acl": "auth::cdrwa"},
+        {"zookeeper_auth_file": "f", "zookeeper_acl": "auth::r"},
+        {"zookeeper_tls": True, "tls_ca": "c", "gateways": "host:1/2"},
+        {"zookeeper_tls": True, "tls_certificate": "c", "zookeeper_acl": "auth::cdrwa"},
+    ],
+)
+def test_ways_to_prove_oneself_to_zookeeper_fit_with_either_way_to_hbase(
+    given: dict[str, object],
+) -> None:
+    Settings(**given)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -39,6 +60,18 @@ def test_a_secret_is_shown_nowhere() -> None:
         {"zookeeper_acl": ":anyone:r"},
         {"zookeeper_acl": 5},
         {"zookeeper_auth": "digest"},
+        {"zookeeper_authentication": "sasl"},
+        {"zookeeper_authentication": "digest"},
+        {"zookeeper_authentication": "digest", "zookeeper_auth": "digest:a:b"},
+        {"zookeeper_authentication": "digest", "zookeeper_auth": "sasl:a"},
+        {"zookeeper_authentication": "digest", "zookeeper_auth": "sasl:a:b,sasl:c:d"},
+        {"zookeeper_authentication": "kerberos", "zookeeper_auth": "sasl:a:b"},
+        {"zookeeper_auth": "sasl:a:b"},
+        {"zookeeper_auth": "digest:a:b", "zookeeper_auth_file": "f"},
+        {"zookeeper_principal": "zookeeper/host"},
+        {"zookeeper_authentication": "digest", "zookeeper_principal": "zookeeper/host"},
+        {"zookeeper_acl": "auth::cdrwa"},
+        {"zookeeper_acl": "auth::cdrwa", "zookeeper_tls": True},
         {"zookeeper_session_timeout_ms": 0},
         {"zookeeper_root": "hqueue"},
         {"zookeeper_root": "/"},

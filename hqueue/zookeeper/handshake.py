@@ -1,0 +1,140 @@
+"""kazoo's handshake, secured: a session is connected when it has proven who it is, not before.
+
+kazoo says that it is connected as soon as the server has granted a session. An error of its
+handshake ends its thread, unless it knows it; those that it knows it tries again for ever, or ends
+the client without a reason. So what it says is held back here, and each error is made one of these.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import AuthFailedError, ConnectionDropped, SessionExpiredError
+from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.protocol.states import KeeperState
+
+from hqueue.net.alerts import refusal_in
+from hqueue.net.contexts import TlsContexts
+from hqueue.net.refusals import RefusedError
+from hqueue.net.talking import Talk, talk_in_thread
+from hqueue.runtime.steps import carry_out
+from hqueue.zookeeper.exchange import Exchange
+from hqueue.zookeeper.proving import SessionSecurity
+
+__all__ = ["Handler", "secure_handshake"]
+
+_KNOWN = (ConnectionDropped, KazooTimeoutError, SessionExpiredError)
+"""What kazoo's loop goes on after."""
+
+
+class Handler(SequentialThreadingHandler):  # type: ignore[misc]
+    """kazoo's threads and sockets, which may speak TLS.
+
+    Args:
+        tls: what connections are made with; None for connections in clear.
+    """
+
+    def __init__(self, tls: TlsContexts | None) -> None:
+        super().__init__()
+        self._tls = tls
+
+    def create_connection(
+        self,
+        address: tuple[str, int],
+        hostname: str | None = None,
+        timeout: float | None = None,
+        **_: object,
+    ) -> socket.socket:
+        opened: socket.socket = super().create_connection(address, timeout=timeout)
+        if self._tls is None:
+            return opened
+        try:
+            return self._tls.current().wrap_socket(opened, server_hostname=hostname)
+        except BaseException:
+            opened.close()
+            raise
+
+    def select(
+        self, reading: list[Any], writing: list[Any], failing: list[Any], timeout: float | None
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        """What is ready. Of TLS there may be more than the system knows of: the rest of a record
+        that was read.
+        """
+        waiting = [each for each in reading if isinstance(each, ssl.SSLSocket) and each.pending()]
+        ready, *others = super().select(reading, writing, failing, 0 if waiting else timeout)
+        return [*waiting, *(each for each in ready if each not in waiting)], *others
+
+
+def secure_handshake(
+    client: KazooClient,
+    security: SessionSecurity,
+    timeout_ms: int,
+    granted: Callable[[int], None],
+    failed: Callable[[str, RefusedError | None], None],
+) -> None:
+    """Have a client prove who it is in each connection, before anything says that it is connected.
+
+    Args:
+        client: the client, which has a `Handler`, and is not started yet.
+        security: how.
+        timeout_ms: how long a KDC, and how long the server may take for it.
+        granted: called with the session's time-out when it is connected.
+        failed: called when the connection can't be had, with the reason; also with the refusal if
+            client and server don't accept each other, after which kazoo ends the client. It must
+            not raise.
+    """
+    connection = client._connection
+    shake_hands, announce = connection._connect, client._session_callback
+
+    def connect(host: str, address: str, port: int) -> tuple[float, float]:
+        said: list[KeeperState] = []
+        client._session_callback = said.append
+        try:
+            proof = carry_out(security.begin(host, ends_s()), _no_step)
+            read_ms, connect_ms = shake_hands(host, address, port)
+            talk = Talk()
+            work = proof.give(Exchange(talk))
+            talk_in_thread(work, connection._socket, ends_s())
+            if talk.unused():
+                raise ConnectionDropped("the server said more than it was asked for")
+            connection._socket.setblocking(False)
+        except BaseException as exc:
+            refusal = None if isinstance(exc, SessionExpiredError) else _refusal_in(exc)
+            failed(f"{type(exc).__name__}: {exc}", refusal)
+            if refusal is not None:
+                raise AuthFailedError(refusal.text) from exc
+            if isinstance(exc, _KNOWN):
+                raise
+            raise ConnectionDropped(str(exc)) from exc
+        finally:
+            client._session_callback = announce
+        for state in said:
+            announce(state)
+        granted(round(read_ms * 3 / 2))  # It reads for two thirds of the time-out.
+        return read_ms, connect_ms
+
+    def ends_s() -> float:
+        return time.monotonic() + timeout_ms / 1e3
+
+    connection._connect = connect
+
+
+def _refusal_in(error: BaseException | None) -> RefusedError | None:
+    """The refusal that an error is, or that it comes from: kazoo makes one of its own of each error
+    of a socket.
+    """
+    while error is not None:
+        refusal = error if isinstance(error, RefusedError) else refusal_in(error, "zookeeper_tls")
+        if refusal is not None:
+            return refusal
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _no_step(step: object) -> object:
+    raise AssertionError(f"a step that is no wait: {step}")

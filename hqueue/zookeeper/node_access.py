@@ -1,0 +1,192 @@
+"""Who may change the nodes below a root: which are open to all, and closing them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from kazoo.exceptions import BadVersionError, NoAuthError, NoNodeError
+from kazoo.security import ACL, Permissions
+
+from hqueue.errors import RequestRefusedError, SettingsError
+from hqueue.settings.connection import Settings
+from hqueue.zookeeper.proving import acl_of, node_rules
+from hqueue.zookeeper.requests import children, get_acl, set_acl
+from hqueue.zookeeper.session import PIPELINED_MAX, Request, Session
+
+__all__ = ["NodeAccess", "SeenNode"]
+
+_CHANGES = Permissions.WRITE | Permissions.CREATE | Permissions.DELETE | Permissions.ADMIN
+_TRIES_MAX = 3
+
+
+class SeenNode(NamedTuple):
+    """A node as it was found, or left."""
+
+    path: str
+    is_open: bool
+    """Whether anyone may change it, who reaches ZooKeeper."""
+    is_hidden: bool
+    """Whether this session may not look at it, and so at nothing below it."""
+    is_changed: bool
+    """Whether it was given the ACL just now."""
+
+
+class NodeAccess:
+    """The nodes of HQueue, and their ACLs. A context manager: it has a session of its own.
+
+    Args:
+        settings: how to reach ZooKeeper, who the session is, the root, and the ACL of nodes.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._session = Session(settings)
+        self._root = settings.zookeeper_root
+        self._acl = acl_of(node_rules(settings))
+        self.acl_text = ",".join(map(str, node_rules(settings)))
+        """The ACL of nodes that are created, as settings write it."""
+
+    def __enter__(self) -> NodeAccess:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._session.close()
+
+    def check_closes(self) -> None:
+        """Return if the ACL of nodes that are created keeps others from changing them.
+
+        Raises:
+            SettingsError: it doesn't.
+        """
+        if _is_open(self._acl):
+            raise SettingsError(
+                "zookeeper_acl lets anyone change nodes: set zookeeper_authentication, or "
+                "zookeeper_acl",
+                zookeeper_acl=self.acl_text,
+            )
+
+    def survey(self) -> Iterator[SeenNode]:
+        """Look at all nodes. Nodes that come or vanish meanwhile may be missing.
+
+        Raises:
+            StoreUnavailableError: ZooKeeper gave no answer.
+            AuthenticationError: client and server don't accept each other.
+        """
+        return self._walk(closes=False, every=False)
+
+    def close_all(self, *, every: bool = False) -> Iterator[SeenNode]:
+        """Give open nodes the ACL of nodes that are created; each is reported as it is then. What
+        was done stays if it is interrupted, and it may be repeated.
+
+        Args:
+            every: whether nodes that are not open get it, too.
+
+        Raises:
+            SettingsError: the ACL closes nothing.
+            RequestRefusedError: ZooKeeper does not take the ACL.
+            StoreUnavailableError, AuthenticationError: as `survey`.
+        """
+        self.check_closes()
+        return self._walk(closes=True, every=every)
+
+    def _walk(self, *, closes: bool, every: bool) -> Iterator[SeenNode]:
+        waiting = [self._root]
+        while waiting:
+            # The last ones first: so no more wait than the largest node has children, and its
+            # ancestors' siblings.
+            paths = waiting[-PIPELINED_MAX // 2 :]
+            del waiting[-PIPELINED_MAX // 2 :]
+            seen, below = self._look(paths, closes=closes, every=every)
+            yield from seen
+            waiting += below
+
+    def _look(
+        self, paths: Sequence[str], *, closes: bool, every: bool
+    ) -> tuple[list[SeenNode], list[str]]:
+        """Look at nodes, close them if wanted, and find what is below them."""
+        answers = self._ask([(path, children(path)) for path in paths])
+        below = [
+            f"{path}/{name}"
+            for path, names in zip(paths, answers, strict=True)
+            if not isinstance(names, Exception)
+            for name in names
+        ]
+        hidden = {
+            path
+            for path, names in zip(paths, answers, strict=True)
+            if isinstance(names, RequestRefusedError)
+        }
+        found = self._acls(paths)
+        changed: set[str] = set()
+        for _ in range(_TRIES_MAX if closes else 0):
+            wanted = {
+                path: version
+                for path, (acl, version) in found.items()
+                if path not in changed and (every or _is_open(acl))
+            }
+            done = self._close(wanted)
+            changed |= done
+            again = wanted.keys() - done
+            if not again:
+                break
+            found |= self._acls(again)
+        seen = [
+            SeenNode(
+                path,
+                path in found and path not in changed and _is_open(found[path][0]),
+                path in hidden,
+                path in changed,
+            )
+            for path in paths
+            if path in found or path in hidden
+        ]
+        return seen, below
+
+    def _acls(self, paths: Collection[str]) -> dict[str, tuple[Sequence[ACL], int]]:
+        """The ACLs of nodes, and their versions, as far as they can be seen."""
+        answers = self._ask([(path, get_acl(path)) for path in paths])
+        return {
+            path: (answer[0], answer[1].aversion)
+            for path, answer in zip(paths, answers, strict=True)
+            if not isinstance(answer, Exception)
+        }
+
+    def _close(self, versions: dict[str, int]) -> set[str]:
+        """Give nodes the ACL; those that got it."""
+        requests = [(path, set_acl(path, self._acl, versions[path])) for path in versions]
+        answers = self._ask(requests)
+        return {
+            path
+            for path, answer in zip(versions, answers, strict=True)
+            if not isinstance(answer, Exception)
+        }
+
+    def _ask(self, requests: Sequence[tuple[str, Request]]) -> list[Any]:
+        """What each was answered with; errors that are about one node are answers."""
+        deadline = self._session.deadline()
+        answers: list[Any] = deadline.run(
+            partial(self._session.run, requests, deadline, takes_refusals=True)
+        )
+        for answer in answers:
+            if isinstance(answer, RequestRefusedError):
+                if not isinstance(answer.__cause__, NoAuthError):
+                    raise answer
+            elif isinstance(answer, Exception) and not isinstance(
+                answer, (NoNodeError, BadVersionError)
+            ):
+                raise answer
+        return answers
+
+
+def _is_open(acl: Sequence[ACL]) -> bool:
+    return any(
+        entry.id.scheme == "world" and entry.id.id == "anyone" and entry.perms & _CHANGES
+        for entry in acl
+    )

@@ -1,0 +1,241 @@
+"""Who a session is, and how it is hidden from others: TLS, SASL by Kerberos or DIGEST-MD5, and
+credentials, before the first request.
+
+```
+client                                    server
+length │ xid, 102 │ token              →  until both know each other
+                                       ←  length │ xid, zxid, error │ token
+length │ xid -4, 100 │ credential      →  for each further one
+                                       ←  length │ xid -4, zxid, error
+```
+
+A server that knows no SASL answers without a token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Protocol
+
+from kazoo.exceptions import AuthFailedError, SessionClosedRequireSaslError
+from kazoo.security import ACL, Id, Permissions
+
+from hqueue.errors import SettingsError
+from hqueue.net.contexts import TlsContexts, TlsFiles
+from hqueue.net.digest_md5 import DigestMd5
+from hqueue.net.kerberos import Begun, Login
+from hqueue.net.refusals import RefusedError
+from hqueue.net.sasl import Gssapi
+from hqueue.net.talking import Talking
+from hqueue.runtime.loop import blocking
+from hqueue.settings.connection import AccessRule, Credential, Settings
+from hqueue.settings.security import AUTHENTICATION, KERBEROS
+from hqueue.settings.zookeeper_security import DIGEST, SASL, check_credentials, proves_by_setting
+from hqueue.zookeeper.exchange import LENGTH, Exchange, sized, unsized
+
+__all__ = ["Proof", "SessionSecurity", "acl_of", "node_rules"]
+
+_SASL_KIND = 102
+_AUTH_XID, _AUTH_KIND = -4, 100
+_DIGEST_URI = "zookeeper/zk-sasl-md5"
+"""What ZooKeeper's servers expect there, whatever their names are."""
+
+_FILE_BYTES_MAX = 64 * 1024
+
+_PERMISSIONS = {
+    "r": Permissions.READ,
+    "w": Permissions.WRITE,
+    "c": Permissions.CREATE,
+    "d": Permissions.DELETE,
+    "a": Permissions.ADMIN,
+}
+
+
+class Mechanism(Protocol):
+    """A mechanism of SASL: `Gssapi`, or `DigestMd5`."""
+
+    protection: str | None
+
+    def answer(self, challenge: bytes) -> bytes | None: ...
+
+
+class SessionSecurity:
+    """How sessions are secured. Thread-safe, and usable in a forked child.
+
+    Args:
+        settings: say how.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.tls: TlsContexts | None = None
+        """What connections are made with; None for connections in clear."""
+        self._login: Login | None = None
+        if settings.zookeeper_tls:
+            files = TlsFiles(settings.tls_ca, settings.tls_certificate, settings.tls_key)
+            self.tls = TlsContexts(files, verify_hostname=settings.tls_verify_hostname)
+        if settings.zookeeper_authentication == KERBEROS:
+            self._login = Login(
+                settings.kerberos_principal,
+                settings.kerberos_keytab,
+                settings.kerberos_ticket_cache,
+                settings.kerberos_config,
+                server_advice="compare zookeeper_principal with the principal in the section "
+                "Server of ZooKeeper's JAAS file, and the host with that in zookeeper",
+            )
+
+    def begin(self, host: str, ends_s: float) -> Talking[Proof]:
+        """Have what a server must be shown, before it is called.
+
+        Args:
+            host: the server's, as `zookeeper` names it.
+            ends_s: when it is given up, by `time.monotonic`.
+
+        Raises:
+            RefusedError: there are no good keys, tickets or credentials.
+            OSError: the KDC gave no answer in time, can't be reached, or is in trouble.
+        """
+        credentials: Sequence[Credential] = self._settings.zookeeper_auth
+        if self._settings.zookeeper_auth_file is not None:
+            credentials = yield blocking(self._read_credentials)
+        further = [each for each in credentials if each.scheme != SASL]
+        if self._login is not None:
+            principal = self._settings.zookeeper_principal.replace("_HOST", host.lower())
+            begun: Begun = yield self._login.begin(principal, confidential=False, ends_s=ends_s)
+            ticket_refused = partial(_ticket_refused, self._login, begun, principal)
+            mechanism = Gssapi(begun.context, (AUTHENTICATION,))
+            return Proof(further, mechanism, begun.token, ticket_refused)
+        if self._settings.zookeeper_authentication == DIGEST:
+            (secret,) = (each.credential for each in credentials if each.scheme == SASL)
+            user, _, password = secret.partition(":")
+            return Proof(
+                further, DigestMd5(user, password, _DIGEST_URI), b"", partial(_user_refused, user)
+            )
+        return Proof(further)
+
+    def _read_credentials(self) -> list[Credential]:
+        path = self._settings.zookeeper_auth_file or ""
+        try:
+            with open(path, encoding="utf-8") as file:
+                lines = file.read(_FILE_BYTES_MAX).splitlines()
+            credentials = [Credential.parse(line) for line in lines if line.strip()]
+            check_credentials(credentials, self._settings.zookeeper_authentication)
+        except (OSError, ValueError, SettingsError) as exc:
+            reason = exc.text if isinstance(exc, SettingsError) else type(exc).__name__
+            raise RefusedError(
+                "zookeeper_auth_file can't be used: check that the file exists, can be read by "
+                "this user, and has a credential scheme:credential in each line",
+                path=path,
+                reason=reason,
+            ) from None
+        return credentials
+
+
+class Proof:
+    """What one server is shown.
+
+    Args:
+        credentials: those for other schemes than SASL.
+        mechanism: SASL's; None for none.
+        token: what it says first.
+        not_accepted: the error where the server does not accept it, by the server's answer.
+    """
+
+    def __init__(
+        self,
+        credentials: Sequence[Credential],
+        mechanism: Mechanism | None = None,
+        token: bytes = b"",
+        not_accepted: Callable[[str], OSError] = ConnectionError,
+    ) -> None:
+        self._credentials = credentials
+        self._mechanism = mechanism
+        self._token = token
+        self._not_accepted = not_accepted
+
+    def give(self, exchange: Exchange) -> Talking[None]:
+        """Show it.
+
+        Raises:
+            RefusedError: client and server don't accept each other.
+            OSError, struct.error, ValueError: no answer comes, or what comes is none.
+            KazooException: the server is in trouble.
+        """
+        if self._mechanism is not None:
+            yield from self._converse(exchange, self._mechanism, self._token)
+        for each in self._credentials:
+            scheme, credential = each.scheme.encode(), each.credential.encode()
+            exchange.request(
+                _AUTH_XID, _AUTH_KIND, LENGTH.pack(0) + sized(scheme) + sized(credential)
+            )
+            try:
+                yield from exchange.reply(_AUTH_XID)
+            except AuthFailedError as exc:
+                raise RefusedError(
+                    "ZooKeeper did not accept a credential: check zookeeper_auth, and that the "
+                    "server knows its scheme",
+                    scheme=each.scheme,
+                ) from exc
+
+    def _converse(self, exchange: Exchange, mechanism: Mechanism, token: bytes) -> Talking[None]:
+        """Exchange tokens until both sides know each other."""
+        said: bytes | None = token
+        xid = 0
+        while said is not None:
+            xid += 1
+            exchange.request(xid, _SASL_KIND, sized(said))
+            try:
+                challenge = unsized((yield from exchange.reply(xid)))
+            except (AuthFailedError, SessionClosedRequireSaslError) as exc:
+                raise self._not_accepted(type(exc).__name__) from exc
+            if mechanism.protection is not None:
+                return
+            if not challenge:
+                raise RefusedError(
+                    "ZooKeeper did not answer to SASL, so it may be another than it seems: check "
+                    "that its servers have an authProvider for SASL, and a section Server in their "
+                    "JAAS file"
+                )
+            said = mechanism.answer(challenge)
+
+
+def _ticket_refused(login: Login, begun: Begun, principal: str, answer: str) -> OSError:
+    """The error where a server does not accept a ticket. With another one it may."""
+    login.renew(begun.generation)
+    if not begun.is_fresh:
+        return ConnectionError(f"ZooKeeper did not accept the ticket of before: {answer}")
+    return RefusedError(
+        "ZooKeeper did not accept this client's ticket: compare zookeeper_principal with the "
+        "principal and the keytab in the section Server of ZooKeeper's JAAS file, and see its log, "
+        "which says more",
+        answer=answer,
+        server_principal=principal,
+    )
+
+
+def _user_refused(user: str, answer: str) -> OSError:
+    return RefusedError(
+        "ZooKeeper did not accept the user and the password: compare the credential "
+        "sasl:user:password in zookeeper_auth or zookeeper_auth_file with the section Server of "
+        "ZooKeeper's JAAS file",
+        answer=answer,
+        user=user,
+    )
+
+
+def node_rules(settings: Settings) -> Sequence[AccessRule]:
+    """The ACL of nodes that are created, as settings say."""
+    if settings.zookeeper_acl:
+        return settings.zookeeper_acl
+    if proves_by_setting(settings):
+        return (AccessRule("auth", "", "cdrwa"),)
+    return (AccessRule("world", "anyone", "cdrwa"),)
+
+
+def acl_of(rules: Iterable[AccessRule]) -> list[ACL]:
+    """Rules as kazoo has them."""
+    return [
+        ACL(sum(_PERMISSIONS[each] for each in set(rule.permissions)), Id(rule.scheme, rule.id))
+        for rule in rules
+    ]
