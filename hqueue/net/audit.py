@@ -6,7 +6,7 @@ import json
 
 from hqueue.net.principals import ANONYMOUS
 from hqueue.runtime.logs import Log
-from hqueue.runtime.seldom import SeldomLog
+from hqueue.runtime.seldom import EachLog, SeldomLog
 
 __all__ = ["Audit"]
 
@@ -16,11 +16,13 @@ logger = Log("hqueue.audit")
 class Audit:
     """Writes to the logger ``hqueue.audit``: who, from where, what, on what, allowed or not. What
     callers say of themselves is quoted, so that no caller can forge a line. What those cause who
-    prove nothing, or wait for no answer, comes at most once a second. Thread-safe.
+    prove nothing, or wait for no answer, comes at most once a second; what a principal causes, 10
+    lines at once at most, and one a second after that. Thread-safe.
     """
 
     def __init__(self) -> None:
         self._seldom = SeldomLog(logger)
+        self._each = EachLog(logger)
 
     def refused(
         self,
@@ -39,8 +41,11 @@ class Audit:
             reason: why.
             on: on what: kinds and names.
         """
-        write = logger.warning if who is not None else self._seldom.warning
-        write("%s", _line(action, who, host, on, "no", reason=reason))
+        line = _line(action, who, host, on, "no", reason=reason)
+        if who is None:
+            self._seldom.warning("%s", line)
+        else:
+            self._each.warning(who, "%s", line)
 
     def refused_for_now(
         self, action: str, who: str | None, host: str, reason: str, **on: str | None

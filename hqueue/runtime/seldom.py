@@ -1,20 +1,24 @@
 """Log lines that could come by the thousand: those that strangers cause, one a second, with the
-number of those that were left out; and those of a fault that lasts, one at its beginning and one at
-its end.
+number of those that were left out; those of each who is known, a few at once and then one a second;
+and those of a fault that lasts, one at its beginning and one at its end.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+from collections import OrderedDict
 
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.runtime.fork import register
 from hqueue.runtime.logs import Log
+from hqueue.runtime.token_bucket import TokenBucket
 
-__all__ = ["FaultLog", "SeldomLog"]
+__all__ = ["AT_ONCE", "EachLog", "FaultLog", "SeldomLog"]
 
 EVERY_MS = 1_000.0
+AT_ONCE = 10
+KNOWN_MAX = 1_024
 FAULTS_MAX = 1_024
 
 
@@ -46,9 +50,58 @@ class SeldomLog:
                 return
             left_out, self._left_out = self._left_out, 0
             self._next_ms = now_ms + EVERY_MS
-        if left_out:
-            text, given = f"{text} (%d lines like this were left out)", (*given, left_out)
-        self._logger.warning(text, *given)
+        _write(self._logger, left_out, text, given)
+
+
+class EachLog:
+    """Writes at most 10 lines at once of each cause, and one a second after that. Thread-safe, and
+    bounded: of more than 1,024 causes those are forgotten that wrote longest ago.
+
+    Args:
+        logger: where the lines go.
+        clock: where time comes from.
+    """
+
+    def __init__(self, logger: Log, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._logger = logger
+        self._clock = clock
+        self._known: OrderedDict[str, _Share] = OrderedDict()
+        self.after_fork_in_child()
+        register(self)
+
+    def after_fork_in_child(self) -> None:
+        self._lock = threading.RLock()
+
+    def warning(self, cause: str, text: str, *given: object) -> None:
+        """Write a line, unless too many were written of its cause."""
+        now_ms = self._clock.monotonic_ms()
+        with self._lock:
+            share = self._known.setdefault(cause, _Share())
+            self._known.move_to_end(cause)
+            if len(self._known) > KNOWN_MAX:
+                self._known.popitem(last=False)
+            if share.lines.wait_ms(now_ms):
+                share.left_out += 1
+                return
+            share.lines.take(now_ms)
+            left_out, share.left_out = share.left_out, 0
+        _write(self._logger, left_out, text, given)
+
+
+class _Share:
+    """What one cause may write."""
+
+    __slots__ = ("left_out", "lines")
+
+    def __init__(self) -> None:
+        self.lines = TokenBucket(AT_ONCE, AT_ONCE * EVERY_MS)
+        self.left_out = 0
+
+
+def _write(logger: Log, left_out: int, text: str, given: tuple[object, ...]) -> None:
+    if left_out:
+        text, given = f"{text} (%d lines like this were left out)", (*given, left_out)
+    logger.warning(text, *given)
 
 
 class FaultLog:

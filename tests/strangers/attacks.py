@@ -21,13 +21,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from hqueue.net.contexts import TlsContexts, TlsFiles
-from tests.support.certificates import Certificates
 from tests.support.thrift_calls import HOSTILE, field, head, listed
 
-from .served import PRINCIPALS
+from .proof import EXPIRED, FORGED, READER, context_of
 
-__all__ = ["KINDS", "TLS_KINDS", "context_of", "make_certificates"]
+__all__ = ["KINDS", "TLS_KINDS"]
 
 HOST = "127.0.0.1"
 METHODS = {
@@ -39,30 +37,7 @@ METHODS = {
 }
 MESSAGES_FIELD = {"hub": 4, "api": 2, "subscriber": 1, "notified": 3, "health": 1}
 LONG_BYTES = 4 << 20
-FORGED, EXPIRED, READER = "forged", "expired", "reader"
-"""Whose certificates strangers have: that of another authority, with a chain as long as it may be;
-one that has expired; and a good one, of a principal without any right."""
-CHAIN_BYTES = 90_000
 HELLO_BYTES = 120_000
-
-
-def make_certificates(folder: Path) -> Path:
-    """The certificates of roles, of the honest caller and of strangers; the folder."""
-    made = Certificates(folder)
-    made.authority("others")
-    for principal in (*PRINCIPALS, READER):
-        made.make(principal)
-    made.make(EXPIRED, days=-1)
-    forged = made.make(FORGED, authority="others")
-    link = (folder / "others.pem").read_text()
-    forged.write_text(forged.read_text() + link * (CHAIN_BYTES // len(link) * 4 // 3))
-    return folder
-
-
-def context_of(folder: Path, name: str | None) -> ssl.SSLContext:
-    """What a caller has."""
-    shown = None if name is None else str(folder / f"{name}.pem")
-    return TlsContexts(TlsFiles(str(folder / "ca.pem"), shown)).current()
 
 
 class UnreachedError(Exception):

@@ -32,7 +32,9 @@ from tests.integration.pushing import WorkerThread
 from tests.support.backends import MemoryBackend
 from tests.support.hubs import HubThread
 
-__all__ = ["HONEST", "PRINCIPALS", "ROLES", "Proof", "none", "proven_by"]
+from .proof import HONEST, Proof, none, proven_by
+
+__all__ = ["ROLES"]
 
 PUT_EVERY_S = 0.05
 SESSION_MS = 10_000
@@ -87,32 +89,6 @@ class Delivered:
 
 Ports = dict[str, int]
 Taken = Callable[[], list[float]]
-Proof = Callable[[str], dict[str, Any]]
-"""The settings with which a process proves that it is a principal."""
-HONEST = "honest"
-"""The principals that may call each port begin with this."""
-PRINCIPALS = (HONEST, f"{HONEST}-producer", "hub", "worker", "subscriber")
-"""Those of the roles and of the honest caller."""
-
-
-def none(principal: str) -> dict[str, Any]:
-    """The proof where none is asked for."""
-    return {}
-
-
-def proven_by(folder: Path) -> Proof:
-    """The proof by the certificates of a folder."""
-
-    def proof(principal: str) -> dict[str, Any]:
-        delivers = f"{HONEST}*" if principal == "subscriber" else "worker"
-        return {
-            "tls": True,
-            "tls_ca": str(folder / "ca.pem"),
-            "tls_certificate": str(folder / f"{principal}.pem"),
-            "delivery_principals": delivers,
-        }
-
-    return proof
 
 
 def _none() -> list[float]:

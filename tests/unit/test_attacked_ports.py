@@ -20,7 +20,8 @@ from hqueue.net.alerts import TLS_IS_SPOKEN
 from hqueue.net.contexts import TlsContexts, TlsFiles
 from hqueue.settings.addresses import Address
 from tests.strangers.honest import CALLS, GOOD, publishing
-from tests.strangers.served import HONEST, ROLES
+from tests.strangers.proof import HONEST, READER
+from tests.strangers.served import ROLES
 from tests.support.certificates import Certificates
 from tests.support.notifications import frame_of
 from tests.support.recorded import BOUND_S, RecordedCaller, heard
@@ -42,8 +43,6 @@ ELSEWHERE = {"ZooKeeper's, with rights below the root": "tests/integration/test_
 
 VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
 TOMORROW = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days=1)
-READER = "reader"
-"""A principal that may call none of the ports; and at a hub, create no topic."""
 
 
 class Attacked(NamedTuple):

@@ -188,19 +188,37 @@ def everything(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], str]]:
         )
 
 
-def test_no_log_of_a_session_with_zookeeper_shows_a_secret(
+def test_no_log_or_error_of_a_session_with_zookeeper_shows_a_secret(
     everything: Callable[[], str], capfd: pytest.CaptureFixture[str]
 ) -> None:
     bounds = {"operation_timeout_ms": 500, "connect_timeout_ms": 500}
-    with (
-        MemoryZooKeeper() as server,
-        hqueue.connect(zookeeper=f"127.0.0.1:{server.port}", **SECRETS, **bounds) as client,  # type: ignore[arg-type]
-    ):
-        for ask in (client.coordination.workers.list, lambda: client.queue("q")):
-            with contextlib.suppress(hqueue.HQueueError):
-                ask()
+    errors = []
+    with MemoryZooKeeper() as server:
+        for port in (server.port, 1):
+            where = {"zookeeper": f"127.0.0.1:{port}", **SECRETS, **bounds}
+            with hqueue.connect(**where) as client:  # type: ignore[arg-type]
+                for ask in (client.coordination.workers.list, lambda: client.queue("q")):
+                    try:
+                        ask()
+                    except hqueue.HQueueError as exc:
+                        errors.append(_with_locals(exc))
     assert "Connecting to" in everything()
-    assert not shows(everything() + str(capfd.readouterr()))
+    assert len(errors) > 1
+    assert not shows(everything() + "".join(errors) + str(capfd.readouterr()))
+
+
+def _with_locals(error: BaseException) -> str:
+    """What a tool shows that shows the variables of all frames, but for those of the test's own."""
+    found = traceback.TracebackException.from_exception(error, capture_locals=True)
+    texts = []
+    each: traceback.TracebackException | None = found
+    while each is not None:
+        texts += [
+            repr(frame.locals) for frame in each.stack if "test_secrets" not in frame.filename
+        ]
+        texts.append(str(each))
+        each = each.__cause__ or each.__context__
+    return "".join(texts)
 
 
 def test_no_log_of_a_run_over_memory_shows_a_secret_or_a_key(
