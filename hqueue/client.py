@@ -23,6 +23,7 @@ from hqueue.metadata.managers import (
     open_topic_metadata,
 )
 from hqueue.net.security import security_of
+from hqueue.net.tokens import DelegationToken
 from hqueue.position import EARLIEST, Start
 from hqueue.push.administration import SubscriberAdministration, SubscriberState
 from hqueue.push.append_notifier import AppendNotifier
@@ -104,6 +105,31 @@ class Client:
         (`Queue.skipped_batches`).
         """
         return self._cluster.skip_counts.messages()
+
+    def delegation_token(self) -> DelegationToken:
+        """Get a token by which other processes can prove themselves to HBase in this client's name,
+        without its keytab or ticket, until the token expires: by HBase's default for seven days. No
+        token can be renewed: get another in time.
+
+        This client must have proved itself by Kerberos. If it did so by a token, that token is
+        returned.
+
+        Raises:
+            RequestRefusedError: HBase gives none: it has no `TokenProvider`.
+            SettingsError: the client reaches HBase without Kerberos, or over gateways.
+        """
+        return self._cluster.delegation_token()
+
+    def use_token(self, token: DelegationToken) -> None:
+        """Prove this client to HBase by a token, from the next connection on; open connections go
+        on with what they were opened with. Of several tokens of one principal the one that expires
+        last is used. Sends nothing.
+
+        Raises:
+            SettingsError: ``hbase_authentication`` is not ``token``, nor ``kerberos`` without a
+                keytab.
+        """
+        self._cluster.use_token(token)
 
     def queue(self, name: str) -> Queue:
         """Open a queue.

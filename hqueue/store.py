@@ -6,10 +6,34 @@ from typing import Any, Protocol
 
 from hqueue.log.table_ports import AsyncLogPort, LocationPort, LogPort, TablePort
 from hqueue.metadata.fields import ClearableRecords
+from hqueue.net.tokens import DelegationToken
 from hqueue.runtime.steps import Work
 from hqueue.runtime.stepwise import stepwise
 
-__all__ = ["StorePort"]
+__all__ = ["StorePort", "TokenPort"]
+
+
+class TokenPort(Protocol):
+    """The delegation tokens of a store, by which processes prove themselves that have no keys of
+    their own. Thread-safe.
+    """
+
+    def use(self, token: DelegationToken) -> None:
+        """Use a token for connections from now on, unless the one that is used expires later.
+
+        Raises:
+            SettingsError: this client proves itself in another way.
+        """
+
+    @stepwise
+    def get(self) -> Work[Any, DelegationToken]:
+        """Get a new one; the one that is used if this client proves itself by one.
+
+        Raises:
+            RequestRefusedError: the store gives none to this client.
+            SettingsError: this client does not prove itself.
+            StoreUnavailableError: there was no answer until the operation's bound was over.
+        """
 
 
 class StorePort(Protocol):
@@ -24,6 +48,10 @@ class StorePort(Protocol):
 
     @property
     def locations(self) -> LocationPort: ...
+
+    @property
+    def tokens(self) -> TokenPort | None:
+        """None if the store has no such tokens."""
 
     @stepwise
     def cluster_id(self) -> Work[Any, str]:

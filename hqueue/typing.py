@@ -13,6 +13,7 @@ from hqueue.groups.consumer_options import ConsumerOptions
 from hqueue.message import Headers
 from hqueue.message_id import MessageIDs
 from hqueue.metadata import Presence
+from hqueue.net.tokens import DelegationToken
 from hqueue.position import Start, Timestamp
 from hqueue.produce.delivery import DeliveryCallback
 from hqueue.produce.producer_options import ProducerOptions
@@ -29,6 +30,7 @@ __all__ = [
     "ConnectOptions",
     "ConsumerOptions",
     "Credential",
+    "DelegationToken",
     "DeliveryCallback",
     "Headers",
     "HubOptions",

@@ -13,6 +13,7 @@ from hqueue.handle import QueueAdministration, QueueLog
 from hqueue.log.table_ports import PartitionLocation
 from hqueue.message_id import MessageID
 from hqueue.metadata import PartitionKey
+from hqueue.net.tokens import DelegationToken
 from hqueue.position import EARLIEST, Start
 from hqueue.push.administration import SubscriberAdministration, SubscriberState
 from hqueue.settings.attributes import QueueDescription, check_queue_name
@@ -68,6 +69,18 @@ class Client:
         cancelled can be repeated.
         """
         await close_in_loop(self._client)
+
+    async def delegation_token(self) -> DelegationToken:
+        """Get a token by which other processes can prove themselves to HBase in this client's name.
+        Like `hqueue.Client.delegation_token`.
+        """
+        return await cluster_of(self._client).delegation_token.in_loop()
+
+    def use_token(self, token: DelegationToken) -> None:
+        """Prove this client to HBase by a token, from the next connection on. Like
+        `hqueue.Client.use_token`.
+        """
+        self._client.use_token(token)
 
     async def queue(self, name: str) -> Queue:
         """Open a queue. Like `hqueue.Client.queue`."""

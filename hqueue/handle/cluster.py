@@ -7,18 +7,20 @@ from functools import partial
 from typing import Any
 
 from hqueue.consume.skipped_batches import SkipCounts
+from hqueue.errors import SettingsError
 from hqueue.format.header import Bodies
 from hqueue.handle.queue_log import QueueLog
 from hqueue.log import Appended
 from hqueue.log.table_ports import PartitionLocation, TablePort
 from hqueue.metadata import Coordinate
 from hqueue.metadata.fields import ClearableRecords
+from hqueue.net.tokens import DelegationToken
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.runtime.steps import Work
 from hqueue.runtime.stepwise import OnPorts, stepwise
 from hqueue.settings.attributes import QueueDescription, check_queue_name
 from hqueue.settings.connection import Settings
-from hqueue.store import StorePort
+from hqueue.store import StorePort, TokenPort
 
 __all__ = ["Cluster"]
 
@@ -70,6 +72,30 @@ class Cluster(OnPorts):
         if self._id is None:
             self._id = yield self._store.cluster_id.asked()
         return self._id
+
+    @stepwise
+    def delegation_token(self) -> Work[Any, DelegationToken]:
+        """Like `TokenPort.get`.
+
+        Raises:
+            SettingsError: the store has no such tokens.
+        """
+        found: DelegationToken = yield self._tokens.get.asked()
+        return found
+
+    def use_token(self, token: DelegationToken) -> None:
+        """Like `TokenPort.use`.
+
+        Raises:
+            SettingsError: the store has no such tokens.
+        """
+        self._tokens.use(token)
+
+    @property
+    def _tokens(self) -> TokenPort:
+        if self._store.tokens is None:
+            raise SettingsError("delegation tokens need the native way to HBase: hbase='native'")
+        return self._store.tokens
 
     @stepwise
     def log(self, name: str) -> Work[Any, QueueLog]:

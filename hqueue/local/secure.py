@@ -21,6 +21,8 @@ REALM = f"{ORGANIZATION}.{DOMAIN}"
 SERVER = f"hbase/{HOST}"
 ZOOKEEPER = f"zookeeper/{HOST}"
 DAY_MS = 86_400_000
+TOKEN_PROVIDER = "org.apache.hadoop.hbase.security.token.TokenProvider"
+"""Gives delegation tokens."""
 
 _KDC_IS_READY = "<CTRL-C>"
 """In what it prints when the keys are written."""
@@ -105,6 +107,7 @@ def _kerberos(keytab: Path) -> Xml:
         **roles,
         "hbase.security.authentication": "kerberos",
         "hbase.rpc.protection": "authentication,integrity,privacy",
+        "hbase.coprocessor.region.classes": TOKEN_PROVIDER,
         # The command that stops HBase is a client of its.
         "hbase.client.keytab.file": str(keytab),
         "hbase.client.keytab.principal": f"{SERVER}@{REALM}",

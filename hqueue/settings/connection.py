@@ -31,6 +31,7 @@ from hqueue.settings.security import (
     KERBEROS,
     PROTECTIONS,
     SIMPLE,
+    TOKEN,
     check_security,
     read_protections,
 )
@@ -113,7 +114,7 @@ HTTP = "http"
 
 _CHOICES = {
     "hbase": (NATIVE, GATEWAYS),
-    "hbase_authentication": (SIMPLE, KERBEROS),
+    "hbase_authentication": (SIMPLE, KERBEROS, TOKEN),
     "transport": ("buffered", "framed", HTTP),
     "zookeeper_authentication": (NONE, KERBEROS, DIGEST),
     "protocol": ("binary", "compact"),
@@ -162,7 +163,14 @@ class Settings:
 
     hbase_authentication: str = SIMPLE
     """How clients and HBase prove who they are, its own ``hbase.security.authentication``:
-    ``simple``, not at all, or ``kerberos``. Only for ``native``.
+    ``simple``, not at all; ``kerberos``; or ``token``, by a delegation token, of
+    ``hbase_token_file`` or `Client.use_token`. Only for ``native``.
+    """
+
+    hbase_token_file: str | None = None
+    """A file with a delegation token for HBase, in Hadoop's format; by default the one that the
+    variable ``HADOOP_TOKEN_FILE_LOCATION`` names. It is read for each connection. With
+    ``kerberos`` it is used if there is neither a keytab nor a ticket.
     """
 
     hbase_principal: str = "hbase/_HOST"

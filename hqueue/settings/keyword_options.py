@@ -33,6 +33,7 @@ class ConnectOptions(TypedDict, total=False):
     hbase_znode_parent: str | None
     tls: bool | None
     hbase_authentication: str | None
+    hbase_token_file: str | None
     hbase_principal: str | None
     hbase_master_principal: str | None
     hbase_protection: str | Sequence[str] | None

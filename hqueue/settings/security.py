@@ -8,11 +8,11 @@ from typing import Any
 from hqueue.errors import SettingsError
 
 __all__ = [
-    "AUTHENTICATION", "INTEGRITY", "KERBEROS", "PRIVACY", "PROTECTIONS", "SIMPLE",
+    "AUTHENTICATION", "INTEGRITY", "KERBEROS", "PRIVACY", "PROTECTIONS", "SIMPLE", "TOKEN",
     "check_security", "read_protections",
 ]  # fmt: skip
 
-SIMPLE, KERBEROS = "simple", "kerberos"
+SIMPLE, KERBEROS, TOKEN = "simple", "kerberos", "token"
 
 AUTHENTICATION, INTEGRITY, PRIVACY = PROTECTIONS = ("authentication", "integrity", "privacy")
 
@@ -46,20 +46,34 @@ def check_security(settings: Any, *, is_native: bool) -> None:
     Raises:
         SettingsError: they don't.
     """
-    proves = settings.hbase_authentication == KERBEROS
+    proves = settings.hbase_authentication != SIMPLE
+    by_kerberos = settings.hbase_authentication == KERBEROS
     for name in _OF_KERBEROS:
         if getattr(settings, name) is not None and not (
-            proves or settings.zookeeper_authentication == KERBEROS
+            by_kerberos or settings.zookeeper_authentication == KERBEROS
         ):
             raise SettingsError(
                 f"{name} needs hbase_authentication='kerberos' or "
                 "zookeeper_authentication='kerberos'",
                 **{name: getattr(settings, name)},
             )
-    if settings.hbase_master_principal is not None and not proves:
+    if settings.hbase_master_principal is not None and not by_kerberos:
         raise SettingsError(
             "hbase_master_principal needs hbase_authentication='kerberos'",
             hbase_master_principal=settings.hbase_master_principal,
+        )
+    if settings.hbase_token_file is not None and not proves:
+        raise SettingsError(
+            "hbase_token_file needs hbase_authentication='token', or 'kerberos' for a client that "
+            "may have no ticket",
+            hbase_token_file=settings.hbase_token_file,
+        )
+    by_keytab = by_kerberos and settings.kerberos_keytab is not None
+    if settings.hbase_token_file is not None and by_keytab:
+        raise SettingsError(
+            "give kerberos_keytab or hbase_token_file, not both: a client with a keytab needs no "
+            "token",
+            hbase_token_file=settings.hbase_token_file,
         )
     uses_tls = settings.hbase_tls or settings.gateways_tls or settings.zookeeper_tls or settings.tls
     for name in _OF_TLS:
@@ -82,7 +96,7 @@ def check_security(settings: Any, *, is_native: bool) -> None:
         )
     if settings.hbase_fallback_to_simple and not proves:
         raise SettingsError(
-            "hbase_fallback_to_simple needs hbase_authentication='kerberos'",
+            "hbase_fallback_to_simple needs hbase_authentication='kerberos' or 'token'",
             hbase_fallback_to_simple=True,
         )
     if (proves or settings.hbase_tls) and not is_native:

@@ -20,7 +20,8 @@ from pyspark.sql.types import StructType
 from hqueue import MessageID, Queue
 from hqueue.settings.connection import NATIVE
 from pyspark_hqueue import DefaultSource, read
-from pyspark_hqueue.reading.decode import client_of, read_ranges
+from pyspark_hqueue.reading.clients import client_of
+from pyspark_hqueue.reading.decode import read_ranges
 from pyspark_hqueue.reading.plan import Task, cut, snapshot
 from pyspark_hqueue.reading.read_options import ReadOptions
 from pyspark_hqueue.reading.schema import COLUMNS

@@ -145,7 +145,7 @@ def _greet(given: tuple[str, list[Damage], list[Damage], list[int], bool]) -> No
     frames: list[bytes] = []
     try:
         talk: Talk = carry_out(
-            greeting(Address("h", 1), CLIENT, security, time.monotonic() + BOUND_S), do
+            greeting(Address("h", 1), CLIENT, security, time.monotonic() + BOUND_S, set()), do
         )
         opened = Opened(cast(Any, None), talk.layer, talk.unused())
         if not ahead:

@@ -33,6 +33,7 @@ from hqueue.local.process import ProcessPlan
 from hqueue.log.table_ports import PartitionLocation
 from hqueue.net.contexts import TlsContexts
 from hqueue.net.gssapi import Context, Credential
+from hqueue.net.tokens import DelegationToken
 from hqueue.settings.addresses import Address
 from tests.support.added_processes import added, settings_of
 from tests.support.moving import move_regions
@@ -234,6 +235,42 @@ def test_the_tickets_of_kinit_open_the_door(
     with pytest.raises(AuthenticationError, match="run kinit"):
         connect(**given, **SHORT).queue(name)
     put_and_find(connect(), name)
+
+
+@pytest.mark.parametrize("given", [{}, {"hbase_protection": "integrity"}, IN_CLEAR])
+def test_a_delegation_token_opens_the_door_and_gets_no_other(
+    connect: Connect, secure_server: local.LocalServer, name: str, given: dict[str, Any]
+) -> None:
+    first = connect()
+    token = first.delegation_token()
+    assert token.principal == secure_server.settings().kerberos_principal
+    assert 6 < (token.expires_ms / 1000 - time.time()) / 86_400 <= 7
+    assert asyncio.run(hqueue.aio.Client(first).delegation_token()) != token
+    by_token = {**UNPROVEN, "hbase_authentication": "token", **given}
+    for masters in ({}, {"hbase_masters": str(master_of(secure_server))}):
+        client = connect(**by_token, **masters)
+        client.use_token(DelegationToken.from_bytes(token.to_bytes()))
+        put_and_find(client, name)
+        assert client.delegation_token() == token
+
+
+def test_a_token_that_is_not_this_clusters_is_refused_for_good(
+    connect: Connect, tmp_path: Path, name: str
+) -> None:
+    token = connect().delegation_token()
+    file = tmp_path / "tokens"
+    wrong = {
+        "another cluster's": DelegationToken(token.identifier, bytes(20), token.service),
+        "HBase can't read it": DelegationToken(b"\0\0\0\3abc", token.password, token.service),
+    }
+    given = {**UNPROVEN, "hbase_authentication": "token", "hbase_token_file": str(file)}
+    for text, each in wrong.items():
+        file.write_bytes(each.to_bytes())
+        with pytest.raises(AuthenticationError, match=text) as caught:
+            connect(**given).queue(name)
+        assert token.password.hex() not in f"{caught.value!r} {caught.value.facts}"
+    file.write_bytes(token.to_bytes())
+    put_and_find(connect(**given), name)
 
 
 def test_a_kdc_that_is_silent_or_starts_again_with_other_keys_costs_no_put(

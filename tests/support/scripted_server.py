@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.wire import LENGTH, preamble, varint
 from hqueue.settings.addresses import Address
+from tests.support.token_door import TokenDoor
 
 __all__ = ["Asked", "ScriptedServer", "answer", "cell", "refusal"]
 
@@ -36,11 +37,15 @@ class ScriptedServer:
     Args:
         script: what to send for each request.
         tls: what connections are wrapped in, if anything.
+        door: asks clients for a token, if there is one.
     """
 
-    def __init__(self, script: Script, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, script: Script, tls: ssl.SSLContext | None = None, door: TokenDoor | None = None
+    ) -> None:
         self.script = script
         self.tls = tls
+        self.door = door
         self.services: list[str] = []
         """The service that each connection asked for."""
         self._lock = threading.Lock()
@@ -80,14 +85,18 @@ class ScriptedServer:
             self._answer(opened)
 
     def _answer(self, opened: socket.socket) -> None:
-        with opened, opened.makefile("rb") as incoming:
-            assert _exactly(incoming, 6) == preamble()
+        with opened, opened.makefile("rb") as socket_file:
+            incoming, send = socket_file, opened.sendall
+            if self.door is not None:
+                incoming, send = self.door.enter(socket_file, opened.sendall)
+            else:
+                assert _exactly(incoming, 6) == preamble()
             header = pb.ConnectionHeader.FromString(_frame(incoming))
             with self._lock:
                 self.services.append(header.service_name)
             while True:
                 for piece in self.script(_asked(_frame(incoming))):
-                    opened.sendall(piece)
+                    send(piece)
 
 
 def answer(asked: Asked, message: Any, cells: bytes = b"") -> bytes:

@@ -1,14 +1,15 @@
 """What is said before the first request: preamble, SASL's handshake, connection header; in TLS, or
 in clear. Work without I/O.
 
-What the client sends of the handshake is a length (4 bytes, big-endian, 0 allowed) and a token.
-What the server sends is a status (4 bytes): 0 for a length and a token; 1 for an error, the name of
-its class and its text, each with a length, after which it closes. A server that asks for no proof
+What the client sends of the handshake is a length (4 bytes, big-endian, 0 allowed) and a token of
+SASL's: of GSSAPI for Kerberos, of DIGEST-MD5 for a delegation token, whose first one is empty. What
+the server sends is a status (4 bytes): 0 for a length and a token; 1 for an error, the name of its
+class and its text, each with a length, after which it closes. A server that asks for no proof
 answers status 0 and the length -88, and goes on in clear.
 
-The client's last token has no answer if it is good. If it is not, the server's error comes in the
-place of the first answer to a request. No frame is as short as 1 byte, so the status of the error
-is no length.
+With Kerberos the client's last token has no answer if it is good. If it is not, the server's error
+comes in the place of the first answer to a request. No frame is as short as 1 byte, so the status
+of the error is no length.
 
 Who may have one of several principals is asked first: ``Securi`` has a frame for an answer, with
 the principal, and the preamble follows. Older servers refuse it.
@@ -16,11 +17,13 @@ the principal, and the preamble follows. Older servers refuse it.
 
 from __future__ import annotations
 
+import base64
+import os
 import ssl
 import struct
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
 
@@ -37,7 +40,10 @@ from hqueue.hbase.native.wire import (
     read_answer,
 )
 from hqueue.hbase.native.wire import KERBEROS as BY_KERBEROS
+from hqueue.hbase.native.wire import TOKEN as BY_TOKEN
 from hqueue.net.contexts import TlsContexts
+from hqueue.net.digest_md5 import DigestMd5
+from hqueue.net.framing import Beginning
 from hqueue.net.kerberos import Begun, Login
 from hqueue.net.layers import Wrapping
 from hqueue.net.refusals import RefusedError
@@ -45,11 +51,13 @@ from hqueue.net.sasl import Gssapi
 from hqueue.net.security import client_contexts
 from hqueue.net.talking import Talk, Talking
 from hqueue.net.tls import Tls
+from hqueue.net.tokens import DelegationToken, HeldTokens
 from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.loop import blocking
+from hqueue.runtime.steps import Work
 from hqueue.settings.addresses import Address
 from hqueue.settings.connection import Settings
-from hqueue.settings.security import KERBEROS, PRIVACY
+from hqueue.settings.security import KERBEROS, PRIVACY, SIMPLE
 
 __all__ = ["OPEN", "Security", "greeting"]
 
@@ -60,13 +68,19 @@ TOKEN_BYTES_MAX = 1024 * 1024
 LATE_BYTES_MAX = 16 * 1024
 """Each of both words of an error that comes in the place of an answer."""
 
+_TOKEN_FILE = "HADOOP_TOKEN_FILE_LOCATION"
+_DIGEST_URI, _DIGEST_REALM = "null/default", "default"
+"""HBase's servers accept no others."""
+
 
 class Security(NamedTuple):
     """How connections to HBase are secured."""
 
     tls: TlsContexts | None = None
     login: Login | None = None
-    """Who this client is; None where it does not prove it."""
+    """Who this client is by Kerberos; None where it does not use that."""
+    tokens: HeldTokens | None = None
+    """By what else it proves it: alone, or without a ticket for `login`; None for nothing."""
     protections: Sequence[str] = ()
     """The layers that are good enough, the best one first."""
     regionserver: str = ""
@@ -75,11 +89,15 @@ class Security(NamedTuple):
     """The masters'."""
     falls_back: bool = False
     """Whether a server will do that asks for no proof."""
+    cluster_id: Callable[[], Work[Any, str]] | None = None
+    """Asks for the cluster's ID; None where no one names it before this client proved itself."""
 
     @classmethod
-    def of(cls, settings: Settings) -> Security:
+    def of(
+        cls, settings: Settings, cluster_id: Callable[[], Work[Any, str]] | None = None
+    ) -> Security:
         """As the settings say."""
-        tls = login = None
+        tls = login = tokens = None
         if settings.hbase_tls:
             tls = client_contexts(settings, "hbase_tls")
         if settings.hbase_authentication == KERBEROS:
@@ -89,13 +107,18 @@ class Security(NamedTuple):
                 settings.kerberos_ticket_cache,
                 settings.kerberos_config,
             )
+        is_by_keytab = login is not None and settings.kerberos_keytab is not None
+        if settings.hbase_authentication != SIMPLE and not is_by_keytab:
+            tokens = HeldTokens(settings.hbase_token_file or os.environ.get(_TOKEN_FILE))
         return cls(
             tls,
             login,
+            tokens,
             settings.hbase_protection,
             settings.hbase_principal,
             settings.hbase_master_principal or settings.hbase_principal,
             settings.hbase_fallback_to_simple,
+            cluster_id,
         )
 
     def principals(self, server: Address, service: str) -> list[str]:
@@ -105,6 +128,30 @@ class Security(NamedTuple):
         roles = {CLIENT: [self.regionserver], MASTER: [self.master]}
         named = roles.get(service, [self.master, self.regionserver])
         return [*dict.fromkeys(each.replace("_HOST", server.host.lower()) for each in named)]
+
+    def token(self) -> Work[Any, DelegationToken]:
+        """The token by which this client proves itself.
+
+        Raises:
+            RefusedError: there is none, its file can't be used, or it can't be chosen.
+        """
+        assert self.tokens is not None
+        found: list[DelegationToken] = yield blocking(self.tokens.all)
+        if len(found) > 1:
+            if self.cluster_id is None:
+                raise RefusedError(
+                    "there are delegation tokens of several clusters, and with hbase_masters "
+                    "nothing says which is the right one: leave hbase_masters out, so that "
+                    "ZooKeeper names the cluster, or give a file with one token"
+                )
+            cluster_id = yield from self.cluster_id()
+            found = [token for token in found if token.service == cluster_id]
+        if not found:
+            raise RefusedError(
+                "there is no delegation token of this cluster: give hbase_token_file, set "
+                "HADOOP_TOKEN_FILE_LOCATION, or call Client.use_token"
+            )
+        return found[0]
 
 
 OPEN = Security()
@@ -140,14 +187,16 @@ def greeting(
         context: ssl.SSLContext = yield blocking(security.tls.current)
         yield from talk.start_tls(Tls(context, server.host, security.tls.switch))
     is_proven = False
-    if security.login is None:
-        talk.say(preamble())
-    else:
+    if security.login is not None:
         principals = security.principals(server, service)
         principal = principals[0]
         if len(principals) > 1 and server not in unaware:
             principal = yield from _ask_principal(talk, principals, partial(unaware.add, server))
         is_proven = yield from _prove(talk, security, security.login, principal, ends_s)
+    elif security.tokens is not None:
+        is_proven = yield from _prove_by_token(talk, security)
+    else:
+        talk.say(preamble())
     talk.say(connection_header(service, named=not is_proven))
     try:
         yield from talk.flush()
@@ -192,23 +241,87 @@ def _ask_principal(
 def _prove(
     talk: Talk, security: Security, login: Login, principal: str, ends_s: float
 ) -> Talking[bool]:
-    """Prove who this client is; False if the server asks for no proof, and that will do."""
+    """Prove who this client is by Kerberos, or without a ticket by a token; False if the server
+    asks for no proof, and that will do.
+    """
     confidential = PRIVACY in security.protections
-    begun: Begun = yield login.begin(principal, confidential=confidential, ends_s=ends_s)
+    try:
+        begun: Begun = yield login.begin(principal, confidential=confidential, ends_s=ends_s)
+    except RefusedError:
+        if security.tokens is None or not (yield blocking(security.tokens.all)):
+            raise
+        return (yield from _prove_by_token(talk, security))
     mechanism = Gssapi(begun.context, security.protections)
-    talk.say(preamble(BY_KERBEROS))
-    token = begun.token
-    while True:
+    beginning = partial(_look_at_beginning, principal)
+    try:
+        return (
+            yield from _exchange(
+                talk, security, BY_KERBEROS, mechanism, first=begun.token, beginning=beginning
+            )
+        )
+    except _NotAcceptedError as exc:
+        login.renew(begun.generation)
+        if begun.is_fresh:
+            raise exc.refusal(principal) from exc
+        raise
+
+
+def _prove_by_token(talk: Talk, security: Security) -> Talking[bool]:
+    """Like `_prove`, by a delegation token."""
+    token: DelegationToken = yield from security.token()
+    identifier, password = (
+        base64.b64encode(each).decode() for each in (token.identifier, token.password)
+    )
+    mechanism = DigestMd5(
+        identifier,
+        password,
+        _DIGEST_URI,
+        realm=_DIGEST_REALM,
+        protections=[each for each in security.protections if each != PRIVACY],
+    )
+    try:
+        return (yield from _exchange(talk, security, BY_TOKEN, mechanism, first=b""))
+    except _NotAcceptedError as exc:
+        raise RefusedError(
+            f"the server did not accept this client's delegation token: {_token_advice(exc)}",
+            answer=exc.answer,
+            token=repr(token),
+        ) from exc
+
+
+def _token_advice(error: _NotAcceptedError) -> str:
+    if not error.answer.startswith("SecretManager$InvalidToken"):
+        return (
+            "it is another cluster's, or it was changed: compare its service with the cluster's ID "
+            "(the node hbaseid in ZooKeeper), and get one from this cluster"
+        )
+    if "expired" in error.answer:
+        return "it has expired: get another one before this one's end"
+    return "HBase can't read it, or doesn't know its key any more: get another one"
+
+
+def _exchange(
+    talk: Talk,
+    security: Security,
+    code: int,
+    mechanism: Gssapi | DigestMd5,
+    *,
+    first: bytes,
+    beginning: Beginning | None = None,
+) -> Talking[bool]:
+    """Say by what this client proves itself, and do so; False if the server asks for no proof, and
+    that will do.
+
+    Raises:
+        _NotAcceptedError: the server does not accept the client.
+    """
+    talk.say(preamble(code))
+    token: bytes | None = first
+    while token is not None:
         talk.say(LENGTH.pack(len(token)) + token)
         if mechanism.protection is not None:
             break  # The server says nothing more if that is good.
-        try:
-            challenge = yield from _challenge(talk)
-        except _NotAcceptedError as exc:
-            login.renew(begun.generation)
-            if begun.is_fresh:
-                raise exc.refusal(principal) from exc
-            raise
+        challenge = yield from _challenge(talk)
         if challenge is None:
             if security.falls_back:
                 return False
@@ -218,7 +331,6 @@ def _prove(
                 "hbase_fallback_to_simple=True lets the client go on without security"
             )
         token = mechanism.answer(challenge)
-    beginning = partial(_look_at_beginning, principal)
     if mechanism.wraps:
         yield from talk.flush()
         talk.add(Wrapping(mechanism, FRAME_BYTES_MAX, beginning))
@@ -274,12 +386,11 @@ def _challenge(talk: Talk) -> Talking[bytes | None]:
 
 
 class _NotAcceptedError(ConnectionError):
-    """The server does not accept the client. With other tickets it may."""
+    """The server does not accept the client. With another ticket or token it may."""
 
     def __init__(self, name: str, text: str) -> None:
-        self.name = name.rpartition(".")[2]
-        self.said = text
-        super().__init__(f"the server did not accept this client: {self.name}: {text}")
+        self.answer = f"{name.rpartition('.')[2]}: {text}"
+        super().__init__(f"the server did not accept this client: {self.answer}")
 
     def refusal(self, principal: str) -> RefusedError:
         """The error where no other tickets can be had."""
@@ -287,6 +398,6 @@ class _NotAcceptedError(ConnectionError):
             "the server did not accept this client's ticket: compare hbase_principal with the "
             "principal and the keytab that the server runs with, and see the server's log, which "
             "says more",
-            answer=f"{self.name}: {self.said}",
+            answer=self.answer,
             server_principal=principal,
         )

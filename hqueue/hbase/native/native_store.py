@@ -5,6 +5,7 @@ from __future__ import annotations
 from hqueue.format import rowkey
 from hqueue.hbase.native.appends import TableAppends
 from hqueue.hbase.native.async_servers import AsyncServers
+from hqueue.hbase.native.delegation_tokens import DelegationTokens
 from hqueue.hbase.native.exchanges import Asking
 from hqueue.hbase.native.faces import Via
 from hqueue.hbase.native.greeting import Security
@@ -82,15 +83,19 @@ class NativeStore(OnPorts):
         route: Route = direct,
     ) -> None:
         self._settings = settings
-        opener = Opener(Security.of(settings), route)
+        self._registry = open_registry(settings, read_node)
+        # Masters answer only after a client has proved itself.
+        cluster_id = None if settings.hbase_masters else self._registry.cluster_id
+        security = Security.of(settings, cluster_id)
+        opener = Opener(security, route)
         self._servers = Servers(settings, opener.open)
         self._async_servers = AsyncServers(settings, opener.open_in_loop)
-        self._registry = open_registry(settings, read_node)
         self._meta = Meta(self._registry)
         both = self._servers, self._async_servers
         super().__init__(*both, clock)
         self.tables = Tables(*both, self._registry, clock)
         self.locations = PartitionLocations(*both, self._meta, clock)
+        self.tokens = DelegationTokens(*both, self._registry, security, clock)
         table = settings.metadata_table
         rows = RecordTable(*both, table, self._regions(table), self.tables, clock=clock)
         self._fields = RowRecords(rows, clock, settings.operation_timeout_ms)

@@ -1,8 +1,9 @@
 """Frames of HBase's RPC: requests as bytes, and bytes as answers.
 
 A connection begins with ``HBas``, a version (0) and how one proves who one is: 80, not at all; 81,
-by Kerberos, whose handshake follows (`hqueue.hbase.native.greeting`). Then comes the connection
-header, as a frame. Each request and each answer is a frame:
+by Kerberos; 82, by a delegation token. The handshake of the latter two follows
+(`hqueue.hbase.native.greeting`). Then comes the connection header, as a frame. Each request and
+each answer is a frame:
 
 offset  size  field
 0       4     length of what follows, big-endian
@@ -29,6 +30,7 @@ __all__ = [
     "MASTER",
     "REGISTRY",
     "SIMPLE",
+    "TOKEN",
     "WHOLE_CONNECTION",
     "WHO_IS_THERE",
     "Answer",
@@ -53,7 +55,7 @@ FRAME_BYTES_MAX = 256 * 1024 * 1024
 """A region server gathers at most 100 MB of cells, and one row."""
 
 CODEC = "org.apache.hadoop.hbase.codec.KeyValueCodec"
-SIMPLE, KERBEROS = 80, 81
+SIMPLE, KERBEROS, TOKEN = 80, 81, 82
 """How one proves who one is."""
 
 WHO_IS_THERE = b"Securi"
@@ -109,8 +111,8 @@ def connection_header(service: str, *, named: bool = True) -> bytes:
 
     Args:
         service: the service's name.
-        named: whether the user of this process is named. Not where Kerberos says who speaks: any
-            other name means that one speaks for another.
+        named: whether the user of this process is named. Not where Kerberos or a token says who
+            speaks: any other name means that one speaks for another.
     """
     header = pb.ConnectionHeader(
         user_info=pb.UserInformation(effective_user=_user()) if named else None,

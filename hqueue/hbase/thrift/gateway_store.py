@@ -35,6 +35,8 @@ class GatewayStore(Stepwise):
         clock: where time comes from.
     """
 
+    tokens = None
+
     def __init__(self, settings: Settings, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
         self._gateways = Gateways(settings, clock)

@@ -14,7 +14,7 @@ from hqueue import InvalidInputError
 from pyspark_hqueue.jobs.folder import Folder
 from pyspark_hqueue.jobs.rounds import Round, Rounds
 from pyspark_hqueue.jobs.targets import Target
-from pyspark_hqueue.reading.decode import client_of
+from pyspark_hqueue.reading.clients import client_of
 from pyspark_hqueue.reading.plan import Range
 from pyspark_hqueue.reading.schema import WITH_HEADERS
 

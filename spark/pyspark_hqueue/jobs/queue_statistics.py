@@ -17,7 +17,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from hqueue import InvalidInputError, MessageID
 from pyspark_hqueue.jobs.failures import refusing, translated
 from pyspark_hqueue.jobs.sizes import message_bytes
-from pyspark_hqueue.reading.decode import client_of, topics_named
+from pyspark_hqueue.reading.clients import client_of
+from pyspark_hqueue.reading.decode import topics_named
 from pyspark_hqueue.reading.located import frame_of
 from pyspark_hqueue.reading.plan import Range
 from pyspark_hqueue.reading.read_options import ReadOptions

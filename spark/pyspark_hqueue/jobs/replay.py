@@ -25,7 +25,7 @@ from pyspark_hqueue.jobs.archive import FILES, archived_queue, placed_rounds
 from pyspark_hqueue.jobs.failures import refusing
 from pyspark_hqueue.jobs.folder import Folder
 from pyspark_hqueue.jobs.targets import Target
-from pyspark_hqueue.reading.decode import client_of
+from pyspark_hqueue.reading.clients import client_of
 from pyspark_hqueue.writing.write_options import WriteOptions
 
 __all__ = ["Piece", "Replay", "archived_pieces"]

@@ -18,7 +18,7 @@ from hqueue.settings.numbers import whole_number
 from pyspark_hqueue.jobs.failures import translated
 from pyspark_hqueue.jobs.folder import Folder
 from pyspark_hqueue.reading.admission import ADMITS
-from pyspark_hqueue.reading.decode import client_of
+from pyspark_hqueue.reading.clients import client_of
 from pyspark_hqueue.reading.located import frame_of
 from pyspark_hqueue.reading.plan import Position, Range, partitions_of, ranges_between, starts_of
 from pyspark_hqueue.reading.read_options import ReadOptions

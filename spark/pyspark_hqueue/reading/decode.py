@@ -2,43 +2,46 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
-from hqueue import Client, MessageID, Queue, Scan, Settings, connect
+from hqueue import MessageID, Queue, Scan
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.settings.limits import SEQUENCE_MAX
+from pyspark_hqueue.reading.clients import client_of
 from pyspark_hqueue.reading.loss import report_loss
 from pyspark_hqueue.reading.plan import Range
 from pyspark_hqueue.reading.read_options import ReadOptions
 from pyspark_hqueue.reading.schema import COLUMNS, arrow_schema
 
-__all__ = ["client_of", "read_ranges", "topics_named"]
+__all__ = ["read_ranges", "topics_named"]
 
 PAUSE_MS = 200
 
 
-@functools.lru_cache(maxsize=8)
-def client_of(settings: Settings) -> Client:
-    """This process's client with these settings; Spark uses a process for many tasks."""
-    return connect(settings)
-
-
 def read_ranges(
-    options: ReadOptions, ranges: Sequence[Range], columns: StructType = COLUMNS
+    options: ReadOptions,
+    ranges: Sequence[Range],
+    columns: StructType = COLUMNS,
+    token: bytes | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The wanted messages of some ranges, in order, some megabytes at a time.
 
     The same range gives the same messages whenever it is read: all of them, or an error.
 
+    Args:
+        options: how they are read.
+        ranges: what is read.
+        columns: those that are made.
+        token: by what the task proves itself, if it needs to.
+
     Raises:
         DataLossError: messages of it are gone, and the options make that an error.
     """
-    queue = client_of(options.settings).queue(options.queue)
+    queue = client_of(options.settings, token).queue(options.queue)
     schema = arrow_schema(columns)
     for range_ in ranges:
         for batch in _read(queue, range_, options):

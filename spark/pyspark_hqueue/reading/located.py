@@ -19,9 +19,11 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from hqueue import InvalidInputError, Queue
 from hqueue.runtime.logs import Log
-from pyspark_hqueue.reading.decode import client_of, read_ranges
+from pyspark_hqueue.reading.clients import client_of, task_token
+from pyspark_hqueue.reading.decode import read_ranges
 from pyspark_hqueue.reading.hosts import names_of
 from pyspark_hqueue.reading.plan import Range, Task, cut, pieces_of, position_of
+from pyspark_hqueue.reading.py4j_logs import no_py4j_logs
 from pyspark_hqueue.reading.read_options import ReadOptions
 from pyspark_hqueue.reading.topic_ranges import planned
 
@@ -164,9 +166,11 @@ def frame_of(
     def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for packed in batch.column(0).to_pylist():
-                yield from read_ranges(options, pickle.loads(packed), columns)
+                ranges, token = pickle.loads(packed)
+                yield from read_ranges(options, ranges, columns, token)
 
-    located = [(task, _host_of(task, hosts)) for task in tasks]
+    token = task_token(options)
+    located = [(task.proven_by(token), _host_of(task, hosts)) for task in tasks]
     return _placed(spark, located).mapInArrow(decode, columns)
 
 
@@ -217,7 +221,8 @@ def _placed(spark: SparkSession, tasks: Sequence[tuple[Task, str]]) -> DataFrame
                 names.add(name)
             hosts[host] = scala.asScala(names).toSeq()
         values = gateway.new_array(jvm.java.lang.Object, 1)
-        values[0] = bytearray(pickle.dumps(task.ranges))
+        with no_py4j_logs():
+            values[0] = bytearray(pickle.dumps((task.ranges, task.token)))
         rows.add(jvm.scala.Tuple2(jvm.org.apache.spark.sql.RowFactory.create(values), hosts[host]))
     tag = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("org.apache.spark.sql.Row"))
     rdd = spark.sparkContext._jsc.sc().makeRDD(scala.asScala(rows).toSeq(), tag)

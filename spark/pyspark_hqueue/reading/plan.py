@@ -80,15 +80,28 @@ class Range:
 
 
 class Task(InputPartition):
-    """What one Spark task reads."""
+    """What one Spark task reads.
 
-    def __init__(self, ranges: tuple[Range, ...]) -> None:
+    Args:
+        ranges: what it reads.
+        token: by what it proves itself to HBase, which is a secret; None for nothing.
+    """
+
+    def __init__(self, ranges: tuple[Range, ...], token: bytes | None = None) -> None:
         super().__init__(ranges)
         self.ranges = ranges
+        self.token = token
+
+    def __repr__(self) -> str:
+        return f"Task({self.ranges!r})"
 
     @property
     def messages(self) -> int:
         return sum(range_.messages for range_ in self.ranges)
+
+    def proven_by(self, token: bytes | None) -> Task:
+        """The same task with a token."""
+        return Task(self.ranges, token)
 
 
 def partitions_of(queue: Queue, options: ReadOptions) -> Sequence[int]:

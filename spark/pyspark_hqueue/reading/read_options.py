@@ -35,6 +35,7 @@ __all__ = [
     "Option",
     "ReadOptions",
     "duration_ms",
+    "flag",
     "parse_options",
     "queue_name",
     "whole",
@@ -135,7 +136,8 @@ def whole(least: int, text: str) -> int:
     return read_whole(text, least)
 
 
-def _flag(text: str) -> bool:
+def flag(text: str) -> bool:
+    """Read ``true`` or ``false``."""
     if text.lower() not in ("true", "false"):
         raise _wrong("this option is true or false")
     return text.lower() == "true"
@@ -241,7 +243,7 @@ _OPTIONS = (
     Option("path", "queue", queue_name),
     Option("subscribe", "topics", _topics),
     Option("subscribePattern", "topics", _pattern),
-    Option("topicRanges", "topic_ranges", _flag, "batch"),
+    Option("topicRanges", "topic_ranges", flag, "batch"),
     Option("assign", "partitions", _partitions),
     Option("startingOffsets", "start", functools.partial(_offsets, ""), "stream"),
     Option("startingOffsets", "start", functools.partial(_offsets, "latest"), "batch"),
@@ -250,11 +252,12 @@ _OPTIONS = (
     Option("maxOffsetsPerTrigger", "trigger_messages_max", _POSITIVE, "stream"),
     Option("minOffsetsPerTrigger", "trigger_messages_min", _POSITIVE, "stream"),
     Option("maxTriggerDelay", "trigger_delay_ms_max", duration_ms, "stream"),
-    Option("rangesOnly", "ranges_only", _flag, "stream"),
-    Option("includeHeaders", "include_headers", _flag),
+    Option("rangesOnly", "ranges_only", flag, "stream"),
+    Option("includeHeaders", "include_headers", flag),
     Option("minPartitions", "tasks_min", _POSITIVE),
     Option("maxRecordsPerPartition", "task_messages_max", _POSITIVE),
-    Option("failOnDataLoss", "fail_on_data_loss", _flag),
+    Option("failOnDataLoss", "fail_on_data_loss", flag),
+    Option("delegationTokens", "delegation_tokens", flag),
 )
 
 _OF_KAFKA = {

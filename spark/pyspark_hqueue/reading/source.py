@@ -12,7 +12,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from hqueue import InvalidInputError
-from pyspark_hqueue.reading.decode import client_of, read_ranges
+from pyspark_hqueue.reading.clients import client_of, task_token
+from pyspark_hqueue.reading.decode import read_ranges
 from pyspark_hqueue.reading.plan import Task, cut, pieces_of, position_of
 from pyspark_hqueue.reading.pushdown import narrowing_of, pushes_filters
 from pyspark_hqueue.reading.read_options import ReadOptions
@@ -70,11 +71,13 @@ class QueueReader(DataSourceReader):
         queue = client.queue(self.options.queue)
         pieces = pieces_of(queue, ranges, self.options)
         # Of an empty list Spark makes a task that has no ranges.
-        return list(cut(ranges, pieces, functools.partial(position_of, queue))) or [Task(())]
+        tasks = cut(ranges, pieces, functools.partial(position_of, queue)) or [Task(())]
+        token = task_token(self.options)
+        return [task.proven_by(token) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Task)
-        return read_ranges(self.options, partition.ranges, self.columns)
+        return read_ranges(self.options, partition.ranges, self.columns, partition.token)
 
 
 class PushingReader(QueueReader):

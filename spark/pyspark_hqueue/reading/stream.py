@@ -35,7 +35,8 @@ from pyspark_hqueue.reading.admission import (
     limit_of,
     shares,
 )
-from pyspark_hqueue.reading.decode import client_of, read_ranges
+from pyspark_hqueue.reading.clients import client_of, task_token
+from pyspark_hqueue.reading.decode import read_ranges
 from pyspark_hqueue.reading.end_offsets import EndOffsets
 from pyspark_hqueue.reading.plan import (
     Position,
@@ -142,20 +143,17 @@ class QueueStreamReader(AvailableNow, DataSourceStreamReader):
         )
         if self.options.ranges_only:
             return [Task(tuple(ranges))] if ranges else []
-        return list(
-            cut(
-                ranges,
-                pieces_of(queue, ranges, self.options),
-                functools.partial(position_of, queue),
-            )
-        )
+        pieces = pieces_of(queue, ranges, self.options)
+        tasks = cut(ranges, pieces, functools.partial(position_of, queue))
+        token = task_token(self.options) if tasks else None
+        return [task.proven_by(token) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Task)
         if self.options.ranges_only:
             rows = [dataclasses.asdict(range_) for range_ in partition.ranges]
             return iter([pa.RecordBatch.from_pylist(rows, schema=arrow_schema(self._columns))])
-        return read_ranges(self.options, partition.ranges, self._columns)
+        return read_ranges(self.options, partition.ranges, self._columns, partition.token)
 
     def _now(self, *, refresh: bool = False) -> Positions:
         offsets = self._end_offsets.offsets(refresh=refresh)

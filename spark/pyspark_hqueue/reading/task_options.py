@@ -1,4 +1,4 @@
-"""Options that go to executors with their tasks, and the secrets that don't."""
+"""Options that go to executors with their tasks, and what the driver keeps of them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,25 @@ import dataclasses
 from typing import Any
 
 from hqueue import Settings, SettingsError
+from hqueue.settings.connection import found_settings
 from hqueue.settings.secret_fields import secret_fields
+from hqueue.settings.security import KERBEROS, SIMPLE, TOKEN
+from hqueue.settings.zookeeper_security import NONE
 
 __all__ = ["TaskOptions"]
+
+_OF_DRIVER = (
+    "hbase_master_principal", "hbase_token_file", "kerberos_config", "kerberos_keytab",
+    "kerberos_principal", "kerberos_ticket_cache",
+)  # fmt: skip
+"""By what a driver proves itself; tasks do so by tokens."""
 
 
 @dataclasses.dataclass(frozen=True)
 class TaskOptions:
     """What each kind of work has. Pickled, it carries no secret: a process that reads it takes the
-    secrets from where `hqueue.connect` finds them there, if any was given.
+    secrets from where `hqueue.connect` finds them there, if any was given. Nor does it carry by
+    what the driver proves itself, if tasks have tokens.
 
     Raises:
         SettingsError: when it is unpickled, and a secret is given nowhere.
@@ -23,26 +33,36 @@ class TaskOptions:
 
     queue: str
     settings: Settings
+    delegation_tokens: bool = dataclasses.field(default=True, kw_only=True)
+    """Whether tasks get tokens, where HBase asks for a proof."""
+
+    @property
+    def needs_tokens(self) -> bool:
+        """Whether each task has a token."""
+        return self.delegation_tokens and self.settings.hbase_authentication != SIMPLE
 
     def __getstate__(self) -> dict[str, Any]:
-        left_out = {name: None for name in secret_fields(Settings) if getattr(self.settings, name)}
-        return {**vars(self), "settings": _with(self.settings, left_out), "left_out": [*left_out]}
+        left_out = [name for name in secret_fields(Settings) if getattr(self.settings, name)]
+        changed: dict[str, Any] = dict.fromkeys(left_out)
+        if self.needs_tokens:
+            changed |= {**dict.fromkeys(_OF_DRIVER), "hbase_authentication": TOKEN}
+            if self.settings.zookeeper_authentication == KERBEROS:
+                # Tokens open no door there, and workers are found behind it.
+                changed |= {"zookeeper_authentication": NONE, "notify_workers": False}
+        return {**vars(self), "settings": _with(self.settings, changed), "left_out": left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         left_out = state.pop("left_out")
         if left_out:
-            carried = vars(state["settings"]).items()
-            here = Settings.load({name: value for name, value in carried if name not in left_out})
-            missing = [name for name in left_out if not getattr(here, name)]
+            here = found_settings(left_out, {})
+            missing = [name for name in left_out if not here.get(name)]
             if missing:
                 raise SettingsError(
                     "a secret does not go to executors with a task: set it there, too, by its "
                     "variable or in the settings file",
                     settings=missing,
                 )
-            state["settings"] = _with(
-                state["settings"], {name: getattr(here, name) for name in left_out}
-            )
+            state["settings"] = _with(state["settings"], here)
         vars(self).update(state)
 
 

@@ -26,9 +26,9 @@ from pyspark import TaskContext
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from hqueue import IdempotencyKeyReusedError, MessageID, Queue, Settings
+from hqueue import Client, IdempotencyKeyReusedError, MessageID, Queue
 from hqueue.runtime.logs import Log
-from pyspark_hqueue.reading.decode import client_of
+from pyspark_hqueue.reading.clients import client_of, task_token
 from pyspark_hqueue.writing.chunks import ANY, Chunk, Chunks
 from pyspark_hqueue.writing.write_options import WriteOptions, check_columns
 
@@ -109,9 +109,11 @@ class QueueWriter(spark.DataSourceArrowWriter):
         self._options = options
         self._partitions = partitions
         self._writing = writing
+        self._token = task_token(options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        queue = _opened(self._options.settings, self._options.queue, self._partitions)
+        client = client_of(self._options.settings, self._token)
+        queue = _opened(client, self._options.queue, self._partitions)
         return _write(queue, self._options, self._writing, iterator)
 
     def commit(self, messages: Sequence[spark.WriterCommitMessage | None]) -> None:
@@ -125,6 +127,8 @@ class QueueStreamWriter(_StreamWriter):  # type: ignore[misc]
         self._options = options
         self._partitions = partitions
         self._schema = schema
+        self._token = task_token(options)
+        """Spark makes a writer for each batch."""
 
     def write(self, iterator: Iterator[Any]) -> Written:
         task = _task()
@@ -132,7 +136,8 @@ class QueueStreamWriter(_StreamWriter):  # type: ignore[misc]
         batch = task.getLocalProperty("streaming.sql.batchId")
         assert query is not None
         assert batch is not None
-        queue = _opened(self._options.settings, self._options.queue, self._partitions)
+        client = client_of(self._options.settings, self._token)
+        queue = _opened(client, self._options.queue, self._partitions)
         since = queue.claim_epoch(f"spark.{query}", int(batch))
         if not TAKES_ARROW:
             iterator = _record_batches(iterator, self._schema)
@@ -202,12 +207,12 @@ def _task() -> TaskContext:
 
 
 @functools.lru_cache(maxsize=64)
-def _opened(settings: Settings, name: str, partitions: int) -> Queue:
+def _opened(client: Client, name: str, partitions: int) -> Queue:
     """The queue, with what this process has seen of its log: Spark uses it for many tasks.
 
     One that was made again with another number of partitions is another.
     """
-    return client_of(settings).queue(name)
+    return client.queue(name)
 
 
 def _record_batches(rows: Iterable[Any], schema: StructType) -> Iterator[pa.RecordBatch]:

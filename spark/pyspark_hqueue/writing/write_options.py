@@ -23,7 +23,7 @@ from hqueue import InvalidInputError
 from hqueue.message import topic_bytes
 from hqueue.metadata import check_name
 from hqueue.settings.reserved import check_topic
-from pyspark_hqueue.reading.read_options import Option, parse_options, queue_name, whole
+from pyspark_hqueue.reading.read_options import Option, flag, parse_options, queue_name, whole
 from pyspark_hqueue.reading.schema import HEADERS
 from pyspark_hqueue.reading.task_options import TaskOptions
 
@@ -53,6 +53,7 @@ _OPTIONS = (
     Option("topic", "topic", _topic),
     Option("writeId", "write_id", check_name, "batch"),
     Option("writeEpoch", "write_epoch", functools.partial(whole, 0), "batch"),
+    Option("delegationTokens", "delegation_tokens", flag),
     Option("checkpointLocation", "checkpoint", str, "stream"),  # Spark's own: it comes along.
 )
 

@@ -40,6 +40,8 @@ class MemoryStore(Stepwise):
         network: what lies between; one that loses nothing if None.
     """
 
+    tokens = None
+
     def __init__(
         self,
         cluster: MemoryCluster,

@@ -120,3 +120,47 @@ def test_a_server_without_a_protection_that_will_do_is_refused() -> None:
 def test_a_malformed_challenge_is_not_taken(challenge: bytes) -> None:
     with pytest.raises(ValueError, match="malformed"):
         DigestMd5("chris", "secret", "imap/host").answer(challenge)
+
+
+class Both:
+    """Both ends' tokens, by the keys of one exchange."""
+
+    def __init__(self) -> None:
+        self.client, self.server = (
+            DigestMd5("chris", "secret", "imap/host", nonce="c", protections=["integrity"])
+            for _ in range(2)
+        )
+        for each in (self.client, self.server):
+            each.answer(b'nonce="n",algorithm=md5-sess,qop="auth,auth-int"')
+        self.server._keys = self.server._keys[::-1]
+
+
+def test_the_first_protection_that_the_server_offers_is_chosen() -> None:
+    for protections, qop in (
+        (("authentication", "integrity"), b"auth"),
+        (("integrity",), b"auth-int"),
+    ):
+        said = DigestMd5("chris", "secret", "imap/host", protections=protections).answer(
+            b'nonce="n",algorithm=md5-sess,qop="auth-int,auth"'
+        )
+        assert said is not None
+        assert said.endswith(b",qop=" + qop)
+
+
+def test_integrity_takes_each_frame_once_in_its_order_and_none_that_was_changed() -> None:
+    both = Both()
+    frames = [both.client.wrap(data) for data in (b"", b"one", b"two" * 1_000)]
+    assert frames[1][:3] == b"one"
+    assert frames[1][-6:] == b"\0\1\0\0\0\1"
+    for frame, data in zip(frames, (b"", b"one", b"two" * 1_000), strict=True):
+        assert both.server.unwrap(bytearray(frame)) == data
+    with pytest.raises(ConnectionError, match="changed on its way"):
+        both.server.unwrap(bytearray(frames[0]))
+    whole = both.client.wrap(b"next")
+    for at in range(len(whole)):
+        changed = bytearray(whole)
+        changed[at] ^= 1
+        for wrong in (changed, bytearray(whole[:at])):
+            with pytest.raises(ConnectionError, match="changed on its way"):
+                both.server.unwrap(wrong)
+    assert both.server.unwrap(bytearray(whole)) == b"next"

@@ -21,6 +21,7 @@ OTHERWISE = {
     "hqueue/runtime/logs.py": "the one place",
     "hqueue/settings/loading.py": "lies below it; called by the program itself",
     "hqueue/zookeeper/member.py": "kazoo's own lines",
+    "pyspark_hqueue/reading/py4j_logs.py": "py4j's own lines",
     "hqueue/cli/app.py": "sets up what a command shows",
 }
 ERRORS = [ValueError("faulty"), SystemExit("faulty"), KeyboardInterrupt("faulty")]

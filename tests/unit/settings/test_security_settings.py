@@ -9,6 +9,7 @@ import pytest
 from hqueue import Settings, SettingsError
 
 KERBEROS: dict[str, Any] = {"hbase_authentication": "kerberos"}
+TOKEN: dict[str, Any] = {"hbase_authentication": "token"}
 TLS: dict[str, Any] = {"hbase_tls": True}
 
 
@@ -55,6 +56,13 @@ def test_settings_come_from_the_environment_as_texts() -> None:
         ({"tls_ca": "ca"}, "tls_ca needs hbase_tls=True"),
         ({"tls_certificate": "c"}, "tls_certificate needs hbase_tls=True"),
         ({**TLS, "tls_key": "k"}, "tls_key needs tls_certificate"),
+        ({"hbase_token_file": "t"}, "hbase_token_file needs hbase_authentication='token'"),
+        ({**KERBEROS, "kerberos_keytab": "k", "hbase_token_file": "t"}, "not both"),
+        (
+            {**TOKEN, "kerberos_keytab": "k"},
+            "kerberos_keytab needs hbase_authentication='kerberos'",
+        ),
+        ({**TOKEN, "gateways": "host:1/2"}, "no gateways"),
         ({**KERBEROS, "gateways": "host:1/2"}, "no gateways"),
         ({**TLS, "hbase": "gateways"}, "no gateways"),
         ({"gateways_tls": True}, "gateways_tls secures the way to gateways"),

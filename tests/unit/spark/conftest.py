@@ -35,5 +35,5 @@ def memory_client(
     """A client of the cluster, which all options lead to."""
     with memory.connect(clock) as client:
         for module in (decode, located, stream):
-            monkeypatch.setattr(module, "client_of", lambda settings: client)
+            monkeypatch.setattr(module, "client_of", lambda settings, token=None: client)
         yield client

@@ -57,6 +57,7 @@ def security(login: Login | None, protections: Iterable[str] = ALL, **given: Any
     return Security(
         None,
         login,
+        None,
         tuple(protections),
         "hbase/_HOST@R",
         "master/_HOST@R",

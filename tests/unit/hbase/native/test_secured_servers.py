@@ -211,7 +211,7 @@ def test_a_silent_kdc_holds_a_request_up_no_longer_than_an_opening_may_take(
         )
         monkeypatch.setenv("KRB5_CONFIG", str(config))
         login = KerberosLogin("user@TEST", str(tmp_path / "keytab"))
-        servers = transport(Security(None, login, ("authentication",), "hbase/here@TEST"))
+        servers = transport(Security(None, login, None, ("authentication",), "hbase/here@TEST"))
         begun_s = time.monotonic()
         with pytest.raises(StoreUnavailableError, match="can't be reached") as caught:
             servers.ask(Request(server.address, b"Mutate", b"put"), "q", 30_000)

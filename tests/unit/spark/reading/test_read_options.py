@@ -63,6 +63,7 @@ def test_what_is_not_given_reads_all_there_is_in_batch_and_what_comes_in_a_strea
         ("minPartitions", "7", "tasks_min", 7),
         ("maxRecordsPerPartition", "10", "task_messages_max", 10),
         ("failOnDataLoss", "False", "fail_on_data_loss", False),
+        ("delegationTokens", "false", "delegation_tokens", False),
         ("includeHeaders", "True", "include_headers", True),
     ],
 )

@@ -1,0 +1,103 @@
+"""Clients of HBase in Spark: the driver's, and those of tasks.
+
+What tasks have of the options is pickled, and Spark keeps it where it likes: so options leave the
+driver without what it proves itself by. Tasks prove themselves by a delegation token, which goes
+with each task: with the partitions of a read, and with the writer of a write.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from hqueue import Client, Settings, StoreUnavailableError, connect
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue.runtime.logs import Log
+from hqueue.typing import DelegationToken
+from pyspark_hqueue.reading.task_options import TaskOptions
+
+__all__ = ["TokenSupply", "client_of", "task_token"]
+
+logger = Log(__name__)
+
+CLIENTS_MAX = 8
+
+RENEWED_AFTER = 0.75
+"""Of a token's life. Tasks that have it go on with it for the rest."""
+
+RETRY_MS = 60_000
+
+
+def client_of(settings: Settings, token: bytes | None = None) -> Client:
+    """This process's client with these settings; Spark uses a process for many tasks.
+
+    Args:
+        settings: the settings.
+        token: the task's, as `task_token` gave it.
+    """
+    if token is None:
+        return _client(settings, None)
+    given = DelegationToken.from_bytes(token)
+    client = _client(settings, given.principal)
+    client.use_token(given)
+    return client
+
+
+@functools.lru_cache(maxsize=CLIENTS_MAX)
+def _client(settings: Settings, principal: str | None) -> Client:
+    return connect(settings)
+
+
+def task_token(options: TaskOptions) -> bytes | None:
+    """A token for tasks that begin now, as bytes that are a secret; None if they need none.
+
+    Raises:
+        RequestRefusedError: HBase gives none.
+        StoreUnavailableError: HBase did not answer.
+    """
+    return _supply(options.settings).current() if options.needs_tokens else None
+
+
+@functools.lru_cache(maxsize=CLIENTS_MAX)
+def _supply(settings: Settings) -> TokenSupply:
+    return TokenSupply(client_of(settings))
+
+
+class TokenSupply:
+    """The token that tasks get: one, until three quarters of its life are over, then another one.
+    Thread-safe.
+
+    Args:
+        client: gets them.
+        clock: where time comes from.
+    """
+
+    def __init__(self, client: Client, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._client = client
+        self._clock = clock
+        self._token: bytes | None = None
+        self._renewed_ms = self._ends_ms = float("-inf")
+
+    def current(self) -> bytes:
+        """The token, with its secret. While HBase is away, the earlier one as long as it lives.
+
+        Raises:
+            RequestRefusedError: HBase gives none.
+            StoreUnavailableError: HBase did not answer.
+        """
+        token, now_ms = self._token, self._clock.monotonic_ms()
+        if token is not None and now_ms < self._renewed_ms:
+            return token
+        try:
+            got = self._client.delegation_token()
+        except StoreUnavailableError as exc:
+            if token is None or now_ms >= self._ends_ms:
+                raise
+            logger.warning("can't get another delegation token; trying again in a minute: %s", exc)
+            self._renewed_ms = now_ms + RETRY_MS
+            return token
+        logger.info("tasks prove themselves by %r from now on", got)
+        # One that was issued long ago is the one of a file, which others replace.
+        left_ms = max(0, got.expires_ms - max(got.issued_ms, self._clock.wall_ms()))
+        self._renewed_ms, self._ends_ms = now_ms + RENEWED_AFTER * left_ms, now_ms + left_ms
+        self._token = token = got.to_bytes()
+        return token
