@@ -330,7 +330,12 @@ def second_region_server(server: local.LocalServer, launcher: Launcher) -> Proce
         ports={SECOND: port},
         heap_mb=512,
         options=(f"-Djava.security.krb5.conf={server.settings().kerberos_config}",),
-        hbase={**first, "hbase.cluster.distributed": True, "hbase.regionserver.port": port},
+        hbase={
+            **first,
+            "hbase.cluster.distributed": True,
+            "hbase.regionserver.port": port,
+            "zookeeper.session.timeout": 4_000,  # When it is killed, the master soon knows.
+        },
         hdfs=settings_of(server, "master", "core-site.xml"),
     )
 
