@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyspark
@@ -24,11 +24,15 @@ class SparkCluster:
     Args:
         folder: where logs and the workers' files go.
         hosts: a worker with one core is started on each.
+        environ: what they have in their environment besides this process's.
     """
 
-    def __init__(self, folder: Path, hosts: Sequence[str]) -> None:
+    def __init__(
+        self, folder: Path, hosts: Sequence[str], environ: Mapping[str, str] | None = None
+    ) -> None:
         self._folder = folder
         self._hosts = hosts
+        self._environ = environ or {}
         self._processes: list[subprocess.Popen[bytes]] = []
         self.url = ""
 
@@ -74,7 +78,7 @@ class SparkCluster:
                     [str(SPARK_CLASS), kind, "--webui-port", "0", *options],
                     stdout=log,
                     stderr=subprocess.STDOUT,
-                    env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+                    env={**os.environ, "PYSPARK_PYTHON": sys.executable, **self._environ},
                 )
             )
 
