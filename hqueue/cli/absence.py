@@ -21,6 +21,8 @@ MEETING_S = 2.4
 ADDRESSES_MAX = 8
 """How long, and at how many addresses, a command looks what listens there."""
 
+_MAY_SPEAK_TLS = (Met.TLS, Met.OTHER, Met.SILENT)
+
 
 class Absence:
     """Looks, when a command has waited for some time or has failed, whether what it needs is there,
@@ -34,6 +36,7 @@ class Absence:
         where: the addresses as they were given.
         bound_ms: how long an operation tries on.
         advice: what may help.
+        by_tls: whether it is called by TLS: a server that does not speak clear may be it.
     """
 
     def __init__(
@@ -46,6 +49,7 @@ class Absence:
         where: str,
         bound_ms: float,
         advice: str = "",
+        by_tls: bool = False,
     ) -> None:
         self._name = name
         self._wanted = wanted
@@ -54,6 +58,7 @@ class Absence:
         self._where = where
         self._bound_ms = bound_ms
         self._advice = advice
+        self._good = {wanted, *(_MAY_SPEAK_TLS if by_tls else ())}
         self._lock = threading.Lock()
         self._looked = False
         self._timer: Future[None] | None = None
@@ -90,7 +95,7 @@ class Absence:
         found = []
         for address in self._addresses:
             met = meet(address, bound_s, self._wanted)
-            if met is self._wanted:
+            if met in self._good:
                 return None
             if met is not Met.NOTHING:
                 found.append(f"{address} is {met.value}")
@@ -112,6 +117,7 @@ def hbase_absence(settings: Settings, given: Collection[str] = ()) -> Absence:
     """
     if settings.hbase == "gateways":
         setting, name, wanted = "gateways", "gateway", Met.THRIFT
+        by_tls = settings.gateways_tls
         addresses = [
             Address(gateway.host, port)
             for gateway in settings.gateways
@@ -120,10 +126,12 @@ def hbase_absence(settings: Settings, given: Collection[str] = ()) -> Absence:
         where = ", ".join(map(str, settings.gateways))
     elif settings.hbase_masters:
         setting, name, wanted = "hbase_masters", "master", Met.HBASE
+        by_tls = settings.hbase_tls
         addresses = list(settings.hbase_masters)
         where = ", ".join(map(str, addresses))
     else:
         setting, name, wanted = "zookeeper", "ZooKeeper", Met.ZOOKEEPER
+        by_tls = settings.zookeeper_tls
         addresses = zookeeper_servers(settings.zookeeper)
         where = settings.zookeeper
     return Absence(
@@ -134,6 +142,7 @@ def hbase_absence(settings: Settings, given: Collection[str] = ()) -> Absence:
         where=where,
         bound_ms=settings.operation_timeout_ms,
         advice=" 'hqueue local start' starts a local server.",
+        by_tls=by_tls,
     )
 
 

@@ -53,6 +53,8 @@ pytestmark = pytest.mark.in_memory
         "metadata migrate q --to memory",
         "metadata migrate q --to hbase --abandon",
         "metadata migrate q --to hbase --drain-timeout -1",
+        "secure-nodes --all",
+        "secure-nodes --apply --yes",
         "local nosuch",
         "local start --profile huge",
         "local reset",

@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -126,6 +127,19 @@ def test_one_master_that_answers_is_enough(capsys: pytest.CaptureFixture[str]) -
             trying=True
         )
     assert capsys.readouterr().err == ""
+
+
+def test_what_speaks_tls_is_not_taken_for_another_server(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with saying(b"") as address:
+        settings = Settings(zookeeper=str(address), zookeeper_tls=True)
+        hbase_absence(settings).say(trying=True)
+        assert capsys.readouterr().err == ""
+        hbase_absence(replace(settings, zookeeper_tls=False)).say(trying=True)
+        assert f"{address} is a server of another protocol" in capsys.readouterr().err
+    hbase_absence(replace(settings, zookeeper=str(NOWHERE))).say(trying=True)
+    assert "no ZooKeeper answers" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("listens", ["nothing said", "web"])
