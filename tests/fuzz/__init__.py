@@ -10,6 +10,7 @@ nothing but an `HQueueError`.
     native         a region server on real sockets whose answers are spoiled
     native-loop    the same by asyncio's transport: callers are cancelled, and both agree
     sasl           a server's part of SASL's handshake and wrapped frames, damaged and cut anywhere
+    digest-md5     a server's challenge and proof of DIGEST-MD5
     tls            a server's part of TLS's, likewise: its alerts come after the first request, too
     tls-port       and what strangers say to a port that demands certificates
     ports          the calls of strangers, at a subscriber's port and at a worker's

@@ -20,6 +20,7 @@ from hqueue.hbase.native.opening import Opened
 from hqueue.hbase.native.wire import CLIENT, LENGTH
 from hqueue.log.ports import Row
 from hqueue.net.contexts import TlsContexts, TlsFiles
+from hqueue.net.digest_md5 import DigestMd5
 from hqueue.net.gssapi import Context
 from hqueue.net.guard import PortGuard
 from hqueue.net.kerberos import Begun, Login
@@ -32,6 +33,7 @@ from hqueue.runtime.steps import Wait, carry_out
 from hqueue.settings.addresses import Address
 from hqueue.settings.security import PROTECTIONS
 from hqueue_workers.delivery.notification_server import BUFFERED_BYTES_MAX, NotificationServer
+from tests.support.digest_md5_server import DigestMd5Server
 from tests.support.notifications import vouches
 from tests.support.strangers import Stranger
 from tests.support.tls_servers import HERE, make_certificates, server_context
@@ -175,6 +177,30 @@ def _take_frames(opened: Opened, frames: list[bytes]) -> None:
         frames.append(bytes(frame))
 
 
+URI, PASSWORD = "zookeeper/zk-sasl-md5", "mark-of-a-password"
+
+
+def _digest(given: tuple[list[Damage], bytes, list[Damage]]) -> None:
+    """Whatever a server challenges with, only one that knows the password is believed."""
+    early, made_up, late = given
+    server = DigestMd5Server({"app": PASSWORD}, URI)
+    client = DigestMd5("app", PASSWORD, URI)
+    right = b""
+    try:
+        said = made_up or damaged(server.challenge, early, server.challenge)
+        response = client.answer(said)
+        assert response is not None
+        assert PASSWORD.encode() not in response
+        right = (server.proof(response) if said == server.challenge else None) or b""
+        said = damaged(right or b"rspauth=" + bytes(32).hex().encode(), late, response)
+        assert client.answer(said) is None
+        assert right, "it believes one that does not know the password"
+    except (OSError, ValueError) as exc:
+        assert PASSWORD not in str(exc)
+        assert early or late or made_up
+    assert client.protection is None or right
+
+
 @functools.cache
 def _certificates() -> Path:
     """For as long as the process lives."""
@@ -313,6 +339,17 @@ def _call(given: tuple[str | None, str, Plan, list[int], bytes]) -> None:
     server.port.close()
 
 
+challenges = st.sampled_from(
+    [
+        b'nonce="n"',
+        b"qop=auth",
+        b'qop="auth-int,auth"',
+        b"algorithm=md5-sess",
+        b'realm="\\""',
+        b"=",
+        b'"',
+    ]
+) | st.binary(max_size=9)
 certificates = st.sampled_from(["client", "client", "stranger", "expired", None])
 versions = st.sampled_from(["TLSv1_2", "TLSv1_3"])
 plans = st.dictionaries(st.integers(0, 3), damages(2), max_size=2)
@@ -323,6 +360,11 @@ TARGETS: list[Target[Any]] = [
         "sasl",
         st.tuples(st.sampled_from(PROTECTIONS), damages(2), damages(2), cuts, st.booleans()),
         _greet,
+    ),
+    Target(
+        "digest-md5",
+        st.tuples(damages(3), st.just(b"") | st.lists(challenges).map(b",".join), damages(2)),
+        _digest,
     ),
     Target("tls", st.tuples(certificates, versions, plans, cuts), _shake),
     Target(

@@ -6,6 +6,7 @@ import contextlib
 import copy
 import dataclasses
 import faulthandler
+import itertools
 import logging
 import os
 import pickle
@@ -189,13 +190,18 @@ def everything(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], str]]:
 
 
 def test_no_log_or_error_of_a_session_with_zookeeper_shows_a_secret(
-    everything: Callable[[], str], capfd: pytest.CaptureFixture[str]
+    everything: Callable[[], str], capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     bounds = {"operation_timeout_ms": 500, "connect_timeout_ms": 500}
     errors = []
-    with MemoryZooKeeper() as server:
-        for port in (server.port, 1):
-            where = {"zookeeper": f"127.0.0.1:{port}", **SECRETS, **bounds}
+    by_sasl = {"zookeeper_auth": f"sasl:app:{MARK}", "zookeeper_authentication": "digest"}
+    file = tmp_path / "credentials"
+    file.write_text(by_sasl["zookeeper_auth"])
+    by_file = {**by_sasl, "zookeeper_auth": None, "zookeeper_auth_file": str(file)}
+    with MemoryZooKeeper(users={"app": MARK}) as server, MemoryZooKeeper(users={}) as other:
+        ports = server.port, other.port, 1
+        for port, given in itertools.product(ports, (SECRETS, by_sasl, by_file)):
+            where = {"zookeeper": f"127.0.0.1:{port}", **given, **bounds}
             with hqueue.connect(**where) as client:  # type: ignore[arg-type]
                 for ask in (client.coordination.workers.list, lambda: client.queue("q")):
                     try:
@@ -203,7 +209,7 @@ def test_no_log_or_error_of_a_session_with_zookeeper_shows_a_secret(
                     except hqueue.HQueueError as exc:
                         errors.append(_with_locals(exc))
     assert "Connecting to" in everything()
-    assert len(errors) > 1
+    assert len(errors) > 6
     assert not shows(everything() + "".join(errors) + str(capfd.readouterr()))
 
 
