@@ -41,7 +41,10 @@ LOOK_MS_MAX = 1_000.0
 TURN_MS = 5.0
 """In each turn, requests are gathered for about this long."""
 HANDSHAKE_BYTES = 32 * 1024
-"""Of memory, about, for a connection whose handshake is under way."""
+"""Of memory, about, for a connection whose handshake will begin."""
+SHAKING_BYTES = 160 * 1024
+"""Likewise, once it has begun. OpenSSL takes as much for a message as its first bytes promise:
+128 KiB for a hello, 100 for certificates."""
 MUTED_MS_MAX = 5_000.0
 """This long nothing is received from a caller over its quota, at most: a client that does not obey
 waits for its answer, and does not take the server for dead."""
@@ -186,7 +189,6 @@ class Port:
             connection = ServedConnection(sock, peer, self._make_gatherer(), self._guard)
             self.callers.begin(connection, HANDSHAKE_BYTES, now_ms)
             self._shake(connection)
-            self._end_surplus()
             return
         connection = ServedConnection(sock, peer, self._make_gatherer())
         self._open_account(connection)
@@ -388,6 +390,7 @@ class Port:
 
     def _shake(self, connection: ServedConnection) -> None:
         """Go on with a handshake."""
+        has_begun = connection.held > HANDSHAKE_BYTES or not connection.is_quiet()
         try:
             events = connection.shake()
         except ConnectionError:
@@ -403,8 +406,10 @@ class Port:
             return
         now_ms = SYSTEM_CLOCK.monotonic_ms()
         if events:
-            self.callers.move(connection, HANDSHAKE_BYTES, now_ms)
+            held = SHAKING_BYTES if has_begun else HANDSHAKE_BYTES
+            self.callers.move(connection, held, now_ms)
             self._watch_for(connection, events)
+            self._end_surplus()
             return
         if connection.principal is not None:
             connection.proven = True

@@ -127,9 +127,9 @@ HBase then lets it answer reads from its old state. Scans at these moments are n
 ## Bad input
 
 `make fuzz` ([tests/fuzz](../tests/fuzz)) gives damaged and made-up input to everything that reads
-input: cells, headers and row keys, whole logs of forged rows, answers from the network, calls of
-strangers, settings, texts and command lines. An input is a finding if it causes any error but an
-`HQueueError`, takes 10 s or takes 256 MiB. In
+input: cells, headers and row keys, whole logs of forged rows, answers from the network, handshakes
+of SASL and TLS, calls of strangers, settings, texts and command lines. An input is a finding if it
+causes any error but an `HQueueError`, takes 10 s or takes 256 MiB. In
 {minutes:.0f} minutes (seed {seed}):
 
 """
@@ -148,6 +148,11 @@ if the 99th of 100 calls takes more than 5 ms, and more than 5 times as long bot
 beside the attack elsewhere; if the process takes 512 MiB or a core; or if it logs more than a line
 a second. In `make test-all`, which does not measure the machine, it gives way if that call takes a
 second.
+
+Then each port demands certificates, and the handshake is attacked: halves of handshakes by the
+hundred, some byte by byte, handshakes with no certificate, an expired one or a forged one with a
+chain of 90 KB, hellos of 120 KB, renegotiation, calls in clear, and calls of a principal without
+any right. That principal may add its own line a second to the audit, and ten at once.
 
 The remaining delay is due to single steps of C code, which hold Python's lock: reading a text of
 4 MiB takes 1 to 3 ms, and freeing the objects of 300,000 structs takes 13 ms. Between such steps a
@@ -170,6 +175,11 @@ _FOUND = """
 - A large batch displaced messages from the window of a subscriber that was behind and still needed
   them. The worker then requested them again and again, and did nothing else.
   [test_cursor.py](../tests/unit/workers/delivery/test_cursor.py) shows both without a cluster.
+- What anyone between said in clear right behind the last step of Kerberos' handshake was taken for
+  frames of the server, under `integrity` and `privacy`, too. It ends the connection now:
+  [test_talking.py](../tests/unit/net/test_talking.py).
+- A client of a port could resume a session of TLS 1.2 without a look at its certificate:
+  [test_attacked_ports.py](../tests/unit/test_attacked_ports.py).
 - A local server's process counted as ended when its first thread had ended, while its port was
   still open: [tests/unit/local/test_process.py](../tests/unit/local/test_process.py).
 

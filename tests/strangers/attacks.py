@@ -184,6 +184,13 @@ class Stranger:
         """Have the server do its part, and say nothing more."""
         kept.add(self.connect(), 300).sendall(self._hello)
 
+    def promised_hello(self, kept: Kept) -> None:
+        """The first bytes of a hello that is long: the server makes room for it."""
+        promise = b"\1" + HELLO_BYTES.to_bytes(3, "big") + b"\3\3"
+        kept.add(self.connect(), 3_000).sendall(
+            b"\x16\3\1" + len(promise).to_bytes(2, "big") + promise
+        )
+
     def drip_handshake(self, kept: Kept) -> None:
         if len(kept.sockets) < 100:
             kept.add(self.connect(), 100)
@@ -277,6 +284,7 @@ KINDS: dict[str, tuple[Callable[[Stranger, Kept], None], float]] = {
 TLS_KINDS: dict[str, tuple[Callable[[Stranger, Kept], None], float]] = {
     "half handshakes": (Stranger.half_handshake, 0.02),
     "handshakes that stand still": (Stranger.silent_handshake, 0.02),
+    "hellos that promise much": (Stranger.promised_hello, 0.005),
     "handshakes that drip": (Stranger.drip_handshake, 0.1),
     "handshakes that are refused": (Stranger.refused, 0.005),
     "calls without the right": (Stranger.without_right, 0.05),

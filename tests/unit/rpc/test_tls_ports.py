@@ -288,6 +288,29 @@ def test_half_a_handshake_ends_in_time_while_others_are_served(serve: Serve) -> 
     wait_for(lambda: served.guard.refused["handshake"] == len(strangers), "they are counted")
 
 
+def test_hellos_that_promise_much_count_as_much(serve: Serve) -> None:
+    served = serve(held_bytes_max=1 << 20)
+    hello = b"\1\1\xf0\0\3\3" + bytes(20)
+    with contextlib.ExitStack() as stack:
+        strangers = [stack.enter_context(served.connect()) for _ in range(30)]
+        for stranger in strangers:
+            stranger.setblocking(False)
+            stranger.sendall(b"\x16\3\1" + len(hello).to_bytes(2, "big") + hello)
+        wait_for(lambda: len(list(filter(_is_open, strangers))) < 10, "the oldest ones go")
+        assert served.call() == "loader"
+        assert served.server.usage.held_bytes <= 1 << 20
+        assert any(map(_is_open, strangers))
+
+
+def _is_open(sock: socket.socket) -> bool:
+    try:
+        return bool(sock.recv(1))
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+
+
 def test_strangers_get_no_place_that_callers_have(serve: Serve) -> None:
     served = serve(connections_max=8)
     tls = TlsContexts(served.files("loader"))
