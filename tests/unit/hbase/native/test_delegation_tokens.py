@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+import hqueue
+import hqueue.aio
 from hqueue import Outcome, RequestRefusedError, Settings, SettingsError, StoreUnavailableError
 from hqueue.errors import AuthenticationError
 from hqueue.hbase.native.async_servers import AsyncServers
@@ -352,3 +354,25 @@ def test_a_server_that_stays_away_may_come_back(get: Get, stack: contextlib.Exit
     with pytest.raises(StoreUnavailableError) as caught:
         get(gives, Security(**BY_KERBEROS))
     assert caught.value.outcome is Outcome.NOT_APPLIED
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [({"gateways": "nowhere.example:1/2"}, "native way"), ({"hbase": "native"}, "used only with")],
+)
+def test_a_client_that_proves_nothing_takes_no_token(given: Any, text: str) -> None:
+    with hqueue.connect(**given) as client:
+        for face in (client, hqueue.aio.Client(client)):
+            with pytest.raises(SettingsError, match=text):
+                face.use_token(TOKEN)
+        with pytest.raises(SettingsError):
+            client.delegation_token()
+        with pytest.raises(SettingsError):
+            asyncio.run(hqueue.aio.Client(client).delegation_token())
+
+
+def test_a_client_keeps_the_token_that_it_was_given() -> None:
+    with hqueue.connect(hbase_authentication="token") as client:
+        client.use_token(TOKEN)
+        assert client.delegation_token() == TOKEN
+        assert asyncio.run(hqueue.aio.Client(client).delegation_token()) == TOKEN
