@@ -33,6 +33,8 @@ ThriftError = (TException, ProtocolError, LookupError, struct.error)
 """What a call raises beside `OSError`: an error that the service declares, or a reply that breaks
 the protocol. The compiled protocol's own error is not a `TException`."""
 
+_HUNG_UP = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)  # Linux has it.
+
 _UNKNOWN_CALLS = (
     TApplicationException.UNKNOWN_METHOD,
     TApplicationException.INVALID_MESSAGE_TYPE,
@@ -133,9 +135,18 @@ class Connection:
 
     def is_quiet(self) -> bool:
         """Whether nothing came, and the other side has not hung up."""
+        return not self._has(select.POLLIN | select.POLLHUP | select.POLLERR)
+
+    def is_open(self) -> bool:
+        """Whether the other side has not hung up. Something may have come: by HTTP the end of an
+        answer does.
+        """
+        return not self._has(_HUNG_UP)
+
+    def _has(self, events: int) -> bool:
         waiting = select.poll()
-        waiting.register(self.socket.fileno(), select.POLLIN | select.POLLHUP | select.POLLERR)
-        return not waiting.poll(0)
+        waiting.register(self.socket.fileno(), events)
+        return bool(waiting.poll(0))
 
     def close(self) -> None:
         """Close the socket. Never raises."""

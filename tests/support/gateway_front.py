@@ -28,8 +28,8 @@ class _Front(ThreadingHTTPServer):
     def __init__(self, port: int, handler: Any, context: ssl.SSLContext | None) -> None:
         super().__init__(("127.0.0.1", 0), handler)
         self.target = ("127.0.0.1", port)
-        self.calls = self.ended = 0
-        """Requests, and connections that are over."""
+        self.calls = self.begun = self.ended = 0
+        """Requests; connections; and those that are over."""
         if context is not None:
             self.socket = context.wrap_socket(
                 self.socket, server_side=True, do_handshake_on_connect=False
@@ -87,6 +87,10 @@ class _Http(BaseHTTPRequestHandler):
             chunk = answer[at : at + 30_000]
             self.wfile.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
         self.wfile.write(b"0\r\n\r\n")
+
+    def setup(self) -> None:
+        super().setup()
+        self.server.begun += 1
 
     def finish(self) -> None:
         super().finish()

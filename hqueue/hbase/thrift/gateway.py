@@ -67,7 +67,7 @@ class Gateway:
             in_use_max=settings.connections_max,
             idle_ms=settings.connection_idle_ms,
             # By HTTP a gateway drops idle connections after half a minute.
-            usable=lambda kept: settings.transport != HTTP or kept.is_quiet(),
+            usable=lambda kept: settings.transport != HTTP or kept.is_open(),
             clock=clock,
         )
         self.reset()

@@ -64,6 +64,10 @@ def test_messages_of_any_size_pass(
         for value in values:
             queue.put(Message("t", value), partition=0)
         assert [message.value for message in queue.scan()] == values
+        large = [bytes([number]) * 1_000_000 for number in range(8)]
+        for value in large:
+            queue.put(Message("large", value), partition=1)
+        assert [message.value for message in queue.scan(topics=["large"])] == large
 
 
 @pytest.mark.parametrize("transport", ["buffered", "http"])
@@ -114,6 +118,19 @@ def test_a_connection_that_the_gateway_ended_while_it_was_idle_is_not_used(
         for number in range(3):
             gateways.call(Service.THRIFT2, "getClusterId", "")
             wait_for(partial(has_ended, fronts[1], number + 1), "the connection ends")
+
+
+def test_an_answer_whose_end_was_not_read_yet_leaves_the_connection_usable(
+    tls_folder: Path,
+) -> None:
+    context = server_context(tls_folder)
+    with (
+        served("http", context, **of_tls(tls_folder)) as (settings, fronts),
+        contextlib.closing(Gateways(settings)) as gateways,
+    ):
+        for _ in range(20):
+            gateways.call(Service.THRIFT2, "getClusterId", "")
+        assert (fronts[1].calls, fronts[1].begun) == (20, 1)
 
 
 class Cut:
