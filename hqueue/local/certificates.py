@@ -66,8 +66,9 @@ def make_certificate(
     # HBase reads a key in PKCS #8, which this is, and both from one file.
     key, certificate = folder / f"{name}.key", folder / f"{name}.crt"
     both = folder / f"{name}.pem.new"
+    both.unlink(missing_ok=True)
+    both.touch(0o600)  # Nobody else may read it, from the beginning.
     both.write_text(key.read_text() + certificate.read_text(), encoding="utf-8")
-    both.chmod(0o600)
     both.replace(folder / f"{name}.pem")
     for each in (key, certificate, extensions, folder / request):
         each.unlink()

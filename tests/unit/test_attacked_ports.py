@@ -38,7 +38,9 @@ ROWS = {
     "a subscriber's": "subscriber",
 }
 """The rows of the table, and the port that is attacked for each."""
-ELSEWHERE = {"ZooKeeper's, with rights below the root": "tests/integration/test_push_forgery.py"}
+ELSEWHERE = {
+    "ZooKeeper's, with rights below the root": "tests/integration/test_zookeeper_security.py"
+}
 """Rows of ports that are not ours: what they protect is forged there."""
 
 VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
