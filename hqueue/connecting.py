@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from hqueue.errors import InvalidInputError, SettingsError
@@ -11,14 +12,18 @@ from hqueue.settings.keyword_options import ConnectOptions, Unpack
 
 if TYPE_CHECKING:
     from hqueue.client import Client
+    from hqueue.hbase.native import NativeStore
+    from hqueue.settings.addresses import Address
     from hqueue.store import StorePort
-    from hqueue.zookeeper import NodeAccess
+    from hqueue.zookeeper import NodeAccess, ZooKeeperProbe
 
 # What isn't chosen isn't imported: each way to HBase, and ZooKeeper, have libraries of their own,
 # which take a third of a second each.
 # ruff: noqa: PLC0415
 
-__all__ = ["connect", "open_client", "open_node_access", "open_store"]
+__all__ = [
+    "connect", "first_servers", "open_client", "open_node_access", "open_store", "probe_zookeeper",
+]  # fmt: skip
 
 
 def connect(settings: Settings | None = None, **given: Unpack[ConnectOptions]) -> Client:
@@ -61,10 +66,7 @@ def open_client(settings: Settings, clock: Clock = SYSTEM_CLOCK) -> Client:
 def open_store(settings: Settings, clock: Clock = SYSTEM_CLOCK) -> StorePort:
     """The store on HBase, natively or over gateways, as the settings say."""
     if settings.hbase == NATIVE:
-        from hqueue.hbase.native import NativeStore
-        from hqueue.zookeeper import ZooKeeperNodes
-
-        return NativeStore(settings, ZooKeeperNodes(settings).read.asked, clock)
+        return _native_store(settings, clock)
     from hqueue.hbase.thrift.gateway_store import GatewayStore
 
     return GatewayStore(settings, clock)
@@ -75,3 +77,29 @@ def open_node_access(settings: Settings) -> NodeAccess:
     from hqueue.zookeeper import NodeAccess
 
     return NodeAccess(settings)
+
+
+def first_servers(settings: Settings) -> tuple[Address, Address]:
+    """HBase's active master, and the region server that all others are found by. For native
+    settings.
+
+    Raises:
+        StoreUnavailableError: nothing named them until the operation's bound was over.
+        RequestRefusedError: ZooKeeper, or a master, does not let this client in.
+    """
+    with contextlib.closing(_native_store(settings, SYSTEM_CLOCK)) as store:
+        return store.first_servers()
+
+
+def probe_zookeeper(settings: Settings) -> ZooKeeperProbe:
+    """Like `hqueue.zookeeper.probe`."""
+    from hqueue.zookeeper import probe
+
+    return probe(settings)
+
+
+def _native_store(settings: Settings, clock: Clock) -> NativeStore:
+    from hqueue.hbase.native import NativeStore
+    from hqueue.zookeeper import ZooKeeperNodes
+
+    return NativeStore(settings, ZooKeeperNodes(settings).read.asked, clock)

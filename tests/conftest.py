@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from unittest import mock
 
 import hypothesis
 import pytest
@@ -23,6 +24,7 @@ import pytest
 import hqueue
 from hqueue import local
 from hqueue.local.jars import HBASE
+from hqueue.local.lifecycle import PROFILES
 from hqueue.local.versions import hbase_jars
 from hqueue.store import StorePort
 from tests.support import pythons
@@ -43,6 +45,7 @@ from tests.support.memory.zookeeper import MemoryZooKeeper
 from tests.support.native_hbase import SHOWN_IN_CLEAR
 from tests.support.queue_faces import QueueFace, queue_face_of
 from tests.support.raw import RawHBase, RawTables
+from tests.support.secure_profile import SECURE_OR_CLEAR
 
 # How long an example takes is the machine's matter, and nothing that a test could prove.
 hypothesis.settings.register_profile("untimed", deadline=None)
@@ -190,8 +193,9 @@ def cluster_server() -> Iterator[local.LocalServer]:
 
 @pytest.fixture(scope="session")
 def secure_server() -> Iterator[local.LocalServer]:
-    """A server with Kerberos and TLS for the whole session, and its KDC."""
-    yield from _serve("secure", gateways=False, orderly_s=0)
+    """A server with Kerberos, by TLS or in clear, for the whole session, and its KDC."""
+    with mock.patch.dict(PROFILES, {"secure": SECURE_OR_CLEAR}):
+        yield from _serve("secure", gateways=False, orderly_s=0)
 
 
 @pytest.fixture(scope="session")

@@ -19,12 +19,6 @@ __all__ = ["HubsOption", "hub_client"]
 
 VARIABLE = "HQUEUE_HUBS"
 
-_OF_CONNECTION = (
-    "connect_timeout_ms", "operation_timeout_ms", "tls", "tls_ca", "tls_certificate", "tls_key",
-    "tls_verify_hostname", "tls_principal_rules", "delivery_principals",
-)  # fmt: skip
-"""Settings that a client of hubs takes from those of the connection."""
-
 HubsOption = Annotated[
     str | None,
     typer.Option(
@@ -46,12 +40,13 @@ def hub_client(context: typer.Context, queue: str, hubs: str | None, publisher: 
     from hqueue.cli.absence import hub_absence  # noqa: PLC0415
     from hqueue.settings.connection import found_settings, setting_source  # noqa: PLC0415
     from hqueue.topics import HubClient, HubClientSettings  # noqa: PLC0415  (not needed for help)
-    from hqueue.topics.settings import hub_addresses  # noqa: PLC0415
+    from hqueue.topics.settings import SECURITY, hub_addresses  # noqa: PLC0415
 
     session = session_of(context)
     there = _registered(context, queue) if hubs is None else ()
     from_variable = hubs is not None and os.environ.get(VARIABLE) == hubs
-    found = found_settings(_OF_CONNECTION, session.given)
+    names = ("connect_timeout_ms", "operation_timeout_ms", *SECURITY)
+    found = found_settings(names, session.given)
     try:
         settings = HubClientSettings(there or hub_addresses(hubs or ""), queue, publisher, **found)
     except HQueueError as exc:

@@ -29,19 +29,8 @@ ORDER = (
     *("locations", "put", "scan", "tail", "verify", "consume", "groups", "metadata"),
     "secure-nodes",
     *("subscribers", "add-subscriber", "delete-subscriber", "seek", "subscribe", "lag"),
-    *(
-        "dead-letters",
-        "worker",
-        "hub",
-        "topics",
-        "hubs",
-        "access",
-        "publish",
-        "pipeline",
-        "local",
-        "demo",
-    ),
-    "shell",
+    *("dead-letters", "worker", "hub", "topics", "hubs", "access", "publish", "pipeline"),
+    *("doctor", "local", "demo", "shell"),
 )
 """The order in the help; other commands follow by their names."""
 

@@ -158,7 +158,7 @@ class Home:
         Args:
             gateways: its gateways.
             zookeeper: where it has HBase's nodes.
-            others: further settings of clients.
+            others: further settings of clients, and tables of those of roles.
         """
         settings: dict[str, Any] = {"zookeeper": zookeeper, **(others or {})}
         if gateways:

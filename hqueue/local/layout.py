@@ -69,6 +69,8 @@ class Layout:
     zookeeper: str
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """What clients need besides, by the names of `hqueue.Settings`."""
+    roles: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    """What workers and hubs need besides, by their names and those of their settings."""
     prepare: Callable[[], None] = lambda: None
     """Called once before the processes are started."""
 

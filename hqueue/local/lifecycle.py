@@ -223,7 +223,8 @@ def _start_once(
             progress=progress,
         )
         home.write_state(dataclasses.replace(state, ready=True))
-        home.write_connection(layout.gateways, layout.zookeeper, layout.settings)
+        others = {**layout.settings, **layout.roles}
+        home.write_connection(layout.gateways, layout.zookeeper, others)
     except BaseException:
         # Also a Ctrl-C: nothing that was begun may stay behind.
         end_left_overs(home)

@@ -1,10 +1,11 @@
-"""The profile ``secure``: a KDC, and one HBase process that asks for Kerberos, over TLS or not, and
+"""The profile ``secure``: a KDC, and one HBase process that asks for Kerberos, over TLS alone, and
 whose ZooKeeper knows Kerberos.
 """
 
 from __future__ import annotations
 
 import getpass
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,8 +14,9 @@ from hqueue.local.configuration import FULL_COMPILER, LARGE_HEAP, QUICK_COMPILER
 from hqueue.local.layout import Layout, Profile, master_plan
 from hqueue.local.process import ProcessPlan
 from hqueue.local.standalone import HOST, PORTS, server_settings
+from hqueue.settings.names import is_name
 
-__all__ = ["SECURE"]
+__all__ = ["PRINCIPALS", "SECURE"]
 
 ORGANIZATION, DOMAIN = "HQUEUE", "LOCAL"
 REALM = f"{ORGANIZATION}.{DOMAIN}"
@@ -23,6 +25,12 @@ ZOOKEEPER = f"zookeeper/{HOST}"
 DAY_MS = 86_400_000
 TOKEN_PROVIDER = "org.apache.hadoop.hbase.security.token.TokenProvider"
 """Gives delegation tokens."""
+
+PRINCIPALS = ("app", "worker", "hub", "ops")
+"""Beside the user's own: each has a key in the keytab, and a certificate in a file of its name."""
+
+_TAKEN = ("ca", "server", "hbase", "zookeeper")
+"""The names of files and principals that no user's are."""
 
 _KDC_IS_READY = "<CTRL-C>"
 """In what it prints when the keys are written."""
@@ -61,6 +69,7 @@ def _layout(launcher: Launcher, ports: Mapping[str, int], gateways: bool) -> Lay
     server: Xml = {
         **server_settings(data, ports),
         **_kerberos(keytab),
+        **_rights(),
         **_tls(folder),
     }
     master = master_plan(
@@ -88,10 +97,16 @@ def _layout(launcher: Launcher, ports: Mapping[str, int], gateways: bool) -> Lay
             "kerberos_config": str(krb5_conf),
             "kerberos_keytab": str(keytab),
             "kerberos_principal": f"{_user()}@{REALM}",
+            "tls": True,
             "tls_ca": f"{folder}/ca.pem",
-            "tls_certificate": f"{folder}/client.pem",
+            "tls_certificate": f"{folder}/{_user()}.pem",
+            "delivery_principals": f"{_user()},worker,hub",
             "zookeeper_authentication": "kerberos",
             "zookeeper_principal": f"zookeeper/_HOST@{REALM}",
+        },
+        roles={
+            role: {"authorizer": "rules", "administrators": f"{_user()},ops"}
+            for role in ("worker", "hub")
         },
         prepare=lambda: _make_certificates(folder),
     )
@@ -107,7 +122,6 @@ def _kerberos(keytab: Path) -> Xml:
         **roles,
         "hbase.security.authentication": "kerberos",
         "hbase.rpc.protection": "authentication,integrity,privacy",
-        "hbase.coprocessor.region.classes": TOKEN_PROVIDER,
         # The command that stops HBase is a client of its.
         "hbase.client.keytab.file": str(keytab),
         "hbase.client.keytab.principal": f"{SERVER}@{REALM}",
@@ -138,14 +152,25 @@ def _zookeeper_options(launcher: Launcher, keytab: Path) -> tuple[str, ...]:
     )
 
 
+def _rights() -> Xml:
+    """HBase asks who may do what: the user and ``ops`` may do everything, and grant it."""
+    controller = "org.apache.hadoop.hbase.security.access.AccessController"
+    return {
+        "hbase.security.authorization": True,
+        "hbase.coprocessor.master.classes": controller,
+        "hbase.coprocessor.region.classes": f"{TOKEN_PROVIDER},{controller}",
+        "hbase.coprocessor.regionserver.classes": controller,
+        "hbase.superuser": f"{_user()},ops",
+    }
+
+
 def _tls(folder: Path) -> Xml:
-    """HBase speaks TLS, and plain to clients that begin so."""
+    """HBase speaks TLS, and asks for a certificate."""
     return {
         "hbase.server.netty.tls.enabled": True,
         "hbase.client.netty.tls.enabled": True,
-        "hbase.server.netty.tls.supportplaintext": True,
-        "hbase.server.netty.tls.client.auth.mode": "WANT",
-        "hbase.server.netty.tls.verify.client.hostname": False,
+        "hbase.server.netty.tls.supportplaintext": False,
+        "hbase.server.netty.tls.client.auth.mode": "NEED",
         "hbase.rpc.tls.enabledProtocols": "TLSv1.3,TLSv1.2",
         "hbase.rpc.tls.keystore.location": f"{folder}/server.pem",
         "hbase.rpc.tls.truststore.location": f"{folder}/ca.pem",
@@ -154,8 +179,9 @@ def _tls(folder: Path) -> Xml:
 
 def _kdc(launcher: Launcher, port: int, folder: Path, keytab: Path) -> ProcessPlan:
     """A KDC, which keeps its keys in memory, and writes them into a keytab when it begins."""
+    folder.mkdir(mode=0o700)  # What the KDC writes, others could read.
     work = folder / "kdc"
-    work.mkdir(parents=True)
+    work.mkdir()
     values = {
         "org.name": ORGANIZATION,
         "org.domain": DOMAIN,
@@ -175,7 +201,7 @@ def _kdc(launcher: Launcher, port: int, folder: Path, keytab: Path) -> ProcessPl
     return launcher.of_kdc().plan(
         "kdc",
         "org.apache.hadoop.minikdc.MiniKdc",
-        *(str(work), str(properties), str(keytab), SERVER, ZOOKEEPER, _user()),
+        *(str(work), str(properties), str(keytab), SERVER, ZOOKEEPER, *_principals()),
         host=HOST,
         ports={"kdc": port},
         heap_mb=64,
@@ -186,16 +212,23 @@ def _kdc(launcher: Launcher, port: int, folder: Path, keytab: Path) -> ProcessPl
 
 def _make_certificates(folder: Path) -> None:
     make_authority(folder)
-    make_certificate(folder, "server", hosts=f"IP:{HOST},DNS:localhost")
-    make_certificate(folder, "client", hosts="DNS:localhost")
+    here = f"IP:{HOST},DNS:localhost,DNS:{socket.gethostname()}"
+    for name in ("server", *_principals()):
+        make_certificate(folder, name, hosts=here)
+
+
+def _principals() -> list[str]:
+    """Everybody's names, without the realm."""
+    return list(dict.fromkeys([_user(), *PRINCIPALS]))
 
 
 def _user() -> str:
     """The principal of this machine's user, without the realm."""
     try:
-        return getpass.getuser()
+        user = getpass.getuser()
     except (KeyError, OSError):  # A process whose user has no name.
-        return "hqueue"
+        user = ""
+    return user if is_name(user) and user not in _TAKEN else "hqueue"
 
 
 SECURE = Profile("secure", (*PORTS, "kdc"), (), True, _layout)

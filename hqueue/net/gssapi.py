@@ -24,9 +24,9 @@ _OF_GSS, _OF_MECHANISM = 1, 2
 
 _LIBRARY = "libgssapi_krb5.so.2"
 _NAMES = (
-    "gss_acquire_cred_from", "gss_delete_sec_context", "gss_display_status", "gss_import_name",
-    "gss_init_sec_context", "gss_release_buffer", "gss_release_cred", "gss_release_name",
-    "gss_unwrap", "gss_wrap",
+    "gss_acquire_cred_from", "gss_delete_sec_context", "gss_display_name", "gss_display_status",
+    "gss_import_name", "gss_init_sec_context", "gss_inquire_cred", "gss_release_buffer",
+    "gss_release_cred", "gss_release_name", "gss_unwrap", "gss_wrap",
 )  # fmt: skip
 
 
@@ -165,6 +165,27 @@ class Credential:
             ),
             minor,
         )  # fmt: skip
+
+    def inquire(self) -> tuple[str, int]:
+        """The principal, and for how many seconds its ticket is good. With a keytab and no ticket
+        yet, a KDC is asked for one.
+
+        Raises:
+            GssError: as the constructor.
+        """
+        minor, lifetime_s, out = c.c_uint32(), c.c_uint32(), _Buffer()
+        name = c.c_void_p()
+        _check(
+            _library().gss_inquire_cred(
+                c.byref(minor), self.handle, c.byref(name), c.byref(lifetime_s), None, None
+            ),
+            minor,
+        )
+        try:
+            _check(_library().gss_display_name(c.byref(minor), name, c.byref(out), None), minor)
+        finally:
+            _library().gss_release_name(c.byref(c.c_uint32()), c.byref(name))
+        return _taken(out).decode(errors="replace"), lifetime_s.value
 
     def __del__(self) -> None:
         if self.handle:

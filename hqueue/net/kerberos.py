@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from hqueue.net.gssapi import Context, Credential, GssError
 from hqueue.net.refusals import RefusedError
@@ -20,7 +20,9 @@ from hqueue.runtime.loop import by_threads
 from hqueue.runtime.steps import Wait
 from hqueue.runtime.thread_pool import ThreadPool
 
-__all__ = ["Begun", "Login"]
+__all__ = ["Begun", "Identity", "Login"]
+
+Result = TypeVar("Result")
 
 ASKING_MAX = 4
 """So many threads ask a KDC at a time."""
@@ -61,6 +63,14 @@ class Begun(NamedTuple):
     """The tickets that it was made of."""
     is_fresh: bool
     """Whether the KDC was asked for all of them just now, so that no better ones can be had."""
+
+
+class Identity(NamedTuple):
+    """Whom a client's tickets prove it to be."""
+
+    principal: str
+    left_s: int
+    """For how long the ticket is good."""
 
 
 class Login:
@@ -123,7 +133,26 @@ class Login:
         if self._keytab and generation == self.generation:
             self.generation = next(_caches)
 
-    def _in_time(self, call: Callable[[], Begun], ends_s: float) -> Begun:
+    def identity(self, ends_s: float) -> Identity:
+        """Who the client is. With a keytab and no ticket yet, the KDC is asked for one.
+
+        Args:
+            ends_s: when it is given up, by `time.monotonic`.
+
+        Raises:
+            As `begin`.
+        """
+        return self._in_time(self._identity, ends_s)
+
+    def _identity(self) -> Identity:
+        self._configure()
+        try:
+            credential = Credential(self._principal, self._store(self.generation))
+            return Identity(*credential.inquire())
+        except GssError as exc:
+            raise self._translated(exc) from exc
+
+    def _in_time(self, call: Callable[[], Result], ends_s: float) -> Result:
         asked = self._threads.submit(call)
         try:
             return asked.result(max(0.0, ends_s - time.monotonic()))
@@ -173,7 +202,7 @@ class Login:
         cache = f"MEMORY:hqueue-{os.getpid()}-{generation}"
         return {"client_keytab": f"FILE:{self._keytab}", "ccache": cache}
 
-    def _translated(self, error: GssError, server: str) -> OSError:
+    def _translated(self, error: GssError, server: str | None = None) -> OSError:
         """What an error of the library means: a refusal, or that it may pass."""
         is_known = error.minor & ~0xFF in (_KRB5, _GSS)
         if error.minor in _MAY_PASS or not is_known:
@@ -181,7 +210,7 @@ class Login:
         return RefusedError(
             f"Kerberos refused: {self._advice(error.minor)}",
             reason=str(error),
-            server_principal=server,
+            **({"server_principal": server} if server else {}),
             **({"principal": self._principal} if self._principal else {}),
             **({"keytab": self._keytab} if self._keytab else {}),
         )

@@ -444,8 +444,8 @@ def found_settings(names: Iterable[str], arguments: Mapping[str, Any]) -> dict[s
 def _find(environ: Mapping[str, str]) -> FoundSettings:
     """What the files and the environment have."""
     found = FoundSettings(Settings)
-    found.add_file(local_connection_file(environ))
     # A worker's and a hub's settings stand in the same places, and do not belong to a connection.
+    found.add_file(local_connection_file(environ), without=ROLES)
     found.add_file(user_file(environ), without=ROLES)
     found.add_environment(
         environ, ENVIRONMENT_PREFIX, without=(*map(prefix_of, ROLES), *_NOT_SETTINGS)

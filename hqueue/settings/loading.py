@@ -171,7 +171,8 @@ def load_role_settings(
     arguments: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> _Kind:
-    """Gather a role's settings: arguments, ``HQUEUE_<role>_*``, the file's table of its name.
+    """Gather a role's settings: arguments, ``HQUEUE_<role>_*``, the table of its name in the
+    settings file, and that in the connection file of a running local server.
 
     Args:
         kind: the dataclass that they are fields of, and that is made of them.
@@ -185,6 +186,7 @@ def load_role_settings(
     """
     environ = os.environ if environ is None else environ
     found = FoundSettings(kind)
+    found.add_file(local_connection_file(environ), role)
     found.add_file(user_file(environ), role)
     found.add_environment(environ, prefix_of(role))
     settings: _Kind = found.make(arguments)

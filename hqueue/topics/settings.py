@@ -10,11 +10,20 @@ from hqueue.errors import InvalidInputError, SettingsError
 from hqueue.metadata import check_name
 from hqueue.settings.addresses import Address
 from hqueue.settings.attributes import check_queue_name
+from hqueue.settings.connection import found_settings
 from hqueue.settings.fields import check_fields
 from hqueue.settings.loading import all_known
 from hqueue.settings.port_security import check_port_security
 
-__all__ = ["HubClientSettings", "HubOptions", "hub_addresses", "hub_settings", "queue_named"]
+__all__ = [
+    "SECURITY", "HubClientSettings", "HubOptions", "hub_addresses", "hub_settings", "queue_named",
+]  # fmt: skip
+
+SECURITY = (
+    "tls", "tls_ca", "tls_certificate", "tls_key", "tls_verify_hostname", "tls_principal_rules",
+    "delivery_principals",
+)  # fmt: skip
+"""What the settings of a connection have, too."""
 
 _BOUNDS = {
     "connect_timeout_ms": (1, 3_600_000),
@@ -151,12 +160,16 @@ def hub_addresses(given: str | Address | Sequence[str | Address]) -> tuple[Addre
 def hub_settings(
     hubs: str | Address | Sequence[str | Address], given: HubOptions
 ) -> HubClientSettings:
-    """The settings of a client, of its hubs and of single settings.
+    """The settings of a client, of its hubs and of single settings. Without `tls`, those of TLS are
+    looked for where `hqueue.connect` finds them.
 
     Raises:
         SettingsError: a setting is unknown or has a wrong value.
     """
     known = all_known(HubClientSettings, {}, given)
+    if known.get("tls") is None:
+        named = {name: known[name] for name in SECURITY if name in known}
+        known |= found_settings(SECURITY, named)
     return HubClientSettings(hub_addresses(hubs), **known)
 
 

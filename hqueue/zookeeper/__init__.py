@@ -1,8 +1,8 @@
 """The only user of kazoo: versioned records and ephemeral registrations in ZooKeeper.
 
 It provides the ports of `hqueue.metadata`, and knows nothing that is made of them; it reads nodes
-of others (`ZooKeeperNodes`), and closes its own (`NodeAccess`). Every error is translated here, and
-every wait bounded.
+of others (`ZooKeeperNodes`), closes its own (`NodeAccess`), and can `probe` what this client may
+do. Every error is translated here, and every wait bounded.
 """
 
 from __future__ import annotations
@@ -13,9 +13,13 @@ from hqueue.settings.connection import Settings
 from hqueue.zookeeper.allocation import SESSION_BYTES_MAX
 from hqueue.zookeeper.node_access import NodeAccess
 from hqueue.zookeeper.nodes import ZooKeeperNodes
+from hqueue.zookeeper.probing import ZooKeeperProbe, probe
 from hqueue.zookeeper.zookeeper_store import ZooKeeperStore
 
-__all__ = ["NodeAccess", "ZooKeeperCoordination", "ZooKeeperNodes", "ZooKeeperStore"]
+__all__ = [
+    "NodeAccess", "ZooKeeperCoordination", "ZooKeeperNodes", "ZooKeeperProbe", "ZooKeeperStore",
+    "probe",
+]  # fmt: skip
 
 
 class ZooKeeperCoordination(Coordination):

@@ -98,3 +98,24 @@ class Running:
 
 Run = Callable[..., Ended]
 Start = Callable[..., Running]
+
+
+def run_installed(environment: dict[str, str]) -> Run:
+    """What runs the installed command to its end, in a process of its own."""
+
+    def run_command(
+        *arguments: str | bytes, stdin: bytes = b"", env: dict[str, str] | None = None
+    ) -> Ended:
+        done = subprocess.run(
+            [*command(), *arguments],
+            env={**environment, **(env or {})},
+            input=stdin,
+            capture_output=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+        err = done.stderr.decode()
+        assert "Traceback" not in err, err
+        return Ended(done.returncode, done.stdout, err)
+
+    return run_command

@@ -5,7 +5,6 @@ of its own takes seconds; those that test the process itself run the installed c
 from __future__ import annotations
 
 import os
-import subprocess
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,7 +14,7 @@ from unittest import mock
 import pytest
 
 import hqueue
-from tests.acceptance.commands import DEADLINE_S, Ended, Run, Running, Start, command
+from tests.acceptance.commands import Ended, Run, Running, Start, run_installed
 from tests.support.backends import Backend, MemoryBackend
 from tests.support.command_line import run_here
 
@@ -45,24 +44,7 @@ def run_process(backend: Backend, request: pytest.FixtureRequest) -> Run:
     """
     if isinstance(backend, MemoryBackend):
         return _run_over_memory(backend, request.getfixturevalue("tmp_path"))
-    environment = request.getfixturevalue("environment")
-
-    def run_command(
-        *arguments: str | bytes, stdin: bytes = b"", env: dict[str, str] | None = None
-    ) -> Ended:
-        done = subprocess.run(
-            [*command(), *arguments],
-            env={**environment, **(env or {})},
-            input=stdin,
-            capture_output=True,
-            timeout=DEADLINE_S,
-            check=False,
-        )
-        err = done.stderr.decode()
-        assert "Traceback" not in err, err
-        return Ended(done.returncode, done.stdout, err)
-
-    return run_command
+    return run_installed(request.getfixturevalue("environment"))
 
 
 def _run_with(environment: Mapping[str, str]) -> Run:

@@ -25,16 +25,26 @@ pytestmark = pytest.mark.usefixtures("opened")
 
 
 class Examples:
-    """Runs the examples as a user does. What still runs is killed after the test."""
+    """Runs the examples as a user does. What still runs is killed after the test.
 
-    def __init__(self, environment: dict[str, str]) -> None:
+    Args:
+        environment: where they find the server.
+        elsewhere: what is different on a machine that knows no server.
+    """
+
+    def __init__(self, environment: dict[str, str], elsewhere: dict[str, str]) -> None:
         self._environment = environment
+        self._elsewhere = elsewhere
         self._started: list[Running] = []
 
     def start(self, program: str, *arguments: str) -> Running:
         interpreter = [sys.executable, str(EXAMPLES / program)]
         self._started.append(Running(arguments, self._environment, interpreter))
         return self._started[-1]
+
+    def run_elsewhere(self, program: str, *arguments: str) -> list[str]:
+        """Like `run`, on a machine that knows no server."""
+        return self.run(program, *arguments, **self._elsewhere)
 
     def run(self, program: str, *arguments: str, **environment: str) -> list[str]:
         """The lines of one that ends well by itself."""
@@ -55,8 +65,14 @@ class Examples:
 
 
 @pytest.fixture
-def examples(environment: dict[str, str]) -> Iterator[Examples]:
-    made = Examples(environment)
+def elsewhere() -> dict[str, str]:
+    """The environment of a machine on which no server is known."""
+    return {"HQUEUE_LOCAL_HOME": "/no/server/is/known"}
+
+
+@pytest.fixture
+def examples(environment: dict[str, str], elsewhere: dict[str, str]) -> Iterator[Examples]:
+    made = Examples(environment, elsewhere)
     yield made
     made.close()
 
@@ -157,9 +173,7 @@ def test_topics_are_published_to_once_and_subscribed_to_with_nothing_but_a_hub(
     wait_for(lambda: run("hubs", name).lines, "the hub is available", timeout_s=DEADLINE_S)
     [hub] = map(json.loads, run("hubs", name, "--json").lines)
     for first in (0, 3):
-        *lines, again, last = examples.run(
-            "topics.py", hub["address"], name, "t", HQUEUE_LOCAL_HOME="/no/server/is/known"
-        )
+        *lines, again, last = examples.run_elsewhere("topics.py", hub["address"], name, "t")
         assert (again, last) == ("published; again: 3 left out", "done")
         assert lines == [f"t bill {number}" for number in range(first, first + 3)]
     assert [message.value for message in opened.scan_topic("t")] == [

@@ -43,7 +43,9 @@ from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.servers
 
-IN_CLEAR: dict[str, Any] = {"hbase_tls": False, "tls_ca": None, "tls_certificate": None}
+IN_CLEAR: dict[str, Any] = {
+    "hbase_tls": False, "tls": False, "tls_ca": None, "tls_certificate": None
+}  # fmt: skip
 TO_HBASE_ALONE: dict[str, Any] = {
     "zookeeper_authentication": "none", "zookeeper_principal": "zookeeper/_HOST"
 }  # fmt: skip
@@ -172,7 +174,7 @@ def _of(secure_server: local.LocalServer, kind: str, tmp_path: Path) -> dict[str
         "unknown client": {"kerberos_principal": "nobody"},
         "no ticket": {"kerberos_keytab": None, "kerberos_ticket_cache": f"FILE:{nowhere}"},
         "no keytab": {"kerberos_keytab": nowhere},
-        "unknown authority": {"tls_ca": None},
+        "unknown authority": {"tls": False, "tls_ca": None},
         "stranger": {"tls_certificate": str(tmp_path / "stranger.pem")},
         "no authority": {"tls_ca": nowhere},
     }[kind]

@@ -27,10 +27,13 @@ if TYPE_CHECKING:
 
 __all__ = ["register", "start_server"]
 
-Profile = Annotated[
-    str,
+STANDALONE, SECURE = "standalone", "secure"
+
+Profile = Annotated[str, typer.Option(help="standalone; cluster: HDFS and three region servers.")]
+Secure = Annotated[
+    bool,
     typer.Option(
-        help="standalone; cluster: HDFS and three region servers; secure: Kerberos and TLS."
+        "--secure", help="Start a KDC, too, and secure all connections: by Kerberos and TLS."
     ),
 ]
 Gateways = Annotated[
@@ -44,14 +47,15 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def start(
     context: typer.Context,
-    profile: Profile = "standalone",
+    profile: Profile = STANDALONE,
     gateways: Gateways = False,
+    secure: Secure = False,
     json: Json = False,
 ) -> None:
     """Start the local server, unless it runs already. It has the data of earlier starts."""
     from hqueue.local import status  # noqa: PLC0415  (brings in what starts processes)
 
-    start_server(profile, gateways=gateways)
+    start_server(profile, gateways=gateways, secure=secure)
     session_of(context).close()
     _show(status(), json=json)
 
@@ -136,7 +140,9 @@ def reset(
     say("Stopped, and its data is deleted.")
 
 
-def start_server(profile: str = "standalone", *, gateways: bool = False) -> LocalServer:
+def start_server(
+    profile: str = STANDALONE, *, gateways: bool = False, secure: bool = False
+) -> LocalServer:
     """Start the local server, or find it running, and show the progress on stderr.
 
     Raises:
@@ -145,10 +151,16 @@ def start_server(profile: str = "standalone", *, gateways: bool = False) -> Loca
     from hqueue.local import start  # noqa: PLC0415
     from hqueue.local.lifecycle import PROFILES  # noqa: PLC0415
 
-    if profile not in PROFILES:
-        raise InvalidInputError("unknown profile", profile=profile, known=", ".join(PROFILES))
+    known = [name for name, each in PROFILES.items() if not each.is_secure]
+    if profile not in known:
+        raise InvalidInputError("unknown profile", profile=profile, known=", ".join(known))
+    if secure and (profile != STANDALONE or gateways):
+        raise InvalidInputError(
+            "only one HBase process without gateways can be secured: leave --profile and "
+            "--gateways out"
+        )
     with _waiting("starting the local server") as tell:
-        return start(profile, gateways=gateways, progress=tell)
+        return start(SECURE if secure else profile, gateways=gateways, progress=tell)
 
 
 @contextlib.contextmanager

@@ -68,7 +68,7 @@ def demo(
     session = session_of(context)
     for file in files or ():
         open_input(file).close()  # A wrong name is an error before anything is begun.
-    server = start_server()
+    server = _server()
     session.close()  # It may have been opened, in a shell, before the server ran.
     settings = session.client.settings
     if settings.hbase == "native" and settings.hbase_masters:
@@ -81,6 +81,13 @@ def demo(
         say(f"Shipping what HBase logs, {seconds:g} s.")
         result = Demo(session, server, queue, files or (), seconds).run()
     _conclude(result)
+
+
+def _server() -> LocalServer:
+    """The server that runs, of whichever profile; one that is started if none does."""
+    from hqueue.local import attach, status  # noqa: PLC0415  (brings in what starts processes)
+
+    return attach() if status().ready else start_server()
 
 
 @contextlib.contextmanager

@@ -22,6 +22,7 @@ from hqueue.hbase.row_records import RowRecords
 from hqueue.log.table_ports import PartitionLocation
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.runtime.stepwise import OnPorts, stepwise
+from hqueue.settings.addresses import Address
 from hqueue.settings.connection import Settings
 
 __all__ = ["NativeStore", "open_registry"]
@@ -107,6 +108,23 @@ class NativeStore(OnPorts):
         def ask() -> Asking[str]:
             self._servers.check_open()
             return (yield from self._registry.cluster_id())
+
+        deadline = Deadline(self._clock, self._settings.operation_timeout_ms)
+        return (yield from deadline.bound(deadline.insist(ask)))
+
+    @stepwise
+    def first_servers(self) -> Asking[tuple[Address, Address]]:
+        """The active master, and the region server that has ``hbase:meta``, as the cluster names
+        them.
+
+        Raises:
+            StoreUnavailableError: nothing named them until the operation's bound was over.
+            RequestRefusedError: what names them does not let this client in.
+        """
+
+        def ask() -> Asking[tuple[Address, Address]]:
+            self._servers.check_open()
+            return (yield from self._registry.master()), (yield from self._registry.meta())
 
         deadline = Deadline(self._clock, self._settings.operation_timeout_ms)
         return (yield from deadline.bound(deadline.insist(ask)))

@@ -119,12 +119,13 @@ class Node:
     children_changed: int = 0
     acl: Acl = ((31, ANYONE),)
     acl_version: int = 0
+    created_ms: int = 0
 
     @property
     def stat(self) -> bytes:
         return _STAT.pack(
-            self.created, self.changed, 0, 0, self.version, 0, self.acl_version, self.owner,
-            len(self.data), len(self.children), self.children_changed,
+            self.created, self.changed, self.created_ms, 0, self.version, 0, self.acl_version,
+            self.owner, len(self.data), len(self.children), self.children_changed,
         )  # fmt: skip
 
 
@@ -200,6 +201,10 @@ class MemoryZooKeeper:
         self._demands_sasl = demands_sasl
         self.refused: set[str] = set()
         """The paths that nobody may change."""
+        self.closed: set[str] = set()
+        """The nodes below which nobody may create others."""
+        self.ahead_ms = 0
+        """How far its clock is ahead of this machine's."""
         self._timeout_ms_min = timeout_ms_min
         self._lock = threading.RLock()
         self._nodes = {"": Node()}
@@ -374,12 +379,17 @@ class MemoryZooKeeper:
         parent = self._node(above)
         self._check_rights(path)
         self._check_acl(parent, session.connection, MAY_CREATE)
+        if above in self.closed:
+            raise RefusedError(NO_AUTH)
         if path in self._nodes:
             raise RefusedError(NODE_EXISTS)
         if parent.owner:
             raise RefusedError(NO_CHILDREN)
         owner = session.id if ephemeral else 0
-        self._nodes[path] = Node(data, self._zxid, self._zxid, owner=owner, acl=acl)
+        created_ms = round(1e3 * time.time()) + self.ahead_ms
+        self._nodes[path] = Node(
+            data, self._zxid, self._zxid, owner=owner, acl=acl, created_ms=created_ms
+        )
         self._nodes[above] = dataclasses.replace(
             parent, children=parent.children | {name}, children_changed=self._zxid
         )

@@ -114,3 +114,17 @@ def test_an_error_about_an_argument_names_no_other_place(home: dict[str, str]) -
     with pytest.raises(SettingsError) as raised:
         Settings.load({"transport": "pigeon"}, {**home, "HQUEUE_TRANSPORT": "framed"})
     assert not {"variable", "file", "line"} & raised.value.facts.keys()
+
+
+def test_a_local_server_s_connection_file_has_settings_of_roles_too(
+    home: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "none").mkdir()
+    (tmp_path / "none" / "connection.toml").write_text(
+        "connect_timeout_ms = 77\n[worker]\nthreads = 7\n[hub]\nthreads = 8\n"
+    )
+    assert Settings.load({}, home).connect_timeout_ms == 77
+    assert WorkerSettings.load({}, home).threads == 7
+    assert HubSettings.load({}, home).threads == 8
+    Path(home["HQUEUE_CONFIG"]).write_text("[hub]\nthreads = 9\n")
+    assert HubSettings.load({}, home).threads == 9

@@ -51,7 +51,8 @@ class HubSettings(ApiSettings):
 
     Each comes from the first of these sources that has it: an option of ``hqueue hub``, an
     environment variable (``HQUEUE_HUB_`` and the name in capitals), the table ``[hub]`` of the
-    settings file, the default. The servers' addresses are in `hqueue.Settings`.
+    settings file, a running local server's connection file, the default. The servers' addresses are
+    in `hqueue.Settings`.
 
     Raises:
         SettingsError: a setting has a wrong value.

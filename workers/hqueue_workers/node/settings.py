@@ -44,7 +44,8 @@ class WorkerSettings(ApiSettings):
 
     Each setting comes from the first of these sources that has it: an option of ``hqueue worker``,
     an environment variable (``HQUEUE_WORKER_`` and the name in capitals), the table ``[worker]`` of
-    the settings file, the default. The servers' addresses are in `hqueue.Settings`.
+    the settings file, a running local server's connection file, the default. The servers' addresses
+    are in `hqueue.Settings`.
 
     Raises:
         SettingsError: a setting has a wrong value.

@@ -1,0 +1,11 @@
+"""Examines a configuration, and names what is wrong with it: files, certificates, Kerberos, names
+of hosts, ZooKeeper, HBase, hubs. Each finding says what was found and what to do.
+
+Each check is a generator of findings in a module of its own; `examination` runs them, each within a
+bound.
+"""
+
+from hqueue.doctor.examination import Subject, examine
+from hqueue.doctor.findings import Finding, Level
+
+__all__ = ["Finding", "Level", "Subject", "examine"]

@@ -1,0 +1,218 @@
+"""The certificate of this process: its dates, its names, its uses, and who signed it."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from hqueue.doctor.findings import Finding, ok, warning, wrong
+from hqueue.doctor.subject import Subject
+from hqueue.net.contexts import TlsContexts, TlsFiles
+from hqueue.net.own_certificate import UNFIT, read_certificate, shake_hands
+from hqueue.net.principals import PrincipalRules, distinguished_name
+from hqueue.net.refusals import RefusedError
+from hqueue.runtime.clock import SYSTEM_CLOCK
+from hqueue.settings.connection import Settings
+
+__all__ = ["check_certificates", "end_of", "names_in", "tls_of"]
+
+DAY_S = 86_400
+WARNED_DAYS_MAX = 14
+"""So long before its end a certificate is warned of; one for less than ten weeks, when a fifth of
+its time is left."""
+
+_RENEW = "have the authority make another one, and move it to the file's name: it is read again"
+
+
+def check_certificates(subject: Subject) -> Iterator[Finding]:
+    """Look at the authorities and at the certificate, as far as settings name them."""
+    settings = subject.settings
+    if settings.tls_ca is not None:
+        yield from _look_at_authorities(settings.tls_ca)
+    if settings.tls_certificate is None:
+        if settings.hbase_tls:
+            yield warning(
+                "certificate",
+                "this process has no certificate to show: HBase asks for one by default",
+                "set tls_certificate, unless hbase.server.netty.tls.client.auth.mode is NONE",
+            )
+        return
+    try:
+        certificate = read_certificate(settings.tls_certificate, settings.tls_key)
+    except RefusedError as exc:
+        yield wrong(
+            "certificate",
+            f"{exc.text} [{exc.facts.get('reason')}]",
+            "see `openssl x509 -text -in FILE`, and make the files as docs/security.md shows",
+        )
+        return
+    subject_name = distinguished_name(certificate.get("subject", ()))
+    dated = end_of("certificate", f"the certificate of {subject_name}", certificate, _RENEW)
+    yield dated
+    if not settings.tls:
+        return
+    yield _principal(settings, certificate)
+    yield _names(certificate)
+    if _is_in_time(certificate):
+        yield _accepted_by_itself(settings, certificate)
+
+
+def tls_of(settings: Settings, *, serves: bool = False) -> TlsContexts:
+    """What servers are called with by TLS, or what this process serves with."""
+    files = TlsFiles(settings.tls_ca, settings.tls_certificate, settings.tls_key)
+    return TlsContexts(files, serves=serves, verify_hostname=settings.tls_verify_hostname)
+
+
+def end_of(check: str, what: str, certificate: Mapping[str, Any], advice: str) -> Finding:
+    """A finding about the dates of a certificate, as `ssl.SSLSocket.getpeercert` gives them."""
+    begin_s, end_s = (
+        ssl.cert_time_to_seconds(certificate[name]) for name in ("notBefore", "notAfter")
+    )
+    now_s = SYSTEM_CLOCK.wall_ms() / 1e3
+    if now_s < begin_s:
+        return wrong(
+            check,
+            f"{what} is good only from {certificate['notBefore']} on",
+            f"compare this machine's clock; or {advice}",
+        )
+    if now_s >= end_s:
+        return wrong(check, f"{what} expired on {certificate['notAfter']}", advice)
+    left_s, whole_s = end_s - now_s, end_s - begin_s
+    if left_s < min(WARNED_DAYS_MAX * DAY_S, whole_s / 5):
+        return warning(
+            check, f"{what} expires in {_days(left_s)}, on {certificate['notAfter']}", advice
+        )
+    return ok(check, f"{what} is good for {_days(left_s)}")
+
+
+def names_in(certificate: Mapping[str, Any]) -> list[str]:
+    """The hosts that a certificate names."""
+    return [
+        value
+        for kind, value in certificate.get("subjectAltName", ())
+        if kind in ("DNS", "IP Address")
+    ]
+
+
+def _days(seconds: float) -> str:
+    hours = int(seconds // 3600)
+    return f"{hours // 24} days" if hours >= 48 else f"{hours} hours"
+
+
+def _look_at_authorities(path: str) -> Iterator[Finding]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        context.load_verify_locations(path)
+    except (OSError, ValueError) as exc:
+        yield wrong(
+            "certificate", f"tls_ca: {path} has no certificates that can be read: {exc}",
+            "put the authorities' certificates into it, in PEM",
+        )  # fmt: skip
+        return
+    found = context.get_ca_certs()
+    if not found:
+        yield wrong(
+            "certificate",
+            f"tls_ca: {path} has certificates, but none of an authority",
+            "put the certificate of the authority into it that signed the others, not one that it "
+            "signed",
+        )
+    for each in found:
+        name = distinguished_name(each["subject"])  # type: ignore[arg-type]
+        yield end_of(
+            "certificate", f"the authority {name}", each,
+            "have a new authority made, put it into tls_ca everywhere, beside this one, and then "
+            "sign the certificates again",
+        )  # fmt: skip
+
+
+def _is_in_time(certificate: Mapping[str, Any]) -> bool:
+    begin_s, end_s = (
+        ssl.cert_time_to_seconds(certificate[name]) for name in ("notBefore", "notAfter")
+    )
+    return begin_s <= SYSTEM_CLOCK.wall_ms() / 1e3 < end_s
+
+
+def _principal(settings: Settings, certificate: Mapping[str, Any]) -> Finding:
+    try:
+        name = PrincipalRules(settings.tls_principal_rules).principal_of(certificate)
+    except RefusedError as exc:
+        return wrong(
+            "certificate",
+            f"{exc.text} [subject={exc.facts.get('subject')}]",
+            "change tls_principal_rules where this process calls, or the certificate's subject",
+        )
+    return ok("certificate", f"by the rules of tls_principal_rules this process is {name!r}")
+
+
+def _names(certificate: Mapping[str, Any]) -> Finding:
+    """Whether the certificate names this host, where others call this process."""
+    names = names_in(certificate)
+    host = socket.gethostname()
+    called = {host, socket.getfqdn(host)} | _addresses_of(host)
+    if not names:
+        return wrong(
+            "certificate",
+            "the certificate names no host",
+            f"have one made whose subjectAltName has this host: DNS:{host}",
+        )
+    if any(_matches(name, each) for name in names for each in called):
+        return ok("certificate", f"the certificate names this host: {', '.join(names)}")
+    return warning(
+        "certificate",
+        f"the certificate names {', '.join(names)}, and not this host, {host}",
+        "have one made whose subjectAltName has the name or address under which others call this "
+        "process; a program that nobody calls, which does not subscribe, needs none",
+    )
+
+
+def _addresses_of(host: str) -> set[str]:
+    try:
+        return {str(info[4][0]) for info in socket.getaddrinfo(host, None)}
+    except OSError:
+        return set()
+
+
+def _matches(name: str, host: str) -> bool:
+    """Whether a name in a certificate stands for a host: ``*.example.com`` for one below it."""
+    name, host = name.lower(), host.lower().removesuffix(".")
+    if name.startswith("*."):
+        return host.partition(".")[2] == name[2:]
+    return name == host
+
+
+def _accepted_by_itself(settings: Settings, certificate: Mapping[str, Any]) -> Finding:
+    """Whether another process with the same settings would accept this one, when it is called and
+    when it calls.
+    """
+    called = next(iter(names_in(certificate)), "localhost").replace("*", "host")
+    try:
+        client, server = (tls_of(settings, serves=serves).current() for serves in (False, True))
+        shake_hands(client, server, called)
+    except RefusedError as exc:
+        return wrong(
+            "certificate", f"{exc.text} [{exc.facts.get('reason')}]", "correct the setting"
+        )
+    except ssl.SSLCertVerificationError as exc:
+        if exc.verify_code == UNFIT:
+            return wrong(
+                "certificate",
+                "the certificate is not for servers and clients both",
+                "have one made whose extendedKeyUsage has both, serverAuth and clientAuth, or that "
+                "has none",
+            )
+        return wrong(
+            "certificate",
+            f"processes with this tls_ca don't accept the certificate: {exc.verify_message}",
+            "put the certificate of the authority that signed it into tls_ca everywhere, and those "
+            "between both into tls_certificate, behind its own",
+        )
+    except ssl.SSLError as exc:
+        return wrong(
+            "certificate",
+            f"a handshake with this certificate fails: {exc}",
+            "see `openssl x509 -text -in FILE`, and make the files as docs/security.md shows",
+        )
+    return ok("certificate", "processes with the same settings accept the certificate")

@@ -1,0 +1,62 @@
+"""Hubs: whether they answer, and accept this client."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from hqueue.connecting import open_client
+from hqueue.doctor.certificates import tls_of
+from hqueue.doctor.findings import Finding, ok, warning, wrong
+from hqueue.doctor.peers import look_at_peers
+from hqueue.doctor.subject import Subject
+from hqueue.net.contexts import TlsContexts
+from hqueue.net.refusals import RefusedError
+from hqueue.net.sockets import as_refusal
+from hqueue.rpc.connection import Connection, ThriftError
+from hqueue.rpc.services import load
+from hqueue.settings.addresses import Address
+
+__all__ = ["check_hubs"]
+
+
+def check_hubs(subject: Subject) -> Iterator[Finding]:
+    """Call each hub that is named, or that has registered for the queue."""
+    settings = subject.settings
+    hubs = subject.hubs
+    if not hubs and subject.queue is not None:
+        with open_client(settings) as client, client.topic_metadata(subject.queue) as metadata:
+            hubs = tuple(sorted(metadata.hubs.list()))
+        if not hubs:
+            yield warning(
+                "hubs",
+                f"no hub of {subject.queue!r} is there",
+                f"start one, if topics with owners are used: hqueue hub {subject.queue}",
+            )
+    tls = tls_of(settings) if settings.tls else None
+    timeout_s = settings.connect_timeout_ms / 1e3 / max(1, len(hubs))
+    for hub in hubs:
+        (reached,) = look_at_peers("hubs", "the hub", [hub], tls, timeout_s)
+        yield reached
+        if not reached.advice:
+            yield _call(hub, tls, timeout_s)
+
+
+def _call(hub: Address, tls: TlsContexts | None, timeout_s: float) -> Finding:
+    """Have a hub answer: with TLS 1.3 it refuses a certificate only then."""
+    service = load("hub").HQueueHubService
+    try:
+        with contextlib.closing(Connection(service, *hub, timeout_s, tls=tls)) as connection:
+            connection.socket.settimeout(timeout_s)
+            connection.client.apiAddress()
+    except (OSError, *ThriftError, EOFError, ValueError) as exc:
+        error = as_refusal(exc) if isinstance(exc, OSError) else exc
+        if isinstance(error, RefusedError):
+            return wrong("hubs", f"the hub {hub}: {error.text}", "see that hub's audit and log")
+        return wrong(
+            "hubs",
+            f"the hub {hub} gives no answer: {type(exc).__name__}: {exc}",
+            "see whether a hub listens there, and whether it speaks TLS while `tls` is off here; "
+            "its log says more",
+        )
+    return ok("hubs", f"the hub {hub} answers this client")

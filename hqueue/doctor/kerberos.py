@@ -1,0 +1,97 @@
+"""Kerberos: the keytab, the ticket, and the KDC."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from hqueue.doctor.findings import FACT_LENGTH_MAX, Finding, ok, warning, wrong
+from hqueue.doctor.subject import Subject
+from hqueue.net.kerberos import Login
+from hqueue.net.keytab import principals_in
+from hqueue.net.refusals import RefusedError
+from hqueue.settings.connection import Settings
+
+__all__ = ["check_kerberos"]
+
+SOON_S = 600
+"""A ticket that others renew should be good for longer."""
+
+
+def check_kerberos(subject: Subject) -> Iterator[Finding]:
+    """See whether there are keys or a ticket, and whether the KDC takes them."""
+    settings = subject.settings
+    if not subject.is_proven:
+        return
+    if settings.kerberos_keytab is not None:
+        finding = _look_at_keytab(settings.kerberos_keytab, settings.kerberos_principal)
+        yield finding
+    ends_s = time.monotonic() + settings.operation_timeout_ms / 1e3
+    try:
+        principal, left_s = _login(settings).identity(ends_s)
+    except RefusedError as exc:
+        reason = str(exc.facts.get("reason", ""))[:FACT_LENGTH_MAX]
+        yield wrong(
+            "kerberos",
+            f"{exc.text} [{reason}]" if reason else exc.text,
+            "run kinit, or get a new keytab: `klist` and `klist -k FILE` show what is there"
+            if settings.kerberos_keytab is None
+            else "compare `klist -k FILE` with kerberos_principal, and get a new keytab",
+        )
+        return
+    except OSError as exc:
+        yield wrong(
+            "kerberos",
+            f"the KDC can't be asked: {exc}",
+            "see whether the KDC runs, and what kerberos_config, or /etc/krb5.conf, says of its "
+            "host and port",
+        )
+        return
+    what = f"the ticket of {principal} is good for {_span(left_s)}"
+    if settings.kerberos_keytab is None and left_s < SOON_S:
+        yield warning("kerberos", what, "have kinit run again in time, or give kerberos_keytab")
+    else:
+        yield ok("kerberos", what)
+
+
+def _login(settings: Settings) -> Login:
+    return Login(
+        settings.kerberos_principal,
+        settings.kerberos_keytab,
+        settings.kerberos_ticket_cache,
+        settings.kerberos_config,
+    )
+
+
+def _look_at_keytab(path: str, principal: str | None) -> Finding:
+    try:
+        found = principals_in(path)
+    except OSError as exc:
+        return wrong(
+            "kerberos", f"the keytab can't be read: {exc.strerror}", "correct kerberos_keytab"
+        )
+    except ValueError as exc:
+        return wrong(
+            "kerberos",
+            f"{path} can't be used: {exc}",
+            "have a keytab made: `kadmin ktadd -k FILE PRINCIPAL`",
+        )
+    names = ", ".join(found) or "nobody"
+    wanted = [principal, *found][0] if principal or found else None
+    if wanted is None or not any(each == wanted or _name(each) == wanted for each in found):
+        return wrong(
+            "kerberos",
+            f"the keytab {path} has keys of {names}, and none of {wanted}",
+            "correct kerberos_principal, or have the key added: `kadmin ktadd -k FILE PRINCIPAL`",
+        )
+    return ok("kerberos", f"the keytab has keys of {names}")
+
+
+def _name(principal: str) -> str:
+    """A principal without its realm."""
+    return principal.rpartition("@")[0]
+
+
+def _span(seconds: int) -> str:
+    minutes = seconds // 60
+    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"

@@ -1,0 +1,66 @@
+"""ZooKeeper: whether it answers, what this client may do there, and its clock."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from hqueue.connecting import open_node_access, probe_zookeeper
+from hqueue.doctor.certificates import tls_of
+from hqueue.doctor.clocks import clock_finding
+from hqueue.doctor.findings import Finding, of_error, ok, said, warning, wrong
+from hqueue.doctor.peers import look_at_peers
+from hqueue.doctor.subject import Subject
+from hqueue.errors import StoreError
+from hqueue.settings.addresses import zookeeper_servers
+
+__all__ = ["check_zookeeper"]
+
+NODES_MAX = 1_000
+"""So many nodes are looked at: a cluster may have millions."""
+
+
+def check_zookeeper(subject: Subject) -> Iterator[Finding]:
+    """Call each server, make a node and delete it."""
+    settings = subject.settings
+    servers = zookeeper_servers(settings.zookeeper)
+    timeout_s = settings.connect_timeout_ms / 1e3 / len(servers)
+    tls = tls_of(settings) if settings.zookeeper_tls else None
+    yield from look_at_peers("zookeeper", "ZooKeeper", servers, tls, timeout_s)
+    try:
+        found = probe_zookeeper(settings)
+    except StoreError as exc:
+        yield of_error(
+            "zookeeper", exc,
+            "see whether ZooKeeper runs there, and whether it speaks TLS at this port",
+        )  # fmt: skip
+        return
+    rules = "" if found.acl is None else f", whose ACL is {', '.join(found.acl)}"
+    if found.refused is not None:
+        yield wrong(
+            "zookeeper",
+            f"this client may not create nodes below {found.path}{rules}: {said(found.refused)}",
+            "compare zookeeper_authentication with that ACL: a program that has the right can add "
+            "this principal to zookeeper_acl, and run `hqueue secure-nodes --all --apply`",
+        )
+        return
+    yield ok("zookeeper", f"this client may create nodes below {found.path}{rules}")
+    if subject.is_secured:
+        yield _whose_nodes(subject)
+    yield clock_finding("ZooKeeper", found.ahead_ms, found.error_ms, settings.clock_skew_ms_max)
+
+
+def _whose_nodes(subject: Subject) -> Finding:
+    """Whether there are nodes that anyone may change. It looks at the first ones."""
+    with open_node_access(subject.settings) as access:
+        seen = [*itertools.islice(access.survey(), NODES_MAX)]
+    paths = [node.path for node in seen if node.is_open]
+    if paths:
+        return warning(
+            "zookeeper",
+            f"anyone who reaches ZooKeeper may change {paths[0]}, and {len(paths) - 1} other nodes "
+            f"of {len(seen)}",
+            "set zookeeper_authentication in all programs, and close the nodes by `hqueue "
+            "secure-nodes --apply`",
+        )
+    return ok("zookeeper", f"nobody else may change any of the {len(seen)} nodes that were seen")

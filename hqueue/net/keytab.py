@@ -1,0 +1,58 @@
+"""Whose keys are in a keytab.
+
+A keytab is 05 02, and entries: a length (4 bytes, big-endian; a negative one is that of a hole),
+the number of the name's components (2 bytes), the realm and the components, each with its length (2
+bytes), and what is left out here: type and time, version, the key.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+__all__ = ["principals_in"]
+
+_VERSION = b"\x05\x02"
+_SIZE = struct.Struct(">i")
+_COUNT = struct.Struct(">H")
+
+
+def principals_in(path: str) -> list[str]:
+    """The principals whose keys a keytab has, as ``name@REALM``, each once.
+
+    Raises:
+        OSError: the file can't be read.
+        ValueError: it is not a keytab.
+    """
+    data = Path(path).read_bytes()
+    if not data.startswith(_VERSION):
+        raise ValueError("this is not a keytab of version 2")
+    found: dict[str, None] = {}
+    at = len(_VERSION)
+    try:
+        while at + _SIZE.size <= len(data):
+            (size,) = _SIZE.unpack_from(data, at)
+            at += _SIZE.size
+            if size > 0:
+                found[_principal(data[at : at + size])] = None
+            elif size == 0:
+                break
+            at += abs(size)
+    except (struct.error, UnicodeDecodeError) as exc:
+        raise ValueError("the keytab is cut off") from exc
+    return list(found)
+
+
+def _principal(entry: bytes) -> str:
+    (components,) = _COUNT.unpack_from(entry, 0)
+    at = _COUNT.size
+    texts = []
+    for _ in range(1 + components):
+        (size,) = _COUNT.unpack_from(entry, at)
+        at += _COUNT.size
+        if at + size > len(entry):
+            raise struct.error("a text is cut off")
+        texts.append(entry[at : at + size].decode())
+        at += size
+    realm, *names = texts
+    return f"{'/'.join(names)}@{realm}"
