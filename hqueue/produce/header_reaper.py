@@ -15,7 +15,8 @@ from hqueue.log.table_ports import AsyncLogPort
 from hqueue.runtime.clock import Clock, do_step_in_loop
 from hqueue.runtime.held import if_free
 from hqueue.runtime.logs import Log
-from hqueue.runtime.loop import background
+from hqueue.runtime.loop import BackgroundLoop
+from hqueue.runtime.program_loop import ProgramLoop, loop_here
 from hqueue.runtime.steps import Work, carry_out_in_loop
 
 __all__ = ["HeaderReaper"]
@@ -29,7 +30,7 @@ class HeaderReaper:
     """Collects a partition's old headers, once a minute at most. Made again in a forked child.
 
     In the background, one at a time: HBase's master has to be asked for the TTL, and puts must not
-    wait for that.
+    wait for that. What was appended in an event loop of the program has that loop collect.
 
     Args:
         port: the rows.
@@ -46,6 +47,8 @@ class HeaderReaper:
         self._clock = clock
         self._due_ms: dict[int, float] = {}
         self._starting = threading.Lock()
+        self._loop: BackgroundLoop | None = None
+        """The one that collected last."""
         self._collecting: Future[None] | None = None
 
     def collect_if_due(self, writer: PartitionWriter) -> None:
@@ -59,10 +62,16 @@ class HeaderReaper:
         if_free(self._starting, lambda: self._start(writer, now_ms))
 
     def _start(self, writer: PartitionWriter, now_ms: float) -> None:
-        loop = background()
-        if loop is not None and (self._collecting is None or self._collecting.done()):
-            self._due_ms[writer.partition] = now_ms + EVERY_MS
-            self._collecting = loop.start(self._collect, writer)
+        if self._is_collecting() or (loop := loop_here()) is None:
+            return
+        self._due_ms[writer.partition] = now_ms + EVERY_MS
+        self._loop, self._collecting = loop, loop.start(self._collect, writer)
+
+    def _is_collecting(self) -> bool:
+        if self._collecting is None or self._collecting.done():
+            return False
+        loop = self._loop
+        return not (isinstance(loop, ProgramLoop) and loop.loop.is_closed())
 
     async def _collect(self, writer: PartitionWriter) -> None:
         do = partial(do_step_in_loop, self._port, self._clock)

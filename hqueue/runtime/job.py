@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from hqueue.errors import ClosedError, HQueueError
-from hqueue.runtime.alarm import Alarm, needed_loop
+from hqueue.runtime.alarm import needed_loop
 from hqueue.runtime.logs import Log
 from hqueue.runtime.loop import BackgroundLoop, in_thread
 
@@ -21,13 +21,13 @@ RETRY_MS = 1_000.0
 
 
 class Job:
-    """Has work done, never twice at a time, when it is asked for and when it is due again. A loop's
-    task waits for that. Thread-safe. In a forked child it does nothing.
+    """Has work done, never twice at a time, when it is asked for and when it is due again, in tasks
+    of a loop: between them there is none. Thread-safe. In a forked child it does nothing.
 
     Args:
         work: what is done, by a thread of the loop's (see `in_thread`), or in the loop if it is a
             coroutine function. Returns in how many milliseconds it is due again; infinity if only
-            when it is asked for. It is over when this raises `ClosedError`.
+            when it is asked for. It is over when this raises `ClosedError`, or is cancelled.
         retry_ms: when work is tried again that no thread could be had for, or that failed
             unexpectedly.
         loop: the loop; the process's if None.
@@ -46,33 +46,42 @@ class Job:
         self._retry_ms = retry_ms
         self._waits = inspect.iscoroutinefunction(work)
         self._work: Callable[[], Any] = work
-        self._closed = False
-        loop = loop or needed_loop()
-        self._alarm = Alarm(loop)
-        loop.start(self._run)
+        self._loop = loop or needed_loop()
+        self._asked = self._at_work = self._over = False
+        self._due: asyncio.TimerHandle | None = None
 
     def ask(self) -> None:
         """Have it done soon; once more, if it is being done."""
-        self._alarm.ring()
+        self._asked = True
+        self._loop.call(self._look)
 
     def close(self) -> None:
         """Have it done no more. What is being done is not waited for."""
-        self._closed = True
-        self._alarm.ring()
+        self._over = True
+        self._loop.call(self._look)
 
-    async def _run(self) -> None:
-        due_ms = float("inf")
-        while True:
-            await self._alarm.wait(due_ms)
-            if self._closed:
-                return
-            try:
-                due_ms = await (self._work() if self._waits else in_thread(self._work))
-            except ClosedError:
-                return
-            except asyncio.CancelledError:  # The program's loop ends.
-                raise
-            except BaseException as exc:
-                level = logging.DEBUG if isinstance(exc, HQueueError) else logging.ERROR
-                logger.log(level, "work in the background failed", exc_info=True)
-                due_ms = self._retry_ms
+    def _look(self) -> None:
+        """Begin, if it was asked for and is not being done. In the loop."""
+        if self._due is not None and (self._asked or self._over):
+            self._due.cancel()
+            self._due = None
+        if self._asked and not (self._at_work or self._over):
+            self._asked, self._at_work = False, True
+            self._loop.start(self._do)
+
+    async def _do(self) -> None:
+        due_ms = self._retry_ms
+        try:
+            due_ms = await (self._work() if self._waits else in_thread(self._work))
+        except ClosedError:
+            self._over = True
+        except asyncio.CancelledError:  # The program's loop ends.
+            self._over = True
+            raise
+        except BaseException as exc:
+            level = logging.DEBUG if isinstance(exc, HQueueError) else logging.ERROR
+            logger.log(level, "work in the background failed", exc_info=True)
+        self._at_work = False
+        if due_ms != float("inf"):
+            self._due = asyncio.get_running_loop().call_later(due_ms / 1e3, self.ask)
+        self._look()

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
 
 from hqueue.errors import ClosedError, HQueueError, Outcome
 from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.logs import Log
+from hqueue.runtime.loop import BackgroundLoop, background, program_loop
 from hqueue.runtime.steps import Wait
 from hqueue.runtime.waiting import InterruptibleFuture
 
-__all__ = ["ProgramLoop", "ended", "result_of"]
+__all__ = ["ProgramLoop", "ended", "loop_here", "result_of"]
 
 logger = Log(__name__)
 
@@ -74,10 +77,12 @@ class ProgramLoop:
         self.own(task)
         task.add_done_callback(_log)
         task.add_done_callback(partial(_pass_on, future))
-        future.add_done_callback(lambda _: self._cancel(future, task))
+        future.add_done_callback(partial(self._cancel, weakref.ref(task)))
 
-    def _cancel(self, future: InterruptibleFuture[Any], task: asyncio.Task[Any]) -> None:
-        if future.cancelled() and not task.done():
+    def _cancel(self, kept: weakref.ref[asyncio.Task[Any]], future: Future[Any]) -> None:
+        """The future keeps its callbacks, and with a task the frames of its error."""
+        task = kept()
+        if future.cancelled() and task is not None and not task.done():
             self.call(task.cancel)
 
     def own(self, task: asyncio.Future[Any]) -> None:
@@ -135,7 +140,13 @@ class ProgramLoop:
 
         self._left = left = self._loop.create_task(carried())
         left.add_done_callback(_see)
+        left.add_done_callback(self._forget)
         return left
+
+    def _forget(self, left: asyncio.Task[Any]) -> None:
+        """Keep nothing of what has ended: its error has the frames of those that waited for it."""
+        if self._left is left:
+            self._left = None
 
     async def close(self, bound_s: float | None = None) -> None:
         """Cancel the tasks that go on, and wait until they have ended, no longer than the bound."""
@@ -144,6 +155,13 @@ class ProgramLoop:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=bound_s)
+
+
+def loop_here() -> BackgroundLoop | None:
+    """What carries the caller's work in the background: the program's event loop, if the caller
+    runs in one, else the process's. None if there can be none now.
+    """
+    return background() if program_loop() is None else ProgramLoop()
 
 
 def ended(future: InterruptibleFuture[Any], bound_s: float) -> Wait:

@@ -19,6 +19,8 @@ FORKING = Path(__file__).parent / "programs" / "fork_subscribing.py"
 IN_A_LOOP = Path(__file__).parent / "programs" / "aio_threads.py"
 SUBSCRIBING = Path(__file__).parent / "programs" / "subscribing_threads.py"
 BOUND_S = 180
+STORE_S = "memory-", "hqueue-loop-call", "hqueue-loop-compute"
+"""Threads that make the calls of the store in memory, and one that decodes many messages."""
 KAZOO = 3
 """The threads of one of its clients."""
 
@@ -85,11 +87,7 @@ def test_a_program_of_an_event_loop_has_the_threads_of_its_sessions_alone() -> N
                 env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
                 timeout=BOUND_S,
             )
-    names = [
-        name
-        for name in json.loads(done.stdout)
-        if not name.startswith(("memory-", "hqueue-loop-call"))  # They make the store's calls.
-    ]
+    names = [name for name in json.loads(done.stdout) if not name.startswith(STORE_S)]
     sessions = names.count("hqueue-session")
     assert sessions == 3, "of the consumer, of the subscriber, and to notify workers by"
     assert {name for name in names if name.startswith("hqueue")} == {"hqueue-session"}

@@ -197,3 +197,33 @@ def test_collectors_that_wait_for_a_store_that_is_away_keep_nothing_else_waiting
             reaper.collect_if_due(PartitionWriter(0, scene.clock))
         assert begun.wait(10)
         assert loop.start(in_thread, lambda: 7).result(10) == 7
+
+
+def test_what_a_loop_of_the_program_appends_it_collects_itself_and_after_it_another_one(
+    scene: Scene,
+) -> None:
+    there: list[asyncio.AbstractEventLoop] = []
+
+    async def note() -> None:
+        there.append(asyncio.get_running_loop())
+        await asyncio.sleep(60)
+
+    def expired_ms() -> Work[Any, None]:
+        yield Wait(lambda: None, note)
+
+    reaper = HeaderReaper(scene.log, expired_ms, scene.clock)
+
+    async def append() -> None:
+        reaper.collect_if_due(PartitionWriter(0, scene.clock))  # It may not be due yet.
+        scene.clock.now_ms += EVERY_MS
+        reaper.collect_if_due(PartitionWriter(0, scene.clock))
+        await asyncio.sleep(0.01)
+
+    loops = [asyncio.new_event_loop(), asyncio.new_event_loop()]
+    for loop in loops:  # It ends in the middle.
+        loop.run_until_complete(append())
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.close()
+    assert there == loops

@@ -100,6 +100,7 @@ def test_work_in_the_background_ends_with_the_loop() -> None:
         job = Job(work, loop=ProgramLoop())
         job.ask()
         await asyncio.sleep(0.01)
+        assert asyncio.all_tasks() == {asyncio.current_task()}, "it waits without a task"
 
     asyncio.run(run())  # It waits until all tasks have ended.
     assert done.is_set()
