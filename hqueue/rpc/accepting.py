@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import math
 import os
 import resource
@@ -180,7 +181,7 @@ class Entrance:
         self._add = add
         self._let_go = let_go
         self._log = SeldomLog(logger)
-        self._spare: int | None = None
+        self._spare: io.FileIO | None = None
         self._full = False
         """Whether the process may open no file: others have to go first, or a moment to pass."""
         self._listens = False
@@ -277,16 +278,16 @@ class Entrance:
     def _keep_spare(self) -> None:
         if self._spare is None:
             try:
-                self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+                self._spare = io.FileIO(os.devnull)
             except OSError:
                 self._full = True
                 return
         self._full = False
 
     def _close_spare(self) -> None:
-        spare, self._spare = self._spare, None  # Closed twice, it may be somebody else's.
-        if spare is not None:
-            os.close(spare)
+        if self._spare is not None:
+            self._spare.close()
+            self._spare = None
 
 
 def _is_knocked(listener: socket.socket) -> bool:

@@ -408,9 +408,13 @@ class ThriftServer:
                 return await work
 
         assert self._loop is not None
+        going: Awaited
         if threading.get_ident() == self._loop_thread:
-            return self._loop.create_task(bounded())
-        return asyncio.run_coroutine_threadsafe(bounded(), self._loop)
+            going = self._loop.create_task(bounded())
+        else:
+            going = asyncio.run_coroutine_threadsafe(bounded(), self._loop)
+        going.add_done_callback(lambda _: work.close())  # Cancelled, it may not have begun.
+        return going
 
 
 def _is_long(answer: Any) -> bool:

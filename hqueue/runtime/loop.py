@@ -11,6 +11,7 @@ import itertools
 import socket
 import threading
 import time
+import weakref
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, ParamSpec, Protocol, TypeVar
@@ -178,10 +179,13 @@ class LoopThread:
         task = self._loop.create_task(_carry(future, function, args, named))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        future.add_done_callback(lambda _: self._cancel(future, task))
+        future.add_done_callback(partial(self._cancel, weakref.ref(task)))
 
-    def _cancel(self, future: InterruptibleFuture[Any], task: asyncio.Task[None]) -> None:
-        if future.cancelled():
+    def _cancel(
+        self, kept: weakref.ref[asyncio.Task[None]], future: concurrent.futures.Future[Any]
+    ) -> None:
+        task = kept()  # The future keeps its callbacks.
+        if future.cancelled() and task is not None:
             self.call(task.cancel)
 
     def _run(self) -> None:

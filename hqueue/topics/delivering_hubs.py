@@ -50,6 +50,8 @@ ATTACHING_MAX = 4
 """Subscriptions that are attached again at a time. One whose hub hangs holds up one of these for a
 while."""
 RETRIES = Backoff(100.0, 5_000.0)
+KEPT_S = 1e7
+"""How long a loop whose tasks were cancelled may go on: four months."""
 
 
 class Background(Protocol):
@@ -197,9 +199,21 @@ class DeliveringHubs(Stepwise):
                 detached = await self._ask_detached(connection, hub, queue)
                 for subscription, each in self._heard(hub, queue, detached):
                     self._take_in(subscription, hub, each)
+        except asyncio.CancelledError:
+            self._leave_to_loop([each for each in self._of(queue) if each.hub == hub])
+            raise
         finally:
             connection.close()
             del self._attending[hub, queue]
+
+    def _leave_to_loop(self, subscriptions: Sequence[SubscriptionState]) -> None:
+        """The loop ends: what subscriptions keep is kept until it is closed, and then collected
+        unless somebody else has it.
+        """
+        loop = asyncio.get_running_loop()
+        for each in subscriptions:
+            kept, each.kept = each.kept, None
+            loop.call_later(KEPT_S, id, kept)
 
     def _of(self, queue: str) -> list[SubscriptionState]:
         return [each for each in self._subscriptions() if each.queue == queue]
@@ -285,6 +299,7 @@ class DeliveringHubs(Stepwise):
                     await self._lose(subscription, failure)
                 return
             except asyncio.CancelledError:
+                self._leave_to_loop([subscription])
                 raise
             except BaseException as exc:
                 if is_interruption(exc):

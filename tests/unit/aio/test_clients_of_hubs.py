@@ -669,6 +669,24 @@ def test_a_scanner_and_a_producer_belong_to_one_loop(connect: Connect, topic: st
             thread.run(call)
 
 
+@pytest.mark.filterwarnings("ignore:an asynchronous client of hubs:ResourceWarning")
+def test_a_client_whose_loop_ended_with_subscriptions_is_collected_with_their_ports(
+    connect: Connect, topic: str
+) -> None:
+    before = ports()
+
+    async def leave() -> None:
+        client = connect()
+        for name in ("one", "two"):
+            await client.topic(topic).subscribe(name, lambda messages: None)
+        await client.topic(topic).publish(b"v")
+        assert ports() == before + 2
+
+    asyncio.run(leave())
+    gc.collect()
+    wait_for(lambda: ports() == before, "nobody listens any more")
+
+
 def test_a_client_that_is_forgotten_closes_its_connections_with_a_warning(
     connect: Connect, topic: str
 ) -> None:

@@ -293,6 +293,31 @@ def test_the_work_of_a_start_and_a_stop_cleans_up_wherever_the_loop_ends(
         assert not any(subscriptions.list("q").values())
 
 
+@pytest.mark.filterwarnings("ignore:an asynchronous consumer was never closed:ResourceWarning")
+def test_a_consumer_whose_loop_ends_while_it_joins_has_left_when_it_is_collected(
+    client: hqueue.Client, keeper: MemoryZooKeeper, seen: Callable[[], list[str]]
+) -> None:
+    assert not seen()
+    sessions = keeper.sessions
+
+    async def join() -> None:
+        consumer = hqueue.aio.Consumer("q", group="g", client=hqueue.aio.Client(client))
+        while True:
+            await consumer.poll(1_000)
+
+    async def end(turns: int) -> None:
+        task = asyncio.ensure_future(join())
+        for _ in range(turns):
+            await asyncio.sleep(0.0005)
+        assert not task.done()
+
+    for turns in (0, 1, 2, 4, 8, 16, 32, 64):
+        asyncio.run(end(turns))
+    gc.collect()
+    wait_for(lambda: keeper.sessions == sessions, "its sessions have ended")
+    assert not seen()
+
+
 def test_a_static_consumer_that_was_closed_is_there_until_its_session_ends_without_a_loop(
     keeper: MemoryZooKeeper, seen: Callable[[], list[str]]
 ) -> None:
