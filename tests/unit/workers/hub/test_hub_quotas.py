@@ -15,15 +15,16 @@ from hqueue_workers import WorkerSettings
 from tests.support.backends import MemoryBackend
 from tests.support.certificates import Certificates
 from tests.support.hubs import HubThread
-from tests.unit.workers.hub.test_hub_security import Scene, audit, both_faces
+from tests.support.secured_hubs import SecuredHubs
+from tests.unit.workers.hub.test_hub_security import audit, both_faces
 
 QUEUE = "q"
 
 
 @pytest.fixture
-def scene(certificates: Certificates) -> Iterator[Scene]:
+def scene(certificates: Certificates) -> Iterator[SecuredHubs]:
     with contextlib.ExitStack() as stack:
-        yield Scene(stack, certificates)
+        yield SecuredHubs(stack, certificates)
 
 
 def refusals(hub: HubThread) -> dict[tuple[str, str], float]:
@@ -37,7 +38,7 @@ def refusals(hub: HubThread) -> dict[tuple[str, str], float]:
 
 @both_faces
 def test_a_client_over_its_quota_waits_and_nothing_is_lost_or_twice(
-    scene: Scene, in_loop: bool, caplog: pytest.LogCaptureFixture
+    scene: SecuredHubs, in_loop: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     hub = scene.hub(authorizer="all", quotas="ops:calls=none, *:calls=20")
     loader = scene.connect("loader", in_loop=in_loop).topic("t")
@@ -60,7 +61,7 @@ def test_a_client_over_its_quota_waits_and_nothing_is_lost_or_twice(
 
 @both_faces
 def test_a_call_that_its_quota_does_not_allow_in_time_fails_at_once_and_never_ran(
-    scene: Scene, in_loop: bool
+    scene: SecuredHubs, in_loop: bool
 ) -> None:
     scene.hub(authorizer="all", api_port=0, quotas="*:bytes_in=1024")
     client = scene.connect("loader", in_loop=in_loop, operation_timeout_ms=5_000)
@@ -79,7 +80,7 @@ def test_a_call_that_its_quota_does_not_allow_in_time_fails_at_once_and_never_ra
 
 
 @both_faces
-def test_puts_and_scans_through_the_thrift_api_obey(scene: Scene, in_loop: bool) -> None:
+def test_puts_and_scans_through_the_thrift_api_obey(scene: SecuredHubs, in_loop: bool) -> None:
     hub = scene.hub(authorizer="all", api_port=0, quotas="*:calls=10")
     queue = scene.connect("loader", in_loop=in_loop).queue()
     for number in range(20):
@@ -89,7 +90,9 @@ def test_puts_and_scans_through_the_thrift_api_obey(scene: Scene, in_loop: bool)
     assert refusals(hub)["api", "calls"] >= 1
 
 
-def test_a_subscriber_over_its_quota_keeps_its_session_and_gets_everything(scene: Scene) -> None:
+def test_a_subscriber_over_its_quota_keeps_its_session_and_gets_everything(
+    scene: SecuredHubs,
+) -> None:
     scene.hub(authorizer="all", quotas="reader:calls=1")
     got: list[bytes] = []
     loader, reader = scene.connect("loader").topic("t"), scene.connect("reader")
@@ -105,7 +108,7 @@ def test_a_subscriber_over_its_quota_keeps_its_session_and_gets_everything(scene
 
 
 def test_a_principal_has_as_many_subscriptions_and_sessions_as_its_quota_allows(
-    scene: Scene, caplog: pytest.LogCaptureFixture
+    scene: SecuredHubs, caplog: pytest.LogCaptureFixture
 ) -> None:
     names = "reader:reader-*, other:reader-*"
     quotas = "reader:subscriptions=3 sessions=2"
@@ -131,7 +134,7 @@ def test_a_principal_has_as_many_subscriptions_and_sessions_as_its_quota_allows(
 
 
 def test_a_principal_creates_as_many_topics_and_subscriptions_an_hour_as_its_quota_allows(
-    scene: Scene,
+    scene: SecuredHubs,
 ) -> None:
     hub = scene.hub(
         authorizer="all", names="reader:*", quotas="reader:creations=2", session_ms=60_000
