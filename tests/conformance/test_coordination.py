@@ -29,6 +29,7 @@ from hqueue.metadata import (
     SubscriptionKey,
     WorkerRecord,
 )
+from hqueue.metadata.access_rules import AccessRule, AccessRules, Operation
 from hqueue.metadata.append_keys import AppendKey, AppendKeys
 from tests.conformance.conftest import Open
 from tests.support.waiting import wait_for
@@ -218,6 +219,31 @@ def test_a_listener_that_fails_is_told_again(open_coordination: Open) -> None:
     views.await_view(lambda view: not view, "the empty view")
     register(one)
     views.await_view(lambda view: len(view) == 1, "the next view")
+
+
+# Access rules
+
+
+def test_rules_are_seen_by_others_and_of_changes_at_a_time_none_is_lost(
+    open_coordination: Open,
+) -> None:
+    sessions = [open_coordination() for _ in range(4)]
+    told: list[Any] = []
+    watch = sessions[0].access_rules.watch(told.append)
+    wait_for(lambda: told == [None], "there is no record")
+    granted = [AccessRule(f"p{number}", frozenset({Operation.PUBLISH})) for number in range(12)]
+
+    def grant(number: int) -> None:
+        record = sessions[number % len(sessions)].access_rules
+        record.change(lambda rules: rules.granted(granted[number]))
+
+    with ThreadPoolExecutor(len(sessions)) as pool:
+        list(pool.map(grant, range(len(granted))))
+    wait_for(lambda: told[-1] == AccessRules(granted), "all rules are seen", timeout_s=20)
+    found = sessions[1].access_rules.read()
+    assert found is not None
+    assert found.revision == told[-1].revision
+    watch.close()
 
 
 # Checkpoints

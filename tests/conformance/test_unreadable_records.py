@@ -27,6 +27,7 @@ from hqueue.metadata import (
     SubscriptionKey,
     WorkerRecord,
 )
+from hqueue.metadata.access_rules import AccessRule, AccessRules, Operation
 from hqueue.metadata.append_keys import AppendKey, AppendKeys
 from hqueue.metadata.managers import HubInfo
 from hqueue.metadata.managers.hubs import Hubs
@@ -203,6 +204,28 @@ def append_keys(one: Coordination, other: Coordination) -> Case:
     )
 
 
+def access_rules(one: Coordination, other: Coordination) -> Case:
+    rule = AccessRule("p", frozenset({Operation.PUBLISH}))
+    one.access_rules.change(lambda rules: rules.granted(rule))
+    told: list[Any] = []
+    other.access_rules.watch(told.append)
+    wait_for(lambda: told and isinstance(told[-1], AccessRules), "the rules are seen")
+
+    def repair() -> None:
+        one.store.records.delete({one.paths.access_rules: ANY})
+        one.access_rules.change(lambda rules: rules.granted(rule))
+
+    def is_mended() -> bool:
+        return isinstance(told[-1], AccessRules) and len(told) > 1
+
+    return Case(
+        one.paths.access_rules,
+        lambda: True,  # There is no other; who reads it goes by the last rules.
+        is_mended,
+        repair,  # What can't be read is named; but it has no number that could be huge.
+    )
+
+
 def broker(part: str) -> Callable[[Coordination, Coordination], Case]:
     def case(one: Coordination, other: Coordination) -> Case:
         record = BrokerRecord(HERE, "cluster")
@@ -251,6 +274,7 @@ KINDS: Mapping[str, Callable[[Coordination, Coordination], Case]] = {
     "checkpoint": checkpoint,
     "worker": worker,
     "append keys": append_keys,
+    "access rules": access_rules,
     "broker": broker("cluster"),
     "queue of a broker": broker("queue"),
     "hub": hub,
