@@ -68,7 +68,7 @@ def test_rules_change_while_hubs_run_and_owners_stay_when_one_ends(hubs: RuledHu
     wait_for(lambda: not refused(publish(loader)), "the hubs follow the change")
     wait_for(lambda: not refused(put(loader)), "the API, too")
     with reader.topic("t").subscribe("report", lambda ms: got.extend(m.value for m in ms)):
-        publish(loader)()
+        loader.topic("t").publish(b"new")
         wait_for(lambda: got, "it is delivered")
     hubs.change("grant", "stranger", "publish,subscribe", queue=hubs.name)
     wait_for(lambda: not refused(lambda: stranger.topic("t").publish(b"v")), "it may, too")
