@@ -51,6 +51,10 @@ test-all: setup  ## all tests but those with a command of their own below
 test-repeated: setup  ## repeat over HBase what test-all shows over memory alone; takes some 15 minutes
 	$(BIN)/python -m pytest -m repeated
 
+.PHONY: test-secured
+test-secured: setup  ## run the demo and all examples on a secured server; takes some 5 minutes
+	$(BIN)/python -m pytest -m secured
+
 .PHONY: test-faults
 test-faults: setup  ## harm a cluster under load and check every message (FAULTS='--seed 1 --duration 600')
 	$(BIN)/python -m tests.faults $(FAULTS)
