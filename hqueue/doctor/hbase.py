@@ -58,15 +58,15 @@ def check_hbase(subject: Subject) -> Iterator[Finding]:
 def _look_at_queue(
     store: StorePort, subject: Subject, queue: str, queues: list[str]
 ) -> Iterator[Finding]:
+    grant = f"in HBase's shell: grant 'PRINCIPAL', 'RWC', '{queue}'"
     if queue not in queues:
         yield wrong(
             "queue",
             f"there is no queue {queue!r} that this client may administer",
-            "compare the name with `hqueue list`; a queue that this principal may only read or "
-            "write is not listed: grant it, in HBase's shell, 'RW' on the table",
+            "compare the name with `hqueue list`, where those are missing that this principal may "
+            f"not open; {grant}",
         )
     log = store.log(queue)
-    grant = f"in HBase's shell: grant 'PRINCIPAL', 'RW', '{queue}'"
     try:
         log.newest(0, 0)
     except RequestRefusedError as exc:
