@@ -143,6 +143,40 @@ def test_no_command_shows_a_secret_or_takes_one_as_an_option(tmp_path: Path) -> 
         assert not shows(out.decode() + err), arguments
 
 
+@pytest.mark.parametrize("known", [{"app": MARK}, {}], ids=["right", "wrong"])
+@pytest.mark.parametrize("arguments", [[], ["--json"]])
+def test_what_the_doctor_says_can_be_shown_to_others(
+    tmp_path: Path, certificates: Certificates, known: dict[str, str], arguments: list[str]
+) -> None:
+    found = certificates.of("doctor")
+    keytab = tmp_path / "keytab"
+    keytab.write_bytes(b"\5\2" + MARK.encode())
+    with MemoryZooKeeper(users=known) as server:
+        environ = {
+            "HQUEUE_LOCAL_HOME": str(tmp_path),
+            "HQUEUE_ZOOKEEPER": f"127.0.0.1:{server.port}",
+            "HQUEUE_ZOOKEEPER_AUTHENTICATION": "digest",
+            "HQUEUE_ZOOKEEPER_AUTH": f"sasl:app:{MARK}",
+            "HQUEUE_HBASE_AUTHENTICATION": "kerberos",
+            "HQUEUE_KERBEROS_KEYTAB": str(keytab),
+            "HQUEUE_OPERATION_TIMEOUT_MS": "500",
+            "HQUEUE_DELIVERY_PRINCIPALS": "hub",
+            "HQUEUE_TLS": "true",
+            "HQUEUE_TLS_CA": found["tls_ca"],
+            "HQUEUE_TLS_CERTIFICATE": found["tls_certificate"],
+        }
+        _, out, err = run_here(["--verbose", "doctor", *arguments], b"", environ)
+    assert "zookeeper" in out.decode().lower()
+    assert not shows(out.decode() + err)
+    assert not [key for key in _private(found["tls_certificate"]) if key in out.decode() + err]
+
+
+def _private(certificate: str) -> list[str]:
+    """The lines of a private key, which lies in the certificate's file."""
+    lines = Path(certificate).read_text().splitlines()
+    return lines[1 : lines.index("-----END PRIVATE KEY-----")]
+
+
 @pytest.mark.usefixtures("given")
 def test_no_task_of_spark_carries_a_secret_and_an_executor_has_its_own(
     monkeypatch: pytest.MonkeyPatch,
@@ -238,8 +272,7 @@ def test_no_log_of_a_run_over_memory_shows_a_secret_or_a_key(
 
         def connect(name: str) -> hqueue.Client:
             found = certificates.of(name)
-            lines = Path(found["tls_certificate"]).read_text().splitlines()
-            keys.extend(lines[1 : lines.index("-----END PRIVATE KEY-----")])
+            keys.extend(_private(found["tls_certificate"]))
             return stack.enter_context(backend.connect(**found, **secure))
 
         client = connect("app")
