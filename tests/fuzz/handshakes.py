@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import logging
+import shutil
 import ssl
 import tempfile
 import time
@@ -204,7 +206,9 @@ def _digest(given: tuple[list[Damage], bytes, list[Damage]]) -> None:
 @functools.cache
 def _certificates() -> Path:
     """For as long as the process lives."""
-    return make_certificates(Path(tempfile.mkdtemp(prefix="hqueue-fuzz-")))
+    folder = Path(tempfile.mkdtemp(prefix="hqueue-fuzz-"))
+    atexit.register(shutil.rmtree, folder)
+    return make_certificates(folder)
 
 
 @functools.cache
