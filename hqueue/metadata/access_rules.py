@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 from collections.abc import Iterable, Iterator
 
 from hqueue.errors import InvalidInputError
@@ -19,7 +20,8 @@ from hqueue.settings.names import EVERYBODY, is_among
 __all__ = ["RULES_MAX", "AccessRule", "AccessRules", "Operation"]
 
 RULES_MAX = 4_096
-PRINCIPALS_KEPT_MAX = 1_024
+DECISIONS_KEPT_MAX = 16_384
+"""Of one version of the rules: a process decides the same for call after call."""
 
 
 class Operation(enum.Enum):
@@ -41,6 +43,10 @@ class Operation(enum.Enum):
     """Delete a topic."""
     ADMINISTER = "administer"
     """See and change a topic's ACL."""
+
+
+_Asked = tuple[str, Operation, str, str | None, str | None, bool]
+"""The arguments of `AccessRules.rule_for`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -125,7 +131,7 @@ class AccessRules:
             merged[scope]
             for scope in sorted(merged, key=lambda scope: (*scope[:3], scope[3] or ""))
         )
-        self._by_principal: dict[str, tuple[AccessRule, ...]] = {}
+        self._decided = functools.lru_cache(DECISIONS_KEPT_MAX)(self._search)
 
     def __iter__(self) -> Iterator[AccessRule]:
         return iter(self._rules)
@@ -161,15 +167,7 @@ class AccessRules:
             own: whether that name is the principal's own. Under another's a principal may do only
                 what a rule with this name allows.
         """
-        found = self._by_principal.get(principal)
-        if found is None:
-            found = tuple(rule for rule in self._rules if is_among((rule.principal,), principal))
-            if len(self._by_principal) >= PRINCIPALS_KEPT_MAX:
-                self._by_principal.clear()
-            self._by_principal[principal] = found
-        return next(
-            (rule for rule in found if rule.allows(operation, queue, topic, name, own=own)), None
-        )
+        return self._decided((principal, operation, queue, topic, name, own))
 
     def granted(self, rule: AccessRule) -> AccessRules:
         """These rules and another one.
@@ -189,6 +187,15 @@ class AccessRules:
             if left:
                 kept.append(dataclasses.replace(each, operations=left))
         return AccessRules(kept, self.revision)
+
+    def _search(self, asked: _Asked) -> AccessRule | None:
+        principal, operation, queue, topic, name, own = asked
+        for rule in self._rules:
+            if is_among((rule.principal,), principal) and rule.allows(
+                operation, queue, topic, name, own=own
+            ):
+                return rule
+        return None
 
 
 def _queue_pattern(text: str) -> str:

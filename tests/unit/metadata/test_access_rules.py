@@ -133,6 +133,15 @@ def test_a_queue_has_one_name_in_rules_too() -> None:
     assert AccessRule("p", frozenset({PUBLISH}), "default:q*").queue == "q*"
 
 
+def test_what_was_decided_once_is_not_searched_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = AccessRules(AccessRule(f"p{number}", frozenset({PUBLISH})) for number in range(99))
+    assert rules.rule_for("p98", PUBLISH, "q", "t") is not None
+    assert rules.rule_for("p98", MOVE, "q", "t") is None
+    monkeypatch.setattr(AccessRule, "allows", None)
+    assert rules.rule_for("p98", PUBLISH, "q", "t") is not None
+    assert rules.rule_for("p98", MOVE, "q", "t") is None
+
+
 def test_there_are_no_more_rules_than_a_record_can_have() -> None:
     many = [AccessRule(f"p{number}", frozenset({PUBLISH})) for number in range(RULES_MAX)]
     assert len(AccessRules(many)) == RULES_MAX

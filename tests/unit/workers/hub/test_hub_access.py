@@ -11,7 +11,6 @@ import pytest
 
 from hqueue import Message, NotAllowedError, Outcome, SettingsError
 from hqueue.errors import InvalidInputError, UnsupportedFormatError
-from hqueue.metadata.access_rules import AccessRule, AccessRules, Operation
 from hqueue.metadata.ports import ANY
 from hqueue.net.contexts import TlsContexts, TlsFiles
 from hqueue.rpc.connection import Connection
@@ -269,11 +268,3 @@ def test_a_queue_has_one_name_whatever_a_caller_calls_it(scene: RuledHubs) -> No
     queue = scene.connect("loader", queue="default:q").queue()
     with pytest.raises(InvalidInputError, match="no access rule"):
         queue.put(Message("t", b"v"))
-
-
-def test_rules_are_asked_for_each_call_in_no_time() -> None:
-    rules = AccessRules(
-        AccessRule(f"p{number}", frozenset({Operation.PUBLISH})) for number in range(4_000)
-    )
-    assert rules.rule_for("p3999", Operation.PUBLISH, "q", "t") is not None
-    assert len(rules._by_principal["p3999"]) == 1

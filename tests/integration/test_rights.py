@@ -1,0 +1,113 @@
+"""Rights in HBase hold for principals that reach it directly, and the docs say which each needs."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import hqueue
+from hqueue import Message, Outcome, RequestRefusedError, local
+from tests.support.hbase_rights import HBaseRights
+from tests.support.waiting import wait_for
+
+USER = "app"
+"""A principal that has no rights but those that it is granted."""
+
+MESSAGE = Message("t", b"v")
+ALL = {"open", "scan", "put", "keyed put", "alter", "truncate", "disable", "delete"}
+"""What is tried."""
+WRITING = {"put", "keyed put"}
+
+
+@pytest.fixture(scope="module")
+def rights(secure_server: local.LocalServer) -> Iterator[HBaseRights]:
+    with contextlib.closing(HBaseRights(secure_server.settings())) as opened:
+        yield opened
+
+
+@pytest.fixture
+def name(secure_server: local.LocalServer) -> Iterator[str]:
+    name = f"rights-{uuid.uuid4().hex[:8]}"
+    with hqueue.connect(secure_server.settings()) as client:
+        client.create_queue(name, partitions=1)
+        yield name
+        with contextlib.suppress(hqueue.QueueNotFoundError):
+            client.delete_queue(name, force=True)
+
+
+@pytest.fixture
+def client(secure_server: local.LocalServer) -> Iterator[hqueue.Client]:
+    """A client of the principal without rights."""
+    own = secure_server.settings()
+    assert own.kerberos_principal is not None
+    realm = own.kerberos_principal.partition("@")[2]
+    given = {"kerberos_principal": f"{USER}@{realm}", "zookeeper_root": "/rights"}
+    with hqueue.connect(secure_server.settings(**given)) as client:
+        yield client
+
+
+def allowed(client: hqueue.Client, name: str) -> set[str]:
+    """What a principal may do with a queue."""
+    calls: dict[str, Callable[[], object]] = {
+        "open": lambda: client.queue(name),
+        "scan": lambda: list(client.queue(name).scan()),
+        "put": lambda: client.queue(name).put(MESSAGE),
+        "keyed put": lambda: client.queue(name).put(MESSAGE, partition=0, idempotency_key=b"k"),
+        "alter": lambda: client.alter_queue(name, ttl=3_600),
+        "truncate": lambda: client.truncate_queue(name),
+        "disable": lambda: client.disable_queue(name),
+        "delete": lambda: client.delete_queue(name, force=True),
+    }
+    assert calls.keys() == ALL
+    done, outcomes = set(), set()
+    for what, call in calls.items():
+        try:
+            call()
+        except RequestRefusedError as exc:
+            outcomes.add(exc.outcome)
+        else:
+            done.add(what)
+    assert outcomes <= {Outcome.NOT_APPLIED}
+    return done
+
+
+@pytest.mark.parametrize(
+    ("granted", "refused"),
+    [
+        ("", ALL),
+        ("RW", ALL),  # A queue is opened by its table's description, which takes C.
+        ("RC", WRITING),
+        ("C", {"scan", *WRITING}),
+        ("RWC", set()),
+    ],
+)
+def test_a_principal_may_do_what_it_was_granted(
+    client: hqueue.Client, rights: HBaseRights, name: str, granted: str, refused: set[str]
+) -> None:
+    if granted:
+        rights.grant(USER, granted, name)
+    if "C" in granted:  # A server hears of rights a moment after the master.
+        wait_for(lambda: name in {each.name for each in client.list_queues()}, "the grant counts")
+    assert ALL - allowed(client, name) == refused
+
+
+def test_a_right_that_is_revoked_is_gone(
+    client: hqueue.Client, rights: HBaseRights, name: str
+) -> None:
+    rights.grant(USER, "RWC", name)
+    wait_for(lambda: name in {each.name for each in client.list_queues()}, "the grant counts")
+    queue = client.queue(name)
+
+    def is_refused() -> bool:
+        try:
+            queue.put(MESSAGE)
+        except RequestRefusedError:
+            return True
+        return False
+
+    wait_for(lambda: not is_refused(), "the server has heard of it")
+    rights.revoke(USER, name)
+    wait_for(is_refused, "the open queue is of no use any more")
