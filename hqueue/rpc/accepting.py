@@ -44,8 +44,8 @@ own, threads' pipes, logs. A process that may have fewer than four times that ke
 CONNECTIONS_MIN = 8
 PAUSE_MS = 100.0
 """Until the next look for room."""
-TOGETHER_MAX, TOGETHER_MS = 64, 5.0
-"""This many connections are accepted one after another, for about this long."""
+TOGETHER_MAX = 64
+"""This many connections are accepted one after another."""
 OUT_OF_FILES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
@@ -159,6 +159,7 @@ class Entrance:
         selector: watches the listeners while there is room.
         add: takes in what was accepted.
         let_go: hangs up on a caller for another, if no call is lost by that.
+        turn_ms: for about this long connections are accepted one after another.
     """
 
     def __init__(
@@ -170,6 +171,7 @@ class Entrance:
         *,
         add: Callable[[socket.socket, object], object],
         let_go: Callable[[ServedConnection], object],
+        turn_ms: float,
     ) -> None:
         self.listeners = listeners
         self.file_room = FILE_ROOM.take(bounds.connections_max, whose) if listeners else 0
@@ -180,6 +182,7 @@ class Entrance:
         self._selector = selector
         self._add = add
         self._let_go = let_go
+        self._turn_ms = turn_ms
         self._log = SeldomLog(logger)
         self._spare: io.FileIO | None = None
         self._full = False
@@ -220,7 +223,7 @@ class Entrance:
         self, listener: socket.socket, callers: Callers[ServedConnection], now_ms: float
     ) -> bool:
         """Accept those that have come to one listener; whether there is room for more."""
-        ends_ms = SYSTEM_CLOCK.monotonic_ms() + TOGETHER_MS
+        ends_ms = SYSTEM_CLOCK.monotonic_ms() + self._turn_ms
         for _ in range(TOGETHER_MAX):
             if not self._make_room(listener, callers, now_ms):
                 return False

@@ -106,12 +106,22 @@ class Port:
         self._guard = guard
         self._quotas = quotas
         self._never_refuses = never_refuses
+        self._shaken = 0
+        """Steps of handshakes so far."""
+        self._accepts = True
+        """Whether connections are accepted though a handshake went on in the same turn."""
         self._muted: list[tuple[float, int, ServedConnection]] = []
         """A heap: when each is received from again. Some have gone since."""
         self._muted_count = itertools.count()
         self._selector = selectors.DefaultSelector()
         self._entrance = Entrance(
-            listeners, whose, bounds, self._selector, add=self.add, let_go=self._let_go
+            listeners,
+            whose,
+            bounds,
+            self._selector,
+            add=self.add,
+            let_go=self._let_go,
+            turn_ms=TURN_MS if guard is None else 0.0,
         )
         self.callers: Callers[ServedConnection] = Callers(self._entrance.bounds)
         self._make_gatherer = make_gatherer
@@ -266,7 +276,7 @@ class Port:
         """Do what must be done now, and for a while; how long nothing will be from then on, unless
         something comes: in seconds, below 0 if all is over.
         """
-        ready = self._selector.select(0)
+        ready, shaken = self._selector.select(0), self._shaken
         # What calls for more than there is, is called for again at the next turn.
         for connection in self._those_ready(ready):
             self._see_to(connection, self._attend)
@@ -289,7 +299,11 @@ class Port:
         if closing:
             self._drain()
         elif now_ms >= self._entrance.due_ms:
-            self._entrance.accept(self.callers, now_ms)
+            # An accepted connection begins its handshake: in a turn of its own, if others wait.
+            self._accepts = self._accepts or self._shaken == shaken
+            if self._accepts:
+                self._entrance.accept(self.callers, now_ms)
+            self._accepts = not self._accepts
         if self._turns.called_for:
             return 0.0
         muted_ms = self._muted[0][0] if self._muted else math.inf
@@ -323,8 +337,9 @@ class Port:
         self, events: list[tuple[selectors.SelectorKey, int]]
     ) -> Iterable[ServedConnection]:
         """Connections that bytes have come from, or that go on to read: first those with the fewest
-        bytes so far, strangers last, for as long as a turn takes, and then the one that began
-        first.
+        bytes so far, for as long as a turn takes, and then the one that began first. Strangers come
+        last: one handshake goes on in a turn, so that callers that have their connections wait for
+        no crowd of new ones.
         """
         found: list[ServedConnection] = []
         for key, _ in events:
@@ -335,10 +350,15 @@ class Port:
         if len(found) < 2:
             yield from found
             return
-        found.sort(key=lambda connection: (connection.shaking, connection.passed_bytes))
+        found.sort(
+            key=lambda each: (each.shaking, each.began_ms if each.shaking else each.passed_bytes)
+        )
         ends_ms = SYSTEM_CLOCK.monotonic_ms() + TURN_MS
         for at, connection in enumerate(found):
+            is_stranger = connection.shaking
             yield connection
+            if is_stranger:
+                return
             if SYSTEM_CLOCK.monotonic_ms() > ends_ms:
                 left = [each for each in found[at + 1 :] if each.events]
                 if left:
@@ -390,6 +410,7 @@ class Port:
 
     def _shake(self, connection: ServedConnection) -> None:
         """Go on with a handshake."""
+        self._shaken += 1
         has_begun = connection.held > HANDSHAKE_BYTES or not connection.is_quiet()
         try:
             events = connection.shake()

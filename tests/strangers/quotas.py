@@ -2,14 +2,16 @@
 over their quotas and obey nothing; 1 if it waits for more than twice as long as alone.
 
 The hub demands certificates. The ten have a principal each, or one together, and attack in several
-ways; before each attack the honest caller is alone. With ``--without-quotas`` the same is done to a
-hub that has none. The figures go to ``reports/quotas.json``.
+ways. Before each attack the honest caller is alone, and then beside the same attack of another hub:
+what it waits for then is the machine, on which all of them run. With ``--without-quotas`` the same
+is done to a hub that has none. The figures go to ``reports/quotas.json``.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import socket
 import ssl
 import statistics
@@ -39,7 +41,7 @@ EVERY_S = 0.005
 WARM_S = 1.0
 RATIO_MAX = 2.0
 P99_MS_MIN = 2.0
-"""A call may take twice as long as alone, or this."""
+"""A call may take twice as long as alone, as beside the same attack elsewhere, or as this."""
 LARGE_BYTES = 1 << 20
 CONNECTIONS = 30
 """Of each attacker that has many."""
@@ -147,6 +149,7 @@ def measure(port: int, tls: TlsContexts, seconds: float) -> list[float]:
 
 def serve(folder: Path, quotas: str) -> None:
     """Be the hub; for each line that comes, print the processor time that it has used."""
+    logging.getLogger().addHandler(logging.NullHandler())
     backend = MemoryBackend().apart(10_000)
     secured: dict[str, Any] = {
         "tls": True,
@@ -172,6 +175,7 @@ def attack(folder: Path, port: int, kind: str, principals: int, seconds: float) 
     threads = [threading.Thread(target=each.run, args=(kind,), daemon=True) for each in attackers]
     for thread in threads:
         thread.start()
+    print(flush=True)
     while time.monotonic() < ends_s:
         time.sleep(0.1)
     print(sum(each.answers for each in attackers), flush=True)
@@ -207,42 +211,47 @@ def p99(took_ms: list[float]) -> float:
 
 
 def compare(folder: Path, quotas: str, seconds: float, rounds: int) -> dict[str, dict[str, float]]:
-    """What each attack does to the honest caller: the middle of the rounds."""
+    """What each attack does to the honest caller."""
     cases = [(kind, principals) for kind in KINDS for principals in (ATTACKERS, 1)]
-    each_s = max(2.0, seconds / (2 * rounds * len(cases)))
+    each_s = max(1.0, seconds / (3 * rounds * len(cases)) - WARM_S)
+    attack_s = each_s + 1.5 * WARM_S
     honest = contexts(folder, "honest")
-    found: dict[str, list[dict[str, float]]] = {}
-    with served(folder, quotas) as (port, used):
+    took_ms: dict[str, dict[str, list[float]]] = {}
+    cores: dict[str, list[float]] = {}
+    answers: dict[str, list[float]] = {}
+    with served(folder, quotas) as (port, used), served(folder, quotas) as (elsewhere, _):
         measure(port, honest, WARM_S)
         for _ in range(rounds):
             for kind, principals in cases:
-                alone_ms = measure(port, honest, each_s)
-                arguments = command("attack", folder, port, kind, principals, each_s + WARM_S)
-                with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
-                    time.sleep(WARM_S)
-                    began_s, began_used_s = time.monotonic(), used()
-                    attacked_ms = measure(port, honest, each_s)
-                    cores = (used() - began_used_s) / (time.monotonic() - began_s)
-                    assert process.stdout is not None
-                    answers = int(process.stdout.read())
-                figures = {
-                    "alone_p50_ms": statistics.median(alone_ms),
-                    "alone_p99_ms": p99(alone_ms),
-                    "attacked_p50_ms": statistics.median(attacked_ms),
-                    "attacked_p99_ms": p99(attacked_ms),
-                    "ratio": p99(attacked_ms) / p99(alone_ms),
-                    "cores": cores,
-                    "answers_a_second": answers / (each_s + WARM_S),
-                }
-                found.setdefault(f"{kind}, {principals} principals", []).append(figures)
+                case = f"{kind}, {principals} principals"
+                took = took_ms.setdefault(case, {"alone": [], "elsewhere": [], "attacked": []})
+                time.sleep(WARM_S)
+                took["alone"] += measure(port, honest, each_s)
+                for where, at in (("elsewhere", elsewhere), ("attacked", port)):
+                    arguments = command("attack", folder, at, kind, principals, attack_s)
+                    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
+                        assert process.stdout is not None
+                        process.stdout.readline()
+                        time.sleep(WARM_S)
+                        began_s, began_used_s = time.monotonic(), used()
+                        took[where] += measure(port, honest, each_s)
+                        used_s, took_s = used() - began_used_s, time.monotonic() - began_s
+                        answered = int(process.stdout.read()) / attack_s
+                cores.setdefault(case, []).append(used_s / took_s)
+                answers.setdefault(case, []).append(answered)
     return {
-        case: {name: statistics.median(each[name] for each in rounds_) for name in rounds_[0]}
-        for case, rounds_ in found.items()
+        case: {
+            **{f"{where}_p50_ms": statistics.median(each) for where, each in took.items()},
+            **{f"{where}_p99_ms": p99(each) for where, each in took.items()},
+            "cores": statistics.median(cores[case]),
+            "answers_a_second": statistics.median(answers[case]),
+        }
+        for case, took in took_ms.items()
     }
 
 
 def main(
-    seconds: Annotated[float, typer.Option(help="In all.")] = 120,
+    seconds: Annotated[float, typer.Option(help="In all.")] = 180,
     rounds: Annotated[int, typer.Option(help="Of all attacks.")] = 3,
     without_quotas: Annotated[bool, typer.Option(help="Attack a hub without quotas.")] = False,
     folder: Annotated[Path, typer.Option(help="For the figures.")] = REPORTS,
@@ -254,15 +263,20 @@ def main(
             certificates.make(name)
         figures = compare(Path(made), "" if without_quotas else QUOTAS, seconds, rounds)
     wrong = False
+    typer.echo("p99 (p50) in ms: alone, beside the same attack elsewhere, attacked")
     for case, found in figures.items():
-        too_slow = found["attacked_p99_ms"] > max(RATIO_MAX * found["alone_p99_ms"], P99_MS_MIN)
+        allowed_ms = max(
+            RATIO_MAX * found["alone_p99_ms"], RATIO_MAX * found["elsewhere_p99_ms"], P99_MS_MIN
+        )
+        too_slow = found["attacked_p99_ms"] > allowed_ms
         wrong = wrong or too_slow
+        times = "  ".join(
+            f"{found[f'{where}_p99_ms']:6.2f} ({found[f'{where}_p50_ms']:5.2f})"
+            for where in ("alone", "elsewhere", "attacked")
+        )
         typer.echo(
-            f"{case:<46} p99 {found['alone_p99_ms']:6.2f} ms alone, "
-            f"{found['attacked_p99_ms']:6.2f} attacked: {found['ratio']:5.2f} times; p50 "
-            f"{found['alone_p50_ms']:5.2f} and {found['attacked_p50_ms']:5.2f} ms; "
-            f"{found['cores']:.2f} cores, {found['answers_a_second']:.0f} answers a second"
-            + ("  TOO SLOW" if too_slow else "")
+            f"{case:<45} {times}; {found['cores']:.2f} cores, "
+            f"{found['answers_a_second']:.0f} answers a second" + ("  TOO SLOW" * too_slow)
         )
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "quotas.json").write_text(json.dumps({"seconds": seconds, "attacks": figures}))

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import selectors
 import socket
 import struct
 import time
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -126,3 +129,40 @@ def test_a_fault_in_serving_ends_one_connection_and_no_other() -> None:
 
     port: Port
     assert asyncio.run(call()) == [b"firstother"] * 2
+
+
+def test_in_one_turn_few_handshakes_go_on_however_many_strangers_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So a caller that has its connection waits for few of them, and not for those of a crowd."""
+    shaken = 0
+
+    def shake(connection: ServedConnection) -> int:
+        nonlocal shaken
+        shaken += 1
+        time.sleep(0.001)  # As long as a step of one takes.
+        connection.sock.recv(1)
+        return selectors.EVENT_READ
+
+    monkeypatch.setattr(ServedConnection, "shake", shake)
+    guard: Any = SimpleNamespace(wrap=lambda sock: sock, refuse=lambda *_: None)
+    port = Port(
+        listen("127.0.0.1", 0),
+        Bounds(200, 100_000_000, 60_000, 60_000),
+        "the port",
+        make_gatherer=lambda: FrameGatherer(100),
+        serve=lambda connection: None,
+        guard=guard,
+    )
+    with contextlib.ExitStack() as stack:
+        stack.callback(port.close)
+        for _ in range(100):
+            sock = stack.enter_context(socket.create_connection(("127.0.0.1", port.port)))
+            sock.sendall(bytes(1_000))
+        counts = []
+        while len(port.callers) < 100:
+            before = shaken
+            port.turn()
+            counts.append(shaken - before)
+    assert max(counts) <= 2, counts
+    assert len(counts) <= 250, "others are accepted meanwhile"
