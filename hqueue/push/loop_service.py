@@ -110,7 +110,8 @@ class LoopListeners:
                     return answer
             return Answer(Status.DONE)
         finally:
-            current_call.reset(within)
+            with contextlib.suppress(ValueError):  # Left in its middle, it may end anywhere.
+                current_call.reset(within)
             for work in self._behind.pop(call):
                 self._owner.start(work)
 
@@ -149,7 +150,8 @@ class LoopListeners:
                 raise _CancelledError("the listener was cancelled")
             return task.result()
         finally:
-            task.cancel()
+            if not task.get_loop().is_closed():
+                task.cancel()
 
 
 class _CancelledError(Exception):

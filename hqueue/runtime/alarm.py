@@ -48,7 +48,8 @@ class Alarm:
             try:
                 await asyncio.wait([waiting], timeout=timeout_s)
             finally:
-                waiting.cancel()
+                if not waiting.get_loop().is_closed():
+                    waiting.cancel()
         rung = self._rung.is_set()
         self._rung.clear()
         return rung

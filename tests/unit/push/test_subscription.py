@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import datetime
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import pytest
@@ -158,6 +159,28 @@ def test_an_async_listener_that_takes_too_long_is_cancelled_and_means_retry() ->
 
     assert answer(slow, timeout_ms=100) == (Status.RETRY, "TimeoutError")
     assert cancelled.wait(5)
+
+
+def test_a_call_that_is_left_with_its_loop_ends_wherever_it_is_collected(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """In another context, and behind the loop's end."""
+    hanging = threading.Event()
+
+    async def hang(messages: Sequence[ReceivedMessage]) -> None:
+        hanging.set()
+        await asyncio.sleep(60)
+
+    async def begin() -> Coroutine[Any, Any, Answer]:
+        call = LoopListeners(hang, TIMEOUT_MS, ProgramLoop(), "sub").consume(MESSAGES)
+        contextvars.copy_context().run(call.send, None)
+        await asyncio.sleep(0)
+        return call
+
+    call = asyncio.run(begin())
+    assert hanging.is_set()
+    call.close()
+    assert not caplog.records
 
 
 class UnspeakableError(Exception):
