@@ -32,8 +32,9 @@ def settings(server: local.LocalServer, certificates: Certificates) -> Iterator[
 def test_a_queue_is_created_filled_read_and_deleted_by_both_faces(
     settings: dict[str, Any], queue_name: str
 ) -> None:
-    values = [bytes([number]) * size for number, size in enumerate((0, 1, 100_000, 3_000_000))]
-    with hqueue.connect(Settings(**settings)) as client:
+    sizes = (0, 1, 100_000, 3_000_000, *(1_000_000,) * 8)
+    values = [bytes([number]) * size for number, size in enumerate(sizes)]
+    with hqueue.connect(Settings(**settings, operation_timeout_ms=20_000)) as client:
         queue = client.create_queue(queue_name, partitions=2)
         for value in values:
             queue.put(Message("t", value), partition=0)
