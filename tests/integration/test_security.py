@@ -35,8 +35,9 @@ from hqueue.net.contexts import TlsContexts
 from hqueue.net.gssapi import Context, Credential
 from hqueue.net.tokens import DelegationToken
 from hqueue.settings.addresses import Address
-from tests.support.added_processes import added, settings_of
+from tests.support.added_processes import added, security_options_of, settings_of
 from tests.support.moving import move_regions
+from tests.support.native_hbase import security_of
 from tests.support.registries import master_of
 from tests.support.traffic import Traffic
 from tests.support.waiting import wait_for
@@ -331,7 +332,7 @@ def second_region_server(server: local.LocalServer, launcher: Launcher) -> Proce
         host="127.0.0.1",
         ports={SECOND: port},
         heap_mb=512,
-        options=(f"-Djava.security.krb5.conf={server.settings().kerberos_config}",),
+        options=security_options_of(server, "master"),
         hbase={
             **first,
             "hbase.cluster.distributed": True,
@@ -375,10 +376,8 @@ def test_expired_tickets_are_renewed_with_a_keytab_and_refused_without(
     text = Path(settings.kerberos_config or "").read_text("utf-8")
     config.write_text(text.replace("[libdefaults]", "[libdefaults]\n  ticket_lifetime = 4s"))
     given = {
-        "zookeeper": settings.zookeeper, "kerberos_config": str(config), "tls_ca": settings.tls_ca,
-        "hbase_authentication": "kerberos", "hbase_principal": settings.hbase_principal,
-        "kerberos_keytab": settings.kerberos_keytab, "hbase_tls": True, **EACH_TIME_ANOTHER,
-        "kerberos_principal": settings.kerberos_principal,
+        **security_of(secure_server), "zookeeper": settings.zookeeper,
+        "kerberos_config": str(config), **EACH_TIME_ANOTHER,
     }  # fmt: skip
     program = [
         sys.executable, str(OUTLIVE), json.dumps(given), fresh, name, "9", str(tmp_path / "tickets")

@@ -15,7 +15,7 @@ from hqueue.local.configuration import Launcher, Xml
 from hqueue.local.freeports import choose_ports
 from hqueue.local.layout import gateway_plan
 from hqueue.local.process import ProcessPlan
-from tests.support.added_processes import added, settings_of
+from tests.support.added_processes import added, security_options_of, settings_of
 
 __all__ = ["http_gateways", "kerberos_gateways"]
 
@@ -57,7 +57,7 @@ def kerberos_gateways(server: local.LocalServer) -> Iterator[GatewayAddress]:
         server,
         "kerberos",
         hbase,
-        (f"-Djava.security.krb5.conf={server.settings().kerberos_config}",),
+        security_options_of(server, "master"),
         settings_of(server, "master", "core-site.xml"),
     ) as address:
         yield address

@@ -17,7 +17,7 @@ from hqueue.local.starting import await_listening
 from hqueue.local.versions import hbase_jars
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 
-__all__ = ["added", "settings_of"]
+__all__ = ["added", "security_options_of", "settings_of"]
 
 START_S = 60.0
 LOCK_S = 60.0
@@ -54,6 +54,13 @@ def _forget(home: Home, processes: list[LocalProcess]) -> None:
         assert state is not None
         others = tuple(each for each in state.processes if each.name not in names)
         home.write_state(dataclasses.replace(state, processes=others))
+
+
+def security_options_of(server: local.LocalServer, process: str) -> tuple[str, ...]:
+    """What the JVM of a process of the server is told of Kerberos, and of ZooKeeper's."""
+    (found,) = [each for each in server.processes if each.name == process]
+    kinds = ("-Djava.security.", "-Dzookeeper.")
+    return tuple(option for option in found.plan.command if option.startswith(kinds))
 
 
 def settings_of(server: local.LocalServer, process: str, file: str) -> dict[str, object]:

@@ -13,7 +13,7 @@ from hqueue import GatewayAddress, Settings, local
 from tests.support.raw import RawHBase
 from tests.support.registries import master_of
 
-__all__ = ["SHOWN_IN_CLEAR", "NativeHBase"]
+__all__ = ["SHOWN_IN_CLEAR", "NativeHBase", "security_of"]
 
 SHOWN_IN_CLEAR = pytest.mark.thorough(
     "in clear it is shown, too, and `test_security` shows the rest"
@@ -34,8 +34,7 @@ class NativeHBase:
         self.server = server
         self.zookeeper = server.zookeeper
         self._gateway = gateway
-        made = server.settings(gateways=())
-        self.given: dict[str, Any] = {"zookeeper": self.zookeeper, **_changed(made)}
+        self.given: dict[str, Any] = {"zookeeper": self.zookeeper, **security_of(server)}
         """The settings: the address of ZooKeeper, and what security takes."""
 
     @property
@@ -64,11 +63,12 @@ class NativeHBase:
         }
 
 
-def _changed(settings: Settings) -> dict[str, Any]:
-    """The settings of security that are no defaults."""
+def security_of(server: local.LocalServer) -> dict[str, Any]:
+    """The settings of security that clients of a server need, but for those that are defaults."""
+    settings = server.settings()
     return {
         field.name: getattr(settings, field.name)
         for field in dataclasses.fields(Settings)
-        if field.name.startswith(("hbase_", "kerberos_", "tls_"))
+        if field.name.startswith(("hbase_", "kerberos_", "tls_", "zookeeper_"))
         and getattr(settings, field.name) not in (field.default, ())
     }
