@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 from collections.abc import Iterator
@@ -150,7 +151,7 @@ def test_the_doctor_names_what_is_broken(
         f"HQUEUE_{name}": str(folder / value) if value.endswith(".pem") else value
         for name, value in changed.items()
     }
-    found = examined(environment, HQUEUE_OPERATION_TIMEOUT_MS="10000", **given)
+    found = examined(environment, HQUEUE_OPERATION_TIMEOUT_MS="6000", **given)
     assert text in found[check]
 
 
@@ -160,6 +161,9 @@ def test_another_principal_may_do_nothing_at_a_hub_until_it_is_allowed(
 ) -> None:
     start("hub", name, "--host", "127.0.0.1", "--port", "0", "--metrics-port", "0")
     wait_for(lambda: run("hubs", name).lines, "the hub is available", timeout_s=DEADLINE_S)
+    found = run("doctor", "--queue", name)
+    assert found.code == 0
+    assert re.search(r"hubs\tok\tthe hub \S+ answers this client", found.out.decode())
     app = str(secure_server.home / "conf" / "security" / "app.pem")
 
     def publish() -> Ended:

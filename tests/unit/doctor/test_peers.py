@@ -1,0 +1,105 @@
+"""Servers that are called: away, or with a certificate that is not good."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import hqueue
+from hqueue.doctor import Finding, Level, Subject
+from hqueue.doctor.hubs import check_hubs
+from hqueue.doctor.peers import look_at_peers
+from hqueue.net.contexts import TlsContexts, TlsFiles
+from hqueue.settings.addresses import Address
+from tests.support.certificates import Certificates
+
+
+@contextlib.contextmanager
+def served(certificate: Path | None, ca: Path | None = None) -> Iterator[Address]:
+    """A server that shakes hands, if it has a certificate, and hangs up."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    if certificate is not None:
+        context.load_cert_chain(certificate)
+    if ca is not None:
+        context.load_verify_locations(ca)
+        context.verify_mode = ssl.CERT_REQUIRED
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                accepted, _ = listener.accept()
+                with contextlib.suppress(OSError), accepted:
+                    if certificate is not None:
+                        context.wrap_socket(accepted, server_side=True).close()
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield Address("127.0.0.1", listener.getsockname()[1])
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join()
+
+
+def look(address: Address, ca: Path | None) -> Finding:
+    tls = None if ca is None else TlsContexts(TlsFiles(str(ca)))
+    [found] = look_at_peers("hbase", "the server", [address, address], tls, 5)
+    return found
+
+
+def test_in_clear_it_is_enough_that_it_listens() -> None:
+    with served(None) as address:
+        assert look(address, None).level is Level.OK
+    found = look(address, None)
+    assert found.level is Level.WRONG
+    assert found.found.startswith(f"the server {address} can't be reached")
+
+
+@pytest.mark.parametrize(
+    ("made", "level", "text"),
+    [
+        ({}, Level.OK, "is good for"),
+        ({"days": -1}, Level.WRONG, "its certificate is not accepted: certificate has expired"),
+        ({"authority": "peers"}, Level.WRONG, "its certificate is not accepted: unable to get"),
+        ({"names": "DNS:elsewhere"}, Level.WRONG, "its certificate does not name that host"),
+    ],
+)
+def test_what_is_wrong_with_its_certificate_is_named(
+    certificates: Certificates, made: dict[str, str], level: Level, text: str
+) -> None:
+    certificates.authority("peers")
+    certificate = certificates.make("peer", **made)  # type: ignore[arg-type]
+    with served(certificate) as address:
+        found = look(address, certificates.folder / "ca.pem")
+    assert found.level is level
+    assert text in found.found
+    assert bool(found.advice) == (level is not Level.OK)
+
+
+def test_a_server_in_clear_is_wrong_where_tls_is_wanted(certificates: Certificates) -> None:
+    with served(None) as address:
+        found = look(address, certificates.folder / "ca.pem")
+    assert found.level is Level.WRONG
+    assert "speaks TLS as the settings say" in found.advice
+
+
+def test_a_hub_that_hangs_up_is_wrong_and_so_is_one_that_refuses(
+    certificates: Certificates,
+) -> None:
+    ca = certificates.folder / "ca.pem"
+    stranger = certificates.authority("strangers")
+    given = certificates.of("caller")
+    for authority, text in ((ca, "gives no answer"), (stranger, "check tls_certificate")):
+        with served(certificates.make("hub"), authority) as hub:
+            subject = Subject(hqueue.Settings(**given), hubs=(hub,))
+            found = [*check_hubs(subject)]
+        assert found[-1].level is Level.WRONG
+        assert text in found[-1].found
