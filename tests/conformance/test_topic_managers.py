@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -176,6 +177,20 @@ def test_a_part_is_updated_alone_where_that_is_supported(managers: TopicManagers
     assert read == Versioned(SubscriptionData(before.preferences, after.state), version)
     version = face.update_subscription_data("t", "s", preferences, ANY).result()
     assert face.read_subscription_data("t", "s").result() == Versioned(after, version)
+
+
+def test_a_subscriptions_owner_stays_where_its_other_parts_are_updated(
+    managers: TopicManagers,
+) -> None:
+    face, other = managers.subscriptions, subscription(1)
+    owned = SubscriptionData(subscription(0).preferences, subscription(0).state, "loader")
+    version = face.create_subscription_data("t", "s", owned).result()
+    given = other if face.is_partial_update_supported else replace(other, owner="loader")
+    version = face.update_subscription_data("t", "s", given, version).result()
+    found = face.read_subscription_data("t", "s").result()
+    assert found == Versioned(replace(other, owner="loader"), version)
+    version = face.replace_subscription_data("t", "s", other, version).result()
+    assert face.read_subscription_data("t", "s").result() == Versioned(other, version)
 
 
 @EACH_KIND

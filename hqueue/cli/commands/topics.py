@@ -190,7 +190,7 @@ def acl(
     """Show a topic's ACL, or replace some of its lists. The output has each list and its names. A
     topic that does not exist is created if a list is given.
 
-    ACLs hold where hubs have the setting authorizer = "acl".
+    ACLs hold where hubs have the setting authorizer = "acl" or "rules".
     """
     lists = {"publish": publish, "subscribe": subscribe, "manage": manage}
     given: dict[str, Any] = {

@@ -41,6 +41,7 @@ DATA = SubscriptionData(
     SubscriptionState(FIRST),
 )
 BARE = SubscriptionData(SubscriptionPreferences(), SubscriptionState(MessageID(0)))
+OWNED = SubscriptionData(BARE.preferences, BARE.state, "loader")
 
 ENCODED = {
     "owner": encoding.encode_owner_info(OWNER),
@@ -50,6 +51,7 @@ ENCODED = {
     "rules": encoding.encode_persistence_info(WITH_RULES),
     "subscription": encoding.encode_subscription(DATA),
     "bare subscription": encoding.encode_subscription(BARE),
+    "owned subscription": encoding.encode_subscription(OWNED),
 }
 DECODED: dict[str, tuple[Any, Any]] = {
     "owner": (encoding.decode_owner_info, OWNER),
@@ -59,6 +61,7 @@ DECODED: dict[str, tuple[Any, Any]] = {
     "rules": (encoding.decode_persistence_info, WITH_RULES),
     "subscription": (encoding.decode_subscription, DATA),
     "bare subscription": (encoding.decode_subscription, BARE),
+    "owned subscription": (encoding.decode_subscription, OWNED),
 }
 
 
