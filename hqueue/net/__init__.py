@@ -1,3 +1,3 @@
-"""TLS at HQueue's own ports: contexts made of files, principals made of certificates, the guard of
-a port, and the audit.
+"""TLS at HQueue's own ports: contexts made of files, principals made of certificates, the guard and
+the quotas of a port, and the audit.
 """

@@ -21,7 +21,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -210,9 +210,15 @@ def p99(took_ms: list[float]) -> float:
     return sorted(took_ms)[int(0.99 * len(took_ms))]
 
 
-def compare(folder: Path, quotas: str, seconds: float, rounds: int) -> dict[str, dict[str, float]]:
-    """What each attack does to the honest caller."""
-    cases = [(kind, principals) for kind in KINDS for principals in (ATTACKERS, 1)]
+def compare(
+    folder: Path,
+    quotas: str,
+    seconds: float,
+    rounds: int,
+    crowds: Sequence[int] = (ATTACKERS, 1),
+) -> dict[str, dict[str, float]]:
+    """What each attack does to the honest caller, by crowds of so many principals."""
+    cases = [(kind, principals) for kind in KINDS for principals in crowds]
     each_s = max(1.0, seconds / (3 * rounds * len(cases)) - WARM_S)
     attack_s = each_s + 1.5 * WARM_S
     honest = contexts(folder, "honest")
