@@ -75,7 +75,7 @@ class Job:
             due_ms = await (self._work() if self._waits else in_thread(self._work))
         except ClosedError:
             self._over = True
-        except asyncio.CancelledError:  # The program's loop ends.
+        except (asyncio.CancelledError, GeneratorExit):  # The program's loop ends, or has ended.
             self._over = True
             raise
         except BaseException as exc:

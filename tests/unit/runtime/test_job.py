@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 
@@ -111,6 +113,25 @@ def test_it_is_over_when_what_it_uses_is_closed() -> None:
     job.ask()
     wait_for(lambda: work.done and tasks() <= before, "it is over")
     assert work.done == 1
+
+
+def test_one_that_is_collected_with_its_loop_says_nothing_and_is_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def wait() -> float:
+        await asyncio.sleep(60)
+        return NEVER
+
+    job = Job(wait)
+
+    async def begin() -> Coroutine[Any, Any, None]:
+        begun = job._do()
+        begun.send(None)
+        return begun
+
+    asyncio.run(begin()).close()
+    assert job._over
+    assert not caplog.records
 
 
 def test_a_forked_child_does_nothing_of_its_parent_s() -> None:
