@@ -58,7 +58,9 @@ def _forget(home: Home, processes: list[LocalProcess]) -> None:
 
 def security_options_of(server: local.LocalServer, process: str) -> tuple[str, ...]:
     """What the JVM of a process of the server knows of Kerberos, and of that of ZooKeeper."""
-    (found,) = [each for each in server.processes if each.name == process]
+    state = Home.of(server.home).read_state()
+    assert state is not None
+    (found,) = [each for each in state.processes if each.name == process]
     kinds = ("-Djava.security.", "-Dzookeeper.")
     return tuple(option for option in found.plan.command if option.startswith(kinds))
 
