@@ -17,6 +17,7 @@ from hqueue.consume.prefetch import PREFETCH_REQUESTS
 from hqueue.consume.queue_reader import LoopReader
 from hqueue.errors import ClosedError, HQueueError
 from hqueue.log import Batch, PartitionCursor
+from hqueue.runtime.program_loop import forget_error
 
 __all__ = ["Follower", "Prefetcher", "Source", "closed_error", "started"]
 
@@ -169,7 +170,7 @@ def closed_error() -> ClosedError:
 def started(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
     """A task whose error is not reported as one that nobody learned: it may be given up."""
     task = asyncio.get_running_loop().create_task(work)
-    task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+    task.add_done_callback(forget_error)
     return task
 
 

@@ -18,7 +18,7 @@ from hqueue.runtime.loop import BackgroundLoop, background, program_loop
 from hqueue.runtime.steps import Wait
 from hqueue.runtime.waiting import InterruptibleFuture
 
-__all__ = ["ProgramLoop", "ended", "loop_here", "result_of"]
+__all__ = ["ProgramLoop", "ended", "forget_error", "loop_here", "result_of"]
 
 logger = Log(__name__)
 
@@ -89,7 +89,7 @@ class ProgramLoop:
         """Add a task that goes on until it is done, or until `close`."""
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(_see)
+        task.add_done_callback(forget_error)
 
     def begin(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
         """Have work go on, with the caller's context variables. The caller, who may be cancelled
@@ -139,7 +139,7 @@ class ProgramLoop:
             return await work()
 
         self._left = left = self._loop.create_task(carried())
-        left.add_done_callback(_see)
+        left.add_done_callback(forget_error)
         left.add_done_callback(self._forget)
         return left
 
@@ -219,7 +219,9 @@ def _pass_on(future: InterruptibleFuture[Any], ended: asyncio.Task[Any]) -> None
         future.set_exception(error)
 
 
-def _see(ended: asyncio.Future[Any]) -> None:
-    """Its error is not reported as one that nobody learned: its caller may be gone."""
-    if not ended.cancelled():
+def forget_error(ended: asyncio.Future[Any]) -> None:
+    """Have the error of a task not reported as one that nobody learned: its caller may be gone. One
+    that was cancelled keeps nothing of that, as the frames of an error by which its loop ended.
+    """
+    with contextlib.suppress(asyncio.CancelledError):
         ended.exception()

@@ -4,9 +4,10 @@ Each kind has a manager, as in Hedwig. A manager needs only `hqueue.metadata.fie
 compare-and-set of records of a few fields. A `Layout` has the keys of records.
 
 The modules below a manager (blobs, generations, the migration state, the fence) call their store
-and wait. They are not written in steps, for no event loop calls them: a `Pipeline`'s threads do.
-These send the requests of many callers as one, and return futures for a loop to await. Threads also
-do rare work: opening the metadata, registering a hub, moving to another store, and commands.
+and wait. Only what `TopicLookup` reads is written in steps, for no event loop calls the rest: a
+`Pipeline`'s threads do. These send the requests of many callers as one, and return futures for a
+loop to await. Threads also do rare work: opening the metadata, registering a hub, moving to another
+store, and commands.
 """
 
 from __future__ import annotations

@@ -5,8 +5,10 @@ sessions with a ZooKeeper: tasks that are cancelled, and loops that end.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -316,6 +318,33 @@ def test_a_consumer_whose_loop_ends_while_it_joins_has_left_when_it_is_collected
     gc.collect()
     wait_for(lambda: keeper.sessions == sessions, "its sessions have ended")
     assert not seen()
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_what_an_interrupted_loop_leaves_open_is_collected_though_its_errors_know_its_frames(
+    client: hqueue.Client, keeper: MemoryZooKeeper, seen: Callable[[], list[str]]
+) -> None:
+    """All that is raised while a loop ends by an error has that error for its context."""
+    assert not seen()
+    sessions, left = keeper.sessions, list[weakref.ref[object]]()
+
+    async def interrupt() -> None:
+        asynchronous = hqueue.aio.Client(client)
+        queue = await asynchronous.queue("q")
+        consumer = hqueue.aio.Consumer("q", group="g", client=asynchronous)
+        scanner = queue.scan(follow=True)
+        left.extend(map(weakref.ref, (consumer, scanner)))
+        waiting = [asyncio.ensure_future(anext(each)) for each in (consumer.messages(), scanner)]
+        while not seen():
+            await asyncio.sleep(0.005)
+        assert not any(each.done() for each in waiting)
+        raise KeyboardInterrupt
+
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(interrupt())
+    gc.collect()
+    assert [each() for each in left] == [None, None]
+    wait_for(lambda: keeper.sessions == sessions, "its session has ended")
 
 
 def test_a_static_consumer_that_was_closed_is_there_until_its_session_ends_without_a_loop(
