@@ -1,8 +1,8 @@
-"""Examines a configuration, and names what is wrong with it: files, certificates, Kerberos, names
-of hosts, ZooKeeper, HBase, hubs. Each finding says what was found and what to do.
+"""Examines a configuration, and names what is wrong with it: files, certificates, Kerberos, host
+names, ZooKeeper, HBase, hubs. Each finding says what was found and what to do.
 
-Each check is a generator of findings in a module of its own; `examination` runs them, each within a
-bound.
+Each check is a generator of findings in a module of its own. `examination` runs them, and bounds
+each check's time.
 """
 
 from hqueue.doctor.examination import Subject, examine

@@ -1,4 +1,4 @@
-"""The certificate of this process: its dates, its names, its uses, and who signed it."""
+"""Checks this process's certificate: its dates, its names, its uses, and who signed it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["check_certificates", "end_of", "names_in", "tls_of"]
 
 DAY_S = 86_400
 WARNED_DAYS_MAX = 14
-"""So long before its end a certificate is warned of; one for less than ten weeks, when a fifth of
-its time is left."""
+"""The doctor warns of a certificate this long before it expires; of one for less than ten weeks,
+when a fifth of its time is left."""
 
-_RENEW = "have the authority make another one, and move it to the file's name: it is read again"
+_RENEW = "have the authority make another one, and move it to the file's name: no restart is needed"
 
 
 def check_certificates(subject: Subject) -> Iterator[Finding]:
-    """Look at the authorities and at the certificate, as far as settings name them."""
+    """Check the authorities and the certificate that the settings name."""
     settings = subject.settings
     if settings.tls_ca is not None:
         yield from _look_at_authorities(settings.tls_ca)
@@ -35,7 +35,7 @@ def check_certificates(subject: Subject) -> Iterator[Finding]:
         if settings.hbase_tls:
             yield warning(
                 "certificate",
-                "this process has no certificate to show: HBase asks for one by default",
+                "this process has no certificate, and HBase asks for one by default",
                 "set tls_certificate, unless hbase.server.netty.tls.client.auth.mode is NONE",
             )
         return
@@ -60,13 +60,13 @@ def check_certificates(subject: Subject) -> Iterator[Finding]:
 
 
 def tls_of(settings: Settings, *, serves: bool = False) -> TlsContexts:
-    """What servers are called with by TLS, or what this process serves with."""
+    """Make the TLS contexts with which this process calls servers, or serves."""
     files = TlsFiles(settings.tls_ca, settings.tls_certificate, settings.tls_key)
     return TlsContexts(files, serves=serves, verify_hostname=settings.tls_verify_hostname)
 
 
 def end_of(check: str, what: str, certificate: Mapping[str, Any], advice: str) -> Finding:
-    """A finding about the dates of a certificate, as `ssl.SSLSocket.getpeercert` gives them."""
+    """Judge the dates of a certificate, as `ssl.SSLSocket.getpeercert` gives them."""
     begin_s, end_s = (
         ssl.cert_time_to_seconds(certificate[name]) for name in ("notBefore", "notAfter")
     )
@@ -74,8 +74,8 @@ def end_of(check: str, what: str, certificate: Mapping[str, Any], advice: str) -
     if now_s < begin_s:
         return wrong(
             check,
-            f"{what} is good only from {certificate['notBefore']} on",
-            f"compare this machine's clock; or {advice}",
+            f"{what} is not valid before {certificate['notBefore']}",
+            f"check this machine's clock; or {advice}",
         )
     if now_s >= end_s:
         return wrong(check, f"{what} expired on {certificate['notAfter']}", advice)
@@ -84,11 +84,11 @@ def end_of(check: str, what: str, certificate: Mapping[str, Any], advice: str) -
         return warning(
             check, f"{what} expires in {_days(left_s)}, on {certificate['notAfter']}", advice
         )
-    return ok(check, f"{what} is good for {_days(left_s)}")
+    return ok(check, f"{what} is valid for {_days(left_s)}")
 
 
 def names_in(certificate: Mapping[str, Any]) -> list[str]:
-    """The hosts that a certificate names."""
+    """List the hosts that a certificate names."""
     return [
         value
         for kind, value in certificate.get("subjectAltName", ())
@@ -115,16 +115,16 @@ def _look_at_authorities(path: str) -> Iterator[Finding]:
     if not found:
         yield wrong(
             "certificate",
-            f"tls_ca: {path} has certificates, but none of an authority",
-            "put the certificate of the authority into it that signed the others, not one that it "
-            "signed",
+            f"tls_ca: {path} has certificates, but no authority's",
+            "put the certificate of the authority that signed the others into it, not one of the "
+            "others",
         )
     for each in found:
         name = distinguished_name(each["subject"])  # type: ignore[arg-type]
         yield end_of(
             "certificate", f"the authority {name}", each,
-            "have a new authority made, put it into tls_ca everywhere, beside this one, and then "
-            "sign the certificates again",
+            "have a new authority made, add it to tls_ca everywhere, beside this one, then have "
+            "it sign the certificates",
         )  # fmt: skip
 
 
@@ -142,13 +142,14 @@ def _principal(settings: Settings, certificate: Mapping[str, Any]) -> Finding:
         return wrong(
             "certificate",
             f"{exc.text} [subject={exc.facts.get('subject')}]",
-            "change tls_principal_rules where this process calls, or the certificate's subject",
+            "change tls_principal_rules of the processes that this one calls, or the certificate's "
+            "subject",
         )
-    return ok("certificate", f"by the rules of tls_principal_rules this process is {name!r}")
+    return ok("certificate", f"tls_principal_rules makes the principal {name!r} of this process")
 
 
 def _names(certificate: Mapping[str, Any]) -> Finding:
-    """Whether the certificate names this host, where others call this process."""
+    """Check that the certificate names this host, under which others call this process."""
     names = names_in(certificate)
     host = socket.gethostname()
     called = {host, socket.getfqdn(host)} | _addresses_of(host)
@@ -156,15 +157,15 @@ def _names(certificate: Mapping[str, Any]) -> Finding:
         return wrong(
             "certificate",
             "the certificate names no host",
-            f"have one made whose subjectAltName has this host: DNS:{host}",
+            f"have one made whose subjectAltName names this host: DNS:{host}",
         )
     if any(_matches(name, each) for name in names for each in called):
         return ok("certificate", f"the certificate names this host: {', '.join(names)}")
     return warning(
         "certificate",
-        f"the certificate names {', '.join(names)}, and not this host, {host}",
+        f"the certificate names {', '.join(names)}, but not this host, {host}",
         "have one made whose subjectAltName has the name or address under which others call this "
-        "process; a program that nobody calls, which does not subscribe, needs none",
+        "process; a program that does not subscribe, and so is never called, needs none",
     )
 
 
@@ -176,7 +177,7 @@ def _addresses_of(host: str) -> set[str]:
 
 
 def _matches(name: str, host: str) -> bool:
-    """Whether a name in a certificate stands for a host: ``*.example.com`` for one below it."""
+    """Return whether a name in a certificate matches a host: ``*.example.com`` one level below."""
     name, host = name.lower(), host.lower().removesuffix(".")
     if name.startswith("*."):
         return host.partition(".")[2] == name[2:]
@@ -184,8 +185,8 @@ def _matches(name: str, host: str) -> bool:
 
 
 def _accepted_by_itself(settings: Settings, certificate: Mapping[str, Any]) -> Finding:
-    """Whether another process with the same settings would accept this one, when it is called and
-    when it calls.
+    """Check that another process with the same settings would accept this one, as a client and as a
+    server.
     """
     called = next(iter(names_in(certificate)), "localhost").replace("*", "host")
     try:
@@ -199,15 +200,15 @@ def _accepted_by_itself(settings: Settings, certificate: Mapping[str, Any]) -> F
         if exc.verify_code == UNFIT:
             return wrong(
                 "certificate",
-                "the certificate is not for servers and clients both",
-                "have one made whose extendedKeyUsage has both, serverAuth and clientAuth, or that "
-                "has none",
+                "the certificate is not for both servers and clients",
+                "have one made whose extendedKeyUsage has both serverAuth and clientAuth, or that "
+                "has no extendedKeyUsage",
             )
         return wrong(
             "certificate",
             f"processes with this tls_ca don't accept the certificate: {exc.verify_message}",
-            "put the certificate of the authority that signed it into tls_ca everywhere, and those "
-            "between both into tls_certificate, behind its own",
+            "add the certificate of the authority that signed it to tls_ca everywhere, and any "
+            "intermediate certificates to tls_certificate, after its own",
         )
     except ssl.SSLError as exc:
         return wrong(

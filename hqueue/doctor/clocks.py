@@ -1,4 +1,4 @@
-"""How far a server's clock may be off."""
+"""Judges the difference between a server's clock and this machine's."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from hqueue.doctor.findings import Finding, ok, warning, wrong
 
 __all__ = ["clock_finding"]
 
-_ADVICE = "have both set by NTP: `timedatectl` shows whether this one is"
+_ADVICE = "run NTP on both machines: `timedatectl` shows whether this one does"
 
 
 def clock_finding(whose: str, ahead_ms: float, error_ms: float, skew_ms_max: int) -> Finding:
-    """A finding about a clock that was measured.
+    """Judge a server's clock.
 
     Args:
         whose: the server.
-        ahead_ms: how far it is ahead of this machine's.
-        error_ms: how wrong that may be.
+        ahead_ms: how far its clock is ahead of this machine's.
+        error_ms: the largest error of that measurement.
         skew_ms_max: the setting ``clock_skew_ms_max``.
     """
     side = "ahead of" if ahead_ms >= 0 else "behind"
@@ -24,8 +24,8 @@ def clock_finding(whose: str, ahead_ms: float, error_ms: float, skew_ms_max: int
     if off_ms > skew_ms_max:
         return wrong(
             "clock",
-            f"{found}, which is more than clock_skew_ms_max: appends are refused where region "
-            "servers differ so",
+            f"{found}, which is more than clock_skew_ms_max: appends to such region servers are "
+            "refused",
             _ADVICE,
         )
     if off_ms > skew_ms_max / 5:

@@ -1,4 +1,4 @@
-"""The examination: all checks, one after the other, each within a bound."""
+"""Runs all checks, one after the other, and bounds each check's time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hqueue.settings.connection import Settings
 __all__ = ["Subject", "examine"]
 
 CHECK_S = 20.0
-"""The bound on each check, if operations have none that is shorter."""
+"""The time limit of a check, unless ``operation_timeout_ms`` is shorter."""
 
 Check = Callable[[Subject], Iterator[Finding]]
 
@@ -41,20 +41,20 @@ CHECKS: tuple[tuple[str, Check], ...] = (
 def examine(
     load: Callable[[], Settings], checks: tuple[tuple[str, Check], ...] = CHECKS, **given: Any
 ) -> Iterator[Finding]:
-    """Run all checks. Each finding comes when its check is over. Never raises but what interrupts
-    it. A check that hangs is left behind in a thread that ends with the process.
+    """Run all checks, and yield each check's findings when it ends. Raises nothing unless it is
+    interrupted. A check that hangs stays behind in a thread that ends with the process.
 
     Args:
-        load: gives the settings, or raises why they are wrong.
+        load: returns the settings, or raises a `SettingsError`.
         checks: the checks, and their names.
         given: the other fields of the `Subject`.
     """
     try:
         settings = load()
     except SettingsError as exc:
-        yield of_error("settings", exc, "correct the setting where the line says")
+        yield of_error("settings", exc, "correct the setting that this line names")
         return
-    yield ok("settings", "they can be read, and fit together")
+    yield ok("settings", "the settings can be read, and fit together")
     bound_s = min(CHECK_S, settings.operation_timeout_ms / 1e3)
     # A try may use up to half of what its check has, so that one that failed is repeated.
     try_ms = max(1, int(bound_s * 500))
@@ -92,8 +92,8 @@ def _run(
         yield wrong(
             name,
             f"the check did not end within {bound_s:.0f} s",
-            "see whether the name service, the KDC and the servers answer: commands would wait, "
-            "too",
+            "check that the name service, the KDC and the servers answer: other commands would "
+            "wait, too",
         )
     except HQueueError as exc:
         yield from found

@@ -1,4 +1,4 @@
-"""The files that the settings name: whether this user can read them, and others can't."""
+"""Checks that this user can read the files in the settings, and others can't read secret ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SECRET = ("kerberos_keytab", "tls_key", "zookeeper_auth_file")
 
 
 def check_files(subject: Subject) -> Iterator[Finding]:
-    """Look at each file."""
+    """Check each file that the settings name."""
     settings = subject.settings
     for name in _FILES:
         path = getattr(settings, name)
@@ -49,8 +49,8 @@ def _look_at(name: str, path: str, *, is_secret: bool) -> Finding:
     if is_secret and others & (stat.S_IROTH | stat.S_IWOTH | stat.S_IWGRP):
         return wrong(
             "files",
-            f"{name}: others may read or change {path}, which has a secret in it",
-            f"chmod 600 {path}; if others had access, have a new key made",
+            f"{name}: others may read or change {path}, which contains a secret",
+            f"chmod 600 {path}; if others could read it, replace the secret",
         )
     if others & stat.S_IWOTH:
         return wrong(
@@ -62,5 +62,5 @@ def _look_at(name: str, path: str, *, is_secret: bool) -> Finding:
 
 
 def _is_reached(path: str) -> bool:
-    """Whether everybody may enter all folders above a file."""
+    """Return whether everybody may enter all folders above a file."""
     return all(folder.stat().st_mode & stat.S_IXOTH for folder in Path(path).resolve().parents)

@@ -1,4 +1,4 @@
-"""What a check says."""
+"""Describes what a check finds: a level, what was found, and what to do."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FACT_LENGTH_MAX = 300
 
 
 class Level(enum.Enum):
-    """How bad it is."""
+    """Says how bad a finding is."""
 
     OK = "ok"
     WARNING = "warning"
@@ -28,7 +28,7 @@ class Level(enum.Enum):
 
 
 class Finding(NamedTuple):
-    """A line of the report."""
+    """One line of the report."""
 
     check: str
     level: Level
@@ -50,27 +50,27 @@ def wrong(check: str, found: str, advice: str) -> Finding:
 
 
 def of_error(check: str, error: HQueueError, advice: str = "") -> Finding:
-    """What an error of the library means, which names what to look at by itself.
+    """Make a finding of an error.
 
     Args:
         check: the check.
         error: the error.
-        advice: what to do if a server gave no answer, or refuses for want of rights.
+        advice: what to do if a server gave no answer, or if this client lacks the right.
     """
     if isinstance(error, AuthenticationError):
         advice = (
-            "see what the line names; the table of AuthenticationError in docs/security.md says "
+            "check what this line names; the table of AuthenticationError in docs/security.md says "
             "where to look, and the server's log says more"
         )
     elif isinstance(error, RequestRefusedError):
-        advice = advice or "give this principal the right, or use one that has it"
+        advice = advice or "grant this principal the right, or use a principal that has it"
     elif isinstance(error, StoreUnavailableError):
-        advice = advice or "see whether the server runs, and whether a firewall lets this host in"
-    return wrong(check, said(error), advice or "mend what the line names")
+        advice = advice or "check that the server runs, and that no firewall keeps this host out"
+    return wrong(check, said(error), advice or "correct what this line names")
 
 
 def said(error: HQueueError) -> str:
-    """An error's text with its facts, in one line."""
+    """Write an error's text and its facts in one line."""
     facts = ", ".join(
         f"{name}={str(fact).splitlines()[0][:FACT_LENGTH_MAX]}"
         for name, fact in error.facts.items()

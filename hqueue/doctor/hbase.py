@@ -1,4 +1,4 @@
-"""HBase: its servers, whether it lets this client in, and what this client may do with a queue."""
+"""Checks HBase: its servers, whether they let this client in, and its rights on a queue."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from hqueue.store import StorePort
 
 __all__ = ["check_hbase"]
 
-_AWAY = "see whether HBase runs, and what its log says"
+_AWAY = "check that HBase runs, and see its log"
 
 
 def check_hbase(subject: Subject) -> Iterator[Finding]:
-    """Find HBase's servers, call them, and read; with a queue, write, too."""
+    """Find HBase's servers, call them, and list queues; read and write the subject's queue."""
     settings = subject.settings
     timeout_s = settings.connect_timeout_ms / 1e3
     if settings.hbase == NATIVE:
@@ -50,7 +50,7 @@ def check_hbase(subject: Subject) -> Iterator[Finding]:
         except HQueueError as exc:
             yield of_error("hbase", exc, _AWAY)
             return
-        yield ok("hbase", f"HBase lets this client in, which may see {len(queues)} queues")
+        yield ok("hbase", f"HBase lets this client in, and shows it {len(queues)} queues")
         if subject.queue is not None:
             yield from _look_at_queue(store, subject, subject.queue, queues)
 
@@ -62,8 +62,8 @@ def _look_at_queue(
     if queue not in queues:
         yield wrong(
             "queue",
-            f"there is no queue {queue!r} that this client may administer",
-            "compare the name with `hqueue list`, where those are missing that this principal may "
+            f"no queue {queue!r} exists, or this client may not open it",
+            "compare the name with `hqueue list`, which leaves out queues that this principal may "
             f"not open; {grant}",
         )
     log = store.log(queue)
@@ -79,7 +79,7 @@ def _look_at_queue(
     try:
         ahead_ms, error_ms = log.clock_offset_ms()
     except RequestRefusedError as exc:
-        yield of_error("queue", exc, f"if it shall write, {grant}")
+        yield of_error("queue", exc, f"if this client must write, {grant}")
         return
     except HQueueError as exc:
         yield of_error("queue", exc, _AWAY)

@@ -1,4 +1,4 @@
-"""Hubs: whether they answer, and accept this client."""
+"""Checks that hubs answer, and accept this client."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["check_hubs"]
 
 
 def check_hubs(subject: Subject) -> Iterator[Finding]:
-    """Call each hub that is named, or that has registered for the queue."""
+    """Call each hub that is given, or each that has registered for the queue."""
     settings = subject.settings
     hubs = subject.hubs
     if not hubs and subject.queue is not None:
@@ -30,8 +30,8 @@ def check_hubs(subject: Subject) -> Iterator[Finding]:
         if not hubs:
             yield warning(
                 "hubs",
-                f"no hub of {subject.queue!r} is there",
-                f"start one, if topics with owners are used: hqueue hub {subject.queue}",
+                f"no hub serves {subject.queue!r}",
+                f"if programs use topics of hubs, start a hub: hqueue hub {subject.queue}",
             )
     tls = tls_of(settings) if settings.tls else None
     timeout_s = settings.connect_timeout_ms / 1e3 / max(1, len(hubs))
@@ -43,7 +43,7 @@ def check_hubs(subject: Subject) -> Iterator[Finding]:
 
 
 def _call(hub: Address, tls: TlsContexts | None, timeout_s: float) -> Finding:
-    """Have a hub answer: with TLS 1.3 it refuses a certificate only then."""
+    """Make one call: with TLS 1.3 a hub refuses a certificate only after the handshake."""
     service = load("hub").HQueueHubService
     try:
         with contextlib.closing(Connection(service, *hub, timeout_s, tls=tls)) as connection:
@@ -55,8 +55,8 @@ def _call(hub: Address, tls: TlsContexts | None, timeout_s: float) -> Finding:
             return wrong("hubs", f"the hub {hub}: {error.text}", "see that hub's audit and log")
         return wrong(
             "hubs",
-            f"the hub {hub} gives no answer: {type(exc).__name__}: {exc}",
-            "see whether a hub listens there, and whether it speaks TLS while `tls` is off here; "
+            f"the hub {hub} does not answer: {type(exc).__name__}: {exc}",
+            "check that a hub listens there, and whether it speaks TLS while `tls` is off here; "
             "its log says more",
         )
     return ok("hubs", f"the hub {hub} answers this client")

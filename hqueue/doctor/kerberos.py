@@ -1,4 +1,4 @@
-"""Kerberos: the keytab, the ticket, and the KDC."""
+"""Checks Kerberos: the keytab, the ticket, and the KDC."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from hqueue.settings.connection import Settings
 __all__ = ["check_kerberos"]
 
 SOON_S = 600
-"""A ticket that others renew should be good for longer."""
+"""The doctor warns of a ticket of ``kinit`` that is valid for less than this."""
 
 
 def check_kerberos(subject: Subject) -> Iterator[Finding]:
-    """See whether there are keys or a ticket, and whether the KDC takes them."""
+    """Check that this client has keys or a ticket, and that the KDC accepts them."""
     settings = subject.settings
     if not subject.is_proven:
         return
@@ -34,7 +34,7 @@ def check_kerberos(subject: Subject) -> Iterator[Finding]:
         yield wrong(
             "kerberos",
             f"{exc.text} [{reason}]" if reason else exc.text,
-            "run kinit, or get a new keytab: `klist` and `klist -k FILE` show what is there"
+            "run kinit, or get a new keytab: `klist` and `klist -k FILE` show what this client has"
             if settings.kerberos_keytab is None
             else "compare `klist -k FILE` with kerberos_principal, and get a new keytab",
         )
@@ -42,14 +42,13 @@ def check_kerberos(subject: Subject) -> Iterator[Finding]:
     except OSError as exc:
         yield wrong(
             "kerberos",
-            f"the KDC can't be asked: {exc}",
-            "see whether the KDC runs, and what kerberos_config, or /etc/krb5.conf, says of its "
-            "host and port",
+            f"the KDC can't be reached: {exc}",
+            "check that the KDC runs, and its host and port in kerberos_config or /etc/krb5.conf",
         )
         return
-    what = f"the ticket of {principal} is good for {_span(left_s)}"
+    what = f"the ticket of {principal} is valid for {_span(left_s)}"
     if settings.kerberos_keytab is None and left_s < SOON_S:
-        yield warning("kerberos", what, "have kinit run again in time, or give kerberos_keytab")
+        yield warning("kerberos", what, "run kinit again in time, or set kerberos_keytab")
     else:
         yield ok("kerberos", what)
 
@@ -81,14 +80,14 @@ def _look_at_keytab(path: str, principal: str | None) -> Finding:
     if wanted is None or not any(each == wanted or _name(each) == wanted for each in found):
         return wrong(
             "kerberos",
-            f"the keytab {path} has keys of {names}, and none of {wanted}",
+            f"the keytab {path} has keys of {names}, but none of {wanted}",
             "correct kerberos_principal, or have the key added: `kadmin ktadd -k FILE PRINCIPAL`",
         )
     return ok("kerberos", f"the keytab has keys of {names}")
 
 
 def _name(principal: str) -> str:
-    """A principal without its realm."""
+    """Return a principal's name without its realm."""
     return principal.rpartition("@")[0]
 
 

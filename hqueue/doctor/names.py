@@ -1,4 +1,4 @@
-"""Names of hosts, forwards and backwards."""
+"""Looks up host names, forwards and backwards."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["check_names", "look_up"]
 
 
 def check_names(subject: Subject) -> Iterator[Finding]:
-    """Look up this machine's name, and those in the settings."""
+    """Look up this machine's name, and the host names in the settings."""
     settings = subject.settings
     host = socket.gethostname()
     try:
@@ -24,11 +24,11 @@ def check_names(subject: Subject) -> Iterator[Finding]:
         yield warning(
             "names",
             f"this machine's own name, {host}, has no address: {exc}",
-            "add it to the name service or /etc/hosts, or give workers, hubs and subscribers a "
-            "host: others are sent to this name",
+            "add it to the name service or /etc/hosts, or set host for workers, hubs and "
+            "subscribers: others call this process by this name",
         )
     else:
-        yield ok("names", f"this machine, {host}, is {', '.join(addresses)}")
+        yield ok("names", f"this machine, {host}, has the address {', '.join(addresses)}")
     hosts = [server.host for server in zookeeper_servers(settings.zookeeper)]
     hosts += [master.host for master in settings.hbase_masters]
     if settings.hbase == "gateways":
@@ -38,11 +38,11 @@ def check_names(subject: Subject) -> Iterator[Finding]:
 
 
 def look_up(hosts: Iterable[str], *, by_kerberos: bool) -> Iterator[Finding]:
-    """Look up hosts that are called.
+    """Look up the hosts that this process calls.
 
     Args:
         hosts: their names, or addresses.
-        by_kerberos: whether tickets for them are asked for by name.
+        by_kerberos: whether this process gets Kerberos tickets for these names.
     """
     for host in dict.fromkeys(hosts):
         with contextlib.suppress(ValueError):
@@ -61,12 +61,12 @@ def look_up(hosts: Iterable[str], *, by_kerberos: bool) -> Iterator[Finding]:
         if backwards is not None and not _is_same(host, backwards):
             yield warning(
                 "names",
-                f"{host} is {addresses[0]}, whose name is {backwards}",
-                "make both names agree, in DNS or /etc/hosts: HQueue asks for a ticket by the name "
-                "in the address, and HBase's Java clients by the other one",
+                f"{host} has the address {addresses[0]}, whose name is {backwards}",
+                "make both names agree, in DNS or /etc/hosts: HQueue gets a ticket for the name in "
+                "the settings, and HBase's Java clients get one for the other name",
             )
         else:
-            yield ok("names", f"{host} is {', '.join(addresses)}")
+            yield ok("names", f"{host} has the address {', '.join(addresses)}")
 
 
 def _addresses_of(host: str) -> list[str]:
@@ -82,7 +82,7 @@ def _name_of(address: str) -> str | None:
 
 
 def _is_same(host: str, other: str) -> bool:
-    """Whether two names are of one host: one may have the domain left out."""
+    """Return whether two names are of one host: one may leave out the domain."""
     host, other = (each.lower().removesuffix(".") for each in (host, other))
     short, long = sorted((host, other), key=len)
     return host == other or ("." not in short and long.startswith(f"{short}."))

@@ -1,4 +1,4 @@
-"""Servers that are called: whether they listen, and whether their certificate is good."""
+"""Checks that servers listen, and that this client accepts their certificates."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _OTHER_HOST = (62, 64)
 def look_at_peers(
     check: str, what: str, addresses: Iterable[Address], tls: TlsContexts | None, timeout_s: float
 ) -> Iterator[Finding]:
-    """Call servers, and shake hands.
+    """Connect to servers, and shake hands.
 
     Args:
         check: the check.
-        what: what they are.
+        what: what the report calls such a server.
         addresses: where they listen.
-        tls: what TLS is spoken with; in clear if None.
-        timeout_s: the bound for each.
+        tls: the TLS contexts; None for connections in clear.
+        timeout_s: the time limit of each.
     """
     for address in dict.fromkeys(addresses):
         yield _look_at(check, f"{what} {address}", address, tls, timeout_s)
@@ -47,7 +47,7 @@ def _look_at(
         return wrong(
             check,
             f"{what} can't be reached: {exc or type(exc).__name__}",
-            "see whether it runs and listens there, speaks TLS as the settings say, and whether a "
+            "check that it runs, listens there and speaks TLS as the settings say, and that a "
             "firewall lets this host in",
         )
     if certificate is None:
@@ -60,7 +60,7 @@ def _look_at(
 def _certificate_at(
     address: Address, tls: TlsContexts | None, timeout_s: float
 ) -> Mapping[str, Any] | None:
-    """The certificate that a server shows; None in clear."""
+    """Return the certificate that a server shows; None in clear."""
     opened = open_connection(address, timeout_s)
     if tls is None:
         opened.close()
@@ -71,7 +71,7 @@ def _certificate_at(
 
 
 def _of_refusal(check: str, what: str, address: Address, error: RefusedError) -> Finding:
-    """Who did not accept whom; of a certificate for other hosts, for which."""
+    """Say who did not accept whom, and which hosts a certificate for other hosts names."""
     cause = error.__cause__
     if not isinstance(cause, ssl.SSLCertVerificationError):
         return wrong(check, f"{what}: {error.text}", "see the log of that server, which says more")
@@ -79,12 +79,11 @@ def _of_refusal(check: str, what: str, address: Address, error: RefusedError) ->
         return wrong(
             check,
             f"{what}: its certificate is not accepted: {cause.verify_message}",
-            "put the authority that signed it into tls_ca, or have another one made for that "
-            "server",
+            "add the authority that signed it to tls_ca, or have another one made for that server",
         )
     return wrong(
         check,
         f"{what}: its certificate does not name that host: {cause.verify_message}",
-        "call it by a name that its certificate has, which `openssl s_client -connect "
-        f"{address}` shows, or have one made for that server whose subjectAltName names it",
+        f"call it by a name in its certificate, which `openssl s_client -connect {address}` shows, "
+        "or have one made for that server whose subjectAltName names it",
     )

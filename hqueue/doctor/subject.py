@@ -1,4 +1,4 @@
-"""What is examined."""
+"""Describes what the doctor examines."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["Subject"]
 
 @dataclasses.dataclass(frozen=True)
 class Subject:
-    """A configuration, and what it is used for."""
+    """A configuration that the doctor examines, and the queue and hubs that it is used for."""
 
     settings: Settings
     queue: str | None = None
-    """A queue whose rights, clock and hubs are looked at, too."""
+    """A queue whose rights, clock and hubs are checked, too."""
     hubs: tuple[Address, ...] = ()
-    """Hubs that are looked at; those of the queue if none are named."""
+    """Hubs that are checked; those of the queue if empty."""
 
     @property
     def is_proven(self) -> bool:
@@ -29,7 +29,7 @@ class Subject:
 
     @property
     def is_secured(self) -> bool:
-        """Whether anything is proven at all."""
+        """Whether any connection is secured, by Kerberos, TLS or credentials."""
         settings = self.settings
         uses_tls = settings.tls or settings.hbase_tls or settings.zookeeper_tls
         has_credentials = bool(settings.zookeeper_auth or settings.zookeeper_auth_file)

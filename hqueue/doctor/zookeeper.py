@@ -1,4 +1,4 @@
-"""ZooKeeper: whether it answers, what this client may do there, and its clock."""
+"""Checks that ZooKeeper answers, what this client may do there, and ZooKeeper's clock."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from hqueue.settings.addresses import zookeeper_servers
 __all__ = ["check_zookeeper"]
 
 NODES_MAX = 1_000
-"""So many nodes are looked at: a cluster may have millions."""
+"""The check looks at this many nodes: a cluster may have millions."""
 
 
 def check_zookeeper(subject: Subject) -> Iterator[Finding]:
-    """Call each server, make a node and delete it."""
+    """Connect to each server, create a node and delete it."""
     settings = subject.settings
     servers = zookeeper_servers(settings.zookeeper)
     timeout_s = settings.connect_timeout_ms / 1e3 / len(servers)
@@ -32,7 +32,7 @@ def check_zookeeper(subject: Subject) -> Iterator[Finding]:
     except StoreError as exc:
         yield of_error(
             "zookeeper", exc,
-            "see whether ZooKeeper runs there, and whether it speaks TLS at this port",
+            "check that ZooKeeper runs there, and whether it speaks TLS at this port",
         )  # fmt: skip
         return
     rules = "" if found.acl is None else f", whose ACL is {', '.join(found.acl)}"
@@ -40,7 +40,7 @@ def check_zookeeper(subject: Subject) -> Iterator[Finding]:
         yield wrong(
             "zookeeper",
             f"this client may not create nodes below {found.path}{rules}: {said(found.refused)}",
-            "compare zookeeper_authentication with that ACL: a program that has the right can add "
+            "compare zookeeper_authentication with that ACL: as a principal with the right, add "
             "this principal to zookeeper_acl, and run `hqueue secure-nodes --all --apply`",
         )
         return
@@ -51,7 +51,7 @@ def check_zookeeper(subject: Subject) -> Iterator[Finding]:
 
 
 def _whose_nodes(subject: Subject) -> Finding:
-    """Whether there are nodes that anyone may change. It looks at the first ones."""
+    """Check that nobody else may change the first nodes."""
     with open_node_access(subject.settings) as access:
         seen = [*itertools.islice(access.survey(), NODES_MAX)]
     paths = [node.path for node in seen if node.is_open]
@@ -60,7 +60,7 @@ def _whose_nodes(subject: Subject) -> Finding:
             "zookeeper",
             f"anyone who reaches ZooKeeper may change {paths[0]}, and {len(paths) - 1} other nodes "
             f"of {len(seen)}",
-            "set zookeeper_authentication in all programs, and close the nodes by `hqueue "
+            "set zookeeper_authentication in all programs, and close the nodes with `hqueue "
             "secure-nodes --apply`",
         )
-    return ok("zookeeper", f"nobody else may change any of the {len(seen)} nodes that were seen")
+    return ok("zookeeper", f"nobody else may change any of the {len(seen)} nodes that were checked")

@@ -1,4 +1,4 @@
-"""What errors of TLS mean to a client: who did not accept whom, and what to look at."""
+"""Translates errors of TLS into refusals, which say who did not accept whom and what to look at."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ABOUT_OUR_CERTIFICATE = {
         "CERTIFICATE_REVOKED", "CERTIFICATE_UNKNOWN", "UNKNOWN_CA", "UNSUPPORTED_CERTIFICATE",
     )
 }  # fmt: skip
-"""A server's reasons for not taking a client's certificate, or for missing one."""
+"""Alerts by which a server refuses a client's certificate, or asks for the missing one."""
 
 _NOT_TLS = {
     "WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "RECORD_LAYER_FAILURE",
@@ -33,9 +33,9 @@ _NOTHING_IN_COMMON = {
 
 
 def refusal_in(error: BaseException, switch: str) -> RefusedError | None:
-    """The refusal that an error of a connection means on which nothing was heard yet; None if it
-    means none. In TLS 1.3 a client learns only after the handshake that its certificate was
-    refused, instead of an answer.
+    """Return the refusal that an error means on a connection that has received nothing; None if the
+    error means something else. In TLS 1.3 a client learns only after the handshake, in the place of
+    an answer, that its certificate was refused.
 
     Args:
         error: the error.
@@ -57,9 +57,9 @@ def refusal_in(error: BaseException, switch: str) -> RefusedError | None:
         )
     elif reason in _NOTHING_IN_COMMON:
         text = (
-            "server and client have no version of TLS, or no cipher, in common, or the server "
-            "needs a certificate of the client: this client speaks TLS 1.2 and 1.3, with OpenSSL's "
-            "default ciphers, and shows tls_certificate"
+            "server and client share no version or cipher of TLS, or the server needs a client "
+            "certificate: this client speaks TLS 1.2 and 1.3, with OpenSSL's default ciphers, and "
+            "shows tls_certificate"
         )
     elif reason in _NOT_TLS:
         text = f"the server does not speak TLS here: check the port, and {switch}"
@@ -67,13 +67,13 @@ def refusal_in(error: BaseException, switch: str) -> RefusedError | None:
 
 
 def is_not_tls(error: BaseException) -> bool:
-    """Whether an error of a handshake means that the other side's first bytes are not TLS."""
+    """Return whether a handshake's error means that the other side's first bytes are not TLS."""
     return isinstance(error, ssl.SSLError) and error.reason in _NOT_TLS
 
 
 def refusal_without_tls(heard: bytes) -> RefusedError | None:
-    """The refusal that a server's first bytes mean to a client that speaks no TLS: an alert, which
-    a server sends that takes the client's bytes for a handshake. None if they mean none.
+    """Return the refusal that a server's first bytes mean to a client without TLS: an alert, as the
+    server takes the client's bytes for a handshake. None if they are something else.
     """
     if len(heard) != len(TLS_IS_SPOKEN) or heard[:2] != TLS_IS_SPOKEN[:2] or heard[3:5] != b"\0\2":
         return None

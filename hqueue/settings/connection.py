@@ -162,48 +162,48 @@ class Settings:
     """
 
     hbase_authentication: str = SIMPLE
-    """How clients and HBase prove who they are, its own ``hbase.security.authentication``:
-    ``simple``, not at all; ``kerberos``; or ``token``, by a delegation token, of
+    """How clients and HBase prove who they are, as HBase's ``hbase.security.authentication``:
+    ``simple``, not at all; ``kerberos``; or ``token``, by a delegation token from
     ``hbase_token_file`` or `Client.use_token`. Only for ``native``.
     """
 
     hbase_token_file: str | None = None
     """A file with a delegation token for HBase, in Hadoop's format; by default the one that the
-    variable ``HADOOP_TOKEN_FILE_LOCATION`` names. It is read for each connection. With
-    ``kerberos`` it is used if there is neither a keytab nor a ticket.
+    variable ``HADOOP_TOKEN_FILE_LOCATION`` names. The client reads it for each connection. With
+    ``kerberos`` the client uses the token if it has neither a keytab nor a ticket.
     """
 
     hbase_principal: str = "hbase/_HOST"
     """The Kerberos principal of HBase's region servers. ``_HOST`` stands for the host in a server's
-    address; a name without a realm is in the default one.
+    address; a name without a realm belongs to the default realm.
     """
 
     hbase_master_principal: str | None = None
-    """The Kerberos principal of HBase's masters, if it is another than that of region servers."""
+    """The Kerberos principal of HBase's masters, if it differs from that of region servers."""
 
     hbase_protection: tuple[str, ...] = PROTECTIONS
-    """How Kerberos protects what is sent, if a server offers it: ``authentication``, not at all;
-    ``integrity``, against changes; ``privacy``, against readers, too. The first one that the server
-    offers is used, by default the cheapest.
+    """How Kerberos protects requests and answers: ``authentication``, not at all; ``integrity``,
+    against changes; ``privacy``, against readers, too. The client uses the first one in the list
+    that the server offers, by default the cheapest.
     """
 
     hbase_fallback_to_simple: bool = False
-    """Whether a client with Kerberos goes on without security at a server that asks for none."""
+    """Whether a client with Kerberos accepts a server that asks for no proof of identity."""
 
     hbase_tls: bool = False
-    """Whether HBase is reached by TLS. Only for ``native``."""
+    """Whether clients reach HBase by TLS. Only for ``native``."""
 
     kerberos_principal: str | None = None
     """The client's own principal; by default that of its keytab or its tickets."""
 
     kerberos_keytab: str | None = None
-    """The file of the client's keys. With it the client gets and renews tickets itself. Without it
-    the tickets of ``kinit`` are used.
+    """The file with the client's keys, with which it gets and renews its tickets. Without it the
+    client uses the tickets of ``kinit``.
     """
 
     kerberos_config: str | None = None
-    """The configuration of Kerberos, by default the system's ``/etc/krb5.conf``. One holds for a
-    process: ``KRB5_CONFIG`` is set to it, and may not name another.
+    """The configuration file of Kerberos, by default the system's ``/etc/krb5.conf``. A process has
+    one: the client sets ``KRB5_CONFIG`` to it, which must not name another file.
     """
 
     kerberos_ticket_cache: str | None = None
@@ -274,11 +274,11 @@ class Settings:
 
     zookeeper_principal: str = "zookeeper/_HOST"
     """The Kerberos principal of ZooKeeper's servers. ``_HOST`` stands for the host in
-    ``zookeeper``; a name without a realm is in the default one.
+    ``zookeeper``; a name without a realm belongs to the default realm.
     """
 
     zookeeper_tls: bool = False
-    """Whether ZooKeeper is reached by TLS: ``zookeeper`` then names its secure ports."""
+    """Whether sessions reach ZooKeeper by TLS: ``zookeeper`` then names its secure ports."""
 
     zookeeper_auth: tuple[Credential, ...] = dataclasses.field(default=(), repr=False)
     """The credentials for ZooKeeper: ``scheme:credential``, for example
@@ -286,12 +286,12 @@ class Settings:
     """
 
     zookeeper_auth_file: str | None = None
-    """A file with the credentials for ZooKeeper, one a line, instead of ``zookeeper_auth``. It is
-    read each time that a connection is opened.
+    """A file with the credentials for ZooKeeper, one per line, instead of ``zookeeper_auth``. It is
+    read for each connection.
     """
 
     zookeeper_acl: tuple[AccessRule, ...] = ()
-    """The ACL of nodes that are created: ``scheme:id:permissions``, as ZooKeeper's own command line
+    """The ACL of new nodes: ``scheme:id:permissions``, as ZooKeeper's own command line
     writes it. By default ``auth::cdrwa``, which allows only the creator's principal, if the session
     proves who it is by ``zookeeper_authentication`` or by credentials; else ``world:anyone:cdrwa``.
     """
@@ -310,8 +310,8 @@ class Settings:
     """
 
     gateways_tls: bool = False
-    """Whether gateways are reached by TLS. HBase's own speak it with the transport ``http`` alone.
-    Only for ``gateways``.
+    """Whether clients reach gateways by TLS. HBase's own gateways speak TLS only with the transport
+    ``http``. Only for ``gateways``.
     """
 
     transport: str = "buffered"

@@ -1,4 +1,4 @@
-"""Settings that are secrets."""
+"""Names the settings that are secrets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["secret_fields"]
 
 
 def secret_fields(kind: Any) -> list[str]:
-    """The settings of a class that are secrets: those that it leaves out of its ``repr``. Nothing
+    """Name the settings of a class that are secrets: those that its ``repr`` leaves out. Nothing
     shows them, and no task of Spark carries them.
     """
     return [field.name for field in dataclasses.fields(kind) if not field.repr]

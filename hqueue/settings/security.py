@@ -1,4 +1,4 @@
-"""The settings of a secure connection: whether they fit together."""
+"""Checks that the settings of a secure connection fit together."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _OF_TLS = ("tls_ca", "tls_certificate", "tls_key")
 
 
 def read_protections(value: object) -> tuple[str, ...]:
-    """The items of ``hbase_protection``: a list, or one text with commas.
+    """Parse ``hbase_protection``: a list, or a text with commas.
 
     Raises:
-        SettingsError: they are not what they must be.
+        SettingsError: an item is not a protection, or there is none.
     """
     if isinstance(value, str):
         value = value.split(",")
@@ -34,7 +34,7 @@ def read_protections(value: object) -> tuple[str, ...]:
     if not items or len({*items}) < len(items) or not {*items} <= {*PROTECTIONS}:
         raise SettingsError(
             "hbase_protection must be one or several of 'authentication', 'integrity' and "
-            "'privacy', with commas between, the best one first",
+            "'privacy', separated by commas, the preferred one first",
             hbase_protection=value,
         )
     return tuple(items)
@@ -90,8 +90,8 @@ def check_security(settings: Any, *, is_native: bool) -> None:
         )
     if settings.kerberos_keytab is not None and settings.kerberos_ticket_cache is not None:
         raise SettingsError(
-            "give kerberos_keytab or kerberos_ticket_cache, not both: with a keytab the tickets "
-            "lie in memory",
+            "give kerberos_keytab or kerberos_ticket_cache, not both: with a keytab the client "
+            "keeps its tickets in memory",
             kerberos_ticket_cache=settings.kerberos_ticket_cache,
         )
     if settings.hbase_fallback_to_simple and not proves:
@@ -101,8 +101,8 @@ def check_security(settings: Any, *, is_native: bool) -> None:
         )
     if (proves or settings.hbase_tls) and not is_native:
         raise SettingsError(
-            "hbase_authentication and hbase_tls secure the native way to HBase, and no gateways: "
-            "leave gateways out, or set hbase='native'; gateways_tls is for gateways",
+            "hbase_authentication and hbase_tls secure only the native way to HBase: leave out "
+            "gateways, or set hbase='native'; for TLS to gateways set gateways_tls",
             hbase=settings.hbase,
         )
     if settings.gateways_tls and is_native:

@@ -1,4 +1,4 @@
-"""The settings of secure sessions with ZooKeeper: whether they fit together."""
+"""Checks that the settings of secure sessions with ZooKeeper fit together."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def check_zookeeper_security(settings: Any) -> None:
     )
     if not proves and any(rule.scheme == _CREATOR for rule in settings.zookeeper_acl):
         raise SettingsError(
-            "'auth' in zookeeper_acl stands for the principal of the session, which proves none: "
-            "set zookeeper_authentication, or give zookeeper_auth",
+            "'auth' in zookeeper_acl stands for the session's principal, but the session proves "
+            "none: set zookeeper_authentication, or give zookeeper_auth",
             zookeeper_acl=[str(rule) for rule in settings.zookeeper_acl],
         )
 
 
 def proves_by_setting(settings: Any) -> bool:
-    """Whether sessions prove who they are, by SASL or by credentials."""
+    """Return whether sessions prove who they are, by SASL or by credentials."""
     return (
         settings.zookeeper_authentication != NONE
         or bool(settings.zookeeper_auth)
@@ -64,7 +64,7 @@ def proves_by_setting(settings: Any) -> bool:
 
 
 def check_credentials(credentials: Iterable[Any], authentication: str) -> None:
-    """Return if credentials for ZooKeeper fit to a way to prove who one is. No error shows them.
+    """Return if credentials for ZooKeeper fit ``zookeeper_authentication``. No error shows them.
 
     Raises:
         SettingsError: they don't.

@@ -47,7 +47,7 @@ def test_rules_are_granted_listed_checked_and_revoked(run: Run) -> None:
     assert change("revoke", "publish") == 0
     again = run("access", "revoke", scope[0], "publish", *scope[1:])
     assert again.code == 1
-    assert "There is no such rule" in again.err
+    assert "No rule was granted with these arguments" in again.err
     assert run("access", "revoke", f"{who}*", "all", "events", "--name", "batch-*").code == 0
     assert rules() == []
 
@@ -55,13 +55,13 @@ def test_rules_are_granted_listed_checked_and_revoked(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (("grant", "p", "fly", "q"), "there is no such operation"),
+        (("grant", "p", "fly", "q"), "unknown operation"),
         (("grant", "p", "", "q"), "at least one operation"),
         (("grant", "a b", "publish", "q"), "the name of a subscriber"),
         (("grant", "p", "publish", "a/b"), "a queue's name"),
         (("grant", "p", "publish", "q", "--topic", ""), "1 to 255 bytes"),
         (("check", "p*", "publish", "q"), "the name of a subscriber"),
-        (("check", "p", "all", "q"), "there is no such operation"),
+        (("check", "p", "all", "q"), "unknown operation"),
     ],
 )
 def test_a_rule_that_could_match_nothing_is_refused(

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
-PREFIX = "One that ends with * stands for all names with that prefix."
+PREFIX = "A * at the end stands for any ending."
 OPERATIONS = (
-    "Operations with commas between: create, publish, read, subscribe, consume, unsubscribe, move, "
-    "delete, administer; or all."
+    "Operations, separated by commas: create, publish, read, subscribe, consume, unsubscribe, "
+    "move, delete, administer; or all."
 )
 
 Principal = Annotated[
@@ -36,19 +36,19 @@ Name = Annotated[
     str | None,
     typer.Option(
         "--name",
-        help="Names of publishers and subscribers that the principal may use, even if they are "
-        f"another's. {PREFIX} By default the principal may only use its own names.",
+        help="The publisher's or subscriber's name that the principal may use, even if it belongs "
+        f"to another principal. {PREFIX} By default a principal may only use its own names.",
     ),
 ]
 
 
 @OnlyReads()
 def list_(context: typer.Context, json: shared_options.Json = False) -> None:
-    """List the access rules: principal, operations with commas between, queue, topic, names of
-    publishers and subscribers.
+    """List the access rules: principal, operations, queue, topic, and name of publishers and
+    subscribers.
 
-    Rules hold where hubs and workers have the setting authorizer = "rules". What no rule allows is
-    refused to all but administrators. Without a terminal: with tabs between.
+    Hubs and workers with the setting authorizer = "rules" apply them, and refuse what no rule
+    allows to all but administrators. Without a terminal, tabs separate the columns.
     """
     rules = session_of(context).client.coordination.access_rules.read()
     _show(rules or (), json=json)
@@ -63,7 +63,7 @@ def grant(
     topic: Topic = "*",
     name: Name = None,
 ) -> None:
-    """Allow principals something. Hubs and workers follow within seconds."""
+    """Allow principals some operations. Hubs and workers apply the change within seconds."""
     rule = _rule(principal, operations, queue, topic, name)
     _change(context, lambda rules: rules.granted(rule))
 
@@ -77,10 +77,10 @@ def revoke(
     topic: Topic = "*",
     name: Name = None,
 ) -> None:
-    """Take back operations that were granted with just these arguments. Hubs and workers follow
-    within seconds.
+    """Take back operations that were granted with exactly these arguments. Hubs and workers apply
+    the change within seconds.
 
-    Other rules stay, even those that allow the same. The exit code is 1 if no such rule exists.
+    Other rules stay, even if they allow the same. The exit code is 1 if no such rule exists.
     """
     rule = _rule(principal, operations, queue, topic, name)
     found = [False]
@@ -92,7 +92,7 @@ def revoke(
 
     _change(context, edit)
     if not found[0]:
-        say("There is no such rule: see hqueue access list.")
+        say("No rule was granted with these arguments: see hqueue access list.")
         raise typer.Exit(ExitCode.FAILED)
 
 
@@ -107,18 +107,20 @@ def check(
     *,
     topic: Annotated[
         str | None,
-        typer.Option("--topic", "-t", help="The topic; * for all. By default any topic will do."),
+        typer.Option(
+            "--topic", "-t", help="The topic; * for all. By default, one allowed topic is enough."
+        ),
     ] = None,
     name: Annotated[
         str | None,
-        typer.Option("--name", help="The name of another's publisher or subscriber."),
+        typer.Option("--name", help="The name of a publisher or subscriber of another principal."),
     ] = None,
     json: shared_options.Json = False,
 ) -> None:
-    """Show by which rule a principal may do something. The exit code is 1 if no rule allows it.
+    """Show the rule that allows a principal an operation. The exit code is 1 if no rule does.
 
-    Administrators, whom the settings of hubs and workers name, may do everything without a rule.
-    Where a topic has an ACL, that must allow it, too. Without a terminal: as hqueue access list.
+    Administrators, whom the settings of hubs and workers name, need no rule. If the topic has an
+    ACL, the ACL must allow the operation, too. The output is that of hqueue access list.
     """
     from hqueue.metadata import check_name  # noqa: PLC0415
     from hqueue.metadata.access_rules import AccessRules  # noqa: PLC0415  (not needed for help)
@@ -155,9 +157,7 @@ def _parsed(text: str, *, alone: bool = False) -> list[Operation]:
     known = {each.value: each for each in Operation}
     for name in names:
         if name not in known:
-            raise InvalidInputError(
-                "there is no such operation", operation=name, operations=",".join(known)
-            )
+            raise InvalidInputError("unknown operation", operation=name, operations=",".join(known))
     return [known[name] for name in names]
 
 

@@ -1,4 +1,4 @@
-"""``hqueue doctor``: what is wrong with a configuration."""
+"""``hqueue doctor`` finds what is wrong with a configuration."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ def doctor(
         str | None,
         typer.Option(
             "--queue",
-            help="Check also whether this queue may be read and written, and its hubs. A small row "
-            "is written and deleted.",
+            help="Also check this queue's hubs, and whether the queue can be read and written, "
+            "with a small row that is deleted again.",
         ),
     ] = None,
     hubs: HubsOption = None,
     json: shared_options.Json = False,
 ) -> None:
-    """Check the configuration, and name what is wrong: settings, files, certificates, Kerberos,
-    names of hosts, clocks, ZooKeeper, HBase and hubs.
+    """Check the settings, files, certificates, Kerberos, host names, clocks, ZooKeeper, HBase and
+    hubs.
 
-    Each line says what was found and what to do. Each check takes 20 seconds at most. In ZooKeeper
-    a node is created and deleted. The exit code is 1 if something is wrong; a warning does not
-    count.
+    Each line says what was found and what to do. A check takes at most 20 seconds. The check of
+    ZooKeeper creates a node and deletes it. The exit code is 1 if something is wrong; warnings
+    don't count.
     """
     from hqueue.doctor import Level, examine  # noqa: PLC0415  (not needed for help)
     from hqueue.settings.connection import Settings  # noqa: PLC0415
@@ -55,9 +55,7 @@ def doctor(
 
     found = map(counted, examine(load, queue=queue, hubs=named))
     show_rows(("check", "state", "found", "advice"), found, json=json)
-    say(
-        f"{counts[Level.WRONG]} wrong, {counts[Level.WARNING]} to look at, {counts[Level.OK]} well."
-    )
+    say(f"{counts[Level.WRONG]} wrong, {counts[Level.WARNING]} warnings, {counts[Level.OK]} ok.")
     if counts[Level.WRONG]:
         raise typer.Exit(ExitCode.FAILED)
 

@@ -33,7 +33,7 @@ Profile = Annotated[str, typer.Option(help="standalone; cluster: HDFS and three 
 Secure = Annotated[
     bool,
     typer.Option(
-        "--secure", help="Start a KDC, too, and secure all connections: by Kerberos and TLS."
+        "--secure", help="Also start a KDC, and secure all connections with Kerberos and TLS."
     ),
 ]
 Gateways = Annotated[
@@ -156,8 +156,7 @@ def start_server(
         raise InvalidInputError("unknown profile", profile=profile, known=", ".join(known))
     if secure and (profile != STANDALONE or gateways):
         raise InvalidInputError(
-            "only one HBase process without gateways can be secured: leave --profile and "
-            "--gateways out"
+            "--secure starts one HBase process without gateways: leave out --profile and --gateways"
         )
     with _waiting("starting the local server") as tell:
         return start(SECURE if secure else profile, gateways=gateways, progress=tell)

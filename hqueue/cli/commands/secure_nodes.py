@@ -1,4 +1,4 @@
-"""``hqueue secure-nodes``: which nodes in ZooKeeper anyone may change, and closing them."""
+"""``hqueue secure-nodes`` counts the nodes in ZooKeeper that anyone may change, and closes them."""
 
 from __future__ import annotations
 
@@ -25,21 +25,22 @@ def secure_nodes(
     context: typer.Context,
     *,
     apply: Annotated[
-        bool, typer.Option("--apply", help="Give nodes that anyone may change the ACL in force.")
+        bool,
+        typer.Option("--apply", help="Give the nodes that anyone may change the ACL in force."),
     ] = False,
     every: Annotated[
-        bool, typer.Option("--all", help="With --apply: all nodes, also those that are closed.")
+        bool, typer.Option("--all", help="With --apply, give all nodes the ACL.")
     ] = False,
     yes: shared_options.Yes = False,
 ) -> None:
-    """Say which of HQueue's nodes in ZooKeeper anyone may change, and close them with --apply.
+    """Count HQueue's nodes in ZooKeeper that anyone may change, and close them with --apply.
 
-    The ACL in force is zookeeper_acl; if it is not set and the session proves who it is, that of
-    its principal alone. All programs that share the nodes must be in it. An interrupted run may be
-    repeated. The exit code is 1 if nodes are open.
+    The ACL in force is zookeeper_acl. By default it allows only the principal that the session
+    proves. It must allow all programs that share the nodes. An interrupted run can be repeated. The
+    exit code is 1 if nodes are open.
     """
     if every and not apply:
-        raise InvalidInputError("--all needs --apply: without it nothing is changed")
+        raise InvalidInputError("--all needs --apply, which changes the nodes")
     session = session_of(context)
     settings = Settings.load(session.given)
     counts = _Counts(settings.zookeeper_root)
@@ -60,13 +61,13 @@ def secure_nodes(
 
 
 class _Counts:
-    """Counts nodes below a root."""
+    """Counts the nodes below a root."""
 
     def __init__(self, root: str) -> None:
         self._root = root
         self._all = self._changed = self._hidden = 0
         self.open: collections.Counter[str] = collections.Counter()
-        """The open ones, by the folder below the root."""
+        """The open nodes of each folder below the root."""
 
     def add(self, path: str, is_open: bool, is_hidden: bool, is_changed: bool) -> None:
         self._all += 1
@@ -88,7 +89,7 @@ class _Counts:
         elif not applied:
             parts.append(f"No node of {self._nodes} can be changed by anyone.")
         if self._hidden:
-            parts.append(f"{self._hidden:,} can't be looked into by this principal.")
+            parts.append(f"This principal can't look into {self._hidden:,}.")
         return " ".join(parts)
 
     @property

@@ -34,7 +34,7 @@ def test_a_good_one_is_well(certificates: Certificates, here: str) -> None:
     found = examined(**certificates.of("good", names=here))
     assert {each.level for each in found} == {Level.OK}
     text = " ".join(each.found for each in found)
-    assert "this process is 'good'" in text
+    assert "the principal 'good'" in text
     assert "names this host" in text
     assert "accept the certificate" in text
 
@@ -45,7 +45,7 @@ def test_without_tls_nothing_is_said() -> None:
 
 def test_who_calls_hbase_without_one_is_warned(certificates: Certificates) -> None:
     ca = str(certificates.folder / "ca.pem")
-    assert "has no certificate to show" in wrong(examined(hbase_tls=True, tls_ca=ca))
+    assert "has no certificate, and" in wrong(examined(hbase_tls=True, tls_ca=ca))
 
 
 @pytest.mark.parametrize(
@@ -53,8 +53,8 @@ def test_who_calls_hbase_without_one_is_warned(certificates: Certificates) -> No
     [
         ({"days": -1}, "wrong: the certificate of CN=broken,O=Tests expired on"),
         ({"names": "DNS:elsewhere.example"}, "warning: the certificate names elsewhere.example"),
-        ({"usage": "serverAuth"}, "wrong: the certificate is not for servers and clients both"),
-        ({"usage": "clientAuth"}, "wrong: the certificate is not for servers and clients both"),
+        ({"usage": "serverAuth"}, "wrong: the certificate is not for both servers and clients"),
+        ({"usage": "clientAuth"}, "wrong: the certificate is not for both servers and clients"),
         ({"usage": "codeSigning"}, "wrong: tls_certificate is neither for servers nor for clients"),
         ({"authority": "another"}, "wrong: processes with this tls_ca don't accept"),
         ({"subject": "/O=Tests"}, "wrong: no rule makes a principal of this certificate"),
@@ -83,7 +83,7 @@ def test_a_file_without_a_key_is_named(certificates: Certificates, here: str) ->
 
 def test_an_authority_s_file_that_has_none_is_named(certificates: Certificates) -> None:
     leaf = certificates.make("leaf")
-    assert "none of an authority" in examined(hbase_tls=True, tls_ca=str(leaf))[0].found
+    assert "no authority" in examined(hbase_tls=True, tls_ca=str(leaf))[0].found
     leaf.write_text("nothing")
     assert "no certificates that can be read" in examined(hbase_tls=True, tls_ca=str(leaf))[0].found
 

@@ -65,7 +65,7 @@ def test_secrets_that_others_read_or_change_are_wrong(
         given["tls_certificate"] = file_of(tmp_path, "own.pem", 0o644)
     found = levels(**given, **{secret: path})
     assert [each for each in found if each[0] is not Level.OK] == [
-        (Level.WRONG, f"chmod 600 {path}; if others had access, have a new key made")
+        (Level.WRONG, f"chmod 600 {path}; if others could read it, replace the secret")
     ]
 
 

@@ -56,10 +56,10 @@ def test_a_queue_that_may_be_read_and_written_is_well(monkeypatch: pytest.Monkey
     ("given", "text", "advice"),
     [
         ({"newest": refuses}, "HBase refused", "grant 'PRINCIPAL', 'RWC', 'events'"),
-        ({"clock": refuses}, "HBase refused", "if it shall write, in HBase's shell: grant"),
-        ({"newest": is_away}, "no answer", "see whether HBase runs"),
-        ({"queues": list}, "there is no queue 'events'", "grant 'PRINCIPAL', 'RWC', 'events'"),
-        ({"queues": is_away}, "no answer", "see whether HBase runs"),
+        ({"clock": refuses}, "HBase refused", "if this client must write, in HBase's shell: grant"),
+        ({"newest": is_away}, "no answer", "check that HBase runs"),
+        ({"queues": list}, "no queue 'events' exists", "grant 'PRINCIPAL', 'RWC', 'events'"),
+        ({"queues": is_away}, "no answer", "check that HBase runs"),
         ({"clock": lambda: (60_000.0, 5.0)}, "is 60.0 s ahead of this machine's", "NTP"),
     ],
 )

@@ -60,7 +60,7 @@ def test_a_missing_ticket_is_named() -> None:
 def test_a_keytab_without_the_principal_s_key_is_named(keys: str) -> None:
     first, second = examined(kerberos_keytab=keys, kerberos_principal="other@TEST")
     assert (first.level, second.level) == (Level.WRONG, Level.WRONG)
-    assert first.found == f"the keytab {keys} has keys of app@TEST, and none of other@TEST"
+    assert first.found == f"the keytab {keys} has keys of app@TEST, but none of other@TEST"
 
 
 @pytest.mark.usefixtures("kdc")
@@ -75,7 +75,7 @@ def test_a_file_that_is_no_keytab_is_named(tmp_path: Path) -> None:
 def test_a_silent_kdc_is_named_within_the_bound(keys: str) -> None:
     first, second = examined(kerberos_keytab=keys, kerberos_principal="app")
     assert first.level is Level.OK
-    assert second.found == "the KDC can't be asked: the KDC did not answer in time"
+    assert second.found == "the KDC can't be reached: the KDC did not answer in time"
 
 
 @pytest.mark.parametrize(
@@ -92,4 +92,4 @@ def test_a_ticket_that_nobody_renews_is_warned_of(
     monkeypatch.setattr(checked, "Login", Known)
     found = examined(kerberos_keytab=keys if keytab else None)[-1]
     assert found.level is level
-    assert found.found.startswith("the ticket of app@TEST is good for ")
+    assert found.found.startswith("the ticket of app@TEST is valid for ")

@@ -38,7 +38,7 @@ def found_of(*hosts: str, by_kerberos: bool = True) -> list[Finding]:
 
 def test_names_that_agree_are_well() -> None:
     [found] = found_of("host1", "host1")
-    assert (found.level, found.found) == (Level.OK, "host1 is 10.0.0.1")
+    assert (found.level, found.found) == (Level.OK, "host1 has the address 10.0.0.1")
 
 
 def test_an_unknown_name_is_wrong() -> None:
@@ -50,7 +50,9 @@ def test_an_unknown_name_is_wrong() -> None:
 def test_another_name_backwards_is_warned_of_where_tickets_go_by_names() -> None:
     [found] = found_of("host2.example.com")
     assert found.level is Level.WARNING
-    assert found.found == "host2.example.com is 10.0.0.2, whose name is other.example.com"
+    assert (
+        found.found == "host2.example.com has the address 10.0.0.2, whose name is other.example.com"
+    )
     [found] = found_of("host2.example.com", by_kerberos=False)
     assert found.level is Level.OK
 
@@ -63,7 +65,7 @@ def test_the_hosts_of_the_settings_are_looked_up_and_this_one() -> None:
     settings = hqueue.Settings(zookeeper="host1:2181,nowhere:2181", hbase_masters="elsewhere")
     found = [*check_names(Subject(settings))]
     assert [each.level for each in found] == [Level.OK, Level.OK, Level.WRONG, Level.WRONG]
-    assert found[0].found == "this machine, me, is 10.0.0.9"
+    assert found[0].found == "this machine, me, has the address 10.0.0.9"
 
 
 def test_this_machine_without_an_address_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:

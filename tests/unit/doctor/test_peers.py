@@ -66,7 +66,7 @@ def test_in_clear_it_is_enough_that_it_listens() -> None:
 @pytest.mark.parametrize(
     ("made", "level", "text"),
     [
-        ({}, Level.OK, "is good for"),
+        ({}, Level.OK, "is valid for"),
         ({"days": -1}, Level.WRONG, "its certificate is not accepted: certificate has expired"),
         ({"authority": "peers"}, Level.WRONG, "its certificate is not accepted: unable to get"),
         ({"names": "DNS:elsewhere"}, Level.WRONG, "its certificate does not name that host"),
@@ -97,7 +97,7 @@ def test_a_hub_that_hangs_up_is_wrong_and_so_is_one_that_refuses(
     ca = certificates.folder / "ca.pem"
     stranger = certificates.authority("strangers")
     given = certificates.of("caller")
-    for authority, text in ((ca, "gives no answer"), (stranger, "check tls_certificate")):
+    for authority, text in ((ca, "does not answer"), (stranger, "check tls_certificate")):
         with served(certificates.make("hub"), authority) as hub:
             subject = Subject(hqueue.Settings(**given), hubs=(hub,))
             found = [*check_hubs(subject)]

@@ -62,9 +62,9 @@ def test_settings_come_from_the_environment_as_texts() -> None:
             {**TOKEN, "kerberos_keytab": "k"},
             "kerberos_keytab needs hbase_authentication='kerberos'",
         ),
-        ({**TOKEN, "gateways": "host:1/2"}, "no gateways"),
-        ({**KERBEROS, "gateways": "host:1/2"}, "no gateways"),
-        ({**TLS, "hbase": "gateways"}, "no gateways"),
+        ({**TOKEN, "gateways": "host:1/2"}, "secure only the native way"),
+        ({**KERBEROS, "gateways": "host:1/2"}, "secure only the native way"),
+        ({**TLS, "hbase": "gateways"}, "secure only the native way"),
         ({"gateways_tls": True}, "gateways_tls secures the way to gateways"),
     ],
 )
