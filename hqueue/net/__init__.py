@@ -1,3 +1,3 @@
-"""TLS at HQueue's own ports: contexts made of files, principals made of certificates, the guard and
-the quotas of a port, and the audit.
+"""Secures connections: TLS contexts made of files, principals made of certificates, a port's guard
+and quotas, and the audit; Kerberos, SASL and delegation tokens for clients.
 """

@@ -1,4 +1,4 @@
-"""The audit: a line for each refusal, and for what administrators do."""
+"""Writes the audit: a line for each refusal, and for each act of an administrator."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ logger = Log("hqueue.audit")
 
 
 class Audit:
-    """Writes to the logger ``hqueue.audit``: who, from where, what, on what, allowed or not. What
-    callers say of themselves is quoted, so that no caller can forge a line. What those cause who
-    prove nothing, or wait for no answer, comes at most once a second; what a principal causes, 10
-    lines at once at most, and one a second after that. Thread-safe.
+    """Writes to the logger ``hqueue.audit``: who, from where, what, on what, allowed or not. It
+    quotes what callers say of themselves, so that no caller can forge a line. Callers that prove
+    nothing, or wait for no answer, cause at most one line a second; a principal causes at most 10
+    lines at once, and one a second after that. Thread-safe.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Audit:
         reason: str,
         **on: str | None,
     ) -> None:
-        """Something was refused.
+        """Write that something was refused.
 
         Args:
             action: what.
@@ -54,7 +54,7 @@ class Audit:
         self._seldom.warning("%s", _line(action, who, host, on, "no", reason=reason))
 
     def did(self, action: str, who: str | None, host: str, **on: str | None) -> None:
-        """Something was allowed that only administrators do. As `refused`."""
+        """Write that something was done that only administrators may do. As `refused`."""
         logger.info("%s", _line(action, who, host, on, "yes"))
 
 

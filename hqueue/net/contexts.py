@@ -1,4 +1,4 @@
-"""TLS contexts that are made of files, and made again when the files change."""
+"""Makes TLS contexts of files, and makes them again when the files change."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class TlsFiles(NamedTuple):
 
 
 class TlsContexts:
-    """What connections are made with: the newest context of the files. Thread-safe.
+    """Provides the context for a connection, made of the newest files. Thread-safe.
 
-    The files are read again when one of them has changed. If they can't be read then, those that
-    were read before serve on, and the log says so.
+    It reads the files again when one of them has changed. If it can't, it logs that, and keeps the
+    earlier context.
 
     A server's context keeps the sessions of open connections of TLS 1.2, and 10 KiB for each of
     20,000 that ended orderly; Python has no switch for that. A client could resume them for two
-    hours, and its certificate would not be looked at. So a context that keeps one serves no further
-    connection.
+    hours, and the server would not check its certificate. So a context that keeps one serves no
+    further connection.
 
     Args:
         files: the files. A server needs all of them.
@@ -67,7 +67,7 @@ class TlsContexts:
         self._lock = threading.RLock()
 
     def current(self) -> ssl.SSLContext:
-        """The context. Reads files: it blocks for some milliseconds at times.
+        """Return the context. It may read files, and so block for some milliseconds.
 
         Raises:
             RefusedError: the files can't be read, or are not what they must be.
@@ -85,7 +85,7 @@ class TlsContexts:
                 self._seen = seen
                 if is_new:
                     logger.warning(
-                        "changed TLS files can't be read; the earlier ones serve on: %s", exc
+                        "changed TLS files can't be read; still using the earlier ones: %s", exc
                     )
             return self._context
 
@@ -118,12 +118,12 @@ class TlsContexts:
 
 
 def _keeps_sessions(context: ssl.SSLContext) -> bool:
-    """Whether a client may resume a session: a client's own context keeps none."""
+    """Return whether a client could resume a session. A client's own context keeps none."""
     return context.session_stats()["number"] > 0
 
 
 def _versions(paths: Iterable[str]) -> list[object]:
-    """What tells versions of files apart."""
+    """Return values that differ when a file has changed."""
     seen: list[object] = []
     for path in paths:
         try:

@@ -1,4 +1,4 @@
-"""SASL's mechanism DIGEST-MD5 (RFC 2831), on a client's side: both sides prove that they know a
+"""Implements SASL's mechanism DIGEST-MD5 (RFC 2831) for clients: both sides prove that they know a
 password, which is not sent.
 
 ```
@@ -34,7 +34,7 @@ _TO_SERVER, _TO_CLIENT = "AUTHENTICATE", ""
 
 
 class DigestMd5:
-    """One exchange. The client's first message is empty.
+    """Conducts one exchange. The client's first message is empty.
 
     Args:
         user: the user's name.
@@ -71,7 +71,7 @@ class DigestMd5:
         """The layer that was chosen; None before. Then the exchange is over."""
 
     def answer(self, challenge: bytes) -> bytes | None:
-        """What must be sent after what the server sent; None if nothing must be.
+        """Answer a challenge; None if the exchange needs no answer.
 
         Raises:
             RefusedError: the server offers no layer that is good enough, or doesn't know the
@@ -97,8 +97,8 @@ class DigestMd5:
         if chosen is None:
             raise RefusedError(
                 "the server offers no protection of DIGEST-MD5 that this client knows and allows: "
-                "let it offer authentication or integrity (hbase.rpc.protection), and hide what is "
-                "sent by TLS",
+                "let the server offer authentication or integrity (hbase.rpc.protection), and "
+                "encrypt with TLS",
                 offered=offered,
                 allowed=[_QOPS[each] for each in self._protections],
             )
@@ -134,23 +134,21 @@ class DigestMd5:
         try:
             return ",".join(fields).encode("utf-8" if is_utf8 else "latin-1")
         except UnicodeEncodeError as exc:
-            raise RefusedError(
-                "the server takes no user's name with characters beyond ISO 8859-1"
-            ) from exc
+            raise RefusedError("the server accepts only users' names in ISO 8859-1") from exc
 
     @property
     def wraps(self) -> bool:
-        """Whether what follows the exchange goes in tokens."""
+        """Whether data after the exchange goes in tokens."""
         return self.protection != AUTHENTICATION
 
     def wrap(self, data: bytes) -> bytes:
-        """A token with data in it."""
+        """Wrap data into a token."""
         number = self._sent.to_bytes(4, "big")
         self._sent = (self._sent + 1) % 2**32
         return b"".join((data, _mac(self._keys[0], number, data), _TYPE, number))
 
     def unwrap(self, token: bytearray) -> bytes:
-        """What a token has in it.
+        """Return the data in a token.
 
         Raises:
             OSError: it was changed on its way, or is not the next one.
@@ -166,7 +164,7 @@ class DigestMd5:
 
 
 def _directives(challenge: bytes) -> dict[str, str]:
-    """What a server said, by name; the first of several realms."""
+    """Parse a server's directives by name. Of several realms the first counts."""
     is_utf8 = b"charset=utf-8" in challenge.lower()
     text = challenge.decode("utf-8" if is_utf8 else "latin-1").rstrip(", \t\r\n")
     found: dict[str, str] = {}
@@ -182,7 +180,7 @@ def _directives(challenge: bytes) -> dict[str, str]:
 
 
 def _hashed(text: str) -> bytes:
-    """A text as it is hashed: in ISO 8859-1 if it can be, whatever it is sent in."""
+    """Encode a text for hashing: in ISO 8859-1 if possible, whatever it is sent in."""
     try:
         return text.encode("latin-1")
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Taking frames apart as their bytes come, whatever they come from."""
+"""Splits a stream of bytes into frames as the bytes arrive, from any source."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ __all__ = ["INBOX_BYTES", "LENGTH", "Beginning", "Frames"]
 LENGTH = struct.Struct(">I")
 
 INBOX_BYTES = 64 * 1024
-"""What is read at once where small answers come."""
+"""How many bytes to read at once while answers are small."""
 
 
 Beginning = Callable[[bytes], bool]
-"""Looks at what came first, before frames are taken of it: by the bytes that came so far, whether
-they are the beginning of a frame; False while they are too few to say. Raises if they are none."""
+"""Checks the first bytes of a stream: returns whether they begin a frame, False while they are too
+few to say. Raises if they are something else."""
 
 
 class Frames:
@@ -40,12 +40,12 @@ class Frames:
         self._filled = 0
         self._length = 0
         self._largest = INBOX_BYTES
-        """The longest frame that has come: room for as much need not grow, which costs copies."""
+        """The longest frame so far: room for as much need not grow, which would cost copies."""
         self._space: memoryview | None = None
 
     @property
     def held_bytes(self) -> int:
-        """The memory of the frame that is not whole yet."""
+        """The memory of the incomplete frame."""
         return 0 if self._frame is None else len(self._frame)
 
     def space(self) -> memoryview:
@@ -65,14 +65,14 @@ class Frames:
         return self._space
 
     def add(self, count: int) -> None:
-        """This many bytes came into the last `space`."""
+        """Report that this many bytes arrived in the last `space`."""
         if self._frame is None:
             self._high += count
         else:
             self._filled += count
 
     def next(self) -> bytearray | None:
-        """The next frame without its length; None while it is not whole.
+        """Return the next frame without its length; None while it is incomplete.
 
         Raises:
             ValueError: what came is not a frame.
@@ -89,14 +89,14 @@ class Frames:
         return frame
 
     def _is_begun(self, beginning: Beginning) -> bool:
-        """Whether what came first is the beginning of a frame."""
+        """Return whether the first bytes are the beginning of a frame."""
         if not beginning(bytes(self._view[self._low : self._high])):
             return False
         self._beginning = None
         return True
 
     def _begin(self) -> bool:
-        """Take in a frame's length, and what came of it; whether the length is there."""
+        """Begin a frame with its length and its first bytes. Return whether the length is there."""
         there = self._high - self._low - LENGTH.size
         if there < 0:
             return False

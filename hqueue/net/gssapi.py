@@ -1,5 +1,5 @@
-"""GSS-API (RFC 2744), as far as a client of Kerberos needs it, by MIT's library. It is loaded when
-it is first used, and nothing has to be built: Debian has it as ``libgssapi-krb5-2``.
+"""Calls the parts of GSS-API (RFC 2744) that a client of Kerberos needs, in MIT's library. The
+first use loads the library, and nothing has to be built: Debian has it as ``libgssapi-krb5-2``.
 
 Its calls let other threads of Python go on.
 """
@@ -55,7 +55,7 @@ _PRINCIPAL = _Oid(10, b"\x2a\x86\x48\x86\xf7\x12\x01\x02\x02\x01")
 
 
 class GssError(OSError):
-    """What the library said.
+    """The library reported an error.
 
     Args:
         major: the status of GSS-API.
@@ -71,7 +71,7 @@ class GssError(OSError):
 
 @functools.cache
 def _library() -> Any:
-    """The library.
+    """Load the library.
 
     Raises:
         RefusedError: it is not installed.
@@ -101,14 +101,14 @@ def _text(status: int, kind: int) -> str:
 
 
 def _taken(buffer: _Buffer) -> bytes:
-    """The bytes of a buffer that the library made, which is freed."""
+    """Return the bytes of a buffer that the library made, and free it."""
     data = c.string_at(buffer.value, buffer.length) if buffer.value else b""
     _library().gss_release_buffer(c.byref(c.c_uint32()), c.byref(buffer))
     return data
 
 
 def _given(data: bytes | bytearray) -> _Buffer:
-    """Bytes for the library. They are the caller's, who keeps them."""
+    """Pass bytes to the library. The caller must keep them."""
     if isinstance(data, bytearray):
         return _Buffer(len(data), c.addressof((c.c_char * len(data)).from_buffer(data)))
     return _Buffer(len(data), c.cast(c.c_char_p(data), c.c_void_p))
@@ -140,7 +140,7 @@ class _Name:
 
 
 class Credential:
-    """What proves who a client is. It does not renew itself: get another for each connection.
+    """Proves who a client is. It does not renew itself: make another for each connection.
 
     Args:
         principal: the client's; that of the tickets or of the keytab if None.
@@ -167,8 +167,8 @@ class Credential:
         )  # fmt: skip
 
     def inquire(self) -> tuple[str, int]:
-        """The principal, and for how many seconds its ticket is good. With a keytab and no ticket
-        yet, a KDC is asked for one.
+        """Return the principal, and for how many seconds its ticket is valid. With a keytab and no
+        ticket yet, it asks a KDC for one.
 
         Raises:
             GssError: as the constructor.
@@ -193,7 +193,7 @@ class Credential:
 
 
 class Context:
-    """What a client and a server agree on who know each other. One caller at a time.
+    """Authenticates client and server to each other, and wraps their data. One caller at a time.
 
     Args:
         credential: the client's.
@@ -208,11 +208,11 @@ class Context:
         self._flags |= CONFIDENTIALITY if confidential else 0
         self._handle = c.c_void_p()
         self.complete = False
-        """Whether both know each other."""
+        """Whether both sides have proven who they are."""
 
     def step(self, token: bytes) -> bytes:
-        """What the server must be sent, after what it sent; first after nothing. The first step may
-        ask a KDC.
+        """Take the server's token, empty at first, and return the token for the server. The first
+        step may ask a KDC.
 
         Raises:
             GssError: the server's token is not good, or no ticket for the server can be had.
@@ -228,7 +228,7 @@ class Context:
         return said
 
     def wrap(self, data: bytes, *, encrypted: bool) -> bytes:
-        """A token with data in it, signed or encrypted.
+        """Wrap data into a token, signed or encrypted.
 
         Raises:
             GssError: the library can't.
@@ -244,10 +244,10 @@ class Context:
         return _taken(out)
 
     def unwrap(self, token: bytes | bytearray) -> tuple[bytes, bool]:
-        """What a token has in it, and whether it was encrypted.
+        """Return the data in a token, and whether it was encrypted.
 
         Raises:
-            GssError: it was changed on its way, or is none.
+            GssError: the token was changed on its way, or is malformed.
         """
         minor, out, encrypted = c.c_uint32(), _Buffer(), c.c_int()
         _check(

@@ -60,7 +60,7 @@ class PortGuard:
         """Who the caller has proven to be, after the handshake.
 
         Raises:
-            RefusedError: by its certificate it is nobody, or it has not shown it now.
+            RefusedError: no rule makes a principal of its certificate, or it showed none now.
         """
         if shaken.session_reused:
             raise RefusedError("the caller resumes an earlier session: it must prove itself again")

@@ -1,4 +1,4 @@
-"""Who a client is, by Kerberos: its tickets, and the first word to a server.
+"""Proves who a client is by Kerberos: gets its tickets, and makes the first token for a server.
 
 A KDC that takes connections and is silent holds the library up for half a minute. So threads of the
 library's own ask it, and callers wait for them no longer than their bounds.
@@ -25,7 +25,7 @@ __all__ = ["Begun", "Identity", "Login"]
 Result = TypeVar("Result")
 
 ASKING_MAX = 4
-"""So many threads ask a KDC at a time."""
+"""How many threads ask a KDC at a time."""
 
 _KRB5, _GSS = 0x96C73A00, 0x025EA100
 """The tables of the library's errors: they say what is wrong. What is in neither, as an error of
@@ -42,7 +42,7 @@ _ADVICE = {
     (1, 23, 32): "the ticket or the principal has expired: run kinit, or give kerberos_keytab, "
     "with which tickets are renewed",
 }
-"""What to look at, by errors of Kerberos."""
+"""What to check, by errors of Kerberos."""
 
 _UNKNOWN_SERVER = 7
 _OF_HBASE = (
@@ -66,11 +66,11 @@ class Begun(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """Whom a client's tickets prove it to be."""
+    """Names the principal that a client's tickets prove."""
 
     principal: str
     left_s: int
-    """For how long the ticket is good."""
+    """For how long the ticket is valid."""
 
 
 class Login:
@@ -108,7 +108,7 @@ class Login:
         """Of which generation there are tickets for which servers."""
 
     def begin(self, server: str, *, confidential: bool, ends_s: float) -> Wait:
-        """Asks for a context with a server: the answer is a `Begun`.
+        """Ask for a context with a server: the answer is a `Begun`.
 
         Args:
             server: the server's principal.
@@ -134,7 +134,7 @@ class Login:
             self.generation = next(_caches)
 
     def identity(self, ends_s: float) -> Identity:
-        """Who the client is. With a keytab and no ticket yet, the KDC is asked for one.
+        """Return who the client is. With a keytab and no ticket yet, it asks the KDC for one.
 
         Args:
             ends_s: when it is given up, by `time.monotonic`.
@@ -177,14 +177,14 @@ class Login:
         return Begun(context, token, generation, is_fresh or not self._keytab)
 
     def _configure(self) -> None:
-        """Have the library read the configuration. It knows one for a process."""
+        """Have the library read the configuration. A process has one."""
         if self._config is None:
             return
         used = os.environ.setdefault("KRB5_CONFIG", self._config)
         if used != self._config:
             raise RefusedError(
-                "kerberos_config differs from the configuration that this process uses: give the "
-                "same to all clients of a process, and to KRB5_CONFIG if it is set",
+                "kerberos_config differs from the configuration that this process uses: give all "
+                "clients of a process the same file, and KRB5_CONFIG, too, if it is set",
                 kerberos_config=self._config,
                 used=used,
             )
@@ -203,7 +203,7 @@ class Login:
         return {"client_keytab": f"FILE:{self._keytab}", "ccache": cache}
 
     def _translated(self, error: GssError, server: str | None = None) -> OSError:
-        """What an error of the library means: a refusal, or that it may pass."""
+        """Translate an error of the library: into a refusal, or into one that may pass."""
         is_known = error.minor & ~0xFF in (_KRB5, _GSS)
         if error.minor in _MAY_PASS or not is_known:
             return ConnectionError(f"Kerberos: {error}")
@@ -224,6 +224,6 @@ class Login:
         if self._keytab:
             return "the keytab has no key that serves: check kerberos_keytab and kerberos_principal"
         return (
-            "there is no ticket: run kinit, or give kerberos_keytab; tickets are looked for in "
-            "kerberos_ticket_cache, or where KRB5CCNAME names"
+            "there is no ticket: run kinit, or give kerberos_keytab; the client looks for tickets "
+            "in kerberos_ticket_cache, or where KRB5CCNAME says"
         )

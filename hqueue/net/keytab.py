@@ -1,4 +1,4 @@
-"""Whose keys are in a keytab.
+"""Reads which principals have keys in a keytab.
 
 A keytab is 05 02, and entries: a length (4 bytes, big-endian; a negative one is that of a hole),
 the number of the name's components (2 bytes), the realm and the components, each with its length (2
@@ -18,7 +18,7 @@ _COUNT = struct.Struct(">H")
 
 
 def principals_in(path: str) -> list[str]:
-    """The principals whose keys a keytab has, as ``name@REALM``, each once.
+    """List the principals whose keys a keytab has, as ``name@REALM``, each once.
 
     Raises:
         OSError: the file can't be read.

@@ -1,4 +1,4 @@
-"""Layers of a connection, without I/O: bytes that are sent become others, and bytes that came."""
+"""Transforms the bytes of a connection in layers, without I/O: TLS, and SASL's frames."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hqueue.net.framing import LENGTH, Beginning, Frames
 __all__ = ["GATHERED_BYTES", "Layer", "Secured", "Stacked", "Wrapping", "gathered"]
 
 GATHERED_BYTES = 64 * 1024
-"""Pieces of a request are joined up to there: a copy costs less than another call."""
+"""Pieces of a request are joined up to this size: a copy costs less than another call."""
 
 WRAPPED_BYTES = 64 * 1024
 """In one frame of ours. Smaller ones take more time, larger ones no less."""
@@ -22,13 +22,13 @@ FRAME_OVERHEAD_BYTES_MAX = 64 * 1024
 
 
 class Layer(abc.ABC):
-    """What lies between a socket and those who use it. One thread may seal while another one takes
-    what came. After an error the connection is of no use any more.
+    """Transforms bytes between a socket and its user. One thread may seal while another one reads.
+    After an error the connection can't be used any more.
     """
 
     @abc.abstractmethod
     def seal(self, data: bytes | memoryview) -> bytes:
-        """What must be sent for data.
+        """Return the bytes to send for data.
 
         Raises:
             OSError: the layer can't.
@@ -36,7 +36,7 @@ class Layer(abc.ABC):
 
     @abc.abstractmethod
     def feed(self, received: memoryview) -> None:
-        """Take in bytes that came. What must be taken out is had by `read_into`.
+        """Take in received bytes. `read_into` returns their data.
 
         Raises:
             OSError: they were changed on their way.
@@ -53,7 +53,7 @@ class Layer(abc.ABC):
 
 
 class Stacked(Layer):
-    """A layer in another one.
+    """Puts a layer into another one.
 
     Args:
         outer: the layer at the socket.
@@ -82,7 +82,7 @@ class Stacked(Layer):
 
 
 class Wrapper(Protocol):
-    """What wraps data into tokens that nobody can change, or read."""
+    """Wraps data into tokens that nobody can change, or read."""
 
     def wrap(self, data: bytes) -> bytes: ...
 
@@ -90,7 +90,7 @@ class Wrapper(Protocol):
 
 
 class Wrapping(Layer):
-    """SASL's security layer: each frame is a length and a token.
+    """Wraps data in SASL's security layer: each frame is a length and a token.
 
     The frames are records of a stream: where one ends means nothing. A server does not keep to a
     bound that it was given, so a frame may be as long as an answer.
@@ -147,7 +147,7 @@ class Wrapping(Layer):
 
 
 class Secured:
-    """The frames in a layer. To its driver it is like `Frames`.
+    """Splits the data in a layer into frames. Its driver uses it like `Frames`.
 
     Args:
         layer: the layer.
@@ -196,7 +196,7 @@ class Secured:
 
 
 def gathered(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes]:
-    """The pieces, small ones joined."""
+    """Join the small pieces."""
     small: list[bytes | memoryview] = []
     size = 0
     for piece in pieces:

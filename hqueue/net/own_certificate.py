@@ -1,5 +1,5 @@
-"""What a certificate of this process says: read by a handshake with itself, in memory. Python's own
-library shows what is in a certificate only to a peer that has accepted it.
+"""Reads this process's own certificate by a handshake with itself, in memory: Python's library
+shows the contents of a certificate only to a peer that has accepted it.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def shake_hands(client: ssl.SSLContext, server: ssl.SSLContext, host: str) -> Sh
 
 
 def read_certificate(certificate: str, key: str | None) -> Mapping[str, Any]:
-    """What a certificate says, as `ssl.SSLSocket.getpeercert` gives it, whether or not its
-    authority is trusted, and it has expired.
+    """Read a certificate, as `ssl.SSLSocket.getpeercert` returns it, even if its authority is not
+    trusted, or if it has expired.
 
     Args:
         certificate, key: the files, as in `TlsFiles`.
@@ -83,7 +83,7 @@ def read_certificate(certificate: str, key: str | None) -> Mapping[str, Any]:
             return seen[0] if is_servers else seen[1]
     raise RefusedError(
         "tls_certificate is neither for servers nor for clients: have its authority make one whose "
-        "extendedKeyUsage has both, serverAuth and clientAuth, or that has none",
+        "extendedKeyUsage has both serverAuth and clientAuth, or that has none",
         path=certificate,
         reason=reason,
     )

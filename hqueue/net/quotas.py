@@ -1,4 +1,4 @@
-"""Quotas: what each principal may ask of a port in a second, and may have at a hub at a time."""
+"""Limits what each principal may ask of a port per second, and hold at a hub at a time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NO_LIMIT = "none"
 
 
 class Quota(NamedTuple):
-    """What a caller may do; None where there is no limit."""
+    """Holds the limits of a caller; None for no limit."""
 
     calls: int | None = None
     """Calls a second, at each port."""
@@ -59,9 +59,9 @@ _BOUNDS = {
 
 
 class QuotaRules:
-    """Which quota a principal has: ``principal:limit=number``, with spaces between the limits of a
-    rule, and commas between rules. Each limit is that of the first rule that is for the principal
-    and has it.
+    """Says which quota a principal has: ``principal:limit=number``, with spaces between the limits
+    of a rule, and commas between rules. The first rule that matches a principal and has a limit
+    sets that limit.
 
     Args:
         text: the rules.
@@ -99,7 +99,7 @@ class QuotaRules:
 
 
 class OverQuota(NamedTuple):
-    """Why a call is not served now."""
+    """Says why a call is not served now."""
 
     limit: str
     """Which limit of the caller's quota is exceeded."""
@@ -108,7 +108,7 @@ class OverQuota(NamedTuple):
 
 
 class Account:
-    """What a caller has used of its quota. All of its connections share it.
+    """Counts what a caller has used of its quota. All of its connections share it.
 
     Args:
         quota: its quota.
@@ -155,7 +155,7 @@ class Account:
         return OverQuota(limit, max(1, math.ceil(turn_ms - now_ms)))
 
     def received(self, size: int) -> None:
-        """Count bytes that came of a call that will never be whole."""
+        """Count the received bytes of a call that will never be complete."""
         self._take("bytes_in", size, self._clock.monotonic_ms())
 
     def sent(self, size: int) -> None:
@@ -222,7 +222,7 @@ class PortQuotas:
         return self._rules.of(principal)
 
     def check_held(self, limit: str, held: int, principal: str | None, host: str) -> None:
-        """See that a caller may hold one more.
+        """Return if a caller may hold one more.
 
         Args:
             limit: of what.
@@ -237,7 +237,7 @@ class PortQuotas:
         if held_max is not None and held >= held_max:
             self.refuse(OverQuota(limit, 0), principal, (host, 0))
             raise BufferFullError(
-                f"the caller has as many {limit} as its quota allows: end one, or call again later",
+                f"the caller has as many {limit} as its quota allows: end one, or try again later",
                 limit=limit,
                 held=held,
                 held_max=held_max,

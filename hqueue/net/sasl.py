@@ -1,7 +1,7 @@
-"""SASL's mechanism GSSAPI (RFC 4752), on a client's side: what is answered to what the server says.
+"""Implements SASL's mechanism GSSAPI (RFC 4752) for clients: answers the server's messages.
 
-What the layers are called is what HBase calls them: ``authentication`` alone; ``integrity``, where
-what is sent can't be changed; ``privacy``, where it can't be read either.
+The layers have HBase's names: ``authentication`` alone; ``integrity``, in which nobody can change
+the data; ``privacy``, in which nobody can read it either.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class SecurityContext(Protocol):
 
 
 class Gssapi:
-    """One exchange, and the security layer that comes of it.
+    """Conducts one exchange, and wraps data in the security layer that results.
 
     Args:
         context: with the server. Its first step was made.
@@ -47,7 +47,7 @@ class Gssapi:
         """The layer that was chosen; None before. Then the exchange is over."""
 
     def answer(self, challenge: bytes) -> bytes:
-        """What must be sent after what the server sent. It may be empty.
+        """Answer the server's message. The answer may be empty.
 
         Raises:
             RefusedError: the server offers no layer that is good enough.
@@ -75,15 +75,15 @@ class Gssapi:
 
     @property
     def wraps(self) -> bool:
-        """Whether what follows the exchange goes in frames."""
+        """Whether data after the exchange goes in frames."""
         return self.protection != AUTHENTICATION
 
     def wrap(self, data: bytes) -> bytes:
-        """A token with data in it."""
+        """Wrap data into a token."""
         return self._context.wrap(data, encrypted=self.protection == PRIVACY)
 
     def unwrap(self, token: bytearray) -> bytes:
-        """What a token has in it.
+        """Return the data in a token.
 
         Raises:
             OSError: it was changed on its way, or is not encrypted where it must be.

@@ -1,5 +1,5 @@
-"""What both sides say before the first request, as work without I/O, and what carries it out: a
-thread that waits, or an event loop.
+"""Conducts the talk before the first request as work without I/O, which a thread that waits or an
+event loop carries out.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Talking = Generator[Send | Receive | Wait, Any, Result]
 
 
 class Talk:
-    """A talk with the other side, in clear, or through layers from some point on."""
+    """Talks with the other side, in clear, or through layers from some point on."""
 
     def __init__(self) -> None:
         self.layer: Layer | None = None
@@ -85,11 +85,11 @@ class Talk:
         self.layer = layer if self.layer is None else Stacked(self.layer, layer)
 
     def say(self, data: bytes) -> None:
-        """Send something soon: when an answer is waited for, or with `flush`."""
+        """Queue bytes, which are sent before the next wait for an answer, or by `flush`."""
         self._to_send += data if self.layer is None else self.layer.seal(data)
 
     def flush(self) -> Talking[None]:
-        """Send what was said.
+        """Send the queued bytes.
 
         Raises:
             RefusedError: the other side closed the connection, and said why.
@@ -115,7 +115,7 @@ class Talk:
             raise refusal or exc from exc
 
     def hear(self, count: int) -> Talking[bytes]:
-        """The next bytes of the other side, as many as these.
+        """Return this many of the other side's next bytes.
 
         Raises:
             OSError: the other side ended the connection.
@@ -130,7 +130,7 @@ class Talk:
         return heard
 
     def unused(self) -> bytes:
-        """What the other side said beyond what was heard, in clear."""
+        """Return received bytes that nothing has read yet, in clear."""
         return bytes(self._heard)
 
     def _take_in(self, received: bytes) -> None:
@@ -140,7 +140,7 @@ class Talk:
             self.layer.feed(memoryview(received))
 
     def _take_out(self) -> bool:
-        """Hear what came through the layers; whether there was anything."""
+        """Read what came through the layers. Return whether there was anything."""
         if self.layer is None:
             return False
         space = memoryview(bytearray(RECEIVED_BYTES))
@@ -166,7 +166,7 @@ def talk_in_thread(work: Talking[Result], opened: socket.socket, ends_s: float) 
     Args:
         work: the work.
         opened: the socket. Its time-out is changed.
-        ends_s: when it is given up, by `time.monotonic`.
+        ends_s: when to give up, by `time.monotonic`.
 
     Raises:
         TimeoutError: the time is over.
@@ -211,7 +211,7 @@ async def talk_in_loop(work: Talking[Result], opened: socket.socket) -> Result:
 
 
 def _passing(error: HQueueError) -> BaseException:
-    """What it means to the talk that there is no thread for a step."""
+    """Translate the error that there is no thread for a step."""
     return ConnectionError(str(error)) if is_own(error) else error
 
 

@@ -1,4 +1,4 @@
-"""TLS on a client's side as a layer: bytes in memory, and no socket."""
+"""Speaks TLS for clients as a layer: with bytes in memory, and no socket."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Tls"]
 
 
 class Tls(Layer):
-    """One connection in TLS.
+    """Encrypts one connection.
 
     Args:
         context: the client's.
@@ -35,7 +35,7 @@ class Tls(Layer):
         return self._tls.version()
 
     def shake(self) -> tuple[bytes, bool]:
-        """Go on with the handshake: what must be sent now, and whether it is over.
+        """Continue the handshake. Return the bytes to send, and whether it is over.
 
         Raises:
             RefusedError: one side does not accept the other.

@@ -1,5 +1,5 @@
-"""Delegation tokens: what HBase gave to a client that proved who it is, by which others prove
-themselves in its name; and Hadoop's token files.
+"""Reads and writes delegation tokens, which HBase gives to a client that proved who it is, so that
+others can prove themselves in its name; and reads Hadoop's token files.
 
 A token file begins with ``HDTS`` and its version. Version 0 is what Hadoop's writables write, with
 Hadoop's own integers of variable length for counts and lengths:
@@ -38,11 +38,10 @@ FILE_BYTES_MAX = 64 * 1024 * 1024
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class DelegationToken:
-    """A token with which a process without keys or tickets of Kerberos proves itself to HBase, in
-    the name of the principal that got it. It is a secret until it expires: HBase's default is seven
-    days.
+    """Proves a process without keys or tickets of Kerberos to HBase, in the name of the principal
+    that got the token. It is a secret until it expires, by HBase's default for seven days.
 
-    Its repr has no secret, and it can't be pickled: who hands it over does so by `to_bytes`.
+    Its repr has no secret, and it can't be pickled: use `to_bytes` to hand it over.
 
     Args:
         identifier: what HBase knows it by.
@@ -59,7 +58,7 @@ class DelegationToken:
         """Read what `to_bytes` wrote, or the only token for HBase in Hadoop's token file.
 
         Raises:
-            InvalidInputError: it is neither. The error shows nothing of it.
+            InvalidInputError: the bytes are neither. The error shows none of them.
         """
         try:
             (token,) = read_tokens(data)
@@ -70,8 +69,8 @@ class DelegationToken:
         return token
 
     def to_bytes(self) -> bytes:
-        """The token as Hadoop's token file, with the secret: for `from_bytes`, or for a file that
-        nobody else may read (``hbase_token_file``).
+        """Write the token as Hadoop's token file, with the secret: for `from_bytes`, or for a file
+        that nobody else may read (``hbase_token_file``).
         """
         service = self.service.encode()
         fields = (service, self.identifier, self.password, KIND.encode(), service)
@@ -80,7 +79,7 @@ class DelegationToken:
 
     @property
     def principal(self) -> str:
-        """The principal in whose name it is; empty if that can't be read."""
+        """The principal that the token stands for; empty if that can't be read."""
         value = self._read.get(_PRINCIPAL, b"")
         return value.decode(errors="replace") if isinstance(value, bytes) else ""
 
@@ -122,7 +121,7 @@ class DelegationToken:
 
 
 class HeldTokens:
-    """The tokens of a client: those that it was given, else those of a file, which is read for
+    """Holds a client's tokens: those that it was given, else those of a file, which it reads for
     each connection. Thread-safe.
 
     Args:
@@ -168,20 +167,20 @@ class HeldTokens:
 
 
 def read_tokens(data: bytes) -> list[DelegationToken]:
-    """The tokens for HBase in a token file; those of other kinds are left out.
+    """Read the tokens for HBase in a token file, and leave out those of other kinds.
 
     Raises:
-        ValueError: it is no token file.
+        ValueError: the data is not a token file.
     """
     if not data.startswith(_MAGIC) or len(data) <= len(_MAGIC):
-        raise ValueError("this is no token file of Hadoop's")
+        raise ValueError("this is not a token file of Hadoop")
     version, rest = data[len(_MAGIC)], data[len(_MAGIC) + 1 :]
     if version == _WRITABLE:
         found: Iterable[tuple[bytes, ...]] = _Writable(rest).tokens()
     elif version == _PROTOBUF:
         found = _messages(rest)
     else:
-        raise ValueError("this token file has a version that is not known")
+        raise ValueError("this token file has an unknown version")
     tokens = []
     for identifier, password, kind, service in found:
         if kind == KIND.encode():
@@ -265,7 +264,7 @@ def _fields(data: bytes) -> Iterable[tuple[int, int | bytes]]:
             yield tag >> 3, data[at : at + size]
             at += size
         else:
-            raise ValueError("a field has a type that is not known here")
+            raise ValueError("a field has an unknown type")
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

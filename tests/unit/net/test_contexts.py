@@ -45,8 +45,8 @@ def test_changed_files_that_fit_nothing_leave_the_earlier_ones_in_use_and_are_lo
         assert contexts.current() is first
         made.unlink()
         assert contexts.current() is first
-    assert [record.getMessage()[:36] for record in caplog.records] == [
-        "changed TLS files can't be read; the"
+    assert [record.getMessage()[:38] for record in caplog.records] == [
+        "changed TLS files can't be read; still"
     ] * 2
     made.write_text(kept)
     assert contexts.current() is not first
