@@ -1,4 +1,4 @@
-"""The record of the access rules."""
+"""Reads, changes and watches the record of the access rules."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class AccessRecord(OnStore):
         """Change the rules. Whatever others change meanwhile stays.
 
         Args:
-            edit: makes the rules that shall be of those that are there. Called again if others
-                changed them meanwhile.
+            edit: makes the new rules of the current ones. Called again if others changed them
+                meanwhile.
 
         Returns:
             The rules that are there now.
@@ -71,7 +71,7 @@ class AccessRecord(OnStore):
             done = yield Write({self._path: Change(value, version)})
             if done[self._path] is not None:
                 return AccessRules(rules, done[self._path])
-        raise BadVersionError("others change the access rules again and again: try again later")
+        raise BadVersionError("other programs keep changing the access rules: try again later")
 
     def watch(
         self, listener: Callable[[AccessRules | UnsupportedFormatError | None], None]

@@ -1,4 +1,5 @@
-"""Access rules: which principals may do what, on which queues and topics, under which names.
+"""Decides by access rules which principals may do what, on which queues and topics, and under which
+names.
 
 Rules only allow: what no rule allows is refused, and their order means nothing.
 """
@@ -51,8 +52,8 @@ _Asked = tuple[str, Operation, str, str | None, str | None, bool]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AccessRule:
-    """What some principals may do. Each text but an operation may end with ``*``, which stands for
-    anything that may follow.
+    """Allows principals some operations. Each text except an operation may end with ``*``, which
+    stands for any ending.
 
     Args:
         principal: the principals.
@@ -155,7 +156,7 @@ class AccessRules:
         *,
         own: bool = True,
     ) -> AccessRule | None:
-        """The rule by which a principal may do something; None if none allows it.
+        """Return the rule by which a principal may do something; None if no rule allows it.
 
         Args:
             principal: who wants to do it.

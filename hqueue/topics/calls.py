@@ -46,7 +46,7 @@ RETRIES = Backoff(20.0, 500.0, spread=(0.5, 1.5))
 
 REASON_LENGTH_MAX = 200
 
-OVER_QUOTA = "the caller is over its quota at the hub for longer than the operation may take"
+OVER_QUOTA = "the caller is over its quota at the hub for longer than operation_timeout_ms"
 
 NOT_A_HUB = (
     "what listens at this address is not a hub: it does not know the call, and did nothing; give "

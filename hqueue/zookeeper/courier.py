@@ -37,7 +37,7 @@ SLOW_MS = 15_000.0
 
 
 class Later:
-    """What a courier calls later, unless it is cancelled."""
+    """A call that a courier makes later, unless it is cancelled."""
 
     def __init__(self, work: Work) -> None:
         self._work: Work | None = work
@@ -48,7 +48,7 @@ class Later:
             work()
 
     def cancel(self) -> None:
-        """Have it not called. From any thread."""
+        """Cancel the call. From any thread."""
         self._work = None
 
 

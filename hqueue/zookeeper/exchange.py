@@ -1,4 +1,4 @@
-"""ZooKeeper's frames on a connection, as work without I/O: requests one at a time, each with its
+"""Exchanges ZooKeeper's frames on a connection, as work without I/O: one request at a time, and its
 reply.
 
 ```
@@ -32,7 +32,7 @@ _REPLY = struct.Struct("!iqi")
 
 
 class Exchange:
-    """Requests to one server, and replies.
+    """Sends requests to one server, and reads its replies.
 
     Args:
         talk: with the server.
@@ -45,8 +45,8 @@ class Exchange:
         """Begin a session.
 
         Raises:
-            ConnectionError: the server accepts none.
-            OSError, struct.error, ValueError: no answer comes, or what comes is none.
+            ConnectionError: the server accepts no session.
+            OSError, struct.error, ValueError: no answer comes, or it is malformed.
         """
         self._send(_CONNECT.pack(0, 0, timeout_ms, 0, 16, b"", False))
         _, granted_ms = _ACCEPTED.unpack_from((yield from self._receive()))
@@ -54,15 +54,15 @@ class Exchange:
             raise ConnectionError("the server accepts no session")
 
     def request(self, xid: int, kind: int, body: bytes = b"") -> None:
-        """Have a request sent."""
+        """Queue a request."""
         self._send(_REQUEST.pack(xid, kind) + body)
 
     def reply(self, xid: int) -> Talking[bytes]:
-        """The body of the reply to a request.
+        """Return the body of the reply to a request.
 
         Raises:
             KazooException: the server did not do it.
-            OSError, struct.error, ValueError: no answer comes, or what comes is none.
+            OSError, struct.error, ValueError: no answer comes, or it is malformed.
         """
         frame = yield from self._receive()
         of, _, code = _REPLY.unpack_from(frame)
@@ -89,12 +89,12 @@ class Exchange:
 
 
 def sized(data: bytes) -> bytes:
-    """Data with its length before it."""
+    """Put data's length before it."""
     return LENGTH.pack(len(data)) + data
 
 
 def unsized(body: bytes) -> bytes:
-    """The data that a body begins with. Its length is -1 if there is none.
+    """Return the data that a body begins with. Its length is -1 if there is none.
 
     Raises:
         struct.error, ValueError: it is cut off.

@@ -1,8 +1,9 @@
-"""kazoo's handshake, secured: a session is connected when it has proven who it is, not before.
+"""Secures kazoo's handshake: a session counts as connected only once it has proven who it is.
 
 kazoo says that it is connected as soon as the server has granted a session. An error of its
-handshake ends its thread, unless it knows it; those that it knows it tries again for ever, or ends
-the client without a reason. So what it says is held back here, and each error is made one of these.
+handshake ends its thread, unless kazoo knows the error; after one that it knows it tries again for
+ever, or ends the client without a reason. So this module holds back what kazoo says, and makes each
+error one that kazoo knows.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ _KNOWN = (ConnectionDropped, KazooTimeoutError, SessionExpiredError)
 
 
 class Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's threads and sockets, which may speak TLS.
+    """Provides kazoo's threads and sockets, which may speak TLS.
 
     Args:
-        tls: what connections are made with; None for connections in clear.
+        tls: the TLS contexts; None for connections in clear.
     """
 
     def __init__(self, tls: TlsContexts | None) -> None:
@@ -62,8 +63,8 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
     def select(
         self, reading: list[Any], writing: list[Any], failing: list[Any], timeout: float | None
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        """What is ready. Of TLS there may be more than the system knows of: the rest of a record
-        that was read.
+        """Return what is ready. With TLS there may be more than the system knows of: the rest of a
+        record that was read.
         """
         waiting = [each for each in reading if isinstance(each, ssl.SSLSocket) and each.pending()]
         ready, *others = super().select(reading, writing, failing, 0 if waiting else timeout)

@@ -44,8 +44,8 @@ REOPEN_MS = 1_000.0
 """When a session is opened again for which the system started no thread."""
 
 REFUSED_PAUSE_MS = 10_000.0
-"""When a session is opened again that was let in before, and then refused: a key may have changed
-here, and not there yet."""
+"""How long to wait before reopening a session that was let in before, and then refused: a key may
+have changed here, and not there yet."""
 
 _faults = FaultLog(logger)
 """Of all sessions of the process with the same ensemble."""
@@ -211,7 +211,7 @@ class Members(Stepwise):
             )
 
     def close_later(self, delay_ms: float) -> None:
-        """Like `close`, by the session's own thread in a while, unless the process ends before."""
+        """Have the session's own thread `close` it in a while, unless the process ends before."""
         self._courier.later(delay_ms, self.close)
 
     def _end(self) -> None:

@@ -1,4 +1,4 @@
-"""Who may change the nodes below a root: which are open to all, and closing them."""
+"""Finds the nodes below a root that anyone may change, and closes them."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _TRIES_MAX = 3
 
 
 class SeenNode(NamedTuple):
-    """A node as it was found, or left."""
+    """Describes a node as it was found, or left."""
 
     path: str
     is_open: bool
-    """Whether anyone may change it, who reaches ZooKeeper."""
+    """Whether anyone who reaches ZooKeeper may change it."""
     is_hidden: bool
-    """Whether this session may not look at it, and so at nothing below it."""
+    """Whether this session may not read it, nor anything below it."""
     is_changed: bool
     """Whether it was given the ACL just now."""
 
 
 class NodeAccess:
-    """The nodes of HQueue, and their ACLs. A context manager: it has a session of its own.
+    """Reads and changes the ACLs of HQueue's nodes. A context manager: it has a session of its own.
 
     Args:
         settings: how to reach ZooKeeper, who the session is, the root, and the ACL of nodes.
@@ -46,7 +46,7 @@ class NodeAccess:
         self._root = settings.zookeeper_root
         self._acl = acl_of(node_rules(settings))
         self.acl_text = ",".join(map(str, node_rules(settings)))
-        """The ACL of nodes that are created, as settings write it."""
+        """The ACL of new nodes, as settings write it."""
 
     def __enter__(self) -> NodeAccess:
         return self
@@ -60,14 +60,14 @@ class NodeAccess:
         self._session.close()
 
     def check_closes(self) -> None:
-        """Return if the ACL of nodes that are created keeps others from changing them.
+        """Return if the ACL of new nodes keeps others from changing them.
 
         Raises:
             SettingsError: it doesn't.
         """
         if _is_open(self._acl):
             raise SettingsError(
-                "zookeeper_acl lets anyone change nodes: set zookeeper_authentication, or "
+                "zookeeper_acl lets anyone change nodes: set zookeeper_authentication, or another "
                 "zookeeper_acl",
                 zookeeper_acl=self.acl_text,
             )
@@ -82,8 +82,8 @@ class NodeAccess:
         return self._walk(closes=False, every=False)
 
     def close_all(self, *, every: bool = False) -> Iterator[SeenNode]:
-        """Give open nodes the ACL of nodes that are created; each is reported as it is then. What
-        was done stays if it is interrupted, and it may be repeated.
+        """Give open nodes the ACL of new nodes, and yield each as it is then. If this is
+        interrupted, what was done stays, and it can be repeated.
 
         Args:
             every: whether nodes that are not open get it, too.
@@ -150,7 +150,7 @@ class NodeAccess:
         return seen, below
 
     def _acls(self, paths: Collection[str]) -> dict[str, tuple[Sequence[ACL], int]]:
-        """The ACLs of nodes, and their versions, as far as they can be seen."""
+        """Return the ACLs of nodes, and their versions, as far as this session may see them."""
         answers = self._ask([(path, get_acl(path)) for path in paths])
         return {
             path: (answer[0], answer[1].aversion)

@@ -1,5 +1,5 @@
-"""Whether ZooKeeper lets this client keep its nodes, and how far apart the clocks are: a node is
-made, and deleted again.
+"""Creates a node and deletes it, to find whether ZooKeeper lets this client keep its nodes, and how
+far apart the clocks are.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ _LETTERS = "rwcda"
 
 
 class ZooKeeperProbe(NamedTuple):
-    """What was found."""
+    """Describes what a probe found."""
 
     path: str
-    """The node below which this client's are, or will be: ``zookeeper_root``, or as much of it as
-    there is.
+    """The node below which this client creates its nodes: ``zookeeper_root``, or as much of it as
+    exists.
     """
     acl: tuple[str, ...] | None
     """Its ACL, as ``scheme:id:permissions``; None if this client may not see it."""
     refused: RequestRefusedError | None
-    """Why this client may not make a node there; None if it may."""
+    """Why this client may not create a node there; None if it may."""
     ahead_ms: float = 0.0
     """How far ZooKeeper's clock is ahead of this machine's."""
     error_ms: float = 0.0
-    """How wrong that may be."""
+    """The largest error of that measurement."""
 
 
 def probe(settings: Settings) -> ZooKeeperProbe:

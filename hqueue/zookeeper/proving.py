@@ -1,5 +1,5 @@
-"""Who a session is, and how it is hidden from others: TLS, SASL by Kerberos or DIGEST-MD5, and
-credentials, before the first request.
+"""Secures a session with ZooKeeper before its first request: by TLS, SASL with Kerberos or
+DIGEST-MD5, and credentials.
 
 ```
 client                                    server
@@ -61,7 +61,7 @@ class Mechanism(Protocol):
 
 
 class SessionSecurity:
-    """How sessions are secured. Thread-safe, and usable in a forked child.
+    """Says how sessions are secured. Thread-safe, and usable in a forked child.
 
     Args:
         settings: say how.
@@ -70,7 +70,7 @@ class SessionSecurity:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.tls: TlsContexts | None = None
-        """What connections are made with; None for connections in clear."""
+        """The TLS contexts; None for connections in clear."""
         self._login: Login | None = None
         if settings.zookeeper_tls:
             files = TlsFiles(settings.tls_ca, settings.tls_certificate, settings.tls_key)
@@ -86,7 +86,7 @@ class SessionSecurity:
             )
 
     def begin(self, host: str, ends_s: float) -> Talking[Proof]:
-        """Have what a server must be shown, before it is called.
+        """Prepare the proof for a server, before it is called.
 
         Args:
             host: the server's, as `zookeeper` names it.
@@ -133,7 +133,7 @@ class SessionSecurity:
 
 
 class Proof:
-    """What one server is shown.
+    """Proves to one server who the session is.
 
     Args:
         credentials: those for other schemes than SASL.
@@ -155,11 +155,11 @@ class Proof:
         self._not_accepted = not_accepted
 
     def give(self, exchange: Exchange) -> Talking[None]:
-        """Show it.
+        """Prove it.
 
         Raises:
             RefusedError: client and server don't accept each other.
-            OSError, struct.error, ValueError: no answer comes, or what comes is none.
+            OSError, struct.error, ValueError: no answer comes, or it is malformed.
             KazooException: the server is in trouble.
         """
         if self._mechanism is not None:
@@ -201,7 +201,7 @@ class Proof:
 
 
 def _ticket_refused(login: Login, begun: Begun, principal: str, answer: str) -> OSError:
-    """The error where a server does not accept a ticket. With another one it may."""
+    """Make the error for a server that does not accept a ticket; it may accept another one."""
     login.renew(begun.generation)
     if not begun.is_fresh:
         return ConnectionError(f"ZooKeeper did not accept the ticket of before: {answer}")
@@ -225,7 +225,7 @@ def _user_refused(user: str, answer: str) -> OSError:
 
 
 def node_rules(settings: Settings) -> Sequence[AccessRule]:
-    """The ACL of nodes that are created, as settings say."""
+    """Return the ACL of new nodes, as settings say."""
     if settings.zookeeper_acl:
         return settings.zookeeper_acl
     if proves_by_setting(settings):
@@ -234,7 +234,7 @@ def node_rules(settings: Settings) -> Sequence[AccessRule]:
 
 
 def acl_of(rules: Iterable[AccessRule]) -> list[ACL]:
-    """Rules as kazoo has them."""
+    """Convert rules into kazoo's."""
     return [
         ACL(sum(_PERMISSIONS[each] for each in set(rule.permissions)), Id(rule.scheme, rule.id))
         for rule in rules

@@ -47,20 +47,20 @@ def refused(error: BaseException, path: str) -> RequestRefusedError:
     """A refusal."""
     if isinstance(error, exceptions.SessionClosedRequireSaslError):
         return AuthenticationError(
-            "ZooKeeper lets nobody in who doesn't prove who it is: set zookeeper_authentication",
+            "ZooKeeper demands a proof of identity: set zookeeper_authentication",
             path=path,
         )
     text = "ZooKeeper refused the request"
     if isinstance(error, exceptions.NoAuthError):
         text = (
-            "ZooKeeper's ACL of the node does not let this session do that: prove another "
-            "principal, or have the node's owner list this one in zookeeper_acl"
+            "ZooKeeper's ACL of the node does not let this session do that: use another "
+            "principal, or have the node's owner add this one to zookeeper_acl"
         )
     return RequestRefusedError(text, path=path, answer=f"{type(error).__name__}: {error}")
 
 
 def not_accepted(refusal: RefusedError, **facts: Any) -> AuthenticationError:
-    """Client and server don't accept each other."""
+    """Make the error that client and server don't accept each other."""
     return AuthenticationError(refusal.text, **{**facts, **refusal.facts})
 
 

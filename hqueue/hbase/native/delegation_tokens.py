@@ -1,4 +1,4 @@
-"""Delegation tokens: HBase gives them to clients that prove themselves by Kerberos."""
+"""Gets delegation tokens, which HBase gives to clients that prove themselves by Kerberos."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class DelegationTokens(OnPorts):
             raise
 
     def _own(self) -> Asking[DelegationToken]:
-        """The token by which this client proves itself: HBase gives none for it."""
+        """Return the token by which this client proves itself: HBase gives no other for it."""
         if self._security.tokens is None:
             raise SettingsError("a delegation token needs hbase_authentication='kerberos'")
         try:

@@ -1,5 +1,5 @@
-"""What is said before the first request: preamble, SASL's handshake, connection header; in TLS, or
-in clear. Work without I/O.
+"""Greets a server before the first request: preamble, SASL's handshake, connection header; in TLS,
+or in clear. Work without I/O.
 
 What the client sends of the handshake is a length (4 bytes, big-endian, 0 allowed) and a token of
 SASL's: of GSSAPI for Kerberos, of DIGEST-MD5 for a delegation token, whose first one is empty. What
@@ -11,8 +11,8 @@ With Kerberos the client's last token has no answer if it is good. If it is not,
 comes in the place of the first answer to a request. No frame is as short as 1 byte, so the status
 of the error is no length.
 
-Who may have one of several principals is asked first: ``Securi`` has a frame for an answer, with
-the principal, and the preamble follows. Older servers refuse it.
+A server that may have one of several principals is asked first: it answers ``Securi`` with a frame
+that has its principal, and the preamble follows. Older servers refuse the question.
 """
 
 from __future__ import annotations
@@ -74,13 +74,13 @@ _DIGEST_URI, _DIGEST_REALM = "null/default", "default"
 
 
 class Security(NamedTuple):
-    """How connections to HBase are secured."""
+    """Says how connections to HBase are secured."""
 
     tls: TlsContexts | None = None
     login: Login | None = None
     """Who this client is by Kerberos; None where it does not use that."""
     tokens: HeldTokens | None = None
-    """By what else it proves it: alone, or without a ticket for `login`; None for nothing."""
+    """The tokens by which it proves itself, alone, or without a ticket for `login`; or None."""
     protections: Sequence[str] = ()
     """The layers that are good enough, the best one first."""
     regionserver: str = ""
@@ -88,7 +88,7 @@ class Security(NamedTuple):
     master: str = ""
     """The masters'."""
     falls_back: bool = False
-    """Whether a server will do that asks for no proof."""
+    """Whether the client accepts a server that asks for no proof."""
     cluster_id: Callable[[], Work[Any, str]] | None = None
     """Asks for the cluster's ID; None where no one names it before this client proved itself."""
 
@@ -96,7 +96,7 @@ class Security(NamedTuple):
     def of(
         cls, settings: Settings, cluster_id: Callable[[], Work[Any, str]] | None = None
     ) -> Security:
-        """As the settings say."""
+        """Make it of the settings."""
         tls = login = tokens = None
         if settings.hbase_tls:
             tls = client_contexts(settings, "hbase_tls")
@@ -122,15 +122,15 @@ class Security(NamedTuple):
         )
 
     def principals(self, server: Address, service: str) -> list[str]:
-        """The principals that a server with a service may have: masters and region servers alike
-        say where the cluster's servers are.
+        """Return the principals that a server of a service may have: masters and region servers
+        alike say where the cluster's servers are.
         """
         roles = {CLIENT: [self.regionserver], MASTER: [self.master]}
         named = roles.get(service, [self.master, self.regionserver])
         return [*dict.fromkeys(each.replace("_HOST", server.host.lower()) for each in named)]
 
     def token(self) -> Work[Any, DelegationToken]:
-        """The token by which this client proves itself.
+        """Choose the token by which this client proves itself.
 
         Raises:
             RefusedError: there is none, its file can't be used, or it can't be chosen.
@@ -210,11 +210,11 @@ def greeting(
 def _ask_principal(
     talk: Talk, principals: Sequence[str], cannot_say: Callable[[], None]
 ) -> Talking[str]:
-    """Which one of these principals the server has, as it says: the first one if it says another
-    thing. It proves afterwards that it has it.
+    """Ask the server which of these principals it has; the first one counts if it names another. It
+    proves its principal afterwards.
 
     Raises:
-        ConnectionError: it closes the connection, for it does not know the question.
+        ConnectionError: the server does not know the question, and closes the connection.
     """
     talk.say(WHO_IS_THERE)
     (size,) = LENGTH.unpack((yield from talk.hear(LENGTH.size)))
@@ -340,7 +340,7 @@ def _exchange(
 
 
 def _look_at_beginning(principal: str, heard: bytes) -> bool:
-    """Whether a server's first words are no error: a `Beginning`.
+    """Check that a server's first words are no error: a `Beginning`.
 
     Raises:
         RefusedError: it did not accept the client's last token.
@@ -364,7 +364,7 @@ def _look_at_beginning(principal: str, heard: bytes) -> bool:
 
 
 def _challenge(talk: Talk) -> Talking[bytes | None]:
-    """What the server says next; None if it asks for no proof.
+    """Read what the server says next; None if it asks for no proof.
 
     Raises:
         _NotAcceptedError: it does not accept the client.
@@ -393,7 +393,7 @@ class _NotAcceptedError(ConnectionError):
         super().__init__(f"the server did not accept this client: {self.answer}")
 
     def refusal(self, principal: str) -> RefusedError:
-        """The error where no other tickets can be had."""
+        """Make the error for a client that can get no other tickets."""
         return RefusedError(
             "the server did not accept this client's ticket: compare hbase_principal with the "
             "principal and the keytab that the server runs with, and see the server's log, which "

@@ -1,4 +1,4 @@
-"""Opening connections to HBase's servers: by a thread that waits, or from an event loop."""
+"""Opens connections to HBase's servers: in a thread that waits, or in an event loop."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ _REFUSED_CONNECTIONS = {
 
 
 def connection_refusal(error: RemoteError, *, was_accepted: bool) -> OSError:
-    """An answer that is about the whole connection, which the server closes.
+    """Translate an answer that is about the whole connection, which the server closes.
 
     Args:
         error: the answer.

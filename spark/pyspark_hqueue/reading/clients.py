@@ -1,4 +1,4 @@
-"""Clients of HBase in Spark: the driver's, and those of tasks.
+"""Makes the clients of HBase in Spark: the driver's, and those of tasks.
 
 What tasks have of the options is pickled, and Spark keeps it where it likes: so options leave the
 driver without what it proves itself by. Tasks prove themselves by a delegation token, which goes

@@ -1,4 +1,4 @@
-"""What py4j logs of what is handed to the JVM: at the level of debugging all of it, secrets too."""
+"""Keeps secrets out of py4j's debug log, which has everything that is handed to the JVM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options that go to executors with their tasks, and what the driver keeps of them."""
+"""Splits options: some go to executors with their tasks, and the driver keeps the others."""
 
 from __future__ import annotations
 

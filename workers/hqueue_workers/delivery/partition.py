@@ -37,7 +37,7 @@ PAUSE_MS = 2_000.0
 
 
 class _Endpoint(NamedTuple):
-    """Whom a pool is to, and what may come by it."""
+    """Says to whom a pool delivers, and what."""
 
     queue: str
     subscriber: str
@@ -95,12 +95,12 @@ class ConnectionPools:
             del self._pools[endpoint]
 
     def renew(self) -> None:
-        """The access rules were changed: each subscriber must prove again that it may be called."""
+        """Have each subscriber prove again that it may be called: the access rules changed."""
         for pool, _ in self._pools.values():
             pool.renew()
 
     def _check(self, to: _Endpoint, certificate: Mapping[str, Any]) -> None:
-        """See that a subscriber may have the messages that it has registered for.
+        """Return if a subscriber may have the messages that it has registered for.
 
         Raises:
             RefusedError: no rule allows it.

@@ -88,8 +88,8 @@ class ByRules:
 
 
 class NameRules:
-    """Which principals may use which names of publishers and subscribers: each its own, and those
-    that the setting `names` or an access rule gives it.
+    """Says which principals may use which names of publishers and subscribers: each its own, and
+    those that the setting `names` or an access rule gives it.
 
     Args:
         rules: ``principal:name`` with commas between.

@@ -124,8 +124,8 @@ class HubSettings(ApiSettings):
 
     authorizer: str = ALL
     """Who may do what: ``all``, everybody may do everything; ``acl``, each topic's ACL decides,
-    which ``hqueue topics acl`` sets; or ``rules``, the access rules, which ``hqueue access``
-    changes, and the topic's ACL must both allow it. ACLs decide by principals if the connection has
+    which ``hqueue topics acl`` sets; or ``rules``, both the access rules, which ``hqueue access``
+    changes, and the topic's ACL must allow it. ACLs decide by principals if the connection has
     ``tls``, and else by the names that callers give without proof; rules need ``tls``.
     """
 

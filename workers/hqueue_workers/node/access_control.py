@@ -1,4 +1,4 @@
-"""The access rules that a process goes by, as their record has them now."""
+"""Applies the access rules in a process, and follows changes of their record."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHOWN_MAX = 20
 class AccessControl:
     """Decides by the access rules, and follows changes of their record. Thread-safe.
 
-    Rules that were read once hold until others can be read: while ZooKeeper is away, and if the
+    The last rules that it read apply until it can read others: while ZooKeeper is away, and if the
     record was deleted or can't be understood.
 
     Args:
@@ -43,17 +43,17 @@ class AccessControl:
 
     @classmethod
     def of(cls, client: Client, settings: ApiSettings) -> AccessControl | None:
-        """What the settings of a worker or a hub say; None if rules don't count.
+        """Make it of the settings of a worker or a hub; None if rules don't count.
 
         Raises:
-            SettingsError: nobody proves to be a principal.
+            SettingsError: callers prove no principals.
         """
         if settings.authorizer != RULES:
             return None
         if not client.settings.tls:
             raise SettingsError(
-                "access rules decide by principals, which callers prove with tls alone: set tls, "
-                "or another authorizer",
+                "access rules decide by principals, which callers prove only with tls: set tls, or "
+                "another authorizer",
                 authorizer=settings.authorizer,
             )
         return cls(client.coordination.access_rules, check_administrators(settings.administrators))
@@ -68,7 +68,7 @@ class AccessControl:
         self._watch = self._record.watch(self._on_change)
 
     def close(self) -> None:
-        """Follow them no more. Never raises."""
+        """Stop following the rules. Never raises."""
         if self._watch is not None:
             self._watch.close()
 
@@ -86,7 +86,7 @@ class AccessControl:
         *,
         own: bool = True,
     ) -> bool:
-        """Whether a principal may do something; as `AccessRules.rule_for`."""
+        """Return whether a principal may do something; as `AccessRules.rule_for`."""
         if principal is None:
             return False
         if is_among(self._administrators, principal):

@@ -56,12 +56,12 @@ class ApiSettings:
     """With ``tls``, the principals that may read health and metrics, likewise."""
 
     quotas: str = ""
-    """What callers may ask for and hold: rules with commas between, such as ``loader:calls=5000,
-    *:calls=1000 bytes_in=10485760``. Each limit is that of the first rule that is for the caller's
-    principal and has it; without ``tls`` each address is a caller, and ``anonymous`` its principal.
-    The limits are calls, bytes_in and bytes_out per second, of the Thrift API and of a hub's port;
-    and of hubs also creations per hour, subscriptions and sessions: docs/security.md. By default
-    there are none.
+    """The limits of each caller: rules separated by commas, such as ``loader:calls=5000,
+    *:calls=1000 bytes_in=10485760``. The first rule that matches the caller's principal and has a
+    limit sets it; without ``tls`` each address is a caller, and ``anonymous`` its principal. The
+    limits are calls, bytes_in and bytes_out per second, of the Thrift API and of a hub's port; hubs
+    also have creations per hour, subscriptions and sessions: docs/security.md. By default there are
+    none.
     """
 
     api_threads: int = 16

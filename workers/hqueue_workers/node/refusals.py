@@ -1,4 +1,4 @@
-"""What ports refused, for Prometheus."""
+"""Counts what ports refused, for Prometheus."""
 
 from __future__ import annotations
 

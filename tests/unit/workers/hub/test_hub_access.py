@@ -180,7 +180,7 @@ def test_without_a_record_there_are_administrators_alone(scene: RuledHubs) -> No
 
 def test_rules_need_principals(scene: RuledHubs) -> None:
     with (
-        pytest.raises(SettingsError, match="which callers prove with tls alone"),
+        pytest.raises(SettingsError, match="which callers prove only with tls"),
         HubThread(scene.open(), QUEUE, **RULES),
     ):
         pass

@@ -171,7 +171,7 @@ class QueueTopics:
         return self._topics.get(owned.name) is owned and not owned.fenced
 
     def check_allowed(self, caller: str, operation: Operation, owned: OwnedTopic) -> None:
-        """See that a caller may do this with a topic, by the rules and the ACL that there are now.
+        """Return if a caller may do this with a topic, by the current rules and ACL.
 
         Raises:
             NotAllowedError: it may not.
@@ -181,7 +181,7 @@ class QueueTopics:
     def check_name(
         self, principal: str | None, operation: Operation, topic: str, name: str, owner: str | None
     ) -> None:
-        """See that a principal may do this with a topic under the name of a publisher or a
+        """Return if a principal may do this with a topic under the name of a publisher or a
         subscriber.
 
         Args:
