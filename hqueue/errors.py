@@ -370,8 +370,8 @@ class RequestRefusedError(StoreError):
 
 
 class AuthenticationError(RequestRefusedError):
-    """HBase or ZooKeeper did not accept who this client is, or could not prove to it who the server
-    is. Nothing was done. The text says what to look at.
+    """HBase or ZooKeeper did not accept this client's proof of identity, or could not prove its
+    own. Nothing was done. The text says what to check.
     """
 
 

@@ -14,8 +14,8 @@ __all__ = ["StorePort", "TokenPort"]
 
 
 class TokenPort(Protocol):
-    """The delegation tokens of a store, by which processes prove themselves that have no keys of
-    their own. Thread-safe.
+    """Gets and uses a store's delegation tokens, by which processes without keys of their own prove
+    themselves. Thread-safe.
     """
 
     def use(self, token: DelegationToken) -> None:

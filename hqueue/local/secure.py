@@ -113,7 +113,7 @@ def _layout(launcher: Launcher, ports: Mapping[str, int], gateways: bool) -> Lay
 
 
 def _kerberos(keytab: Path) -> Xml:
-    """HBase asks for Kerberos, and offers each protection."""
+    """Let HBase ask for Kerberos, and offer each protection."""
     roles = {}
     for role in ("master", "regionserver"):
         roles[f"hbase.{role}.keytab.file"] = str(keytab)
@@ -153,7 +153,7 @@ def _zookeeper_options(launcher: Launcher, keytab: Path) -> tuple[str, ...]:
 
 
 def _rights() -> Xml:
-    """HBase asks who may do what: the user and ``ops`` may do everything, and grant it."""
+    """Let HBase check rights: the user and ``ops`` may do everything, and grant rights."""
     controller = "org.apache.hadoop.hbase.security.access.AccessController"
     return {
         "hbase.security.authorization": True,
@@ -165,7 +165,7 @@ def _rights() -> Xml:
 
 
 def _tls(folder: Path) -> Xml:
-    """HBase speaks TLS, and asks for a certificate."""
+    """Let HBase speak TLS, and ask for a certificate."""
     return {
         "hbase.server.netty.tls.enabled": True,
         "hbase.client.netty.tls.enabled": True,
@@ -218,12 +218,12 @@ def _make_certificates(folder: Path) -> None:
 
 
 def _principals() -> list[str]:
-    """Everybody's names, without the realm."""
+    """List all principals, without the realm."""
     return list(dict.fromkeys([_user(), *PRINCIPALS]))
 
 
 def _user() -> str:
-    """The principal of this machine's user, without the realm."""
+    """Return the principal of this machine's user, without the realm."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # A process whose user has no name.

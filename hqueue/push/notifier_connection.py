@@ -1,4 +1,4 @@
-"""Connections to workers, for nothing but notifications of appends."""
+"""Connects to workers, only to notify them of appends."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ AVOIDED_MS = 2_000.0
 
 
 class NotifierConnection:
-    """The connection to one worker. Nothing but notifications goes through it, and nothing comes
-    back.
+    """Sends notifications to one worker. Nothing comes back.
 
     Thread-safe, but for `connect`, which one task of an event loop at a time calls.
     """

@@ -40,7 +40,7 @@ class HttpTransport(BulkTransport):
         Raises:
             RefusedError: the server asks for a proof that this client does not give: it has done
                 nothing.
-            OSError: as `BoundedSocket.read`, or the response is no good one.
+            OSError: as `BoundedSocket.read`, or the response is malformed.
         """
         pieces = []
         while size > 0:

@@ -1,4 +1,4 @@
-"""A bound on a rate, as one number."""
+"""Limits a rate with one number of state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TokenBucket:
 
     def __init__(self, tokens: int, window_ms: float, debt_ms_max: float = math.inf) -> None:
         self.interval_ms = window_ms / tokens
-        """In this time one token comes."""
+        """How long one token takes to come."""
         self._window_ms = window_ms
         self._debt_ms_max = debt_ms_max
         self._full_ms = -math.inf

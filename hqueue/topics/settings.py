@@ -23,7 +23,7 @@ SECURITY = (
     "tls", "tls_ca", "tls_certificate", "tls_key", "tls_verify_hostname", "tls_principal_rules",
     "delivery_principals",
 )  # fmt: skip
-"""What the settings of a connection have, too."""
+"""The settings that a client of hubs shares with `hqueue.connect`."""
 
 _BOUNDS = {
     "connect_timeout_ms": (1, 3_600_000),
