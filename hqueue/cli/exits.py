@@ -16,6 +16,7 @@ from hqueue.errors import (
     SettingsError,
     StoreUnavailableError,
 )
+from hqueue.runtime.causes import causes
 
 __all__ = [
     "EXIT_CODES_TEXT",
@@ -72,14 +73,7 @@ def is_caused_by_interrupt(error: BaseException) -> bool:
     """Whether an interruption caused it: up to Python 3.11 one that comes while a class is made is
     raised as an error of the class.
     """
-    seen: set[int] = set()
-    cause: BaseException | None = error
-    while cause is not None and id(cause) not in seen:
-        if isinstance(cause, KeyboardInterrupt):
-            return True
-        seen.add(id(cause))
-        cause = cause.__cause__
-    return False
+    return any(isinstance(each, KeyboardInterrupt) for each in causes(error))
 
 
 def say(text: str) -> None:

@@ -10,9 +10,9 @@ from hqueue.doctor.certificates import tls_of
 from hqueue.doctor.findings import Finding, ok, warning, wrong
 from hqueue.doctor.peers import look_at_peers
 from hqueue.doctor.subject import Subject
+from hqueue.net.alerts import refusal_in
 from hqueue.net.contexts import TlsContexts
 from hqueue.net.refusals import RefusedError
-from hqueue.net.sockets import as_refusal
 from hqueue.rpc.connection import Connection, ThriftError
 from hqueue.rpc.services import load
 from hqueue.settings.addresses import Address
@@ -50,7 +50,7 @@ def _call(hub: Address, tls: TlsContexts | None, timeout_s: float) -> Finding:
             connection.socket.settimeout(timeout_s)
             connection.client.apiAddress()
     except (OSError, *ThriftError, EOFError, ValueError) as exc:
-        error = as_refusal(exc) if isinstance(exc, OSError) else exc
+        error = refusal_in(exc) or exc
         if isinstance(error, RefusedError):
             return wrong("hubs", f"the hub {hub}: {error.text}", "see that hub's audit and log")
         return wrong(

@@ -32,7 +32,7 @@ _NOTHING_IN_COMMON = {
 }  # fmt: skip
 
 
-def refusal_in(error: BaseException, switch: str) -> RefusedError | None:
+def refusal_in(error: BaseException, switch: str = "tls") -> RefusedError | None:
     """Return the refusal that an error means on a connection that has received nothing; None if the
     error means something else. In TLS 1.3 a client learns only after the handshake, in the place of
     an answer, that its certificate was refused.

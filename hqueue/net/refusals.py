@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hqueue.runtime.causes import causes
+
 __all__ = ["RefusedError", "refusal_of"]
 
 
@@ -25,6 +27,4 @@ class RefusedError(OSError):
 
 def refusal_of(error: BaseException | None) -> RefusedError | None:
     """The refusal that an error is, or that it comes from; None if it is no refusal."""
-    while error is not None and not isinstance(error, RefusedError):
-        error = error.__cause__
-    return error
+    return next((each for each in causes(error) if isinstance(each, RefusedError)), None)

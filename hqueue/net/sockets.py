@@ -12,7 +12,7 @@ from hqueue.net.contexts import TlsContexts
 from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.sockets import within
 
-__all__ = ["RECORD_BYTES", "WOULD_BLOCK", "as_refusal", "say_end", "shake", "shake_in_loop"]
+__all__ = ["RECORD_BYTES", "WOULD_BLOCK", "say_end", "shake", "shake_in_loop"]
 
 RECORD_BYTES = 16 * 1024
 """What a record has at most. A receiver that takes as many at a time leaves nothing in OpenSSL,
@@ -20,17 +20,6 @@ which no selector would report."""
 
 WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 """What a socket raises that does not wait."""
-
-
-def as_refusal(error: OSError, switch: str = "tls") -> OSError:
-    """An error of a connection on which nothing was heard yet: a `RefusedError` if it means that
-    the sides do not accept each other.
-
-    Args:
-        error: the error.
-        switch: the setting that turns TLS on.
-    """
-    return refusal_in(error, switch) or error
 
 
 def shake(connected: socket.socket, contexts: TlsContexts, host: str) -> ssl.SSLSocket:
@@ -50,9 +39,10 @@ def shake(connected: socket.socket, contexts: TlsContexts, host: str) -> ssl.SSL
             raise
     except BaseException as exc:
         connected.close()
-        if isinstance(exc, OSError) and not is_interruption(exc):
-            raise as_refusal(exc, contexts.switch) from exc
-        raise
+        refusal = None if is_interruption(exc) else refusal_in(exc, contexts.switch)
+        if refusal is None:
+            raise
+        raise refusal from exc
     return wrapped
 
 
@@ -73,9 +63,10 @@ async def shake_in_loop(
         raise TimeoutError("the handshake took too long") from exc
     except BaseException as exc:
         connected.close()
-        if isinstance(exc, OSError) and not is_interruption(exc):
-            raise as_refusal(exc, contexts.switch) from exc
-        raise
+        refusal = None if is_interruption(exc) else refusal_in(exc, contexts.switch)
+        if refusal is None:
+            raise
+        raise refusal from exc
     return wrapped
 
 

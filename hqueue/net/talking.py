@@ -112,7 +112,9 @@ class Talk:
             if is_interruption(exc):
                 raise
             refusal = yield from _refusal(take_in)
-            raise refusal or exc from exc
+            if refusal is None:
+                raise
+            raise refusal from exc
 
     def hear(self, count: int) -> Talking[bytes]:
         """Return this many of the other side's next bytes.
@@ -186,7 +188,9 @@ def talk_in_thread(work: Talking[Result], opened: socket.socket, ends_s: float) 
     try:
         return carry_out(work, do)
     except HQueueError as exc:
-        raise _passing(exc) from exc
+        if not is_own(exc):
+            raise
+        raise ConnectionError(str(exc)) from exc  # There is no thread for a step.
 
 
 async def talk_in_loop(work: Talking[Result], opened: socket.socket) -> Result:
@@ -207,12 +211,9 @@ async def talk_in_loop(work: Talking[Result], opened: socket.socket) -> Result:
     try:
         return await carry_out_in_loop(work, do)
     except HQueueError as exc:
-        raise _passing(exc) from exc
-
-
-def _passing(error: HQueueError) -> BaseException:
-    """Translate the error that there is no thread for a step."""
-    return ConnectionError(str(error)) if is_own(error) else error
+        if not is_own(exc):
+            raise
+        raise ConnectionError(str(exc)) from exc  # There is no thread for a step.
 
 
 def _checked(received: bytes) -> bytes:

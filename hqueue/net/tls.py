@@ -46,7 +46,10 @@ class Tls(Layer):
         except ssl.SSLWantReadError:
             return self._outgoing.read(), False
         except ssl.SSLError as exc:
-            raise refusal_in(exc, self._switch) or exc from exc
+            refusal = refusal_in(exc, self._switch)
+            if refusal is None:
+                raise
+            raise refusal from exc
         return self._outgoing.read(), True
 
     def seal(self, data: bytes | memoryview) -> bytes:
@@ -76,7 +79,9 @@ class Tls(Layer):
                 break
             except ssl.SSLError as exc:
                 refusal = None if self._has_heard else refusal_in(exc, self._switch)
-                raise refusal or exc from exc
+                if refusal is None:
+                    raise
+                raise refusal from exc
             if not taken:  # It said that it closes.
                 if filled:
                     break

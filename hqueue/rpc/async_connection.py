@@ -9,9 +9,9 @@ import ssl
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hqueue.net.alerts import refusal_without_tls
+from hqueue.net.alerts import refusal_in, refusal_without_tls
 from hqueue.net.contexts import TlsContexts
-from hqueue.net.sockets import WOULD_BLOCK, as_refusal, shake_in_loop
+from hqueue.net.sockets import WOULD_BLOCK, shake_in_loop
 from hqueue.rpc.calls import REPLIES, CallWalk
 from hqueue.rpc.messages import decode_reply, encode_call
 from hqueue.runtime.sockets import connect, resolve, within
@@ -255,7 +255,7 @@ class AsyncConnection:
         except WOULD_BLOCK:
             return
         except OSError as exc:
-            self.fail(exc if self._has_heard else as_refusal(exc))
+            self.fail(exc if self._has_heard else refusal_in(exc) or exc)
             return
         refusal = refusal_without_tls(data) if self._tls is None and not self._has_heard else None
         self._has_heard = self._has_heard or bool(data)

@@ -10,8 +10,7 @@ import struct
 import time
 from collections.abc import Callable
 
-from hqueue.net.alerts import refusal_without_tls
-from hqueue.net.sockets import as_refusal
+from hqueue.net.alerts import refusal_in, refusal_without_tls
 from hqueue.runtime.interrupts import is_interruption
 from hqueue.settings.limits import ANSWER_BYTES_MAX
 
@@ -88,7 +87,10 @@ class BoundedSocket:
         except ssl.SSLError as exc:
             if self._has_heard or is_interruption(exc):
                 raise
-            raise as_refusal(exc) from exc
+            refusal = refusal_in(exc)
+            if refusal is None:
+                raise
+            raise refusal from exc
         if not data:
             raise ConnectionError("the server closed the connection")
         if not self._has_heard and self._tls is None:
@@ -127,8 +129,8 @@ class BoundedSocket:
         try:
             tls.recv(1)
         except ssl.SSLError as exc:
-            refusal = as_refusal(exc)
-            if refusal is not exc:
+            refusal = refusal_in(exc)
+            if refusal is not None:
                 raise refusal from exc
         except OSError:
             pass  # It did not say why.

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Protocol, TypeVar
 
 from hqueue.errors import HQueueError
+from hqueue.runtime.causes import causes
 from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.logs import Log
 from hqueue.runtime.loop import in_thread
@@ -69,9 +70,7 @@ def open_connection(address: Address | tuple[str, int], timeout_s: float) -> soc
 
 def lacks_descriptors(error: BaseException | None) -> bool:
     """Whether an error, or what it comes from, means that no descriptors are left."""
-    return error is not None and (
-        isinstance(error, NoDescriptorsError) or lacks_descriptors(error.__cause__)
-    )
+    return any(isinstance(each, NoDescriptorsError) for each in causes(error))
 
 
 def are_descriptors_left() -> bool:

@@ -23,6 +23,7 @@ from hqueue.net.alerts import refusal_in
 from hqueue.net.contexts import TlsContexts
 from hqueue.net.refusals import RefusedError
 from hqueue.net.talking import Talk, talk_in_thread
+from hqueue.runtime.causes import causes
 from hqueue.runtime.steps import carry_out
 from hqueue.zookeeper.exchange import Exchange
 from hqueue.zookeeper.proving import SessionSecurity
@@ -129,11 +130,10 @@ def _refusal_in(error: BaseException | None) -> RefusedError | None:
     """The refusal that an error is, or that it comes from: kazoo makes one of its own of each error
     of a socket.
     """
-    while error is not None:
-        refusal = error if isinstance(error, RefusedError) else refusal_in(error, "zookeeper_tls")
+    for each in causes(error, contexts=True):
+        refusal = each if isinstance(each, RefusedError) else refusal_in(each, "zookeeper_tls")
         if refusal is not None:
             return refusal
-        error = error.__cause__ or error.__context__
     return None
 
 
