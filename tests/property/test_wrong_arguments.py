@@ -30,6 +30,7 @@ from hqueue.typing import (
     ConnectOptions,
     ConsumerOptions,
     Credential,
+    DelegationToken,
     HubOptions,
     MessageIDs,
     ProducerOptions,
@@ -91,6 +92,9 @@ VALUES: tuple[Callable[[], object], ...] = (
 )
 
 Call = tuple[Callable[..., object], Mapping[str, object]]
+
+
+TOKEN = DelegationToken(b"identifier", b"password", "cluster")
 
 
 class World:
@@ -191,6 +195,7 @@ CALLS: dict[str, Callable[[World], Call]] = {
     ),
     "Client.topic_metadata": lambda w: (w.client.topic_metadata, {"queue": QUEUE, "store": None}),
     "Client.truncate_queue": lambda w: (w.client.truncate_queue, {"name": "none"}),
+    "Client.use_token": lambda w: (w.client.use_token, {"token": TOKEN}),
     "ConsumedMessage": lambda w: (
         hqueue.ConsumedMessage,
         {

@@ -88,7 +88,9 @@ FRAME = {
     "hqueue.errors",
     *(
         f"hqueue.runtime{module}"
-        for module in ("", ".extras", ".fork", ".interrupts", ".logs", ".threads", ".waiting")
+        for module in (
+            *("", ".causes", ".extras", ".fork", ".interrupts", ".logs", ".threads", ".waiting"),
+        )
     ),
     *(
         f"hqueue.cli{module}"

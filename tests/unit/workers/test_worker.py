@@ -195,10 +195,16 @@ def page(port: int, name: str) -> bytes:
 def test_a_worker_says_when_it_is_ready_and_where(
     start_worker: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO", "hqueue_workers.ready")
+    logger = "hqueue_workers.ready"
+    caplog.set_level("INFO", logger)
     started = start_worker(api_port=0)
-    wait_for(lambda: len(caplog.records) == 2, "it is ready")
-    said = [record.getMessage() for record in caplog.records]
+    said = wait_for(
+        lambda: (
+            len(lines := [e.getMessage() for e in caplog.records if e.name == logger]) == 2
+            and lines
+        ),
+        "it is ready",
+    )
     assert said[0].startswith("the Thrift API is served at ")
     assert said[1].startswith(
         f"worker {started.name} is ready; it takes notifications at 127.0.0.1:"
