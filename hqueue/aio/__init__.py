@@ -13,6 +13,7 @@ requests go to HBase. Several event loops may use one client and its queues; a c
 a scanner or a subscriber belongs to one loop.
 """
 
+from hqueue.aio.available_hubs import HubRegistration, Hubs
 from hqueue.aio.client import Client, connect
 from hqueue.aio.consumer import Consumer
 from hqueue.aio.dead_letters import DeadLetters
@@ -27,6 +28,13 @@ from hqueue.aio.queue import Queue
 from hqueue.aio.scanner import Scanner
 from hqueue.aio.skipped_batches import SkippedBatches
 from hqueue.aio.subscriber import Subscriber
+from hqueue.aio.topic_managers import (
+    OwnerElection,
+    SubscriptionDataManager,
+    TopicOwnershipManager,
+    TopicPersistenceManager,
+)
+from hqueue.aio.topic_metadata import MetadataMigration, TopicMetadata
 from hqueue.aio.topic_scanner import TopicScanner
 from hqueue.aio.topic_subscription import TopicSubscription
 
@@ -39,13 +47,21 @@ __all__ = [
     "HubClient",
     "HubProducer",
     "HubQueue",
+    "HubRegistration",
     "HubScanner",
     "HubTopic",
+    "Hubs",
+    "MetadataMigration",
+    "OwnerElection",
     "Producer",
     "Queue",
     "Scanner",
     "SkippedBatches",
     "Subscriber",
+    "SubscriptionDataManager",
+    "TopicMetadata",
+    "TopicOwnershipManager",
+    "TopicPersistenceManager",
     "TopicScanner",
     "TopicSubscription",
     "connect",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from hqueue.aio.queue import Queue
+from hqueue.aio.topic_metadata import MetadataMigration, TopicMetadata
 from hqueue.client import Client as BlockingClient
 from hqueue.client import Ttl, administration_of, close_in_loop, cluster_of, groups_of, ranges_of
 from hqueue.connecting import connect as connect_blocking
@@ -228,6 +229,18 @@ class Client:
         deleted, now or in a moment: call it again.
         """
         await groups_of(self._client).delete.in_loop(group, queue)
+
+    def topic_metadata(self, queue: str, *, store: str | None = None) -> TopicMetadata:
+        """The metadata that hubs keep about a queue's topics. Like `hqueue.Client.topic_metadata`.
+        Sends no request.
+        """
+        return TopicMetadata(self._client.topic_metadata(queue, store=store))
+
+    def metadata_migration(self, queue: str) -> MetadataMigration:
+        """A migration, which moves the metadata of a queue's topics to another store while hubs
+        run. Like `hqueue.Client.metadata_migration`. Sends no request.
+        """
+        return MetadataMigration(self._client.metadata_migration(queue))
 
     @property
     def _queues(self) -> QueueAdministration:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import uuid
 from collections import defaultdict
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import hqueue
+import hqueue.aio
 from hqueue import MessageID, Outcome
 from hqueue.errors import (
     BadVersionError,
@@ -330,6 +332,34 @@ def test_hubs_acquire_their_topics_again(
         lost = first.election.acquire("t", a).result(WAIT_S)
         assert lost.owner == b
         assert second.election.release("t", lost).result(WAIT_S)
+
+
+def test_in_an_event_loop_it_is_written_moved_and_read(
+    connect: Open, queue_name: str, migration: MetadataMigration
+) -> None:
+    client = hqueue.aio.Client(connect())
+
+    async def use() -> None:
+        moving = client.metadata_migration(queue_name)
+        hub = HubInfo(Address("127.0.0.1", 4_080), uuid.uuid4().hex)
+        async with client.topic_metadata(queue_name) as metadata:
+            registration = await metadata.hubs.register(hub)
+            assert (await metadata.election.acquire("t", hub)).won
+            for topic in TOPICS:
+                await metadata.subscriptions.create_subscription_data(topic, "s", data(0))
+                await metadata.persistence.write_topic_persistence_info(topic, INFO, NEW)
+            assert await moving.move("hbase") == 2 * len(TOPICS)
+            while await metadata.store() != "hbase":
+                await asyncio.sleep(0.01)
+            assert sorted([topic async for topic in metadata.persistence.topics()]) == TOPICS
+            assert len([entry async for entry in metadata.entries()]) == 2 * len(TOPICS)
+            await metadata.subscriptions.update_subscription_data("t/0", "s", data(1), ANY)
+            assert await moving.clear() >= 2 * len(TOPICS)
+            await registration.close()
+            assert await metadata.hubs.list() == {}
+
+    asyncio.run(use())
+    assert migration.state().location.store == "hbase"
 
 
 def test_where_it_is_says_whether_parts_are_updated_apart(

@@ -12,6 +12,7 @@ from typing import Any
 import hqueue
 import hqueue.aio
 from tests.support.looped import LoopThread
+from tests.support.metadata_faces import looped_metadata
 
 __all__ = ["FACES", "client_by"]
 
@@ -29,7 +30,9 @@ def client_by(face: str, client: hqueue.Client) -> Iterator[hqueue.Client]:
 
 
 class _LoopedClient(hqueue.Client):
-    """Has each administrative call made in an event loop. All else is the client's own."""
+    """Has each administrative call, and those of topics' metadata, made in an event loop. All else
+    is the client's own.
+    """
 
     def __init__(self, client: hqueue.Client, thread: LoopThread) -> None:
         vars(self).update(vars(client))
@@ -39,6 +42,12 @@ class _LoopedClient(hqueue.Client):
     def create_queue(self, *args: Any, **named: Any) -> hqueue.Queue:
         made = self._thread.run(self._asynchronous.create_queue(*args, **named))
         return self.queue(made.name)
+
+    def topic_metadata(self, *args: Any, **named: Any) -> Any:
+        return looped_metadata(self._asynchronous.topic_metadata(*args, **named), self._thread)
+
+    def metadata_migration(self, *args: Any) -> Any:
+        return looped_metadata(self._asynchronous.metadata_migration(*args), self._thread)
 
 
 def _in_loop(name: str) -> Callable[..., Any]:

@@ -7,7 +7,7 @@ The modules below a manager (blobs, generations, the migration state, the fence)
 and wait. Only what `TopicLookup` reads is written in steps, for no event loop calls the rest: a
 `Pipeline`'s threads do. These send the requests of many callers as one, and return futures for a
 loop to await. Threads also do rare work: opening the metadata, registering a hub, moving to another
-store, and commands.
+store, and commands. `hqueue.aio` has a thin face over these managers, whose calls threads make.
 """
 
 from __future__ import annotations

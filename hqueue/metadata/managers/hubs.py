@@ -34,11 +34,25 @@ from hqueue.settings.addresses import Address
 from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.numbers import check_whole
 
-__all__ = ["AvailableHub", "HubRegistration", "Hubs", "decode_hub", "encode_hub"]
+__all__ = [
+    "AvailableHub",
+    "HubRegistration",
+    "Hubs",
+    "OnFailure",
+    "decode_hub",
+    "encode_hub",
+    "ignore_failure",
+]
 
 ALIVE = "alive"
 ALIVE_DEPTH = 2
 LOAD_MAX = 2**63 - 1
+
+OnFailure = Callable[[HQueueError], None]
+
+
+def ignore_failure(error: HQueueError) -> None:
+    """Does nothing: `HubRegistration.failure` has the error."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -111,7 +125,7 @@ class Hubs(OnStore):
         self,
         hub: HubInfo,
         load: int = 0,
-        on_failure: Callable[[HQueueError], None] = lambda error: None,
+        on_failure: OnFailure = ignore_failure,
     ) -> HubRegistration:
         """Register a hub as available, and again after each loss of the session, until the
         registration is closed.

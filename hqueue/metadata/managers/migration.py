@@ -31,7 +31,7 @@ from hqueue.metadata.managers.migration_state import (
 from hqueue.metadata.ports import ANY, NEW
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 
-__all__ = ["MetadataMigration"]
+__all__ = ["MetadataMigration", "OnProgress", "ignore_progress"]
 
 TOGETHER = 256
 PAUSE_MS = 20
@@ -40,8 +40,8 @@ MOVED = (PERSISTENCE, SUBSCRIPTION)
 OnProgress = Callable[[str, int], None]
 
 
-def _ignore(step: str, records: int) -> None:
-    """Nobody wants to know."""
+def ignore_progress(step: str, records: int) -> None:
+    """Does nothing."""
 
 
 class MetadataMigration:
@@ -83,7 +83,7 @@ class MetadataMigration:
         to: str,
         *,
         drain_ms: float = 60_000,
-        on_progress: OnProgress = _ignore,
+        on_progress: OnProgress = ignore_progress,
     ) -> int:
         """Move the metadata to another store. Returns how many records were moved, 0 if it is there
         already.
@@ -164,7 +164,7 @@ class MetadataMigration:
         self._record.change(state.abandoned(), version)
         return True
 
-    def clear(self, *, on_progress: OnProgress = _ignore) -> int:
+    def clear(self, *, on_progress: OnProgress = ignore_progress) -> int:
         """Delete the records that moves and interrupted copies left in locations that are not in
         force. Returns how many.
 

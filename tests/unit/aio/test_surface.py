@@ -8,6 +8,7 @@ import pytest
 
 import hqueue
 import hqueue.aio
+from hqueue.metadata import managers
 
 PAIRS = {
     hqueue.Client: hqueue.aio.Client,
@@ -27,14 +28,19 @@ PAIRS = {
     hqueue.HubQueue: hqueue.aio.HubQueue,
     hqueue.HubScanner: hqueue.aio.HubScanner,
     hqueue.HubProducer: hqueue.aio.HubProducer,
+    managers.TopicMetadata: hqueue.aio.TopicMetadata,
+    managers.TopicOwnershipManager: hqueue.aio.TopicOwnershipManager,
+    managers.TopicPersistenceManager: hqueue.aio.TopicPersistenceManager,
+    managers.SubscriptionDataManager: hqueue.aio.SubscriptionDataManager,
+    managers.Hubs: hqueue.aio.Hubs,
+    managers.HubRegistration: hqueue.aio.HubRegistration,
+    managers.OwnerElection: hqueue.aio.OwnerElection,
+    managers.MetadataMigration: hqueue.aio.MetadataMigration,
 }
 
 ONLY_BLOCKING = {
-    "Client": {
-        "coordination": "a session that threads use",
-        "metadata_migration": "hubs' metadata has no asynchronous face yet",
-        "topic_metadata": "hubs' metadata has no asynchronous face yet",
-    },
+    "Client": {"coordination": "a session that threads use"},
+    "Hubs": {"store": "a session that threads use"},
     "Queue": {
         "deadline": "roles in loops have it from `hqueue.engine.LoopReader`",
         "poll": "roles in loops have it from `hqueue.engine.LoopReader`",
@@ -53,6 +59,8 @@ OTHER_PARAMETERS = {
     "Producer.close": "`asyncio.timeout` bounds it",
     "Producer.flush": "`asyncio.timeout` bounds it",
     "Subscriber.wait": "`asyncio.timeout` bounds it",
+    "SubscriptionDataManager.is_partial_update_supported": "it may ask ZooKeeper",
+    "TopicMetadata.store": "it may ask ZooKeeper",
     "TopicSubscription.wait": "`asyncio.timeout` bounds it",
 }
 

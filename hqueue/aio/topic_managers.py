@@ -1,0 +1,177 @@
+"""The owners, ranges and subscriptions of topics, and the elections of owners, in an event loop."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from hqueue.aio.in_threads import answered, each_read
+from hqueue.metadata.managers import (
+    HubInfo,
+    SubscriptionData,
+    TopicPersistenceInfo,
+    Verdict,
+    Versioned,
+)
+from hqueue.metadata.managers import OwnerElection as BlockingElection
+from hqueue.metadata.managers import SubscriptionDataManager as BlockingSubscriptions
+from hqueue.metadata.managers import TopicOwnershipManager as BlockingOwnership
+from hqueue.metadata.managers import TopicPersistenceManager as BlockingPersistence
+from hqueue.metadata.ports import Version
+from hqueue.runtime.loop import in_thread
+
+__all__ = [
+    "OwnerElection",
+    "SubscriptionDataManager",
+    "TopicOwnershipManager",
+    "TopicPersistenceManager",
+]
+
+
+class TopicOwnershipManager:
+    """The owners of a queue's topics, for event loops. Like
+    `hqueue.metadata.managers.TopicOwnershipManager`: each method is awaited for what that one's
+    future gives, and raises all errors when it is awaited. Made by `Client.topic_metadata`.
+
+    If the caller of a change is cancelled, the outcome is unknown: the change may be made, now or
+    in a moment. Of changes of one record that are under way at the same time, any may be the first.
+
+    Args:
+        manager: the manager below.
+    """
+
+    def __init__(self, manager: BlockingOwnership) -> None:
+        self._manager = manager
+
+    async def read_owner_info(self, topic: str) -> Versioned[HubInfo] | None:
+        """Read the owner; None if the topic has none."""
+        return await answered(self._manager.read_owner_info, topic)
+
+    async def write_owner_info(self, topic: str, owner: HubInfo, version: Version) -> Version:
+        """Make a hub the owner if the owner's record has this version. Like
+        `TopicOwnershipManager.write_owner_info` of `hqueue.metadata.managers`.
+        """
+        return await answered(self._manager.write_owner_info, topic, owner, version)
+
+    async def delete_owner_info(self, topic: str, version: Version) -> None:
+        """Remove the topic's owner if the owner's record has this version."""
+        await answered(self._manager.delete_owner_info, topic, version)
+
+
+class TopicPersistenceManager:
+    """The ranges and the ACL of each topic of a queue, for event loops. Like
+    `hqueue.metadata.managers.TopicPersistenceManager`, with what `TopicOwnershipManager` says.
+
+    Args:
+        manager: the manager below.
+    """
+
+    def __init__(self, manager: BlockingPersistence) -> None:
+        self._manager = manager
+
+    async def read_topic_persistence_info(
+        self, topic: str
+    ) -> Versioned[TopicPersistenceInfo] | None:
+        """Read a topic's record; None if there is no such topic."""
+        return await answered(self._manager.read_topic_persistence_info, topic)
+
+    async def write_topic_persistence_info(
+        self, topic: str, info: TopicPersistenceInfo, version: Version
+    ) -> Version:
+        """Write a topic's record if it has this version."""
+        return await answered(self._manager.write_topic_persistence_info, topic, info, version)
+
+    async def delete_topic_persistence_info(self, topic: str, version: Version) -> None:
+        """Delete a topic's record if it has this version."""
+        await answered(self._manager.delete_topic_persistence_info, topic, version)
+
+    def topics(self) -> AsyncIterator[str]:
+        """Iterate over all topics, in the order of their keys. An iteration that was cancelled
+        ends: begin another one.
+        """
+        return each_read(self._manager.topics())
+
+
+class SubscriptionDataManager:
+    """The subscriptions to each topic of a queue, for event loops. Like
+    `hqueue.metadata.managers.SubscriptionDataManager`, with what `TopicOwnershipManager` says.
+
+    Args:
+        manager: the manager below.
+    """
+
+    def __init__(self, manager: BlockingSubscriptions) -> None:
+        self._manager = manager
+
+    async def is_partial_update_supported(self) -> bool:
+        """Whether preferences and state can be updated separately."""
+        return await in_thread(lambda: self._manager.is_partial_update_supported)
+
+    async def create_subscription_data(
+        self, topic: str, subscriber: str, data: SubscriptionData
+    ) -> Version:
+        """Create a subscription, with both of its parts."""
+        return await answered(self._manager.create_subscription_data, topic, subscriber, data)
+
+    async def update_subscription_data(
+        self, topic: str, subscriber: str, data: SubscriptionData, version: Version
+    ) -> Version:
+        """Update the given parts of a subscription, if it has this version. Like
+        `SubscriptionDataManager.update_subscription_data` of `hqueue.metadata.managers`.
+        """
+        return await answered(
+            self._manager.update_subscription_data, topic, subscriber, data, version
+        )
+
+    async def replace_subscription_data(
+        self, topic: str, subscriber: str, data: SubscriptionData, version: Version
+    ) -> Version:
+        """Replace both parts of a subscription, if it has this version."""
+        return await answered(
+            self._manager.replace_subscription_data, topic, subscriber, data, version
+        )
+
+    async def delete_subscription_data(self, topic: str, subscriber: str, version: Version) -> None:
+        """Delete a subscription, if it has this version."""
+        await answered(self._manager.delete_subscription_data, topic, subscriber, version)
+
+    async def read_subscription_data(
+        self, topic: str, subscriber: str
+    ) -> Versioned[SubscriptionData] | None:
+        """Read a subscription; None if it does not exist."""
+        return await answered(self._manager.read_subscription_data, topic, subscriber)
+
+    async def read_subscriptions(self, topic: str) -> dict[str, Versioned[SubscriptionData]]:
+        """Read all subscriptions to a topic, by subscriber. Like
+        `SubscriptionDataManager.read_subscriptions` of `hqueue.metadata.managers`.
+        """
+        return await answered(self._manager.read_subscriptions, topic)
+
+
+class OwnerElection:
+    """Elects the owners of a queue's topics, for event loops. Like
+    `hqueue.metadata.managers.OwnerElection`; its methods are awaited, and raise what that one's
+    futures raise. Made by `Client.topic_metadata`.
+
+    Args:
+        election: the election below.
+    """
+
+    def __init__(self, election: BlockingElection) -> None:
+        self._election = election
+
+    async def acquire(self, topic: str, hub: HubInfo, instead_of: Version | None = None) -> Verdict:
+        """Make a hub the owner of a topic, unless another hub owns it. Like
+        `OwnerElection.acquire` of `hqueue.metadata.managers`. If the caller is cancelled, the hub
+        may become the owner: acquire the topic again to find out.
+        """
+        return await answered(self._election.acquire, topic, hub, instead_of)
+
+    async def release(self, topic: str, owned: Verdict) -> bool:
+        """Remove a topic's owner, if it is still that of this verdict. Returns whether it was. If
+        the caller is cancelled, the owner may be removed: the call can be repeated.
+        """
+        return await answered(self._election.release, topic, owned)
+
+    async def is_available(self, hub: HubInfo) -> bool:
+        """Whether an incarnation of a hub is available. The answer is no older than the call."""
+        return await answered(self._election.is_available, hub)

@@ -1,0 +1,320 @@
+"""Topics' metadata in event loops: callbacks, several loops, and what is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+import hqueue
+import hqueue.aio
+from hqueue.aio.in_threads import ProgressInLoop, each_read, made
+from hqueue.aio.loops import AT_ONCE
+from hqueue.errors import BadVersionError, ClosedError, InvalidInputError, UnsupportedFormatError
+from hqueue.metadata import Address
+from hqueue.metadata.managers import AvailableHub, MigrationState, Phase, TopicPersistenceInfo
+from hqueue.metadata.ports import ANY, NEW
+from tests.support.backends import MemoryBackend
+from tests.support.cancelling import each_await
+from tests.support.metadata_kinds import owner, ranges, subscription
+from tests.support.waiting import wait_for
+
+Cut = Callable[..., Any]
+
+
+@pytest.fixture
+def client() -> Iterator[hqueue.aio.Client]:
+    with MemoryBackend().connect() as blocking:
+        blocking.create_queue("q", partitions=1)
+        yield hqueue.aio.Client(blocking)
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    """Run it to its end; it leaves no task, and no error that nobody handles."""
+    unhandled: list[dict[str, Any]] = []
+
+    async def watched() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: unhandled.append(context))
+        await asyncio.wait_for(work, 30)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(watched())
+    assert unhandled == []
+
+
+async def until(is_so: Callable[[], Coroutine[Any, Any, bool]]) -> None:
+    while not await is_so():
+        await asyncio.sleep(0.005)
+
+
+def test_hubs_are_watched_and_elected_in_the_loop(client: hqueue.aio.Client) -> None:
+    async def use() -> None:
+        loop = asyncio.get_running_loop()
+        seen: asyncio.Queue[set[Address]] = asyncio.Queue()
+
+        def listener(hubs: Mapping[Address, AvailableHub]) -> None:
+            assert asyncio.get_running_loop() is loop
+            seen.put_nowait(set(hubs))
+
+        async with client.topic_metadata("q") as metadata:
+            watch = metadata.hubs.watch(listener)
+            registration = await metadata.hubs.register(owner(1), 3)
+            while owner(1).address not in await seen.get():
+                pass
+            await registration.update(4)
+            assert await metadata.hubs.list() == {owner(1).address: AvailableHub(owner(1), 4)}
+            won = await metadata.election.acquire("t", owner(1))
+            assert won.won
+            assert await metadata.election.release("t", won)
+            assert await metadata.election.is_available(owner(1))
+            assert not await metadata.election.is_available(owner(2))
+            assert not await metadata.hubs.drop(owner(1).address)
+            await registration.close()
+            while owner(1).address in await seen.get():
+                pass
+            watch.close()
+            await metadata.hubs.drop_gone()
+            assert await metadata.hubs.list() == {}
+
+    run(use())
+
+
+def test_several_loops_use_one_metadata_at_the_same_time(client: hqueue.aio.Client) -> None:
+    metadata = client.topic_metadata("q")
+    both = threading.Barrier(2)
+
+    async def write(number: int) -> None:
+        both.wait(60)
+        await asyncio.gather(
+            *(
+                metadata.persistence.write_topic_persistence_info(f"{n}/{number}", ranges(n), NEW)
+                for n in range(AT_ONCE)
+            )
+        )
+
+    with ThreadPoolExecutor(2) as pool:
+        for ended in [pool.submit(asyncio.run, write(number)) for number in range(2)]:
+            ended.result(60)
+
+    async def look() -> None:
+        topics = [topic async for topic in metadata.persistence.topics()]
+        assert len(set(topics)) == len(topics) == 2 * AT_ONCE
+        subjects = [entry.subject for entry in [each async for each in metadata.entries()]]
+        assert {subject.topic for subject in subjects if subject} == set(topics)
+        await metadata.close()
+        with pytest.raises(ClosedError):
+            await metadata.persistence.read_topic_persistence_info("t")
+
+    run(look())
+
+
+async def write_ranges(metadata: hqueue.aio.TopicMetadata, cut: Cut) -> None:
+    manager = metadata.persistence
+    await cut(manager.write_topic_persistence_info("t", ranges(1), NEW))
+    with contextlib.suppress(BadVersionError):  # It was made, by a moment ago.
+        await manager.write_topic_persistence_info("t", ranges(1), NEW)
+    found = await manager.read_topic_persistence_info("t")
+    assert found is not None
+    assert found.value == ranges(1)
+    await manager.delete_topic_persistence_info("t", ANY)
+
+
+async def subscribe(metadata: hqueue.aio.TopicMetadata, cut: Cut) -> None:
+    manager = metadata.subscriptions
+    await manager.create_subscription_data("t", "s", subscription(1))
+    await cut(manager.replace_subscription_data("t", "s", subscription(2), ANY))
+    await manager.replace_subscription_data("t", "s", subscription(3), ANY)
+    assert [*await manager.read_subscriptions("t")] == ["s"]
+    await cut(manager.delete_subscription_data("t", "s", ANY))
+    if await manager.read_subscription_data("t", "s"):
+        with contextlib.suppress(hqueue.errors.NoSubscriptionStateError):
+            await manager.delete_subscription_data("t", "s", ANY)
+
+
+async def register(metadata: hqueue.aio.TopicMetadata, cut: Cut) -> None:
+    async def is_gone() -> bool:
+        return await metadata.hubs.list() == {}
+
+    registrations: list[hqueue.aio.HubRegistration] = []
+
+    async def begin() -> None:
+        registrations.append(await metadata.hubs.register(owner(1)))
+
+    await cut(begin())
+    await begin()
+    for registration in registrations:
+        await cut(registration.close())
+        await registration.close()
+    await until(is_gone)  # What was cut is closed in the background.
+
+
+async def look(metadata: hqueue.aio.TopicMetadata, cut: Cut) -> None:
+    await metadata.settle()
+    await metadata.persistence.write_topic_persistence_info("t", ranges(1), NEW)
+
+    async def listed() -> list[str]:
+        return [topic async for topic in metadata.persistence.topics()]
+
+    for ask in (listed, metadata.store, metadata.settle, metadata.hubs.list):
+        await cut(ask())
+    assert await listed() == ["t"]
+    assert await metadata.store() == "zookeeper"
+
+
+@pytest.mark.parametrize("use", [write_ranges, subscribe, register, look])
+def test_what_is_cancelled_can_be_repeated(use: Callable[..., Any]) -> None:
+    async def once(cut: Cut) -> None:
+        with MemoryBackend().connect() as blocking:
+            async with hqueue.aio.Client(blocking).topic_metadata("q") as metadata:
+                await use(metadata, cut)
+
+    async def cut_at_each() -> None:
+        assert await each_await(once) >= 1
+
+    run(cut_at_each())
+
+
+async def until_known(metadata: hqueue.aio.TopicMetadata, store: str) -> None:
+    async def is_known() -> bool:
+        return await metadata.store() == store
+
+    await until(is_known)
+
+
+async def filled(client: hqueue.aio.Client) -> hqueue.aio.TopicMetadata:
+    metadata = client.topic_metadata("q")
+    await metadata.persistence.write_topic_persistence_info("t", ranges(1), NEW)
+    return metadata
+
+
+def test_a_move_reports_its_progress_in_the_loop(client: hqueue.aio.Client) -> None:
+    async def use() -> None:
+        loop = asyncio.get_running_loop()
+        phases: list[tuple[str, int]] = []
+
+        def on_progress(phase: str, records: int) -> None:
+            assert asyncio.get_running_loop() is loop
+            phases.append((phase, records))
+
+        async with await filled(client) as metadata:
+            migration = client.metadata_migration("q")
+            assert await migration.move("hbase", on_progress=on_progress) == 1
+            assert [phase for phase, records in phases if not records] == [
+                "copying",
+                "draining",
+                "comparing",
+            ]
+            await until_known(metadata, "hbase")
+            assert await metadata.subscriptions.is_partial_update_supported()
+            assert not await migration.abandon()
+            assert await migration.clear(on_progress=on_progress) == 1
+            assert phases[-1][0] == "clearing"
+            assert (await migration.state()).old_copies == ()
+
+    run(use())
+
+
+def test_what_a_callback_raises_abandons_the_move(client: hqueue.aio.Client) -> None:
+    def fail(phase: str, records: int) -> None:
+        if phase == "comparing":
+            raise InvalidInputError("enough")
+
+    async def use() -> None:
+        async with await filled(client) as metadata:
+            migration = client.metadata_migration("q")
+            with pytest.raises(InvalidInputError, match="enough"):
+                await migration.move("hbase", on_progress=fail)
+            assert (await migration.state()).phase is Phase.STABLE
+            assert await metadata.store() == "zookeeper"
+
+    run(use())
+
+
+@pytest.mark.parametrize("phase", ["copying", "draining", "comparing"])
+def test_a_move_that_is_cancelled_abandons_itself(client: hqueue.aio.Client, phase: str) -> None:
+    async def use() -> None:
+        async with await filled(client) as metadata:
+            migration = client.metadata_migration("q")
+            called: list[str] = []
+
+            def cut(at: str, records: int) -> None:
+                called.append(at)
+                if at == phase:
+                    moving.cancel()
+
+            moving = asyncio.create_task(migration.move("hbase", on_progress=cut))
+            with pytest.raises(asyncio.CancelledError):
+                await moving
+
+            async def is_over() -> bool:
+                return (await migration.state()).phase is Phase.STABLE
+
+            await until(is_over)
+            state: MigrationState = await migration.state()
+            assert called.count(phase) == 1, "it is not called for a caller that has left"
+            assert state.location.store == "zookeeper"
+            assert await migration.move("hbase") == 1
+            await until_known(metadata, "hbase")
+
+    run(use())
+
+
+def test_a_thread_does_not_wait_for_a_loop_that_was_closed() -> None:
+    loop = asyncio.new_event_loop()
+
+    async def make() -> ProgressInLoop[[]]:
+        return ProgressInLoop(lambda: None)
+
+    progress = loop.run_until_complete(make())
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(progress)
+        loop.close()
+        with pytest.raises(ClosedError):
+            waiting.result(60)
+        with pytest.raises(ClosedError):
+            progress()
+
+
+@pytest.mark.parametrize("made_first", [False, True])
+def test_what_is_made_for_a_caller_that_was_cancelled_is_closed(made_first: bool) -> None:
+    begun, goes_on = threading.Event(), threading.Event()
+    closed: list[str] = []
+
+    def make() -> str:
+        begun.set()
+        assert goes_on.wait(60)
+        return "made"
+
+    async def use() -> None:
+        task = asyncio.create_task(made(make, closed.append))
+        await asyncio.sleep(0)
+        assert begun.wait(60)
+        if made_first:
+            goes_on.set()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        goes_on.set()
+
+    run(use())
+    wait_for(lambda: closed == ["made"], "what was made is closed")
+
+
+def test_what_was_read_before_an_error_is_given_before_it() -> None:
+    def items() -> Iterator[TopicPersistenceInfo]:
+        yield ranges(1)
+        raise UnsupportedFormatError("what is this")
+
+    async def use() -> None:
+        reading = each_read(items())
+        assert await anext(reading) == ranges(1)
+        with pytest.raises(UnsupportedFormatError):
+            await anext(reading)
+
+    run(use())
