@@ -37,16 +37,27 @@ def proxy(keeper: MemoryZooKeeper) -> Iterator[Proxy]:
         yield found
 
 
-@pytest.fixture
-def store(proxy: Proxy) -> Iterator[ZooKeeperStore]:
+@contextlib.contextmanager
+def opened(proxy: Proxy, **bounds: float) -> Iterator[ZooKeeperStore]:
     settings = Settings(
         zookeeper=f"127.0.0.1:{proxy.port}",
         zookeeper_session_timeout_ms=20_000,
-        request_timeout_ms=500,
-        operation_timeout_ms=2_000,
+        **bounds,  # type: ignore[arg-type]
     )
-    with contextlib.closing(ZooKeeperStore(settings)) as opened:
-        yield opened
+    with contextlib.closing(ZooKeeperStore(settings)) as store:
+        yield store
+
+
+@pytest.fixture
+def store(proxy: Proxy) -> Iterator[ZooKeeperStore]:
+    with opened(proxy) as found:
+        yield found
+
+
+@pytest.fixture
+def hasty_store(proxy: Proxy) -> Iterator[ZooKeeperStore]:
+    with opened(proxy, request_timeout_ms=500, operation_timeout_ms=2_000) as found:
+        yield found
 
 
 def test_requests_of_many_tasks_are_under_way_together_and_need_no_thread(
@@ -71,10 +82,10 @@ def test_requests_of_many_tasks_are_under_way_together_and_need_no_thread(
 
 
 def test_the_loop_goes_on_while_a_server_answers_nothing_and_the_wait_is_bounded(
-    store: ZooKeeperStore, proxy: Proxy
+    hasty_store: ZooKeeperStore, proxy: Proxy
 ) -> None:
     async def play() -> None:
-        await store.answer(Create({"/top": b""}))
+        await hasty_store.answer(Create({"/top": b""}))
         turns = 0
 
         async def turn() -> None:
@@ -87,7 +98,7 @@ def test_the_loop_goes_on_while_a_server_answers_nothing_and_the_wait_is_bounded
         proxy.fate = lambda _: Fate.LOSE_REQUEST
         began_s = time.monotonic()
         with pytest.raises(StoreUnavailableError) as caught:
-            await store.answer(Write({"/top": Change(b"1", ANY)}))
+            await hasty_store.answer(Write({"/top": Change(b"1", ANY)}))
         assert time.monotonic() - began_s < 10
         assert caught.value.outcome is Outcome.UNKNOWN
         assert turns > 20
@@ -157,16 +168,16 @@ def test_after_the_session_was_closed_it_is_closed_in_a_loop_too(store: ZooKeepe
 
 
 def test_one_that_waits_for_a_connection_waits_no_longer_than_its_bound_and_may_be_cancelled(
-    store: ZooKeeperStore, proxy: Proxy
+    hasty_store: ZooKeeperStore, proxy: Proxy
 ) -> None:
     proxy.close()
 
     async def play() -> None:
         began_s = time.monotonic()
         with pytest.raises(StoreUnavailableError):
-            await store.answer(Read(["/top"]))
+            await hasty_store.answer(Read(["/top"]))
         assert 1.5 < time.monotonic() - began_s < 10
-        task = asyncio.ensure_future(store.answer(Read(["/top"])))
+        task = asyncio.ensure_future(hasty_store.answer(Read(["/top"])))
         await asyncio.sleep(0.05)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -174,5 +185,5 @@ def test_one_that_waits_for_a_connection_waits_no_longer_than_its_bound_and_may_
 
     asyncio.run(play())
     with pytest.raises(StoreUnavailableError):
-        store.records.read(["/top"])
-    assert not store.session.members._waiters, "nobody waits"
+        hasty_store.records.read(["/top"])
+    assert not hasty_store.session.members._waiters, "nobody waits"
