@@ -95,7 +95,7 @@ class TokenSupply:
             logger.warning("can't get another delegation token; trying again in a minute: %s", exc)
             self._renewed_ms = now_ms + RETRY_MS
             return token
-        logger.info("tasks prove themselves by %r from now on", got)
+        logger.info("Spark tasks authenticate with %r from now on", got)
         # One that was issued long ago is the one of a file, which others replace.
         left_ms = max(0, got.expires_ms - max(got.issued_ms, self._clock.wall_ms()))
         self._renewed_ms, self._ends_ms = now_ms + RENEWED_AFTER * left_ms, now_ms + left_ms
