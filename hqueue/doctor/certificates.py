@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from hqueue.doctor.findings import Finding, ok, warning, wrong
+from hqueue.doctor.findings import Finding, ok, said, warning, wrong
 from hqueue.doctor.subject import Subject
 from hqueue.net.contexts import TlsContexts, TlsFiles
 from hqueue.net.own_certificate import UNFIT, read_certificate, shake_hands
@@ -44,7 +44,7 @@ def check_certificates(subject: Subject) -> Iterator[Finding]:
     except RefusedError as exc:
         yield wrong(
             "certificate",
-            f"{exc.text} [{exc.facts.get('reason')}]",
+            said(exc),
             "see `openssl x509 -text -in FILE`, and make the files as docs/security.md shows",
         )
         return
@@ -193,9 +193,7 @@ def _accepted_by_itself(settings: Settings, certificate: Mapping[str, Any]) -> F
         client, server = (tls_of(settings, serves=serves).current() for serves in (False, True))
         shake_hands(client, server, called)
     except RefusedError as exc:
-        return wrong(
-            "certificate", f"{exc.text} [{exc.facts.get('reason')}]", "correct the setting"
-        )
+        return wrong("certificate", said(exc), "correct the setting")
     except ssl.SSLCertVerificationError as exc:
         if exc.verify_code == UNFIT:
             return wrong(

@@ -11,10 +11,14 @@ from hqueue.errors import (
     RequestRefusedError,
     StoreUnavailableError,
 )
+from hqueue.net.refusals import RefusedError
 
-__all__ = ["Finding", "Level", "of_error", "ok", "said", "warning", "wrong"]
+__all__ = ["OWN_FILES", "Finding", "Level", "of_error", "ok", "said", "warning", "wrong"]
 
 FACT_LENGTH_MAX = 300
+
+OWN_FILES = "correct this setting or its file: no server was asked"
+"""What to do if a file of this client can't be used."""
 
 
 class Level(enum.Enum):
@@ -49,15 +53,18 @@ def wrong(check: str, found: str, advice: str) -> Finding:
     return Finding(check, Level.WRONG, found, advice)
 
 
-def of_error(check: str, error: HQueueError, advice: str = "") -> Finding:
+def of_error(check: str, error: HQueueError, advice: str = "", away: str = "") -> Finding:
     """Make a finding of an error.
 
     Args:
         check: the check.
         error: the error.
-        advice: what to do if a server gave no answer, or if this client lacks the right.
+        advice: what to do, if this client lacks the right or a setting is wrong.
+        away: what to do if a server gave no answer.
     """
-    if isinstance(error, AuthenticationError):
+    if isinstance(error, AuthenticationError) and "setting" in error.facts:
+        advice = OWN_FILES
+    elif isinstance(error, AuthenticationError):
         advice = (
             "check what this line names; the table of AuthenticationError in docs/security.md says "
             "where to look, and the server's log says more"
@@ -65,11 +72,11 @@ def of_error(check: str, error: HQueueError, advice: str = "") -> Finding:
     elif isinstance(error, RequestRefusedError):
         advice = advice or "grant this principal the right, or use a principal that has it"
     elif isinstance(error, StoreUnavailableError):
-        advice = advice or "check that the server runs, and that no firewall keeps this host out"
+        advice = away or "check that the server runs, and that no firewall keeps this host out"
     return wrong(check, said(error), advice or "correct what this line names")
 
 
-def said(error: HQueueError) -> str:
+def said(error: HQueueError | RefusedError) -> str:
     """Write an error's text and its facts in one line."""
     facts = ", ".join(
         f"{name}={str(fact).splitlines()[0][:FACT_LENGTH_MAX]}"

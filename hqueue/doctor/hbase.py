@@ -30,7 +30,7 @@ def check_hbase(subject: Subject) -> Iterator[Finding]:
         try:
             master, meta = first_servers(settings)
         except HQueueError as exc:
-            yield of_error("hbase", exc, _AWAY)
+            yield of_error("hbase", exc, away=_AWAY)
             return
         servers = (master, meta)
         yield from look_up([server.host for server in servers], by_kerberos=subject.is_proven)
@@ -48,7 +48,7 @@ def check_hbase(subject: Subject) -> Iterator[Finding]:
         try:
             queues = [each.name for each in store.tables.list()]
         except HQueueError as exc:
-            yield of_error("hbase", exc, _AWAY)
+            yield of_error("hbase", exc, away=_AWAY)
             return
         yield ok("hbase", f"HBase lets this client in, and shows it {len(queues)} queues")
         if subject.queue is not None:
@@ -73,7 +73,7 @@ def _look_at_queue(
         yield of_error("queue", exc, grant)
         return
     except HQueueError as exc:
-        yield of_error("queue", exc, _AWAY)
+        yield of_error("queue", exc, away=_AWAY)
         return
     yield ok("queue", f"this client may read {queue!r}")
     try:
@@ -82,7 +82,7 @@ def _look_at_queue(
         yield of_error("queue", exc, f"if this client must write, {grant}")
         return
     except HQueueError as exc:
-        yield of_error("queue", exc, _AWAY)
+        yield of_error("queue", exc, away=_AWAY)
         return
     yield ok("queue", f"this client may write {queue!r}")
     yield clock_finding(

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 from hqueue.connecting import open_client
 from hqueue.doctor.certificates import tls_of
-from hqueue.doctor.findings import Finding, ok, warning, wrong
+from hqueue.doctor.findings import Finding, ok, said, warning, wrong
 from hqueue.doctor.peers import look_at_peers
 from hqueue.doctor.subject import Subject
 from hqueue.net.alerts import refusal_in
 from hqueue.net.contexts import TlsContexts
 from hqueue.net.refusals import RefusedError
-from hqueue.rpc.connection import Connection, ThriftError
+from hqueue.rpc.connection import Connection, ReportedError, ThriftError
 from hqueue.rpc.services import load
 from hqueue.settings.addresses import Address
 
@@ -49,10 +49,17 @@ def _call(hub: Address, tls: TlsContexts | None, timeout_s: float) -> Finding:
         with contextlib.closing(Connection(service, *hub, timeout_s, tls=tls)) as connection:
             connection.socket.settimeout(timeout_s)
             connection.client.apiAddress()
+    except ReportedError as exc:
+        return wrong(
+            "hubs",
+            f"the hub {hub} refuses this client: {exc}",
+            "correct the setting of the hub that this line names, or this client's certificate; "
+            "see that hub's audit",
+        )
     except (OSError, *ThriftError, EOFError, ValueError) as exc:
         error = refusal_in(exc) or exc
         if isinstance(error, RefusedError):
-            return wrong("hubs", f"the hub {hub}: {error.text}", "see that hub's audit and log")
+            return wrong("hubs", f"the hub {hub}: {said(error)}", "see that hub's audit and log")
         return wrong(
             "hubs",
             f"the hub {hub} does not answer: {type(exc).__name__}: {exc}",

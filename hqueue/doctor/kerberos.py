@@ -30,11 +30,14 @@ def check_kerberos(subject: Subject) -> Iterator[Finding]:
     try:
         principal, left_s = _login(settings).identity(ends_s)
     except RefusedError as exc:
-        reason = str(exc.facts.get("reason", ""))[:FACT_LENGTH_MAX]
+        reason = str(exc.facts.get("reason", exc.facts.get("path", "")))[:FACT_LENGTH_MAX]
         yield wrong(
             "kerberos",
             f"{exc.text} [{reason}]" if reason else exc.text,
-            "run kinit, or get a new keytab: `klist` and `klist -k FILE` show what this client has"
+            "correct kerberos_config, or /etc/krb5.conf where it is not set"
+            if exc.facts.get("setting") == "kerberos_config"
+            else "run kinit, or get a new keytab: `klist` and `klist -k FILE` show what this "
+            "client has"
             if settings.kerberos_keytab is None
             else "compare `klist -k FILE` with kerberos_principal, and get a new keytab",
         )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from hqueue.doctor.certificates import end_of
-from hqueue.doctor.findings import Finding, ok, wrong
+from hqueue.doctor.findings import OWN_FILES, Finding, ok, said, wrong
 from hqueue.net.contexts import TlsContexts
 from hqueue.net.refusals import RefusedError
 from hqueue.net.sockets import shake
@@ -74,7 +74,12 @@ def _of_refusal(check: str, what: str, address: Address, error: RefusedError) ->
     """Say who did not accept whom, and which hosts a certificate for other hosts names."""
     cause = error.__cause__
     if not isinstance(cause, ssl.SSLCertVerificationError):
-        return wrong(check, f"{what}: {error.text}", "see the log of that server, which says more")
+        is_own = "setting" in error.facts
+        return wrong(
+            check,
+            f"{what}: {said(error)}",
+            OWN_FILES if is_own else "see the log of that server, which says more",
+        )
     if cause.verify_code not in _OTHER_HOST:
         return wrong(
             check,

@@ -16,6 +16,11 @@ from hqueue.settings.addresses import zookeeper_servers
 
 __all__ = ["check_zookeeper"]
 
+_RIGHT = (
+    "compare zookeeper_authentication with that ACL: as a principal with the right, add this "
+    "principal to zookeeper_acl, and run `hqueue secure-nodes --all --apply`"
+)
+
 NODES_MAX = 1_000
 """The check looks at this many nodes: a cluster may have millions."""
 
@@ -31,8 +36,9 @@ def check_zookeeper(subject: Subject) -> Iterator[Finding]:
         found = probe_zookeeper(settings)
     except StoreError as exc:
         yield of_error(
-            "zookeeper", exc,
-            "check that ZooKeeper runs there, and whether it speaks TLS at this port",
+            "zookeeper", exc, _RIGHT,
+            "check that ZooKeeper runs there, that the port is not another server's, and whether "
+            "it speaks TLS at this port",
         )  # fmt: skip
         return
     rules = "" if found.acl is None else f", whose ACL is {', '.join(found.acl)}"
@@ -40,8 +46,7 @@ def check_zookeeper(subject: Subject) -> Iterator[Finding]:
         yield wrong(
             "zookeeper",
             f"this client may not create nodes below {found.path}{rules}: {said(found.refused)}",
-            "compare zookeeper_authentication with that ACL: as a principal with the right, add "
-            "this principal to zookeeper_acl, and run `hqueue secure-nodes --all --apply`",
+            _RIGHT,
         )
         return
     yield ok("zookeeper", f"this client may create nodes below {found.path}{rules}")

@@ -29,15 +29,15 @@ __all__ = [
 
 
 def check_name(name: object) -> str:
-    """Check the name of a subscriber, a worker or a producer, and return it.
+    """Check the name of a subscriber, a worker, a producer or a principal, and return it.
 
     Raises:
         InvalidInputError: the name is too long, or has characters that a queue's name can't have.
     """
     if not is_name(name):
         raise InvalidInputError(
-            "the name of a subscriber, a worker or a producer may have letters, digits, '_', '-' "
-            "and '.', can't begin with '-' or '.', and has 1 to 200 characters",
+            "the name of a subscriber, a worker, a producer or a principal may have letters, "
+            "digits, '_', '-' and '.', can't begin with '-' or '.', and has 1 to 200 characters",
             name=name,
         )
     return name

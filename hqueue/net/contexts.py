@@ -85,7 +85,11 @@ class TlsContexts:
                 self._seen = seen
                 if is_new:
                     logger.warning(
-                        "changed TLS files can't be read; still using the earlier ones: %s", exc
+                        "changed TLS files can't be used; still using the earlier ones: %s "
+                        "[path=%s, reason=%s]",
+                        exc,
+                        exc.facts["path"],
+                        exc.facts["reason"],
                     )
             return self._context
 
@@ -102,18 +106,19 @@ class TlsContexts:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.options |= ssl.OP_NO_RENEGOTIATION
         ca, certificate, key = self._files
+        if certificate:  # First: who reads this one alone names it as its own authority.
+            try:
+                context.load_cert_chain(certificate, key, _refuse_to_ask)
+            except (OSError, ValueError) as exc:
+                reason = _lacking(certificate, key) or str(exc)
+                raise _unreadable("tls_certificate", certificate, reason) from exc
         if ca:
             try:
                 context.load_verify_locations(ca)
             except (OSError, ValueError) as exc:
-                raise _unreadable("tls_ca", ca, exc) from exc
+                raise _unreadable("tls_ca", ca, str(exc)) from exc
         else:
             context.load_default_certs(ssl.Purpose.SERVER_AUTH)
-        if certificate:
-            try:
-                context.load_cert_chain(certificate, key, _refuse_to_ask)
-            except (OSError, ValueError) as exc:
-                raise _unreadable("tls_certificate", certificate, exc) from exc
         return context
 
 
@@ -139,11 +144,27 @@ def _refuse_to_ask() -> str:
     raise ValueError("the private key is encrypted: store it without a password")
 
 
-def _unreadable(setting: str, path: str, error: Exception) -> RefusedError:
+def _lacking(certificate: str, key: str | None) -> str | None:
+    """What is missing in the files of a certificate, which OpenSSL does not name."""
+    key = key or certificate
+    for path, what, mark in (
+        (certificate, "a certificate", b"-----BEGIN CERTIFICATE-----"),
+        (key, "a private key", b"PRIVATE KEY-----"),
+    ):
+        try:
+            with open(path, "rb") as opened:
+                if mark not in opened.read():
+                    return f"{path} does not contain {what} in PEM"
+        except OSError as exc:
+            return f"{path} can't be read: {exc.strerror}"
+    return None
+
+
+def _unreadable(setting: str, path: str, reason: str) -> RefusedError:
     return RefusedError(
         f"{setting} can't be used: check that the files exist, can be read by this user, and are "
         "certificates and a private key in PEM that belong together",
         setting=setting,
         path=path,
-        reason=str(error),
+        reason=reason,
     )

@@ -44,6 +44,9 @@ _ADVICE = {
 }
 """What to check, by errors of Kerberos."""
 
+_NO_REALM = (135, 136, 154, 224)
+"""The library's configuration can't be read, is malformed, or names no KDC or no realm."""
+
 _UNKNOWN_SERVER = 7
 _OF_HBASE = (
     "compare hbase_principal with the server's hbase.regionserver.kerberos.principal, and the host "
@@ -180,7 +183,7 @@ class Login:
         """Have the library read the configuration. A process has one."""
         if self._config is None:
             return
-        used = os.environ.setdefault("KRB5_CONFIG", self._config)
+        used = os.environ.get("KRB5_CONFIG", self._config)
         if used != self._config:
             raise RefusedError(
                 "kerberos_config differs from the configuration that this process uses: give all "
@@ -188,6 +191,14 @@ class Login:
                 kerberos_config=self._config,
                 used=used,
             )
+        if not os.access(used, os.R_OK):
+            raise RefusedError(
+                "kerberos_config can't be read: check that the file exists, and that this user may "
+                "read it",
+                setting="kerberos_config",
+                path=used,
+            )
+        os.environ["KRB5_CONFIG"] = used
 
     def _store(self, generation: int) -> dict[str, str]:
         if not self._keytab:
@@ -210,6 +221,7 @@ class Login:
         return RefusedError(
             f"Kerberos refused: {self._advice(error.minor)}",
             reason=str(error),
+            **({"setting": "kerberos_config"} if error.minor - _KRB5 in _NO_REALM else {}),
             **({"server_principal": server} if server else {}),
             **({"principal": self._principal} if self._principal else {}),
             **({"keytab": self._keytab} if self._keytab else {}),
@@ -221,6 +233,8 @@ class Login:
         for numbers, advice in _ADVICE.items():
             if minor - _KRB5 in numbers:
                 return advice
+        if minor - _KRB5 in _NO_REALM:
+            return "the realm's KDC is not found: check kerberos_config, or else /etc/krb5.conf"
         if self._keytab:
             return "the keytab has no key that serves: check kerberos_keytab and kerberos_principal"
         return (

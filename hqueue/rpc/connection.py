@@ -12,17 +12,18 @@ from typing import Any
 from thriftpy2 import protocol as thrift_protocols
 from thriftpy2 import transport as transports
 from thriftpy2.protocol.exc import TProtocolException
-from thriftpy2.thrift import TApplicationException, TClient, TException
+from thriftpy2.thrift import TApplicationException, TException
 
 from hqueue.net.contexts import TlsContexts
 from hqueue.net.sockets import shake
 from hqueue.rpc.calls import NotThriftError
 from hqueue.rpc.http_transport import HttpTransport
+from hqueue.rpc.messages import Client
 from hqueue.rpc.protocols import BulkProtocol, CompactProtocol
 from hqueue.rpc.transports import BoundedSocket, BulkTransport, FramedBulkTransport
 from hqueue.runtime.sockets import open_connection
 
-__all__ = ["Connection", "ThriftError", "is_another_service", "open_socket"]
+__all__ = ["Connection", "ReportedError", "ThriftError", "is_another_service", "open_socket"]
 
 try:
     from thriftpy2.protocol.cybin.cybin import ProtocolError
@@ -32,6 +33,9 @@ except ImportError:  # It is not compiled here, and raises the others.
 ThriftError = (TException, ProtocolError, LookupError, struct.error)
 """What a call raises beside `OSError`: an error that the service declares, or a reply that breaks
 the protocol. The compiled protocol's own error is not a `TException`."""
+
+ReportedError = TApplicationException
+"""Thrift's own error, by which a server says why it does not serve a call."""
 
 _HUNG_UP = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)  # Linux has it.
 
@@ -128,8 +132,8 @@ class Connection:
         ]
         # Answers are all read by ours: the compiled one believes a count, and steps over two
         # billion values of no type for minutes.
-        self.client: Any = TClient(service, large, small)
-        self.bulk_client: Any = TClient(service, large)
+        self.client: Any = Client(service, large, small)
+        self.bulk_client: Any = Client(service, large)
         """Two on one wire, used in turns: the former writes small requests by thriftpy2's compiled
         protocol, the latter also large values."""
 

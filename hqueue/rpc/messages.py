@@ -26,6 +26,7 @@ from hqueue.runtime.switch_interval import short_turns
 
 __all__ = [
     "Awaited",
+    "Client",
     "InTurns",
     "Processor",
     "ReadCall",
@@ -267,7 +268,7 @@ def decode_reply(service: Any, method: str, reply: bytes) -> Any:
         Exception: the reply says an error, which the IDL declares or is Thrift's own.
     """
     spoken = TCyBinaryProtocol(TCyMemoryBuffer(reply), decode_response=False)  # type: ignore[no-untyped-call]
-    return TClient(service, spoken)._recv(method)
+    return Client(service, spoken)._recv(method)
 
 
 def decode_reasoned(method: str, seqid: int, reply: bytes) -> tuple[int | None, bytes]:
@@ -288,6 +289,20 @@ def decode_reasoned(method: str, seqid: int, reply: bytes) -> tuple[int | None, 
         text = said.message or b""
         raise NoCallError(text.decode(errors="replace") if isinstance(text, bytes) else text)
     return said.number, said.reason or b""
+
+
+class Client(TClient):
+    """Calls a service. Where texts are read as bytes, thriftpy2's client reads the text of an error
+    of Thrift itself so, too, and `str` of that error raises a `TypeError`.
+    """
+
+    def _recv(self, api: str) -> Any:
+        try:
+            return super()._recv(api)
+        except TApplicationException as exc:
+            if isinstance(exc.message, bytes):
+                exc.message = exc.message.decode(errors="replace")
+            raise
 
 
 class _Sender(TClient):

@@ -78,7 +78,24 @@ def test_a_file_without_a_key_is_named(certificates: Certificates, here: str) ->
     path = certificates.make("keyless", names=here)
     path.write_text(without_key(path))
     given = certificates.of("good", names=here) | {"tls_certificate": str(path)}
-    assert "belong together" in wrong(examined(**given))
+    assert f"tls_certificate, path={path}, reason={path} does not contain a private key" in wrong(
+        examined(**given)
+    )
+
+
+@pytest.mark.parametrize("broken", ["missing", "garbage", "empty", "folder"])
+def test_a_certificate_s_file_that_can_t_be_used_is_named_with_its_reason(
+    certificates: Certificates, broken: str
+) -> None:
+    path = certificates.folder / broken
+    if broken == "folder":
+        path.mkdir()
+    elif broken != "missing":
+        path.write_text("junk" if broken == "garbage" else "")
+    given = certificates.of("good") | {"tls_certificate": str(path)}
+    text = wrong(examined(**given))
+    assert text.startswith("wrong: tls_certificate can't be used")
+    assert f"path={path}, reason={path} " in text
 
 
 def test_an_authority_s_file_that_has_none_is_named(certificates: Certificates) -> None:

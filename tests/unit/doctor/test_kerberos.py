@@ -71,6 +71,29 @@ def test_a_file_that_is_no_keytab_is_named(tmp_path: Path) -> None:
     assert "can't be used: this is not a keytab" in first.found
 
 
+def test_a_missing_configuration_is_named(
+    keys: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = str(tmp_path / "none.conf")
+    monkeypatch.delenv("KRB5_CONFIG", raising=False)
+    found = examined(kerberos_keytab=keys, kerberos_config=missing)[-1]
+    assert found.found == (
+        "kerberos_config can't be read: check that the file exists, and that this user may read it"
+        f" [{missing}]"
+    )
+    assert found.advice.startswith("correct kerberos_config")
+
+
+def test_a_realm_without_a_kdc_is_not_blamed_on_the_keytab(
+    kdc: socket.socket, keys: str, tmp_path: Path
+) -> None:
+    config = tmp_path / "krb5.conf"
+    config.write_text("[libdefaults]\n default_realm = TEST\n dns_lookup_kdc = false\n")
+    found = examined(kerberos_keytab=keys)[-1]
+    assert "the realm's KDC is not found" in found.found
+    assert found.advice.startswith("correct kerberos_config")
+
+
 @pytest.mark.usefixtures("kdc")
 def test_a_silent_kdc_is_named_within_the_bound(keys: str) -> None:
     first, second = examined(kerberos_keytab=keys, kerberos_principal="app")

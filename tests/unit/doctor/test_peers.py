@@ -18,6 +18,7 @@ from hqueue.doctor.peers import look_at_peers
 from hqueue.net.contexts import TlsContexts, TlsFiles
 from hqueue.settings.addresses import Address
 from tests.support.certificates import Certificates
+from tests.support.secured_hubs import SecuredHubs
 
 
 @contextlib.contextmanager
@@ -89,6 +90,28 @@ def test_a_server_in_clear_is_wrong_where_tls_is_wanted(certificates: Certificat
         found = look(address, certificates.folder / "ca.pem")
     assert found.level is Level.WRONG
     assert "speaks TLS as the settings say" in found.advice
+
+
+def test_a_file_of_this_client_is_not_looked_for_in_a_server_s_log(
+    certificates: Certificates,
+) -> None:
+    absent = certificates.folder / "absent.pem"
+    tls = TlsContexts(TlsFiles(str(certificates.folder / "ca.pem"), str(absent)))
+    with served(None) as address:
+        [found] = look_at_peers("hbase", "the server", [address], tls, 5)
+    assert f"reason={absent} can't be read" in found.found
+    assert "no server was asked" in found.advice
+
+
+def test_a_hub_that_refuses_the_principal_is_wrong(certificates: Certificates) -> None:
+    with contextlib.ExitStack() as stack:
+        hub = SecuredHubs(stack, certificates).hub()
+        given = certificates.of("caller", subject="/CN=app,root")
+        subject = Subject(hqueue.Settings(**given), hubs=(hub.address,))
+        found = [*check_hubs(subject)]
+    assert found[-1].level is Level.WRONG
+    assert "tls_principal_rules" in found[-1].found
+    assert "this line names" in found[-1].advice
 
 
 def test_a_hub_that_hangs_up_is_wrong_and_so_is_one_that_refuses(

@@ -9,7 +9,9 @@ import pytest
 
 import hqueue
 from hqueue.doctor import Finding, Level, Subject
+from hqueue.doctor import zookeeper as checked
 from hqueue.doctor.zookeeper import check_zookeeper
+from hqueue.errors import RequestRefusedError
 from tests.support.memory.zookeeper import MemoryZooKeeper
 
 
@@ -40,6 +42,18 @@ def test_one_that_is_away_is_wrong(zookeeper: MemoryZooKeeper) -> None:
     found = examined(zookeeper)
     assert [each.level for each in found] == [Level.WRONG, Level.WRONG]
     assert "can't be reached" in found[0].found
+
+
+def test_a_refusal_is_not_taken_for_a_server_that_is_away(
+    zookeeper: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_: object) -> Any:
+        raise RequestRefusedError("ZooKeeper's ACL does not let this session do that")
+
+    monkeypatch.setattr(checked, "probe_zookeeper", refused)
+    found = examined(zookeeper)[-1]
+    assert "zookeeper_acl" in found.advice
+    assert "runs" not in found.advice
 
 
 def test_a_missing_right_is_wrong(zookeeper: MemoryZooKeeper) -> None:

@@ -46,8 +46,11 @@ def test_changed_files_that_fit_nothing_leave_the_earlier_ones_in_use_and_are_lo
         made.unlink()
         assert contexts.current() is first
     assert [record.getMessage()[:38] for record in caplog.records] == [
-        "changed TLS files can't be read; still"
+        "changed TLS files can't be used; still"
     ] * 2
+    first_line, second_line = (record.getMessage() for record in caplog.records)
+    assert f"path={made}, reason={made} does not contain a certificate in PEM" in first_line
+    assert f"reason={made} can't be read: No such file" in second_line
     made.write_text(kept)
     assert contexts.current() is not first
 
