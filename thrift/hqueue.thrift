@@ -33,7 +33,8 @@ typedef string Text
 
 /**
  * A scanner's ID: 32 hexadecimal digits that can't be guessed. Any client with the ID may read with the
- * scanner, over any connection to the process that opened it, until the scanner is closed or expires.
+ * scanner, over any connection to the process that opened it, until the scanner is closed or expires;
+ * with TLS, any client of the principal that opened it.
  */
 typedef string ScannerID
 
@@ -106,10 +107,13 @@ enum TQueueCondition {
 
 /**
  * An argument is missing or out of range, or a topic or header name begins with "hqueue.", which is the
- * system's own. Nothing was done, and repeating the call won't help.
+ * system's own. Or the caller may not make the call. Nothing was done, and repeating the call won't
+ * help.
  */
 exception TIllegalArgument {
-  1: Text message
+  1: Text message,
+  /** Set, to true, if the caller may not make the call: `message` says which right is missing. */
+  2: optional bool notAllowed
 }
 
 /** The queue does not exist, or can't be used. */
@@ -121,7 +125,7 @@ exception TQueueStateError {
 
 /**
  * This process has no scanner with this ID: it was closed, was idle for too long, belongs to another
- * process, or never existed. Open another one after the last message that you got.
+ * process or principal, or never existed. Open another one after the last message that you got.
  */
 exception TScannerNotFound {
   1: Text message

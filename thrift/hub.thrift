@@ -358,7 +358,8 @@ service HQueueHubService {
             7: TNoSuchSubscription noSuchSubscription)
 
   /**
-   * Stop delivering to a subscriber of this session. The subscription stays. The hub waits for the
+   * Stop delivering to a subscriber of this session, which with TLS is a session of the caller's
+   * principal. The subscription stays, and the call needs no right. The hub waits for the
    * delivery under way; when this call returns, the cursor is stored.
    */
   void closeSubscription(1: string queue, 2: string subscriber, 3: string topic, 4: string session)
@@ -378,7 +379,8 @@ service HQueueHubService {
 
   /**
    * Wait until a subscription of this session is detached at this hub, for at most waitMs (up to
-   * 30000). Returns those that were detached, each once. Keep one such call under way at each hub where
+   * 30000). Returns those that were detached, each once. With TLS a session belongs to its principal:
+   * another's counts as unknown. Keep one such call under way at each hub where
    * the session has attached a subscription. When the call fails, or there is no answer for long,
    * subscribe again.
    */

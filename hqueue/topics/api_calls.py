@@ -264,7 +264,12 @@ class ApiCalls(Stepwise):
         )
         match error:
             case idl.TIllegalArgument():
-                return InvalidInputError("the hub refuses the call", reason=reason)
+                if not error.notAllowed:
+                    made: Exception = InvalidInputError("the hub refuses the call", reason=reason)
+                else:
+                    text = "the caller is not allowed to do this"
+                    made = NotAllowedError(text, queue=queue, api=str(at), reason=reason)
+                return made
             case idl.TQueueStateError():
                 kinds: dict[int, type[QueueStateError]] = {
                     idl.TQueueCondition.DISABLED: QueueDisabledError,

@@ -52,6 +52,7 @@ class HubScanner:
         Raises:
             QueueStateError: the queue does not exist, or can't be used.
             InvalidInputError: there is no such partition.
+            NotAllowedError: the caller may not read these topics, or not all topics of the queue.
             HubUnavailableError: no hub answered for ``operation_timeout_ms``.
             ClosedError: the scanner or the client was closed.
         """
@@ -158,6 +159,8 @@ class HubQueue:
             InvalidInputError: an argument is out of range, or the messages' keys belong to several
                 partitions. Nothing was written.
             MessageTooLargeError: the batch is too large. Nothing was written.
+            NotAllowedError: the caller may not put a message of one of these topics. Nothing was
+                written.
             QueueStateError: the queue does not exist, or can't be used.
             HubUnavailableError: no hub carried out the call within ``operation_timeout_ms``. The
                 error's outcome says whether the put is not applied or unknown.

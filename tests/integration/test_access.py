@@ -60,14 +60,14 @@ def test_rules_change_while_hubs_run_and_owners_stay_when_one_ends(hubs: RuledHu
         return lambda: by.queue().put([Message("t", b"put")])
 
     got: list[bytes] = []
-    subscribe = lambda by: lambda: by.topic("t").subscribe("report", print).close()  # noqa: E731
+    subscribe = lambda by: lambda: by.topic("t").subscribe("reader", print).close()  # noqa: E731
     for name in (loader, reader, stranger):
         assert all(refused(call(name)) for call in (publish, put, subscribe))
     hubs.change("grant", "loader", "create,publish", queue=hubs.name)
     hubs.change("grant", "re*", "subscribe", queue=hubs.name, topic="t")
     wait_for(lambda: not refused(publish(loader)), "the hubs follow the change")
     wait_for(lambda: not refused(put(loader)), "the API, too")
-    with reader.topic("t").subscribe("report", lambda ms: got.extend(m.value for m in ms)):
+    with reader.topic("t").subscribe("reader", lambda ms: got.extend(m.value for m in ms)):
         loader.topic("t").publish(b"new")
         wait_for(lambda: got, "it is delivered")
     hubs.change("grant", "stranger", "publish,subscribe", queue=hubs.name)
@@ -77,11 +77,11 @@ def test_rules_change_while_hubs_run_and_owners_stay_when_one_ends(hubs: RuledHu
     for _ in range(2):
         assert refused(publish(impostor)), "these are another's numbers"
         assert refused(subscribe(stranger)), "this is another's subscription"
-        assert refused(lambda: stranger.topic("t").unsubscribe("report"))
+        assert refused(lambda: stranger.topic("t").unsubscribe("reader"))
         owner.terminate()  # The other hub takes the topic over.
     assert loader.topic("t").last_sequence_number() == 7
     publish(loader)()
     subscribe(reader)()
     hubs.change("revoke", "re*", "subscribe", queue=hubs.name, topic="t")
     wait_for(lambda: refused(subscribe(reader)), "the right is gone")
-    hubs.connect("ops").topic("t").unsubscribe("report")
+    hubs.connect("ops").topic("t").unsubscribe("reader")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import hqueue
@@ -12,6 +13,7 @@ from hqueue.metadata.ports import ANY, NEW, Change
 from hqueue.net.contexts import TlsContexts, TlsFiles
 from hqueue.rpc.connection import Connection
 from hqueue.rpc.services import load
+from hqueue.settings.addresses import Address
 from hqueue_workers.hub.serving.service import hub_service
 from tests.support.backends import Backend, MemoryBackend
 from tests.support.certificates import Certificates
@@ -84,16 +86,28 @@ class SecuredHubs:
         Raises:
             NotAllowedError: the hub refuses it.
         """
-        found = self.certificates.of(principal)
-        tls = TlsContexts(TlsFiles(found["tls_ca"], found["tls_certificate"]))
         first = load("subscriber").TMessageID(0, 0)
-        opened = Connection(hub_service(), *at.address, 20, tls=tls)
-        with contextlib.closing(opened) as connection:
-            connection.socket.settimeout(20)
+        with self.calls(principal, at.address) as calls:
             try:
-                connection.client.consume(self.name, subscriber, topic, first, False)
+                calls.consume(self.name, subscriber, topic, first, False)
             except load("hub").TNotAllowed as exc:
                 raise NotAllowedError(str(exc.message)) from exc
+
+    @contextlib.contextmanager
+    def calls(self, principal: str, at: Address, service: Any = None) -> Iterator[Any]:
+        """The calls of a port, as a caller without the library makes them.
+
+        Args:
+            principal: whose certificate it shows.
+            at: the port.
+            service: of the port; that of a hub if None.
+        """
+        found = self.certificates.of(principal)
+        tls = TlsContexts(TlsFiles(found["tls_ca"], found["tls_certificate"]))
+        opened = Connection(service or hub_service(), *at, 20, tls=tls)
+        with contextlib.closing(opened) as connection:
+            connection.socket.settimeout(20)
+            yield connection.client
 
 
 class RuledHubs(SecuredHubs):

@@ -131,7 +131,7 @@ def check(
     if name is not None:
         check_name(name)
     rules = session_of(context).client.coordination.access_rules.read() or AccessRules()
-    found = rules.rule_for(*asked, name, own=name is None)
+    found = rules.rule_for(*asked, name, own=name in {None, principal})
     _show([] if found is None else [found], json=json)
     if found is None:
         say("No rule allows it: see hqueue access grant.")

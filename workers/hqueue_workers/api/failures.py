@@ -45,7 +45,8 @@ def exception_of(error: HQueueError) -> tuple[Any, str]:
     text = str(error)[:TEXT_LENGTH_MAX]
     outcome = API.TOutcome.UNKNOWN if error.outcome is Outcome.UNKNOWN else API.TOutcome.NOT_APPLIED
     if isinstance(error, (InvalidInputError, NotAllowedError)):
-        return API.TIllegalArgument(message=text), "illegal_argument"
+        refused = isinstance(error, NotAllowedError) or None  # Left out otherwise.
+        return API.TIllegalArgument(message=text, notAllowed=refused), "illegal_argument"
     if isinstance(error, ScannerNotFoundError):
         return API.TScannerNotFound(message=text), "scanner_not_found"
     if isinstance(error, QueueStateError):

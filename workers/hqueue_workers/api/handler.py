@@ -186,7 +186,7 @@ class Handler:
     @_declared(writes=False)
     def messageScannerClose(self, id: object) -> Awaitable[None]:
         """As the IDL says."""
-        return self._scanners.close(text_of(id, "id"))
+        return self._scanners.close(text_of(id, "id"), calling_principal())
 
     @_declared(writes=True)
     def putMessage(self, queueName: object, tMessage: Any) -> Awaitable[object]:
@@ -252,11 +252,20 @@ class Handler:
     async def _open(self, name: str, partition: int, scan: Scan) -> str:
         reader = (await self._opened(name)).in_loop().reader
         return self._scanners.add(
-            ApiScanner(reader, partition, scan, self._scanner_bytes_max, self.clock, queue=name)
+            ApiScanner(
+                reader,
+                partition,
+                scan,
+                self._scanner_bytes_max,
+                self.clock,
+                queue=name,
+                principal=calling_principal(),
+            )
         )
 
     async def _take(self, scanner_id: object, count_max: int) -> list[Any]:
-        async with self._scanners.used(text_of(scanner_id, "id")) as scanner:
+        used = self._scanners.used(text_of(scanner_id, "id"), calling_principal())
+        async with used as scanner:
             self._check_allowed(scanner.queue, [Operation.READ], scanner.topics or [EVERYBODY])
             messages = await scanner.take(count_max)
         if len(messages) <= HERE_MESSAGES:
@@ -314,10 +323,11 @@ class Handler:
             return
         for topic in topics:
             if not any(access.allows(principal, each, queue, topic) for each in operations):
+                needed = " or ".join(each.value for each in operations)
                 raise NotAllowedError(
-                    "no access rule allows this principal to do this",
+                    f"no access rule allows this principal to {needed}",
                     principal=principal,
-                    operation=" or ".join(each.value for each in operations),
+                    operation=needed,
                     queue=queue,
                     topic=topic,
                 )

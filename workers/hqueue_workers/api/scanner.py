@@ -41,6 +41,7 @@ class ApiScanner:
             one batch, and one message.
         clock: where time comes from.
         queue: the queue's name.
+        principal: who opened it; None if nobody has to prove that.
 
     Raises:
         InvalidInputError: there is no such partition.
@@ -55,9 +56,12 @@ class ApiScanner:
         clock: Clock,
         *,
         queue: str,
+        principal: str | None = None,
     ) -> None:
         self.queue = queue
         """The queue's name."""
+        self.principal = principal
+        """Who may use it."""
         self.topics = tuple(scan.topics)
         """The topics that it reads; all if there is none."""
         self.busy = False

@@ -69,16 +69,20 @@ class ScannerTable:
         return scanner_id
 
     @contextlib.asynccontextmanager
-    async def used(self, scanner_id: str) -> AsyncIterator[ApiScanner]:
-        """The scanner with this ID, for this caller alone.
+    async def used(
+        self, scanner_id: str, principal: str | None = None
+    ) -> AsyncIterator[ApiScanner]:
+        """The scanner with this ID, for this call alone.
+
+        Args:
+            scanner_id: its ID.
+            principal: who calls; None if nobody has to prove that.
 
         Raises:
-            ScannerNotFoundError: no such scanner exists.
+            ScannerNotFoundError: this principal has no such scanner.
             ScannerBusyError: another call reads with it.
         """
-        scanner = self._scanners.get(scanner_id)
-        if scanner is None:
-            raise _not_found()
+        scanner = self._find(scanner_id, principal)
         if scanner.busy:
             raise _busy()
         self._scanners.move_to_end(scanner_id)
@@ -93,15 +97,14 @@ class ScannerTable:
                 await self._empty(scanner)
             await self._make_room()
 
-    async def close(self, scanner_id: str) -> None:
+    async def close(self, scanner_id: str, principal: str | None = None) -> None:
         """Forget a scanner. A call that reads with it is answered.
 
         Raises:
-            ScannerNotFoundError: no such scanner exists.
+            ScannerNotFoundError: this principal has no such scanner.
         """
-        scanner = self._scanners.pop(scanner_id, None)
-        if scanner is None:
-            raise _not_found()
+        scanner = self._find(scanner_id, principal)
+        del self._scanners[scanner_id]
         await self._discard(scanner)
 
     async def sweep(self) -> None:
@@ -123,6 +126,12 @@ class ScannerTable:
         self._scanners.clear()
         for scanner in scanners:
             await self._discard(scanner)
+
+    def _find(self, scanner_id: str, principal: str | None) -> ApiScanner:
+        scanner = self._scanners.get(scanner_id)
+        if scanner is None or scanner.principal != principal:
+            raise _not_found()
+        return scanner
 
     async def _discard(self, scanner: ApiScanner) -> None:
         scanner.closed = True  # Who has it now empties it afterwards.
@@ -159,5 +168,6 @@ def _busy() -> ScannerBusyError:
 def _not_found() -> ScannerNotFoundError:
     return ScannerNotFoundError(
         "this process has no such scanner: it was closed, was idle for too long, or belongs to "
-        "another process. Open another scanner after the last message that you received"
+        "another process or principal. Open another scanner after the last message that you "
+        "received"
     )

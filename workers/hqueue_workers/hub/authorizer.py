@@ -89,7 +89,8 @@ class ByRules:
 
 class NameRules:
     """Says which principals may use which names of publishers and subscribers: each its own, and
-    those that the setting `names` or an access rule gives it.
+    those that the setting `names` or an access rule gives it. Without access rules, a name without
+    an owner is everybody's.
 
     Args:
         rules: ``principal:name`` with commas between.
@@ -118,17 +119,26 @@ class NameRules:
             self._rules.append((principal, name))
 
     def allows(
-        self, principal: str, operation: Operation, queue: str, topic: str, name: str, *, own: bool
+        self,
+        principal: str,
+        operation: Operation,
+        queue: str,
+        topic: str,
+        name: str,
+        *,
+        owner: str | None,
     ) -> bool:
         """Whether a principal may do something with a topic under a name.
 
         Args:
-            own: whether the name is the principal's own.
+            owner: the principal that the name belongs to; None if it has no owner yet.
         """
         if is_among(self._administrators, principal) or any(
             is_among([whose], principal) and is_among([of], name) for whose, of in self._rules
         ):
             return True
         if self._access is None:
-            return own
+            return owner in (None, principal)
+        # Nobody takes a name that another principal has: that one may come later.
+        own = principal == (name if owner is None else owner)
         return self._access.allows(principal, operation, queue, topic, name, own=own)

@@ -10,10 +10,8 @@ from typing import Any
 import pytest
 
 from hqueue import Message, NotAllowedError, Outcome, SettingsError
-from hqueue.errors import InvalidInputError, UnsupportedFormatError
+from hqueue.errors import UnsupportedFormatError
 from hqueue.metadata.ports import ANY
-from hqueue.net.contexts import TlsContexts, TlsFiles
-from hqueue.rpc.connection import Connection
 from hqueue_workers.api.structs import API, SERVICE
 from tests.support.certificates import Certificates
 from tests.support.hubs import HubThread
@@ -84,7 +82,7 @@ def test_the_topics_acl_must_allow_it_too(scene: RuledHubs, in_loop: bool) -> No
 def test_rules_give_names_to_others_than_their_owners(scene: RuledHubs, in_loop: bool) -> None:
     scene.hub(**RULES)
     scene.change("grant", "*", "create,publish,subscribe,unsubscribe")
-    scene.change("grant", "audit", "subscribe", name="report-*")
+    scene.change("grant", "audit", "subscribe", name="r*")
 
     def topic(principal: str, publisher: str = "") -> Any:
         made = scene.connect(principal, in_loop=in_loop, publisher=publisher or principal)
@@ -92,15 +90,16 @@ def test_rules_give_names_to_others_than_their_owners(scene: RuledHubs, in_loop:
 
     reader, audit_, other = topic("reader"), topic("audit"), topic("other")
     wait_for(lambda: not refused(lambda: reader.publish(b"v")), "the hub follows the changes")
-    with reader.subscribe("report-1", print):
-        pass
-    with reader.subscribe("mine", print):
-        pass
+    for principal, name in ((reader, "reader"), (other, "other"), (audit_, "report-1")):
+        with principal.subscribe(name, print):
+            pass
+    assert refused(lambda: other.subscribe("reader", print))
     assert refused(lambda: other.subscribe("report-1", print))
-    with audit_.subscribe("report-1", print):
+    with audit_.subscribe("reader", print):
         pass
-    assert refused(lambda: audit_.subscribe("mine", print))
-    assert refused(lambda: audit_.unsubscribe("report-1")), "only to subscribe"
+    assert refused(lambda: audit_.subscribe("other", print))
+    assert refused(lambda: audit_.unsubscribe("reader")), "only to subscribe"
+    reader.unsubscribe("reader")
 
     def numbered() -> None:
         topic("loader-2", "loader").publish_idempotent([b"v"], sequence_number=0)
@@ -110,6 +109,23 @@ def test_rules_give_names_to_others_than_their_owners(scene: RuledHubs, in_loop:
     scene.change("grant", "loader-*", "publish", name="loader")
     wait_for(lambda: not refused(numbered), "the hub follows the change")
     assert topic("loader").last_sequence_number() == 7
+
+
+@both_faces
+def test_nobody_takes_the_name_of_a_principal_that_comes_later(
+    scene: RuledHubs, in_loop: bool
+) -> None:
+    scene.hub(**RULES)
+    scene.change("grant", "*", "create,publish,subscribe,unsubscribe")
+    scene.change("grant", "mallory", "subscribe", name="shared-*")
+    mallory, app = (scene.connect(name, in_loop=in_loop).topic("t") for name in ("mallory", "app"))
+    wait_for(lambda: not refused(lambda: app.publish(b"v")), "the hub follows the changes")
+    for name in ("app", "free"):
+        assert refused(lambda: mallory.subscribe(name, print))  # noqa: B023
+    for topic, name in ((mallory, "mallory"), (mallory, "shared-1"), (app, "app")):
+        with topic.subscribe(name, print):
+            pass
+    app.unsubscribe("app")
 
 
 @both_faces
@@ -210,8 +226,11 @@ def test_the_thrift_api_goes_by_rules(
     def forbidden(call: Callable[..., object], *given: str) -> bool:
         try:
             call(*given)
-        except InvalidInputError as exc:
-            return "no access rule allows this principal" in str(exc)
+        except NotAllowedError as exc:
+            _, said, needed = str(exc).partition("no access rule allows this principal to ")
+            assert said
+            assert ("publish" if call is puts else "read") in needed
+            return exc.outcome is Outcome.NOT_APPLIED
         return False
 
     puts("ops", "clicks", "views")
@@ -244,11 +263,7 @@ def test_a_scanner_of_the_thrift_api_ends_when_the_right_is_gone(scene: RuledHub
     scene.queue.put([Message("t", b"v")] * 9)
     api = hub.hub.api
     assert api is not None
-    found = scene.certificates.of("reader")
-    tls = TlsContexts(TlsFiles(found["tls_ca"], found["tls_certificate"]))
-    with contextlib.closing(Connection(SERVICE, *api.address, 20, tls=tls)) as opened:
-        opened.socket.settimeout(20)
-        calls = opened.client
+    with scene.calls("reader", api.address, SERVICE) as calls:
 
         def is_open() -> Any:
             with contextlib.suppress(API.TIllegalArgument):
@@ -266,5 +281,5 @@ def test_a_queue_has_one_name_whatever_a_caller_calls_it(scene: RuledHubs) -> No
     scene.hub(**RULES, api_port=0)
     scene.change("grant", "loader", "publish,read", queue="d*")
     queue = scene.connect("loader", queue="default:q").queue()
-    with pytest.raises(InvalidInputError, match="no access rule"):
+    with pytest.raises(NotAllowedError, match="no access rule"):
         queue.put(Message("t", b"v"))

@@ -13,7 +13,6 @@ import pytest
 
 import hqueue
 from hqueue import Message, MessageID, NotAllowedError, Outcome
-from hqueue.errors import InvalidInputError
 from hqueue.metadata.managers import (
     SubscriptionData,
     SubscriptionPreferences,
@@ -247,7 +246,7 @@ def test_the_thrift_api_is_for_its_principals(scene: SecuredHubs, in_loop: bool)
     queue.put([Message("t", b"x" * 200_000)] * 3)
     with queue.scan() as scanner:
         assert [len(each.value) for each in scanner] == [200_000] * 3
-    with pytest.raises(InvalidInputError, match="may not call the port: see api_principals"):
+    with pytest.raises(NotAllowedError, match="may not call the port: see api_principals"):
         scene.connect("reader", in_loop=in_loop).queue().put([Message("t", b"x")])
 
 

@@ -192,7 +192,7 @@ class QueueTopics:
             NotAllowedError: it may not.
         """
         if principal is None or self._names.allows(
-            principal, operation, self.queue, topic, name, own=owner in (None, principal)
+            principal, operation, self.queue, topic, name, owner=owner
         ):
             return
         raise NotAllowedError(

@@ -23,7 +23,7 @@ from hqueue_workers.hub.serving.answers import as_thrift, message_id_of, text_of
 from hqueue_workers.hub.serving.callers import Named, audited, calling_by
 from hqueue_workers.hub.serving.managing import Managing
 from hqueue_workers.hub.serving.publishing import Publishing
-from hqueue_workers.hub.subscribing.client_sessions import SessionEnd
+from hqueue_workers.hub.subscribing.client_sessions import SessionEnd, SessionKey
 from hqueue_workers.hub.subscribing.subscription_session import Claimant, Delivery
 from hqueue_workers.hub.subscribing.subscriptions import Subscribed, SubscribeMode, Subscriptions
 from hqueue_workers.hub.writing.owned_topic import OwnedTopic
@@ -128,7 +128,6 @@ class SubscriptionService:
             called, Operation.UNSUBSCRIBE, lambda at, owned, by: at.unsubscribe(owned, by)
         )
 
-    @audited("subscribe")
     @_declared
     def closeSubscription(
         self, queue: Any, subscriber: Any, topic: Any, session: Any
@@ -136,9 +135,9 @@ class SubscriptionService:
         """As the IDL has it."""
         at = self._queue(queue)
         on = topic_of(topic)
-        by = _claimant(at, calling_by(subscriber, "subscriber"), Operation.SUBSCRIBE, on)
-        of = check_name(text_of(session, "session"))
-        return self._answer(lambda: at.subscriptions.close_subscription(on, by, of))
+        name = check_name(text_of(subscriber, "subscriber"))
+        of = _session_key(session)
+        return self._answer(lambda: at.subscriptions.close_subscription(on, name, of))
 
     @audited("consume")
     @_declared
@@ -157,9 +156,9 @@ class SubscriptionService:
     def detached(self, queue: Any, session: Any, waitMs: Any) -> Future[Any]:
         """As the IDL has it."""
         at = self._queue(queue)
-        name = check_name(text_of(session, "session"))
+        of = _session_key(session)
         wait = check_whole(waitMs, 0, WAIT_MS_MAX, option="waitMs")
-        return self._answer(lambda: at.subscriptions.detached(name, wait), self._detached_structs)
+        return self._answer(lambda: at.subscriptions.detached(of, wait), self._detached_structs)
 
     def _queue(self, queue: Any) -> ServedQueue:
         name = text_of(queue, "queue")
@@ -231,6 +230,11 @@ def _claimant(at: ServedQueue, by: Named, operation: Operation, topic: str) -> C
         at.topics.check_name(by.principal, operation, topic, by.name, owner)
 
     return Claimant(by.name, by.principal, check)
+
+
+def _session_key(session: Any) -> SessionKey:
+    """The session of this name that is the caller's own, where a call is answered."""
+    return SessionKey(check_name(text_of(session, "session")), calling_principal())
 
 
 def delivery_of(struct: Any) -> Delivery | None:

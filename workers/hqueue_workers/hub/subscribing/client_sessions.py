@@ -15,7 +15,7 @@ from hqueue import InvalidInputError
 from hqueue.net.quotas import PortQuotas
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 
-__all__ = ["ClientSessions", "SessionEnd", "SessionEndReason"]
+__all__ = ["ClientSessions", "SessionEnd", "SessionEndReason", "SessionKey"]
 
 SESSIONS_MAX = 10_000
 """When there are too many, the one that was silent for longest goes: its client finds out
@@ -29,6 +29,19 @@ SHORT_WAIT_MS = 2_000
 further ones no longer than this."""
 NOTES_MAX = 100_000
 """Of one session. One that has more is forgotten: its client subscribes to all again."""
+
+
+class SessionKey(NamedTuple):
+    """What a hub knows a client's session by. Another principal's session of the same name is
+    another session.
+
+    Args:
+        name: as the client chose it.
+        principal: who the client has proven to be; None if nothing is proven.
+    """
+
+    name: str
+    principal: str | None = None
 
 
 class SessionEndReason(enum.IntEnum):
@@ -89,67 +102,68 @@ class ClientSessions:
         self._owner_waits_max = owner_waits_max
         self._short_wait_ms = short_wait_ms
         self._quotas = quotas
-        self._sessions: OrderedDict[str, _Session] = OrderedDict()
+        self._sessions: OrderedDict[SessionKey, _Session] = OrderedDict()
         """The session that was heard from last is the last."""
-        self._of_owner: defaultdict[str, OrderedDict[str, None]] = defaultdict(OrderedDict)
+        self._of_owner: defaultdict[str, OrderedDict[SessionKey, None]] = defaultdict(OrderedDict)
         """Those of each owner, likewise."""
         self._waits: Counter[str] = Counter()
         """Calls that wait, by the owner of their session."""
         self._ending = False
 
-    def heard(self, name: str, host: str = "", principal: str | None = None) -> None:
+    def heard(self, key: SessionKey, host: str = "") -> None:
         """A client attaches something.
 
         Args:
-            name: the session's.
+            key: the session's.
             host: the client's address.
-            principal: who it has proven to be; None if nothing is proven.
 
         Raises:
             BufferFullError: the session is new, and its owner has as many as its quota allows.
         """
-        session = self._sessions.get(name)
+        session = self._sessions.get(key)
         if session is None:
-            owner = host if principal is None else principal
+            owner = host if key.principal is None else key.principal
             if self._quotas is not None:
                 live = sum(not self._is_over(each) for each in self._of_owner.get(owner, ()))
-                self._quotas.check_held("sessions", live, principal, host)
+                self._quotas.check_held("sessions", live, key.principal, host)
             if len(self._of_owner[owner]) >= self._owner_sessions_max:
                 self._end(next(iter(self._of_owner[owner])))
             elif len(self._sessions) >= self._sessions_max:
                 self._end(next(iter(self._sessions)))
-            session = self._sessions[name] = _Session(owner)
-            self._of_owner[owner][name] = None
-        self._hear(name, session)
+            session = self._sessions[key] = _Session(owner)
+            self._of_owner[owner][key] = None
+        self._hear(key, session)
 
-    def attached(self, name: str, topic: str, subscriber: str) -> None:
+    def attached(self, key: SessionKey, topic: str, subscriber: str) -> None:
         """Drop the note of this subscription: it is attached again."""
-        session = self._sessions.get(name)
+        session = self._sessions.get(key)
         if session is not None:
             session.notes.pop((topic, subscriber), None)
 
-    def detached(self, name: str, topic: str, subscriber: str, reason: SessionEndReason) -> None:
+    def detached(
+        self, key: SessionKey, topic: str, subscriber: str, reason: SessionEndReason
+    ) -> None:
         """Report to a client that a subscription session ended."""
-        session = self._sessions.get(name)
+        session = self._sessions.get(key)
         if session is None:
             return
         session.notes[topic, subscriber] = reason
         if len(session.notes) > NOTES_MAX:
-            self._end(name)
+            self._end(key)
         elif session.waiting is not None and not session.waiting.done():
             session.waiting.set_result(None)
 
-    async def wait(self, name: str, wait_ms: int) -> list[SessionEnd]:
+    async def wait(self, key: SessionKey, wait_ms: int) -> list[SessionEnd]:
         """What ended of a session and was not reported yet, once there is something, or after a
         while. An earlier call of the session that waits ends.
 
         Raises:
             InvalidInputError: there is no such session, or it was over long ago.
         """
-        session = self._sessions.get(name)
+        session = self._sessions.get(key)
         if session is None:
             raise InvalidInputError("this hub has no subscriptions of the session: subscribe again")
-        self._hear(name, session)
+        self._hear(key, session)
         if session.waiting is not None and not session.waiting.done():
             session.waiting.set_result(None)
         if not session.notes and wait_ms and not self._ending:
@@ -166,10 +180,10 @@ class ClientSessions:
             if session.waiting is not waiting:
                 return []  # The later call tells it.
             session.waiting = None
-        if self._sessions.get(name) is session:
-            self._hear(name, session)
+        if self._sessions.get(key) is session:
+            self._hear(key, session)
         notes, session.notes = session.notes, {}
-        return [SessionEnd(*key, reason) for key, reason in notes.items()]
+        return [SessionEnd(*subscription, reason) for subscription, reason in notes.items()]
 
     def end_waits(self) -> None:
         """Answer each call that waits, and let none wait from now on: the hub ends, and its clients
@@ -180,33 +194,33 @@ class ClientSessions:
             if session.waiting is not None and not session.waiting.done():
                 session.waiting.set_result(None)
 
-    def _hear(self, name: str, session: _Session) -> None:
+    def _hear(self, key: SessionKey, session: _Session) -> None:
         session.heard_ms = self._clock.monotonic_ms()
-        self._sessions.move_to_end(name)
-        self._of_owner[session.owner].move_to_end(name)
+        self._sessions.move_to_end(key)
+        self._of_owner[session.owner].move_to_end(key)
 
-    def _end(self, name: str) -> None:
+    def _end(self, key: SessionKey) -> None:
         """Forget a session."""
-        session = self._sessions.pop(name)
-        del self._of_owner[session.owner][name]
+        session = self._sessions.pop(key)
+        del self._of_owner[session.owner][key]
         if not self._of_owner[session.owner]:
             del self._of_owner[session.owner]
         if session.waiting is not None and not session.waiting.done():
             session.waiting.set_result(None)
 
-    def _is_over(self, name: str) -> bool:
-        session = self._sessions[name]
+    def _is_over(self, key: SessionKey) -> bool:
+        session = self._sessions[key]
         silent_ms = self._clock.monotonic_ms() - session.heard_ms
         return session.waiting is None and silent_ms > self._session_ms
 
-    def silent(self) -> set[str]:
+    def silent(self) -> set[SessionKey]:
         """The sessions that are over. Those that have been for long are forgotten."""
         now_ms = self._clock.monotonic_ms()
         over = set()
-        for name, session in list(self._sessions.items()):
+        for key, session in list(self._sessions.items()):
             silent_ms = now_ms - session.heard_ms
             if session.waiting is None and silent_ms > self._session_ms:
-                over.add(name)
+                over.add(key)
             if session.waiting is None and silent_ms > 3 * self._session_ms:
-                self._end(name)
+                self._end(key)
         return over

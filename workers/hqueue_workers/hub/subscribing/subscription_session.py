@@ -12,6 +12,7 @@ from hqueue.metadata.managers import SubscriptionPreferences
 from hqueue.metadata.ports import Version
 from hqueue_workers.delivery.segment import Window
 from hqueue_workers.delivery.tries import UNTRIED, Tries
+from hqueue_workers.hub.subscribing.client_sessions import SessionKey
 from hqueue_workers.hub.writing.owned_topic import OwnedTopic
 
 __all__ = ["Claimant", "Delivery", "SubscribedTopic", "SubscriptionSession"]
@@ -42,6 +43,11 @@ class Delivery(NamedTuple):
     def holder(self) -> str:
         """Who attaches the subscription: the principal, or the address without proof."""
         return self.host if self.principal is None else self.principal
+
+    @property
+    def session_key(self) -> SessionKey:
+        """The client's session, which is its principal's alone."""
+        return SessionKey(self.session, self.principal)
 
 
 class Claimant(NamedTuple):

@@ -142,7 +142,7 @@ class SubscriptionSessions:
         self.attached += 1
         opened.holder = delivery.holder
         self.attached_by[opened.holder] += 1
-        self._client_sessions.attached(delivery.session, *opened.key)
+        self._client_sessions.attached(delivery.session_key, *opened.key)
         self.delivering.wake(opened)
 
     def appended(
@@ -322,7 +322,9 @@ class SubscriptionSessions:
         if not self.attached_by[subscription.holder]:
             del self.attached_by[subscription.holder]
         if reason is not None:
-            self._client_sessions.detached(subscription.delivery.session, *subscription.key, reason)
+            self._client_sessions.detached(
+                subscription.delivery.session_key, *subscription.key, reason
+            )
         self._drop_if_unused(subscribed)
 
     async def detach(
@@ -399,7 +401,7 @@ class SubscriptionSessions:
             for some in _batches(moved):
                 await asyncio.gather(*map(self.try_to_store, some))
             if over:
-                silent = [each for each in self.every() if each.delivery.session in over]
+                silent = [each for each in self.every() if each.delivery.session_key in over]
                 for some in _batches(silent):
                     await asyncio.gather(*map(self._end_silent, some))
 
@@ -417,7 +419,7 @@ class SubscriptionSessions:
         async with self.locks.of(subscription.key):
             if (
                 subscription.left
-                or subscription.delivery.session not in self._client_sessions.silent()
+                or subscription.delivery.session_key not in self._client_sessions.silent()
             ):
                 return
             with contextlib.suppress(HQueueError):

@@ -23,6 +23,7 @@ from hqueue_workers.hub.subscribing.client_sessions import (
     ClientSessions,
     SessionEnd,
     SessionEndReason,
+    SessionKey,
 )
 from hqueue_workers.hub.subscribing.subscription_records import SubscriptionRecords
 from hqueue_workers.hub.subscribing.subscription_session import (
@@ -124,12 +125,12 @@ class Subscriptions:
             if delivery is not None:
                 if found is None:
                     self._check_room(delivery)
-                self._client_sessions.heard(delivery.session, host, by.principal)
+                self._client_sessions.heard(delivery.session_key, host)
             if mode is SubscribeMode.CREATE and found is not None:
                 raise SubscriptionStateExistsError(
                     "the subscription exists already", topic=owned.name
                 )
-            if found and delivery and found.delivery.session != delivery.session:
+            if found and delivery and found.delivery.session_key != delivery.session_key:
                 await self.sessions.detach(found, SessionEndReason.REPLACED)
                 found = None
             if found is None:
@@ -146,7 +147,7 @@ class Subscriptions:
                 found.preferences = preferences
             if delivery is not None:
                 found.set_delivery(delivery)
-                self._client_sessions.attached(delivery.session, *key)
+                self._client_sessions.attached(delivery.session_key, *key)
                 self.sessions.wake(found)
             return Subscribed(found.consumed, False, found.preferences)
 
@@ -234,20 +235,19 @@ class Subscriptions:
             async with self.sessions.writing.of(key):
                 await self._records.delete(*key, lambda data: by.check(data.owner or by.name))
 
-    async def close_subscription(self, topic: str, by: Claimant, session: str) -> None:
-        """Detach a subscription of this session; its cursor is stored on return.
+    async def close_subscription(self, topic: str, subscriber: str, session: SessionKey) -> None:
+        """Detach a subscription of this session; its cursor is stored on return. That needs no
+        right: a client may always end what it has attached.
 
         Raises:
             NoSubscriptionStateError: it is not attached by this session.
-            NotAllowedError: it is another principal's.
         """
-        async with self.sessions.locks.of((topic, by.name)):
-            found = self.sessions.find(topic, by.name)
-            if found is None or found.delivery.session != session:
+        async with self.sessions.locks.of((topic, subscriber)):
+            found = self.sessions.find(topic, subscriber)
+            if found is None or found.delivery.session_key != session:
                 raise NoSubscriptionStateError(
                     "the subscription is not attached by this session", topic=topic
                 )
-            by.check(found.owner)
             await self.sessions.detach(found, None)
 
     async def consume(self, owned: OwnedTopic, by: Claimant, message_id: int) -> None:
@@ -276,7 +276,7 @@ class Subscriptions:
             if known.value.state.consumed < message_id:
                 await self._records.update(*key, known.version, consumed=message_id)
 
-    async def detached(self, session: str, wait_ms: int) -> list[SessionEnd]:
+    async def detached(self, session: SessionKey, wait_ms: int) -> list[SessionEnd]:
         """Like `ClientSessions.wait`."""
         return await self._client_sessions.wait(session, wait_ms)
 
