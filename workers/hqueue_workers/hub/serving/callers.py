@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from hqueue.metadata import check_name
 from hqueue.net.audit import Audit
@@ -17,7 +17,6 @@ __all__ = ["Named", "audited", "calling_by"]
 
 TEXT_LENGTH_MAX = 200
 
-_audit = Audit()
 _Method = TypeVar("_Method", bound=Callable[..., Future[Any]])
 
 
@@ -32,6 +31,12 @@ class Named(NamedTuple):
     def caller(self) -> str:
         """Whom the authorizer is asked about: the principal, or the name if none is proven."""
         return self.principal or self.name
+
+
+class Audited(Protocol):
+    """What answers calls that the audit knows."""
+
+    audit: Audit
 
 
 def calling_by(given: Any, option: str) -> Named:
@@ -54,7 +59,7 @@ def audited(action: str, *, administers: bool = False) -> Callable[[_Method], _M
 
     def wrap(call: _Method) -> _Method:
         @functools.wraps(call)
-        def begun(self: Any, queue: Any, name: Any, topic: Any, *others: Any) -> Future[Any]:
+        def begun(self: Audited, queue: Any, name: Any, topic: Any, *others: Any) -> Future[Any]:
             who, host = calling_principal(), calling_host()
 
             def note(error: BaseException | None) -> None:
@@ -67,9 +72,9 @@ def audited(action: str, *, administers: bool = False) -> Callable[[_Method], _M
                     "name": _shown(name),
                 }
                 if isinstance(error, idl.TNotAllowed):
-                    _audit.refused(action, who, host, str(error.message), **on)
+                    self.audit.refused(action, who, host, str(error.message), **on)
                 elif administers and not isinstance(error, (idl.TRedirect, idl.TIllegalArgument)):
-                    _audit.did(action, who, host, **on, outcome=_outcome_of(error))
+                    self.audit.did(action, who, host, **on, outcome=_outcome_of(error))
 
             try:
                 done = call(self, queue, name, topic, *others)

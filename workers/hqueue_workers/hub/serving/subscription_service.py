@@ -12,6 +12,7 @@ from hqueue import Address, HQueueError, InvalidInputError, MessageID
 from hqueue.errors import QueueNotFoundError
 from hqueue.metadata import check_name
 from hqueue.metadata.managers import SubscriptionPreferences
+from hqueue.net.audit import Audit
 from hqueue.rpc.server import calling_host, calling_principal
 from hqueue.rpc.services import given, load
 from hqueue.settings import reserved
@@ -77,6 +78,7 @@ class SubscriptionService:
         session_ms: int,
         callbacks: Networks,
     ) -> None:
+        self.audit = Audit()
         self._idl = load("hub")
         self._message_id = load("subscriber").TMessageID
         self._queues = queues
