@@ -45,6 +45,7 @@ def client(secure_server: local.LocalServer) -> Iterator[hqueue.Client]:
     assert own.kerberos_principal is not None
     realm = own.kerberos_principal.partition("@")[2]
     given = {"kerberos_principal": f"{USER}@{realm}", "zookeeper_root": "/rights"}
+    given["metadata_table"] = "rights_metadata"  # Other tests' table is not theirs to look into.
     with hqueue.connect(secure_server.settings(**given)) as client:
         yield client
 

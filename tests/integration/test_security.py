@@ -349,8 +349,9 @@ def test_regions_that_move_and_servers_that_are_killed_cost_no_message(
     client = connect()
 
     def are_moved_from(before: Sequence[PartitionLocation]) -> bool:
-        # The master moves nothing until it knows another server.
-        move_regions(client.settings, fresh)
+        # The master moves nothing until it knows another server, and may be slow to answer.
+        with contextlib.suppress(StoreUnavailableError):
+            move_regions(client.settings, fresh)
         return all(now != then for now, then in zip(client.locations(fresh), before, strict=True))
 
     with (

@@ -41,7 +41,9 @@ def refusal(options: Mapping[str, str]) -> str:
     import hqueue  # noqa: PLC0415
     from hqueue.errors import AuthenticationError  # noqa: PLC0415
 
+    # A local server that runs beside may have gateways.
     known = {name.removeprefix("hqueue."): value for name, value in options.items()}
+    known["hbase"] = "native"
     del known["kerberos_keytab"], known["kerberos_config"]
     try:
         with hqueue.connect(**known) as client:  # type: ignore[arg-type]
