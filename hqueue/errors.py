@@ -371,7 +371,7 @@ class RequestRefusedError(StoreError):
 
 class AuthenticationError(RequestRefusedError):
     """HBase or ZooKeeper did not accept this client's proof of identity, or could not prove its
-    own. Nothing was done. The text says what to check.
+    own. Nothing of the refused request was done. The text says what to check.
     """
 
 

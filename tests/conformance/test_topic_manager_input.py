@@ -59,6 +59,7 @@ def test_subscribers_of_any_name_are_read_together(managers: TopicManagers) -> N
         managers.subscriptions.create_subscription_data("t", name, subscription(number))
         for number, name in enumerate(NAMES)
     ]
+    wait(created)
     managers.subscriptions.create_subscription_data("t2", "x", subscription(0)).result()
     managers.subscriptions.create_subscription_data("t/u", "x", subscription(0)).result()
     assert managers.subscriptions.read_subscriptions("t").result() == {

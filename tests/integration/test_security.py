@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,13 +30,12 @@ from hqueue.local.certificates import make_authority, make_certificate
 from hqueue.local.configuration import Launcher
 from hqueue.local.freeports import choose_ports
 from hqueue.local.process import ProcessPlan
-from hqueue.log.table_ports import PartitionLocation
 from hqueue.net.contexts import TlsContexts
 from hqueue.net.gssapi import Context, Credential
 from hqueue.net.tokens import DelegationToken
 from hqueue.settings.addresses import Address
 from tests.support.added_processes import added, security_options_of, settings_of
-from tests.support.moving import move_regions
+from tests.support.moving import RegionMover
 from tests.support.native_hbase import security_of
 from tests.support.registries import master_of
 from tests.support.traffic import Traffic
@@ -346,13 +345,14 @@ def second_region_server(server: local.LocalServer, launcher: Launcher) -> Proce
 def test_regions_that_move_and_servers_that_are_killed_cost_no_message(
     connect: Connect, secure_server: local.LocalServer, fresh: str
 ) -> None:
-    client = connect()
+    mover = RegionMover(connect().settings, fresh)
 
-    def are_moved_from(before: Sequence[PartitionLocation]) -> bool:
+    def are_moved_from(before: Mapping[bytes, Address]) -> bool:
         # The master moves nothing until it knows another server, and may be slow to answer.
         with contextlib.suppress(StoreUnavailableError):
-            move_regions(client.settings, fresh)
-        return all(now != then for now, then in zip(client.locations(fresh), before, strict=True))
+            mover.move_from(before)
+        now = mover.regions()
+        return all(now[region] != before[region] for region in before)
 
     with (
         added(secure_server, partial(second_region_server, secure_server)),
@@ -360,7 +360,7 @@ def test_regions_that_move_and_servers_that_are_killed_cost_no_message(
     ):
         for _ in range(3):
             traffic.await_passed(10)
-            moved = partial(are_moved_from, client.locations(fresh))
+            moved = partial(are_moved_from, mover.regions())
             wait_for(moved, "the regions move", pause_s=0.5)
         traffic.await_passed(10)
         secure_server.kill(SECOND)

@@ -106,7 +106,7 @@ def test_no_log_error_or_process_shows_a_secret(
         for log in secure_server.home.rglob("*.log"):
             texts.append(log.read_text(errors="replace"))
     shown = "\n".join(texts)
-    assert any(each.name.startswith("kazoo") for each in caplog.records)
+    assert any("kazoo" in each.name for each in caplog.records)
     keys = keys_of(Path(settings.kerberos_keytab or "").read_bytes())
     lines = Path(settings.tls_certificate or "").read_text().splitlines()
     private = lines[1 : lines.index("-----END PRIVATE KEY-----")]
