@@ -168,8 +168,11 @@ def test_what_is_forgotten_lets_go_of_threads_and_files_with_a_warning(
         )
     assert len(warnings_given) == count
     if kind == "producer":
-        produced = {m.value for m in maker.queue.scan() if m.topic == "produced"}
-        assert produced == {b"%d" % number for number in range(count + 1)}
+        wanted = {b"%d" % number for number in range(count + 1)}
+        wait_for(
+            lambda: {m.value for m in maker.queue.scan() if m.topic == "produced"} == wanted,
+            "what the producers held is written, in the background",
+        )
 
 
 @pytest.mark.parametrize("kind", CLOSED)
