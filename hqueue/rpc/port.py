@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import heapq
-import itertools
 import math
 import selectors
 import socket
@@ -15,11 +13,13 @@ from collections.abc import Callable, Iterable, Sequence
 from hqueue.errors import BufferFullError, HQueueError, NotAllowedError
 from hqueue.net.guard import PortGuard
 from hqueue.net.open_ports import say_open
-from hqueue.net.quotas import OverQuota, PortQuotas
+from hqueue.net.quotas import PortQuotas
 from hqueue.rpc.accepting import FILE_ROOM, Entrance
 from hqueue.rpc.admission import LIGHT_BYTES, Admission
 from hqueue.rpc.callers import Bounds, Callers
 from hqueue.rpc.gathering import Gatherer, Request
+from hqueue.rpc.handshakes import Handshakes
+from hqueue.rpc.muting import Muting
 from hqueue.rpc.served_connection import ServedConnection
 from hqueue.rpc.turns import Turns
 from hqueue.runtime.alarm import needed_loop
@@ -40,16 +40,6 @@ LOOKS = 8
 LOOK_MS_MAX = 1_000.0
 TURN_MS = 5.0
 """In each turn, requests are gathered for about this long."""
-HANDSHAKE_BYTES = 32 * 1024
-"""Of memory, about, for a connection whose handshake will begin."""
-SHAKING_BYTES = 160 * 1024
-"""Likewise, once it has begun. OpenSSL takes as much for a message as its first bytes promise:
-128 KiB for a hello, 100 for certificates."""
-MUTED_MS_MAX = 5_000.0
-"""This long nothing is received from a caller over its quota, at most: a client that does not obey
-waits for its answer, and does not take the server for dead."""
-SERVED_MUTED_MS_MAX = 500.0
-"""This long if its call was served: it was not asked to wait."""
 
 
 class Port:
@@ -103,16 +93,9 @@ class Port:
     ) -> None:
         if guard is None:
             say_open(whose, listeners)
-        self._guard = guard
-        self._quotas = quotas
-        self._never_refuses = never_refuses
-        self._shaken = 0
-        """Steps of handshakes so far."""
+        self._muting = Muting(quotas, never_refuses)
         self._accepts = True
         """Whether connections are accepted though a handshake went on in the same turn."""
-        self._muted: list[tuple[float, int, ServedConnection]] = []
-        """A heap: when each is received from again. Some have gone since."""
-        self._muted_count = itertools.count()
         self._selector = selectors.DefaultSelector()
         self._entrance = Entrance(
             listeners,
@@ -124,6 +107,7 @@ class Port:
             turn_ms=TURN_MS if guard is None else 0.0,
         )
         self.callers: Callers[ServedConnection] = Callers(self._entrance.bounds)
+        self._handshakes = None if guard is None else Handshakes(guard, self.callers)
         self._make_gatherer = make_gatherer
         self._serve = serve
         self._refuse = refuse
@@ -189,20 +173,17 @@ class Port:
 
     def add(self, sock: socket.socket, peer: object) -> None:
         """Take in a connection. In the thread that serves the port."""
-        now_ms = SYSTEM_CLOCK.monotonic_ms()
-        if self._guard is not None:
+        if self._handshakes is not None:
             try:
-                sock = self._guard.wrap(sock)
+                connection = self._handshakes.begin(sock, peer, self._make_gatherer())
             except OSError:  # It has gone already.
                 sock.close()
-                return
-            connection = ServedConnection(sock, peer, self._make_gatherer(), self._guard)
-            self.callers.begin(connection, HANDSHAKE_BYTES, now_ms)
-            self._shake(connection)
+            else:
+                self._shake(connection)
             return
         connection = ServedConnection(sock, peer, self._make_gatherer())
-        self._open_account(connection)
-        self.callers.mark_idle(connection, now_ms)
+        self._muting.open_account(connection)
+        self.callers.mark_idle(connection, SYSTEM_CLOCK.monotonic_ms())
         # Most callers call at once.
         self._go_on(connection, connection.receive(), SYSTEM_CLOCK.monotonic_ms())
 
@@ -276,7 +257,7 @@ class Port:
         """Do what must be done now, and for a while; how long nothing will be from then on, unless
         something comes: in seconds, below 0 if all is over.
         """
-        ready, shaken = self._selector.select(0), self._shaken
+        ready, steps = self._selector.select(0), self._handshake_steps
         # What calls for more than there is, is called for again at the next turn.
         for connection in self._those_ready(ready):
             self._see_to(connection, self._attend)
@@ -289,8 +270,8 @@ class Port:
         for _ in range(len(self._back)):
             self._see_to(self._back.popleft(), self._take_back)
         self._admit_queued()
-        while self._muted and self._muted[0][0] <= now_ms:
-            self._see_to(heapq.heappop(self._muted)[2], self._unmute)
+        for connection in self._muting.due(now_ms):
+            self._see_to(connection, self._unmute)
         if now_ms >= self._look_ms:
             self._look_ms = now_ms + self._look_every_ms
             self._end_overdue(now_ms)
@@ -300,14 +281,18 @@ class Port:
             self._drain()
         elif now_ms >= self._entrance.due_ms:
             # An accepted connection begins its handshake: in a turn of its own, if others wait.
-            self._accepts = self._accepts or self._shaken == shaken
+            self._accepts = self._accepts or self._handshake_steps == steps
             if self._accepts:
                 self._entrance.accept(self.callers, now_ms)
             self._accepts = not self._accepts
         if self._turns.called_for:
             return 0.0
-        muted_ms = self._muted[0][0] if self._muted else math.inf
-        return max(0.0, min(self._look_ms, self._entrance.due_ms, muted_ms) - now_ms) / 1e3
+        due_ms = min(self._look_ms, self._entrance.due_ms, self._muting.due_ms)
+        return max(0.0, due_ms - now_ms) / 1e3
+
+    @property
+    def _handshake_steps(self) -> int:
+        return 0 if self._handshakes is None else self._handshakes.steps
 
     def _end(self) -> None:
         """Hang up on all, and be over."""
@@ -410,41 +395,31 @@ class Port:
 
     def _shake(self, connection: ServedConnection) -> None:
         """Go on with a handshake."""
-        self._shaken += 1
-        has_begun = connection.held > HANDSHAKE_BYTES or not connection.is_quiet()
+        assert self._handshakes is not None
         try:
-            events = connection.shake()
+            events = self._handshakes.step(connection)
         except ConnectionError:
             self._watch_for(connection, 0)
             self._drop(connection)
             return
-        except OSError as exc:
+        except OSError:
             # It learns why, though it may have sent a call already, which nobody reads.
-            self._note_refusal(connection, "handshake", str(exc))
-            connection.shaking = False
             self._watch_for(connection, 0)
             self._bid_farewell(connection, b"")
             return
-        now_ms = SYSTEM_CLOCK.monotonic_ms()
         if events:
-            held = SHAKING_BYTES if has_begun else HANDSHAKE_BYTES
-            self.callers.move(connection, held, now_ms)
             self._watch_for(connection, events)
             self._end_surplus()
             return
-        if connection.principal is not None:
-            connection.proven = True
-            self._open_account(connection)
+        if connection.proven:
+            self._muting.open_account(connection)
+        now_ms = SYSTEM_CLOCK.monotonic_ms()
         self.callers.mark_idle(connection, now_ms)
         self._go_on(connection, connection.receive(), now_ms)
 
-    def _open_account(self, connection: ServedConnection) -> None:
-        if self._quotas is not None:
-            connection.account = self._quotas.account(connection.principal, connection.peer)
-
     def _note_refusal(self, connection: ServedConnection, kind: str, reason: str) -> None:
-        assert self._guard is not None
-        self._guard.refuse(kind, connection.principal, connection.peer, reason)
+        assert self._handshakes is not None
+        self._handshakes.refuse(connection, kind, reason)
 
     def _go_on(self, connection: ServedConnection, request: Request | None, now_ms: float) -> None:
         """What follows when something has come of a connection, or it was answered."""
@@ -456,8 +431,7 @@ class Port:
             return
         self._watch_for(connection, 0 if connection.muted_until_ms else selectors.EVENT_READ)
         if connection.muted_until_ms:
-            entry = connection.muted_until_ms, next(self._muted_count), connection
-            heapq.heappush(self._muted, entry)
+            self._muting.add(connection)
             if not self._turns.under_way:
                 self._turns.call_for_one()  # It looks when the next one is due.
         if held := connection.gatherer.held:
@@ -504,10 +478,10 @@ class Port:
             return
         connection.request = request
         connection.passed_bytes = 0
-        if connection.account is not None:
-            over = connection.account.admit(len(request.data) or request.weight)
-            if over is not None and self._refuse_over_quota(connection, over):
-                return
+        error = self._muting.refusal_of(connection, request)
+        if error is not None:
+            self._answer_unserved(connection, error, error.text)
+            return
         if request.weight > LIGHT_BYTES:
             waits = self.callers.first_queued is not None
             if waits or not self._admission.take(connection, request.weight):
@@ -535,39 +509,16 @@ class Port:
 
     def _put_off(self, connection: ServedConnection, why: str) -> None:
         """Have a caller call again later, with a whole request that is not served now."""
-        assert connection.request is not None
         self._log.warning("asked %s to call again later: %s", connection.peer, why)
-        answer = self._refuse(connection.request.begun, _busy(why))
+        self._answer_unserved(connection, _busy(why), why)
+
+    def _answer_unserved(self, connection: ServedConnection, error: HQueueError, why: str) -> None:
+        """Answer a whole request that is not served; hang up if it can get no answer."""
+        request, connection.request = connection.request, None
+        assert request is not None
+        answer = self._refuse(request.begun, error)
         if not answer:
             connection.reason = why
-        self._answer_unserved(connection, answer)
-
-    def _refuse_over_quota(self, connection: ServedConnection, over: OverQuota) -> bool:
-        """Mute a caller that is over its quota, and refuse its call; False if that is served."""
-        assert self._quotas is not None
-        assert connection.request is not None
-        begun = connection.request.begun
-        is_served = self._never_refuses(begun)
-        muted_ms_max = SERVED_MUTED_MS_MAX if is_served else MUTED_MS_MAX
-        muted_ms = min(float(over.retry_after_ms), muted_ms_max)
-        connection.muted_until_ms = SYSTEM_CLOCK.monotonic_ms() + muted_ms
-        if is_served:
-            return False
-        error = BufferFullError(
-            "the caller is over its quota; call again later",
-            limit=over.limit,
-            retry_after_ms=over.retry_after_ms,
-        )
-        self._quotas.refuse(over, connection.principal, connection.peer)
-        answer = self._refuse(begun, error)
-        if not answer:
-            connection.reason = error.text
-        self._answer_unserved(connection, answer)
-        return True
-
-    def _answer_unserved(self, connection: ServedConnection, answer: bytes) -> None:
-        """Answer a whole request that is not served."""
-        connection.request = None
         self.callers.serve(connection)
         if answer:
             connection.send(answer)
