@@ -11,6 +11,7 @@ from typing import Any
 from hqueue.errors import NotAllowedError
 from hqueue.net.audit import Audit
 from hqueue.net.contexts import TlsContexts
+from hqueue.net.peers import host_of
 from hqueue.net.principals import PrincipalRules
 from hqueue.net.refusals import RefusedError
 from hqueue.settings.names import EVERYBODY, is_among
@@ -79,5 +80,4 @@ class PortGuard:
     def refuse(self, kind: str, principal: str | None, peer: Any, reason: str) -> None:
         """Count a refusal, and write it into the audit."""
         self.refused[kind] += 1
-        host = str(peer[0]) if isinstance(peer, tuple) else ""
-        self._audit.refused("connect", principal, host, reason, port=self.port)
+        self._audit.refused("connect", principal, host_of(peer), reason, port=self.port)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import collections
-import ipaddress
 import math
 import weakref
 from typing import Any, NamedTuple
 
 from hqueue.errors import BufferFullError, SettingsError
 from hqueue.net.audit import Audit
+from hqueue.net.peers import host_of, network_of
 from hqueue.net.principals import ANONYMOUS
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.runtime.token_bucket import TokenBucket
@@ -206,7 +206,7 @@ class PortQuotas:
             peer: its address.
         """
         # No principal's name has a slash.
-        key = f"/{_network(_host(peer))}" if principal is None else principal
+        key = f"/{network_of(host_of(peer))}" if principal is None else principal
         found = self._accounts.get(key)
         if found is None:
             quota = self._rules.of(principal)
@@ -248,7 +248,7 @@ class PortQuotas:
         self.refused[over.limit] += 1
         reason = "the caller is over its quota"
         on = {"port": self.port, "limit": over.limit}
-        self._audit.refused_for_now("call", principal, _host(peer), reason, **on)
+        self._audit.refused_for_now("call", principal, host_of(peer), reason, **on)
 
 
 class Quotas:
@@ -293,19 +293,3 @@ def _wrong(text: str, wrong: str, reason: str) -> SettingsError:
         wrong=wrong,
         reason=reason,
     )
-
-
-def _host(peer: Any) -> str:
-    return str(peer[0]) if isinstance(peer, tuple) else ""
-
-
-def _network(host: str) -> str:
-    """An address; of version 6 the network, whose addresses one machine has all of."""
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return host
-    if isinstance(address, ipaddress.IPv6Address):
-        mapped = address.ipv4_mapped
-        return str(mapped or ipaddress.ip_network((address, 64), strict=False))
-    return str(address)

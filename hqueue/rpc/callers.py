@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from hqueue.rpc.gathering import Gatherer
+from hqueue.rpc.shares import Share, Shares
 
 __all__ = ["Bounds", "Caller", "Callers"]
 
@@ -28,8 +29,9 @@ class Bounds(NamedTuple):
     connections_max: int
     """At a time. For a further one the oldest one goes that is idle."""
     held_bytes_max: int
-    """Of all begun requests and all answers that wait for their reader, beyond which the oldest go;
-    and of whole requests that wait for their turn, which may hold half of it."""
+    """Of all begun requests and all answers that wait for their reader, beyond which those who hold
+    most give way (`Shares`); and of whole requests that wait for their turn, which may hold half of
+    it."""
     still_ms_max: float
     """How long a begun request, or an answer that is being read, may stand still; it may take twice
     that, and as long again for every 64 KiB. How long a whole one may wait for its turn."""
@@ -40,16 +42,34 @@ class Bounds(NamedTuple):
 class Caller:
     """A connection, as far as the rules are concerned."""
 
-    __slots__ = ("among", "began_ms", "gatherer", "held", "moved_ms", "passed_bytes", "proven")
+    __slots__ = (
+        "among",
+        "began_ms",
+        "gatherer",
+        "held",
+        "holder",
+        "moved_ms",
+        "network",
+        "passed_bytes",
+        "proven",
+        "share",
+    )
 
-    def __init__(self, gatherer: Gatherer) -> None:
+    def __init__(self, gatherer: Gatherer, network: str = "") -> None:
         self.gatherer = gatherer
+        self.network = network
+        """Where it calls from: an IP address, or of version 6 a network."""
+        self.holder: str | None = None
+        """The principal whose share of the memory it takes; None if it has not proven that it may
+        call, or if nobody has to."""
         self.among: OrderedDict[Any, None] | None = None
         """Those of its kind. Kept by `Callers`."""
         self.proven = False
         """Whether it has made a whole request, or proven who it is."""
         self.held = 0
         """The memory that it takes while it is waited for."""
+        self.share: Share[Any] | None = None
+        """Whose share of the memory it takes. Kept by `Callers`."""
         self.passed_bytes = 0
         """How far its request, or its answer, has come. Kept by those that move the bytes."""
         self.began_ms = 0.0
@@ -85,6 +105,8 @@ class Callers(Generic[_Caller]):
         self._busy: OrderedDict[_Caller, None] = OrderedDict()
         self._leaving: OrderedDict[_Caller, None] = OrderedDict()
         """The one that was refused first is the first."""
+        self._shares: Shares[_Caller] = Shares(bounds.held_bytes_max)
+        """Of those that have begun."""
         self.held_bytes = 0
         """Of those that have begun, and of those that are queued."""
         self._queued_bytes = 0
@@ -113,6 +135,7 @@ class Callers(Generic[_Caller]):
     def begin(self, caller: _Caller, held: int, now_ms: float) -> None:
         """A request has begun to come, or an answer to be read; `held` bytes are held for it."""
         self._put(caller, self._begun)
+        self._shares.begin(caller)
         caller.began_ms = caller.moved_ms = now_ms
         self._hold(caller, held)
 
@@ -163,16 +186,20 @@ class Callers(Generic[_Caller]):
     def drop(self, caller: _Caller) -> None:
         """It is gone: drop it."""
         self._hold(caller, 0)
+        self._shares.end(caller)
         if caller.among is not None:
             del caller.among[caller]
             caller.among = None
 
     def surplus(self) -> Iterator[_Caller]:
-        """Those that go so that the others are within the bound on memory: each must be dropped
-        before the next one is asked for.
+        """Those that go so that the others are within the bound on memory, as `Shares` says: each
+        must be dropped before the next one is asked for.
         """
-        while self._begun and self.held_bytes > self.bounds.held_bytes_max:
-            yield next(iter(self._begun))
+        while self.held_bytes > self.bounds.held_bytes_max:
+            caller = self._shares.first_to_go()
+            if caller is None:
+                return
+            yield caller
 
     def to_make_room(self, now_ms: float) -> _Caller | None:
         """Who goes for a further connection; None if nobody has to, or all have to stay: see
@@ -236,6 +263,7 @@ class Callers(Generic[_Caller]):
 
     def _hold(self, caller: _Caller, held: int) -> None:
         self.held_bytes += held - caller.held
+        self._shares.hold(caller, held - caller.held)
         if caller.among is self._queued:
             self._queued_bytes += held - caller.held
         caller.held = held

@@ -13,6 +13,7 @@ from contextlib import nullcontext
 from hqueue.errors import HQueueError, InvalidInputError, NotAllowedError
 from hqueue.net.alerts import TLS_IS_SPOKEN, is_not_tls
 from hqueue.net.guard import PortGuard
+from hqueue.net.peers import host_of, network_of
 from hqueue.net.quotas import Account
 from hqueue.net.refusals import RefusedError
 from hqueue.net.sockets import RECORD_BYTES, WOULD_BLOCK, say_end
@@ -69,7 +70,7 @@ class ServedConnection(Caller):
         gatherer: Gatherer,
         guard: PortGuard | None = None,
     ) -> None:
-        super().__init__(gatherer)
+        super().__init__(gatherer, network_of(host_of(peer)))
         self.sock = sock
         self.peer = peer
         self._guard = guard
@@ -138,6 +139,8 @@ class ServedConnection(Caller):
         except RefusedError as exc:
             self.forbidden = NotAllowedError(exc.text)
             self.forbidden.facts.update(exc.facts)
+        if self.forbidden is None:
+            self.holder = self.principal
         self.shaking = False
         return 0
 

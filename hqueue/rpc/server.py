@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from hqueue.errors import HQueueError
 from hqueue.net.guard import PortGuard
+from hqueue.net.peers import host_of
 from hqueue.net.quotas import PortQuotas
 from hqueue.rpc.admission import LIGHT_BYTES
 from hqueue.rpc.callers import Bounds
@@ -296,8 +297,7 @@ class ThriftServer:
         """Answer a caller until it is the port's again; False if its answer is still to come: it
         has no owner until then.
         """
-        peer = connection.peer
-        _calling_host.set(str(peer[0]) if isinstance(peer, tuple) else "")
+        _calling_host.set(host_of(connection.peer))
         _calling_principal.set(connection.principal)
         for served in itertools.count(1):
             try:

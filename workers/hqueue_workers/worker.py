@@ -14,6 +14,7 @@ from hqueue.metadata import Address, BrokerRecord, PartitionKey, Registration, W
 from hqueue.metadata.access_rules import Operation
 from hqueue.net.audit import Audit
 from hqueue.net.guard import PortGuard
+from hqueue.net.peers import host_of
 from hqueue.net.quotas import QuotaRules, Quotas
 from hqueue.net.security import security_of
 from hqueue.rpc.accepting import listen
@@ -238,7 +239,7 @@ class Worker:
         access, principal = self._access, caller.principal
         if access is None or access.allows(principal, Operation.PUBLISH, queue):
             return True
-        host = str(caller.peer[0]) if isinstance(caller.peer, tuple) else ""
+        host = host_of(caller.peer)
         reason = "no access rule allows this principal to publish"
         self._audit.refused_for_now("notify", principal, host, reason, queue=queue[:200])
         return False

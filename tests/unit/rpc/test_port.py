@@ -22,6 +22,7 @@ from hqueue.rpc.served_connection import ServedConnection
 
 RESET_WHEN_CLOSED = struct.pack("ii", 1, 0)
 LATE_S = 10.0
+SIZE = 50_000
 
 
 def test_the_log_says_where_a_caller_came_from_that_was_gone_when_it_was_hung_up_on(
@@ -166,3 +167,44 @@ def test_in_one_turn_few_handshakes_go_on_however_many_strangers_there_are(
             counts.append(shaken - before)
     assert max(counts) <= 2, counts
     assert len(counts) <= 250, "others are accepted meanwhile"
+
+
+def test_without_proof_an_address_that_begins_many_calls_ends_its_own_and_no_others() -> None:
+    def serve(connection: ServedConnection) -> None:
+        assert connection.request is not None
+        served, connection.request = connection.request.data, None
+        connection.send(served[:1])
+        port.give_back(connection)
+
+    async def call() -> bytes:
+        nonlocal port
+        port = Port(
+            listen("127.0.0.1", 0),
+            Bounds(64, 10 * SIZE, 60_000, 60_000),
+            "the port",
+            make_gatherer=lambda: FrameGatherer(4 * SIZE),
+            serve=serve,
+        )
+        port.start_here()
+        frame = (3 * SIZE).to_bytes(4, "big") + b"x" * 3 * SIZE
+        reader, writer = await asyncio.open_connection("127.0.0.1", port.port)
+        writer.write(frame[:-1])
+        await writer.drain()
+        others = [
+            await asyncio.open_connection("127.0.0.1", port.port, local_addr=("127.0.0.2", 0))
+            for _ in range(20)
+        ]
+        for _, other in others:
+            other.write(frame[:SIZE])
+        for ended, _ in others[:10]:
+            with contextlib.suppress(ConnectionResetError):
+                assert await asyncio.wait_for(ended.read(), LATE_S) == b""
+        writer.write(frame[-1:])
+        answer = await asyncio.wait_for(reader.readexactly(1), LATE_S)
+        port.close()
+        for _, each in (*others, (reader, writer)):
+            each.close()
+        return answer
+
+    port: Port
+    assert asyncio.run(call()) == b"x"

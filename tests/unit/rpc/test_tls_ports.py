@@ -10,6 +10,7 @@ import logging
 import select
 import socket
 import ssl
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -33,6 +34,7 @@ from hqueue.rpc.services import load
 from hqueue.settings.addresses import Address
 from tests.support.certificates import Certificates
 from tests.support.looped import LoopThread
+from tests.support.thrift_calls import field, head
 from tests.support.waiting import wait_for
 
 IDL = load("hub")
@@ -40,6 +42,9 @@ SERVICE = IDL.HQueueHubService
 BOUND_S = 10.0
 MUCH = 3_000_000
 SEED = b"\x16\x03\x01"
+LARGE = 200_000
+PROMISED_HELLO = SEED + (26).to_bytes(2, "big") + b"\1\1\xf0\0\3\3" + bytes(20)
+"""The first bytes of a hello that will be long."""
 
 
 class Hub:
@@ -290,12 +295,11 @@ def test_half_a_handshake_ends_in_time_while_others_are_served(serve: Serve) -> 
 
 def test_hellos_that_promise_much_count_as_much(serve: Serve) -> None:
     served = serve(held_bytes_max=1 << 20)
-    hello = b"\1\1\xf0\0\3\3" + bytes(20)
     with contextlib.ExitStack() as stack:
         strangers = [stack.enter_context(served.connect()) for _ in range(30)]
         for stranger in strangers:
             stranger.setblocking(False)
-            stranger.sendall(b"\x16\3\1" + len(hello).to_bytes(2, "big") + hello)
+            stranger.sendall(PROMISED_HELLO)
         wait_for(lambda: len(list(filter(_is_open, strangers))) < 10, "the oldest ones go")
         assert served.call() == "loader"
         assert served.server.usage.held_bytes <= 1 << 20
@@ -333,6 +337,49 @@ def test_large_answers_and_calls_pass_as_they_are(serve: Serve, ask: Ask) -> Non
             connection.socket.settimeout(BOUND_S)
             client.unsubscribe(b"q" * MUCH, b"s", b"t", True)
     assert [len(got[0]) for got in served.hub.got] == [MUCH] * 2
+
+
+@pytest.mark.parametrize("attack", ["without a right", "with a right", "strangers"])
+def test_nobody_ends_the_begun_call_of_another_by_beginning_many(serve: Serve, attack: str) -> None:
+    """The port has room for ten of these calls. The first ones to begin are not the first to go."""
+    served = serve(allowed=("loader", "greedy"), held_bytes_max=10 * LARGE)
+    name = {"without a right": "reader", "with a right": "greedy", "strangers": None}[attack]
+    context = TlsContexts(served.files(name) if name else TlsFiles(None)).current()
+    call = _unsubscribe(3 * LARGE)
+    with contextlib.ExitStack() as stack:
+        honest = stack.enter_context(_connected(served, "loader"))
+        honest.sendall(call[:-1])
+        wait_for(lambda: served.server.usage.held_bytes > 2 * LARGE, "the honest call has begun")
+        attackers = []
+        for _ in range(30):
+            attacker = stack.enter_context(served.connect())
+            if name is None:
+                attacker.sendall(PROMISED_HELLO)
+            else:
+                attacker = stack.enter_context(
+                    context.wrap_socket(attacker, server_hostname="127.0.0.1")
+                )
+                attacker.sendall(_unsubscribe(LARGE)[:-1])
+            attacker.setblocking(False)
+            attackers.append(attacker)
+        wait_for(lambda: len(list(filter(_is_open, attackers))) < 15, "the oldest of these go")
+        assert served.server.usage.held_bytes <= 10 * LARGE
+        honest.sendall(call[-1:])
+        assert honest.recv(1024), "it is answered"
+    assert [len(got[0]) for got in served.hub.got] == [3 * LARGE]
+
+
+def _connected(served: Served, name: str) -> ssl.SSLSocket:
+    context = TlsContexts(served.files(name)).current()
+    return context.wrap_socket(served.connect(), server_hostname="127.0.0.1")
+
+
+def _unsubscribe(size: int) -> bytes:
+    """A call with a name of this many bytes."""
+    texts = (b"q" * size, b"s", b"t")
+    fields = [field(11, number, struct.pack(">i", len(text)) + text)
+              for number, text in enumerate(texts, 1)]  # fmt: skip
+    return head(b"unsubscribe") + b"".join(fields) + field(2, 4, b"\1") + b"\0"
 
 
 def test_an_answer_that_is_read_slowly_arrives_whole_and_holds_up_nobody(serve: Serve) -> None:
