@@ -21,7 +21,7 @@ from hqueue.hbase.native.greeting import Security, greeting
 from hqueue.hbase.native.opening import Opened
 from hqueue.hbase.native.wire import CLIENT, LENGTH
 from hqueue.log.ports import Row
-from hqueue.net.contexts import TlsContexts, TlsFiles
+from hqueue.net.contexts import TlsContexts
 from hqueue.net.digest_md5 import DigestMd5
 from hqueue.net.gssapi import Context
 from hqueue.net.guard import PortGuard
@@ -30,12 +30,14 @@ from hqueue.net.layers import Layer, Wrapping
 from hqueue.net.principals import PrincipalRules
 from hqueue.net.talking import RECEIVED_BYTES, Receive, Send, Talk
 from hqueue.net.tls import Tls
+from hqueue.net.tls_files import TlsFiles
 from hqueue.push.append_notifier import row_of
 from hqueue.runtime.steps import Wait, carry_out
 from hqueue.settings.addresses import Address
-from hqueue.settings.security import PROTECTIONS
+from hqueue.settings.security import AUTHENTICATION, INTEGRITY, PROTECTIONS
 from hqueue_workers.delivery.notification_server import BUFFERED_BYTES_MAX, NotificationServer
 from tests.support.digest_md5_server import DigestMd5Server
+from tests.support.letter_context import LetterContext
 from tests.support.notifications import vouches
 from tests.support.strangers import Stranger
 from tests.support.tls_servers import HERE, make_certificates, server_context
@@ -54,34 +56,13 @@ Plan = Mapping[int, list[Damage]]
 """What is done to the pieces with these numbers."""
 
 
-class _Context:
-    """A security context that wraps by a letter."""
-
-    def __init__(self) -> None:
-        self.complete = False
-
-    def step(self, token: bytes) -> bytes:
-        if token != b"ap-rep":
-            raise ConnectionError("a defective token")
-        self.complete = True
-        return b""
-
-    def wrap(self, data: bytes, *, encrypted: bool) -> bytes:
-        return (b"E" if encrypted else b"S") + data
-
-    def unwrap(self, token: bytes | bytearray) -> tuple[bytes, bool]:
-        if token[:1] not in (b"E", b"S"):
-            raise ConnectionError("a defective token")
-        return bytes(token[1:]), token[:1] == b"E"
-
-
 class _Login:
     """Has tickets for every server."""
 
     generation = 1
 
     def begin(self, server: str, *, confidential: bool, ends_s: float) -> Wait:
-        begun = Begun(cast(Context, _Context()), b"ap-req", 1, True)
+        begun = Begun(cast(Context, LetterContext()), b"ap-req", 1, True)
 
         async def begin() -> Begun:
             return begun
@@ -106,7 +87,7 @@ def _said_by_hbase(protection: str) -> list[bytes]:
 
 
 class _Letter:
-    """Wraps as `_Context` does."""
+    """Wraps as `LetterContext` does, for a server."""
 
     def __init__(self, protection: str) -> None:
         self._letter = b"E" if protection == "privacy" else b"S"
@@ -182,11 +163,13 @@ def _take_frames(opened: Opened, frames: list[bytes]) -> None:
 URI, PASSWORD = "zookeeper/zk-sasl-md5", "mark-of-a-password"
 
 
-def _digest(given: tuple[list[Damage], bytes, list[Damage]]) -> None:
-    """Whatever a server challenges with, only one that knows the password is believed."""
-    early, made_up, late = given
-    server = DigestMd5Server({"app": PASSWORD}, URI)
-    client = DigestMd5("app", PASSWORD, URI)
+def _digest(given: tuple[str, list[Damage], bytes, list[Damage], list[Damage], list[int]]) -> None:
+    """Whatever a server challenges with, only one that knows the password is believed. Whatever it
+    sends then, wherever it is cut, only what it has said is taken for it.
+    """
+    qop, early, made_up, late, later, sizes = given
+    server = DigestMd5Server({"app": PASSWORD}, URI, qop=qop)
+    client = DigestMd5("app", PASSWORD, URI, protections=(AUTHENTICATION, INTEGRITY))
     right = b""
     try:
         said = made_up or damaged(server.challenge, early, server.challenge)
@@ -199,8 +182,31 @@ def _digest(given: tuple[list[Damage], bytes, list[Damage]]) -> None:
         assert right, "it believes one that does not know the password"
     except (OSError, ValueError) as exc:
         assert PASSWORD not in str(exc)
-        assert early or late or made_up
+        assert early or late or made_up or qop == "auth-conf"
     assert client.protection is None or right
+    if client.protection == INTEGRITY:
+        _exchange(client, server, later, sizes)
+
+
+def _exchange(
+    client: DigestMd5, server: DigestMd5Server, damages: list[Damage], sizes: Sequence[int]
+) -> None:
+    """Send frames in both directions, those of the server damaged and cut."""
+    for frame in FRAMES:
+        assert server.unwrap(client.wrap(frame)) == frame
+    layer = Wrapping(client, 1 << 20)
+    tokens = [server.wrap(frame) for frame in FRAMES]
+    said = b"".join(LENGTH.pack(len(token)) + token for token in tokens)
+    heard = b""
+    try:
+        for piece in _cut(damaged(said, damages, said), sizes):
+            layer.feed(memoryview(piece))
+            heard += _taken(layer)
+    except (OSError, ValueError):
+        assert damages
+    whole = b"".join(FRAMES)
+    assert whole.startswith(heard)
+    assert heard == whole or damages
 
 
 @functools.cache
@@ -367,7 +373,14 @@ TARGETS: list[Target[Any]] = [
     ),
     Target(
         "digest-md5",
-        st.tuples(damages(3), st.just(b"") | st.lists(challenges).map(b",".join), damages(2)),
+        st.tuples(
+            st.sampled_from(["auth", "auth-int", "auth-int", "auth-conf"]),
+            st.just([]) | damages(3),
+            st.just(b"") | st.just(b"") | st.lists(challenges).map(b",".join),
+            st.just([]) | damages(2),
+            damages(2),
+            cuts,
+        ),
         _digest,
     ),
     Target("tls", st.tuples(certificates, versions, plans, cuts), _shake),

@@ -6,32 +6,11 @@ import pytest
 
 from hqueue.net.refusals import RefusedError
 from hqueue.net.sasl import Gssapi
-
-
-class Context:
-    """Knows the server after one answer; wraps by a letter."""
-
-    def __init__(self) -> None:
-        self.complete = False
-        self.encrypts = True
-
-    def step(self, token: bytes) -> bytes:
-        if token != b"ap-rep":
-            raise ConnectionError("a defective token")
-        self.complete = True
-        return b""
-
-    def wrap(self, data: bytes, *, encrypted: bool) -> bytes:
-        return (b"E" if encrypted else b"S") + data
-
-    def unwrap(self, token: bytes | bytearray) -> tuple[bytes, bool]:
-        if token[:1] not in (b"E", b"S"):
-            raise ConnectionError("a defective token")
-        return bytes(token[1:]), token[:1] == b"E"
+from tests.support.letter_context import LetterContext
 
 
 def exchanged(*protections: str, offer: bytes) -> tuple[Gssapi, bytes]:
-    mechanism = Gssapi(Context(), protections)
+    mechanism = Gssapi(LetterContext(), protections)
     assert mechanism.answer(b"ap-rep") == b""
     assert mechanism.protection is None
     return mechanism, mechanism.answer(b"S" + offer)
