@@ -9,10 +9,11 @@ from typing import Any
 
 from hqueue.doctor.findings import Finding, ok, said, warning, wrong
 from hqueue.doctor.subject import Subject
-from hqueue.net.contexts import TlsContexts, TlsFiles
-from hqueue.net.own_certificate import UNFIT, read_certificate, shake_hands
+from hqueue.net.contexts import TlsContexts
+from hqueue.net.own_certificate import UNFIT, dates_of, read_certificate, shake_hands
 from hqueue.net.principals import PrincipalRules, distinguished_name
 from hqueue.net.refusals import RefusedError
+from hqueue.net.tls_files import TlsFiles
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.settings.connection import Settings
 
@@ -67,9 +68,7 @@ def tls_of(settings: Settings, *, serves: bool = False) -> TlsContexts:
 
 def end_of(check: str, what: str, certificate: Mapping[str, Any], advice: str) -> Finding:
     """Judge the dates of a certificate, as `ssl.SSLSocket.getpeercert` gives them."""
-    begin_s, end_s = (
-        ssl.cert_time_to_seconds(certificate[name]) for name in ("notBefore", "notAfter")
-    )
+    begin_s, end_s = dates_of(certificate)
     now_s = SYSTEM_CLOCK.wall_ms() / 1e3
     if now_s < begin_s:
         return wrong(
@@ -129,9 +128,7 @@ def _look_at_authorities(path: str) -> Iterator[Finding]:
 
 
 def _is_in_time(certificate: Mapping[str, Any]) -> bool:
-    begin_s, end_s = (
-        ssl.cert_time_to_seconds(certificate[name]) for name in ("notBefore", "notAfter")
-    )
+    begin_s, end_s = dates_of(certificate)
     return begin_s <= SYSTEM_CLOCK.wall_ms() / 1e3 < end_s
 
 

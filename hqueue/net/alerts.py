@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import ssl
 
-from hqueue.net.refusals import RefusedError
+from hqueue.net.refusals import NotTlsError, RefusedError
 
-__all__ = ["TLS_IS_SPOKEN", "is_not_tls", "refusal_in", "refusal_without_tls"]
+__all__ = ["HANDSHAKE", "TLS_IS_SPOKEN", "is_not_tls", "refusal_in", "refusal_without_tls"]
+
+HANDSHAKE = b"\x16"
+"""The first byte of a client that speaks TLS. No call that a port serves begins so: Thrift's would
+announce a name or a frame of 352 MiB, and HTTP begins with a letter."""
 
 TLS_IS_SPOKEN = b"\x15\x03\x01\0\x02\x02\x46"
 """The alert ``protocol_version``, in clear: a server's answer to a client that speaks no TLS.
@@ -63,6 +67,7 @@ def refusal_in(error: BaseException, switch: str = "tls") -> RefusedError | None
         )
     elif reason in _NOT_TLS:
         text = f"the server does not speak TLS here: check the port, and {switch}"
+        return NotTlsError(text, reason=reason)
     return RefusedError(text, reason=reason) if text else None
 
 

@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
+import math
 import os
 import ssl
 import threading
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import cast
 
+from hqueue.net.own_certificate import OwnCertificate, examine
+from hqueue.net.plaintext_servers import PlaintextServers
 from hqueue.net.refusals import RefusedError
+from hqueue.net.tls_files import TlsFiles, make_context
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.runtime.fork import register
 from hqueue.runtime.logs import Log
 
-__all__ = ["TlsContexts", "TlsFiles"]
+__all__ = ["TlsContexts"]
 
 logger = Log(__name__)
-
-
-class TlsFiles(NamedTuple):
-    """Files in PEM; None for none."""
-
-    ca: str | None = None
-    """The certificates of the authorities that are trusted; without it, the system's."""
-    certificate: str | None = None
-    """What this side shows, and what signed it."""
-    key: str | None = None
-    """Its private key, not encrypted; without it, the key is in the file of the certificate."""
 
 
 class TlsContexts:
     """Provides the context for a connection, made of the newest files. Thread-safe.
 
-    It reads the files again when one of them has changed. If it can't, it logs that, and keeps the
+    It reads the files again when one of them has changed. If it can't, or if this side's own
+    certificate was replaced by one that others would not accept, it logs that, and keeps the
     earlier context.
 
     A server's context keeps the sessions of open connections of TLS 1.2, and 10 KiB for each of
@@ -44,6 +39,8 @@ class TlsContexts:
         serves: whether it is for a server, which demands a certificate of each client.
         verify_hostname: whether a server's certificate must name the host that was called.
         switch: the setting that turns TLS on, for errors.
+        plaintext: the servers that a client may call without TLS; None if it may call none so.
+        clock: where time comes from.
     """
 
     def __init__(
@@ -53,13 +50,23 @@ class TlsContexts:
         serves: bool = False,
         verify_hostname: bool = True,
         switch: str = "tls",
+        plaintext: PlaintextServers | None = None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.switch = switch
+        self.plaintext = plaintext
+        self._clock = clock
         self._files = files
         self._serves = serves
         self._verify_hostname = verify_hostname
         self._context: ssl.SSLContext | None = None
         self._seen: object = None
+        self._again_s = math.inf
+        """When a certificate will be valid that was refused because it isn't yet."""
+        self._own: OwnCertificate | None = None
+        """This side's certificate."""
+        self._own_versions: object = None
+        """Of its files."""
         self.after_fork_in_child()
         register(self)
 
@@ -75,16 +82,20 @@ class TlsContexts:
         seen = _versions(filter(None, self._files))
         with self._lock:
             is_new = seen != self._seen
-            if self._context is not None and not is_new and not _keeps_sessions(self._context):
+            is_due = self._clock.wall_ms() / 1e3 >= self._again_s
+            is_good = not (is_new or is_due)
+            if self._context is not None and is_good and not _keeps_sessions(self._context):
                 return self._context
             try:
                 self._context, self._seen = self._load(), seen
+                self._again_s = math.inf
             except RefusedError as exc:
                 if self._context is None:
                     raise
                 self._seen = seen
+                self._again_s = cast(float, exc.facts.get("begins_s", math.inf))
                 if is_new:
-                    logger.warning(
+                    logger.error(
                         "changed TLS files can't be used; still using the earlier ones: %s "
                         "[path=%s, reason=%s]",
                         exc,
@@ -93,32 +104,36 @@ class TlsContexts:
                     )
             return self._context
 
+    @property
+    def expires_s(self) -> float | None:
+        """When this side's certificate that is in use expires, in seconds since 1970; None for
+        none. It may read files.
+
+        Raises:
+            RefusedError: as `current`.
+        """
+        self.current()
+        return None if self._own is None else self._own.end_s
+
     def _load(self) -> ssl.SSLContext:
-        if self._serves:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.verify_mode = ssl.CERT_REQUIRED
-            # A client proves itself in each connection, by what holds then.
-            context.options |= ssl.OP_NO_TICKET
-            context.num_tickets = 0
-        else:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            context.check_hostname = self._verify_hostname
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.options |= ssl.OP_NO_RENEGOTIATION
-        ca, certificate, key = self._files
-        if certificate:  # First: who reads this one alone names it as its own authority.
-            try:
-                context.load_cert_chain(certificate, key, _refuse_to_ask)
-            except (OSError, ValueError) as exc:
-                reason = _lacking(certificate, key) or str(exc)
-                raise _unreadable("tls_certificate", certificate, reason) from exc
-        if ca:
-            try:
-                context.load_verify_locations(ca)
-            except (OSError, ValueError) as exc:
-                raise _unreadable("tls_ca", ca, str(exc)) from exc
-        else:
-            context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+        """Make a context of the files.
+
+        Raises:
+            RefusedError: they can't be used; or they replace a certificate by one that others would
+                not accept.
+        """
+        context = make_context(
+            self._files, serves=self._serves, verify_hostname=self._verify_hostname
+        )
+        _, certificate, key = self._files
+        if certificate is None:
+            return context
+        versions = _versions(filter(None, (certificate, key)))
+        if versions != self._own_versions:
+            own = examine(self._files, serves=self._serves)
+            if self._own is not None:
+                own.check_replaces(self._own, certificate, self._clock.wall_ms() / 1e3)
+            self._own, self._own_versions = own, versions
         return context
 
 
@@ -137,34 +152,3 @@ def _versions(paths: Iterable[str]) -> list[object]:
         except OSError as exc:
             seen.append(exc.errno)
     return seen
-
-
-def _refuse_to_ask() -> str:
-    """OpenSSL would ask for a password at the terminal."""
-    raise ValueError("the private key is encrypted: store it without a password")
-
-
-def _lacking(certificate: str, key: str | None) -> str | None:
-    """What is missing in the files of a certificate, which OpenSSL does not name."""
-    key = key or certificate
-    for path, what, mark in (
-        (certificate, "a certificate", b"-----BEGIN CERTIFICATE-----"),
-        (key, "a private key", b"PRIVATE KEY-----"),
-    ):
-        try:
-            with open(path, "rb") as opened:
-                if mark not in opened.read():
-                    return f"{path} does not contain {what} in PEM"
-        except OSError as exc:
-            return f"{path} can't be read: {exc.strerror}"
-    return None
-
-
-def _unreadable(setting: str, path: str, reason: str) -> RefusedError:
-    return RefusedError(
-        f"{setting} can't be used: check that the files exist, can be read by this user, and are "
-        "certificates and a private key in PEM that belong together",
-        setting=setting,
-        path=path,
-        reason=reason,
-    )

@@ -28,6 +28,7 @@ class PortGuard:
         rules: make principals of certificates.
         allowed: the principals that may call the port, as names of an ACL.
         setting: which setting says so.
+        optional: whether callers without TLS are served, too, as `ANONYMOUS`.
     """
 
     def __init__(
@@ -37,8 +38,13 @@ class PortGuard:
         rules: PrincipalRules,
         allowed: Sequence[str] = (EVERYBODY,),
         setting: str = "",
+        *,
+        optional: bool = False,
     ) -> None:
         self.port = port
+        self.optional = optional
+        self.plaintext = 0
+        """How many connections without TLS were served."""
         self.refused: collections.Counter[str] = collections.Counter()
         """How many connections were refused, by why: ``handshake``, ``principal``."""
         self._contexts = contexts

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from hqueue.runtime.logs import Log
 
-__all__ = ["SAID", "say_open"]
+__all__ = ["SAID", "say_open", "say_optional"]
 
 logger = Log(__name__)
 
@@ -32,6 +32,26 @@ def say_open(whose: str, listeners: Iterable[socket.socket], said: list[str] = S
             logger.warning(
                 "open: %s listens at %s port %d without TLS, and everybody who reaches that may "
                 "call it; turn tls on, or let it listen on loopback (said once for all ports)",
+                whose,
+                host,
+                port,
+            )
+
+
+def say_optional(whose: str, listeners: Iterable[socket.socket], said: list[str] = SAID) -> None:
+    """Say that a port also serves callers without TLS: once for all ports of a process.
+
+    Args:
+        whose, listeners, said: as `say_open`.
+    """
+    for listener in listeners:
+        if not said:
+            said.append(whose)
+            host, port = listener.getsockname()[:2]
+            logger.warning(
+                "optional: %s serves callers without TLS, too, at %s port %d, as the principal "
+                "'anonymous'; set tls_optional to false when all callers speak TLS (said once for "
+                "all ports)",
                 whose,
                 host,
                 port,

@@ -4,14 +4,17 @@ shows the contents of a certificate only to a peer that has accepted it.
 
 from __future__ import annotations
 
+import math
 import ssl
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from hqueue.net.contexts import TlsContexts, TlsFiles
 from hqueue.net.refusals import RefusedError
+from hqueue.net.tls_files import TlsFiles, make_context
 
-__all__ = ["UNFIT", "Shaken", "read_certificate", "shake_hands"]
+__all__ = [
+    "UNFIT", "OwnCertificate", "Shaken", "dates_of", "examine", "read_certificate", "shake_hands",
+]  # fmt: skip
 
 UNFIT = 26
 """OpenSSL's number for a certificate that is not for this use: ``X509_V_ERR_INVALID_PURPOSE``."""
@@ -68,12 +71,9 @@ def read_certificate(certificate: str, key: str | None) -> Mapping[str, Any]:
     """
     files = TlsFiles(certificate, certificate, key)
     for is_servers in (True, False):
-        client, server = (
-            TlsContexts(files, serves=serves, verify_hostname=False).current()
-            for serves in (False, True)
-        )
+        client, server = _both_sides(files)
         for each in (client, server):
-            each.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | _AT_ANY_TIME
+            each.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         (server if is_servers else client).verify_mode = ssl.CERT_NONE
         try:
             seen = shake_hands(client, server, "localhost")
@@ -87,3 +87,83 @@ def read_certificate(certificate: str, key: str | None) -> Mapping[str, Any]:
         path=certificate,
         reason=reason,
     )
+
+
+class OwnCertificate(NamedTuple):
+    """A certificate of this process, as others see it."""
+
+    begin_s: float
+    end_s: float
+    """Since 1970."""
+    fault: str = ""
+    """Why others with the same authorities would not accept it in its role, whatever the time."""
+
+    def check_replaces(self, earlier: OwnCertificate, path: str, now_s: float) -> None:
+        """Return if it may replace an earlier one.
+
+        Args:
+            earlier: which is in use.
+            path: of its file.
+            now_s: the time, since 1970.
+
+        Raises:
+            RefusedError: others would not accept it, and the earlier one has not this fault. Its
+                fact ``begins_s`` says when it will be valid, if that is the fault.
+        """
+        reason = ""
+        if not self.begin_s <= now_s < self.end_s:
+            reason = "it has expired" if now_s >= self.end_s else "it is not valid yet"
+        elif self.fault and self.fault != earlier.fault:
+            reason = self.fault
+        if reason:
+            begins_s = self.begin_s if now_s < self.begin_s else math.inf
+            raise RefusedError(
+                "the new tls_certificate is one that others would not accept: check its dates and "
+                "this machine's clock, that an authority in tls_ca has signed it, and that its "
+                "extendedKeyUsage, if it has one, has serverAuth and clientAuth",
+                setting="tls_certificate",
+                path=path,
+                reason=reason,
+                begins_s=begins_s,
+            )
+
+
+def examine(files: TlsFiles, *, serves: bool) -> OwnCertificate:
+    """Examine a certificate of this process in a role.
+
+    Args:
+        files: with a certificate.
+        serves: whether it is a server's.
+
+    Raises:
+        RefusedError: as `read_certificate`.
+    """
+    assert files.certificate is not None
+    client, server = _both_sides(files)
+    (server if serves else client).verify_mode = ssl.CERT_NONE
+    fault = ""
+    try:
+        seen = shake_hands(client, server, "localhost")
+        certificate = seen[0] if serves else seen[1]
+    except ssl.SSLError as exc:
+        fault = getattr(exc, "verify_message", "") or str(exc)
+        certificate = read_certificate(files.certificate, files.key)
+    return OwnCertificate(*dates_of(certificate), fault)
+
+
+def dates_of(certificate: Mapping[str, Any]) -> tuple[float, float]:
+    """When a certificate begins and ends to be valid, in seconds since 1970."""
+    begin_s, end_s = (
+        ssl.cert_time_to_seconds(certificate[name]) for name in ("notBefore", "notAfter")
+    )
+    return begin_s, end_s
+
+
+def _both_sides(files: TlsFiles) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """A client's and a server's context for which dates and hosts don't matter."""
+    client, server = (
+        make_context(files, serves=serves, verify_hostname=False) for serves in (False, True)
+    )
+    for each in (client, server):
+        each.verify_flags |= _AT_ANY_TIME
+    return client, server

@@ -13,7 +13,7 @@ def host_of(peer: object) -> str:
 
 
 def network_of(host: str) -> str:
-    """An IP address; of version 6 its network of 64 bits, whose addresses one machine has all of."""
+    """An IP address; of version 6 its network of 64 bits, all of which one machine may have."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from hqueue.errors import SettingsError
 from hqueue.net.refusals import RefusedError
 from hqueue.settings.names import is_name
 
-__all__ = ["ANONYMOUS", "PrincipalRules", "distinguished_name"]
+__all__ = ["ANONYMOUS", "PrincipalRules", "distinguished_name", "is_proven"]
 
 ANONYMOUS = "anonymous"
-"""The audit's name for callers that have proven nothing. No certificate makes this principal."""
+"""The principal of callers that prove nothing, where ports also serve these (`tls_optional`), and
+the audit's name for all that have proven nothing. No certificate makes this principal."""
 
 DEFAULT = "DEFAULT"
 
@@ -104,6 +105,11 @@ class PrincipalRules:
             subject=name,
             alternatives=alternatives,
         )
+
+
+def is_proven(principal: str | None) -> TypeGuard[str]:
+    """Whether a caller has proven to be a principal: None says that none is asked for."""
+    return principal is not None and principal != ANONYMOUS
 
 
 def distinguished_name(subject: Sequence[Sequence[tuple[str, str]]]) -> str:

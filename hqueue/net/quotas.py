@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from hqueue.errors import BufferFullError, SettingsError
 from hqueue.net.audit import Audit
 from hqueue.net.peers import host_of, network_of
-from hqueue.net.principals import ANONYMOUS
+from hqueue.net.principals import ANONYMOUS, is_proven
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.runtime.token_bucket import TokenBucket
 from hqueue.settings.names import EVERYBODY, is_among, is_name, with_closest
@@ -206,7 +206,7 @@ class PortQuotas:
             peer: its address.
         """
         # No principal's name has a slash.
-        key = f"/{network_of(host_of(peer))}" if principal is None else principal
+        key = principal if is_proven(principal) else f"/{network_of(host_of(peer))}"
         found = self._accounts.get(key)
         if found is None:
             quota = self._rules.of(principal)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hqueue.runtime.causes import causes
 
-__all__ = ["RefusedError", "refusal_of"]
+__all__ = ["NotTlsError", "RefusedError", "refusal_of"]
 
 
 class RefusedError(OSError):
@@ -23,6 +23,10 @@ class RefusedError(OSError):
 
     def __str__(self) -> str:
         return self.text
+
+
+class NotTlsError(RefusedError):
+    """The server answers a handshake with something else: it does not speak TLS."""
 
 
 def refusal_of(error: BaseException | None) -> RefusedError | None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Protocol
 
 from hqueue.errors import SettingsError
-from hqueue.net.contexts import TlsContexts, TlsFiles
+from hqueue.net.contexts import TlsContexts
 from hqueue.net.guard import PortGuard
+from hqueue.net.plaintext_servers import PlaintextServers
 from hqueue.net.principals import PrincipalRules
 from hqueue.net.refusals import RefusedError
+from hqueue.net.tls_files import TlsFiles
 from hqueue.settings.names import EVERYBODY, names_in
 
 __all__ = ["PortSecurity", "SecuritySettings", "client_contexts", "security_of"]
@@ -19,6 +21,9 @@ class SecuritySettings(Protocol):
 
     @property
     def tls(self) -> bool: ...
+
+    @property
+    def tls_optional(self) -> bool: ...
 
     @property
     def tls_ca(self) -> str | None: ...
@@ -52,7 +57,10 @@ class PortSecurity:
 
     def __init__(self, settings: SecuritySettings) -> None:
         files = TlsFiles(settings.tls_ca, settings.tls_certificate, settings.tls_key)
-        self.client = client_contexts(settings, "tls")
+        self._optional = settings.tls_optional
+        self.client = client_contexts(
+            settings, "tls", PlaintextServers() if self._optional else None
+        )
         """What servers are called with."""
         self._server = TlsContexts(files, serves=True)
         self.rules = PrincipalRules(settings.tls_principal_rules)
@@ -68,6 +76,13 @@ class PortSecurity:
             error.facts.update(exc.facts)
             raise error from exc
 
+    @property
+    def expires_s(self) -> float:
+        """When the certificate expires that ports show, in seconds since 1970."""
+        expires_s = self._server.expires_s
+        assert expires_s is not None
+        return expires_s
+
     def guard(self, port: str, allowed: str = EVERYBODY, setting: str = "") -> PortGuard:
         """Guard a port.
 
@@ -76,7 +91,9 @@ class PortSecurity:
             allowed: the principals that may call it, with commas between.
             setting: the setting that says so.
         """
-        made = PortGuard(port, self._server, self.rules, names_in(allowed), setting)
+        made = PortGuard(
+            port, self._server, self.rules, names_in(allowed), setting, optional=self._optional
+        )
         self.guards.append(made)
         return made
 
@@ -95,15 +112,23 @@ class PortSecurity:
         return self.guard("subscriber", self._delivery_principals, "delivery_principals")
 
 
-def client_contexts(settings: SecuritySettings, switch: str) -> TlsContexts:
+def client_contexts(
+    settings: SecuritySettings, switch: str, plaintext: PlaintextServers | None = None
+) -> TlsContexts:
     """What servers are called with by TLS.
 
     Args:
         settings: say which files.
         switch: the setting that turns TLS on, for errors.
+        plaintext: as `TlsContexts` takes it.
     """
     files = TlsFiles(settings.tls_ca, settings.tls_certificate, settings.tls_key)
-    return TlsContexts(files, verify_hostname=settings.tls_verify_hostname, switch=switch)
+    return TlsContexts(
+        files,
+        verify_hostname=settings.tls_verify_hostname,
+        switch=switch,
+        plaintext=plaintext,
+    )
 
 
 def security_of(settings: SecuritySettings) -> PortSecurity | None:

@@ -6,13 +6,17 @@ import asyncio
 import contextlib
 import socket
 import ssl
+from collections.abc import Awaitable, Callable
 
 from hqueue.net.alerts import refusal_in
 from hqueue.net.contexts import TlsContexts
 from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.sockets import within
+from hqueue.settings.addresses import Address
 
-__all__ = ["RECORD_BYTES", "WOULD_BLOCK", "say_end", "shake", "shake_in_loop"]
+__all__ = [
+    "RECORD_BYTES", "WOULD_BLOCK", "open_in_loop", "say_end", "shake", "shake_in_loop",
+]  # fmt: skip
 
 RECORD_BYTES = 16 * 1024
 """What a record has at most. A receiver that takes as many at a time leaves nothing in OpenSSL,
@@ -68,6 +72,40 @@ async def shake_in_loop(
             raise
         raise refusal from exc
     return wrapped
+
+
+async def open_in_loop(
+    connect: Callable[[], Awaitable[socket.socket]],
+    tls: TlsContexts | None,
+    address: Address,
+    timeout_s: float,
+) -> socket.socket:
+    """Connect in an event loop, and speak TLS from then on; in clear if `tls` is None, or if the
+    server does not speak it and may be called so. Cancelled, it leaves no socket behind.
+
+    Args:
+        connect: makes a connection, which does not block.
+        tls: what TLS is spoken with.
+        address: the server's.
+        timeout_s: the bound on the handshake.
+
+    Raises:
+        RefusedError: one side does not accept the other.
+        OSError: there is no connection, what came is not TLS, or came not in time.
+    """
+    plaintext = None if tls is None else tls.plaintext
+    connected = await connect()
+    if tls is None or (plaintext is not None and plaintext.has(*address)):
+        return connected
+    try:
+        shaken = await shake_in_loop(connected, tls, address.host, timeout_s)
+    except OSError as exc:
+        if plaintext is None or is_interruption(exc) or not plaintext.adds(*address, exc):
+            raise
+        return await connect()
+    if plaintext is not None:
+        plaintext.spoke_tls(*address)
+    return shaken
 
 
 async def _shaken(wrapped: ssl.SSLSocket) -> None:

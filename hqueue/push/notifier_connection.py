@@ -6,7 +6,7 @@ import socket
 import threading
 
 from hqueue.net.contexts import TlsContexts
-from hqueue.net.sockets import WOULD_BLOCK, shake_in_loop
+from hqueue.net.sockets import WOULD_BLOCK, open_in_loop
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.logs import Log
@@ -107,7 +107,5 @@ async def open_socket(address: Address, tls: TlsContexts | None = None) -> socke
 
 
 async def _opened(address: Address, tls: TlsContexts | None) -> socket.socket:
-    opened = await connect(await resolve(address))
-    if tls is None:
-        return opened
-    return await shake_in_loop(opened, tls, address.host, CONNECT_TIMEOUT_S)
+    found = await resolve(address)
+    return await open_in_loop(lambda: connect(found), tls, address, CONNECT_TIMEOUT_S)

@@ -11,7 +11,7 @@ from typing import Any
 
 from hqueue.net.alerts import refusal_in, refusal_without_tls
 from hqueue.net.contexts import TlsContexts
-from hqueue.net.sockets import WOULD_BLOCK, shake_in_loop
+from hqueue.net.sockets import WOULD_BLOCK, open_in_loop
 from hqueue.rpc.calls import REPLIES, CallWalk
 from hqueue.rpc.messages import decode_reply, encode_call
 from hqueue.runtime.sockets import connect, resolve, within
@@ -24,9 +24,10 @@ SEND_BYTES = 64 * 1024
 RECEIVE_BYTES = 4_096
 
 
-Accepts = Callable[[Mapping[str, Any]], object]
+Accepts = Callable[[Mapping[str, Any] | None], object]
 """Sees whether what calls itself a server is the one that is meant, by its certificate, as
-`ssl.SSLSocket.getpeercert` gives it. Raises a `RefusedError` if not."""
+`ssl.SSLSocket.getpeercert` gives it; None if it does not speak TLS, and may be called without.
+Raises a `RefusedError` if not."""
 
 
 class UncallableError(OSError):
@@ -45,7 +46,8 @@ class AsyncConnection:
         may_send: asked right before each piece of a call is sent.
         may_reach: whether an IP address of the server may be connected to.
         receive_bytes: what is received at once.
-        tls: what TLS is spoken with; in clear if None.
+        tls: what TLS is spoken with; in clear if None, or if the server does not speak it and may
+            be called so.
         accepts: sees whether the server is the one that is meant.
     """
 
@@ -184,9 +186,11 @@ class AsyncConnection:
         allowed = [each for each in found if self._may_reach(str(each[4][0]))]
         if not allowed:
             raise UncallableError("calls to this address are not allowed")
-        opened = await connect(allowed, timeout_s)
+        opened = await open_in_loop(
+            lambda: connect(allowed, timeout_s), self._tls, self._address, timeout_s
+        )
         if self._tls is not None:
-            opened = await self._shaken(opened, self._tls, timeout_s)
+            self._check_accepted(opened)
         self._socket = opened
         self._has_heard = False
         self._failure = None
@@ -194,17 +198,14 @@ class AsyncConnection:
         self._loop.add_reader(opened, self._on_readable, opened)
         return opened
 
-    async def _shaken(
-        self, connected: socket.socket, tls: TlsContexts, timeout_s: float
-    ) -> socket.socket:
-        host = self._address.host
-        shaken = await shake_in_loop(connected, tls, host, timeout_s)
+    def _check_accepted(self, opened: socket.socket) -> None:
         try:
-            self._accepts(shaken.getpeercert() or {})
+            self._accepts(
+                (opened.getpeercert() or {}) if isinstance(opened, ssl.SSLSocket) else None
+            )
         except BaseException:
-            shaken.close()
+            opened.close()
             raise
-        return shaken
 
     async def _send(self, to: socket.socket, data: bytes) -> None:
         """Send piece by piece, and none that may not be sent: a process may stand still anywhere.
@@ -257,7 +258,8 @@ class AsyncConnection:
         except OSError as exc:
             self.fail(exc if self._has_heard else refusal_in(exc) or exc)
             return
-        refusal = refusal_without_tls(data) if self._tls is None and not self._has_heard else None
+        in_clear = not isinstance(of, ssl.SSLSocket)
+        refusal = refusal_without_tls(data) if in_clear and not self._has_heard else None
         self._has_heard = self._has_heard or bool(data)
         if not data:
             self.fail(EOFError("the other side closed the connection"))

@@ -21,6 +21,7 @@ from hqueue.rpc.http_transport import HttpTransport
 from hqueue.rpc.messages import Client
 from hqueue.rpc.protocols import BulkProtocol, CompactProtocol
 from hqueue.rpc.transports import BoundedSocket, BulkTransport, FramedBulkTransport
+from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.sockets import open_connection
 
 __all__ = ["Connection", "ReportedError", "ThriftError", "is_another_service", "open_socket"]
@@ -63,19 +64,34 @@ def open_socket(
     Args:
         host, port: where the server listens.
         timeout_s: the bound.
-        tls: what TLS is spoken with; in clear if None.
+        tls: what TLS is spoken with; in clear if None, or if the server does not speak it and may
+            be called so.
 
     Raises:
         RefusedError: one side does not accept the other.
         OSError: it can't be opened within `timeout_s`.
     """
     ends_s = time.monotonic() + timeout_s
-    connected = open_connection((host, port), timeout_s)
-    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    if tls is None:
+
+    def connect() -> socket.socket:
+        connected = open_connection((host, port), max(0.001, ends_s - time.monotonic()))
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connected
+
+    connected = connect()
+    plaintext = None if tls is None else tls.plaintext
+    if tls is None or (plaintext is not None and plaintext.has(host, port)):
         return connected
     connected.settimeout(max(0.001, ends_s - time.monotonic()))
-    return shake(connected, tls, host)
+    try:
+        shaken = shake(connected, tls, host)
+    except OSError as exc:
+        if plaintext is None or is_interruption(exc) or not plaintext.adds(host, port, exc):
+            raise
+        return connect()
+    if plaintext is not None:
+        plaintext.spoke_tls(host, port)
+    return shaken
 
 
 def is_another_service(error: BaseException | None) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 
 from hqueue.net.guard import PortGuard
+from hqueue.net.principals import is_proven
 from hqueue.rpc.callers import Callers
 from hqueue.rpc.gathering import Gatherer
 from hqueue.rpc.served_connection import ServedConnection
@@ -39,8 +40,9 @@ class Handshakes:
         Raises:
             OSError: the caller has gone.
         """
-        wrapped = self._guard.wrap(sock)
-        connection = ServedConnection(wrapped, peer, gatherer, self._guard)
+        if not self._guard.optional:
+            sock = self._guard.wrap(sock)
+        connection = ServedConnection(sock, peer, gatherer, self._guard)
         self._callers.begin(connection, HANDSHAKE_BYTES, SYSTEM_CLOCK.monotonic_ms())
         return connection
 
@@ -64,7 +66,7 @@ class Handshakes:
         if events:
             held = SHAKING_BYTES if has_begun else HANDSHAKE_BYTES
             self._callers.move(connection, held, SYSTEM_CLOCK.monotonic_ms())
-        elif connection.principal is not None:
+        elif is_proven(connection.principal):
             connection.proven = True
         return events
 

@@ -1,4 +1,4 @@
-"""Callers over their quotas: their calls are refused, and nothing is received from them for a while."""
+"""Refuses the calls of those over their quotas, and receives nothing from them for a while."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from hqueue.errors import BufferFullError, HQueueError, NotAllowedError
 from hqueue.net.guard import PortGuard
-from hqueue.net.open_ports import say_open
+from hqueue.net.open_ports import say_open, say_optional
 from hqueue.net.quotas import PortQuotas
 from hqueue.rpc.accepting import FILE_ROOM, Entrance
 from hqueue.rpc.admission import LIGHT_BYTES, Admission
@@ -54,7 +54,8 @@ class Port:
     given back. A forked child has none of it.
 
     With a guard, callers speak TLS, and prove who they are before anything else is read of them. A
-    handshake takes as long as a call that has begun may; those who called before go first.
+    handshake takes as long as a call that has begun may; those who called before go first. If TLS
+    is optional there, the first byte says who speaks it, and must come in that time.
 
     With quotas, a caller that has used up its own is refused before its call is decoded, and is
     asked to come back later. Until then nothing is received from the connection: a caller that does
@@ -93,6 +94,8 @@ class Port:
     ) -> None:
         if guard is None:
             say_open(whose, listeners)
+        elif guard.optional:
+            say_optional(whose, listeners)
         self._muting = Muting(quotas, never_refuses)
         self._accepts = True
         """Whether connections are accepted though a handshake went on in the same turn."""
@@ -411,7 +414,7 @@ class Port:
             self._watch_for(connection, events)
             self._end_surplus()
             return
-        if connection.proven:
+        if connection.principal is not None:
             self._muting.open_account(connection)
         now_ms = SYSTEM_CLOCK.monotonic_ms()
         self.callers.mark_idle(connection, now_ms)

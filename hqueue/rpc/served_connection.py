@@ -11,9 +11,10 @@ from collections.abc import Callable
 from contextlib import nullcontext
 
 from hqueue.errors import HQueueError, InvalidInputError, NotAllowedError
-from hqueue.net.alerts import TLS_IS_SPOKEN, is_not_tls
+from hqueue.net.alerts import HANDSHAKE, TLS_IS_SPOKEN, is_not_tls
 from hqueue.net.guard import PortGuard
 from hqueue.net.peers import host_of, network_of
+from hqueue.net.principals import ANONYMOUS
 from hqueue.net.quotas import Account
 from hqueue.net.refusals import RefusedError
 from hqueue.net.sockets import RECORD_BYTES, WOULD_BLOCK, say_end
@@ -77,8 +78,8 @@ class ServedConnection(Caller):
         self.shaking = guard is not None
         """Whether its handshake is under way."""
         self.principal: str | None = None
-        """Who it has proven to be; None if the port asks for no proof, or it is nobody by its
-        certificate."""
+        """Who it has proven to be; `ANONYMOUS` if the port asks for proof, and serves those that
+        give none; None if the port asks for none, or it is nobody by its certificate."""
         self.forbidden: NotAllowedError | None = None
         """Why its calls are not served, though it has shown a certificate."""
         self.account: Account | None = None
@@ -120,7 +121,17 @@ class ServedConnection(Caller):
         """
         guard = self._guard
         assert guard is not None
-        assert isinstance(self.sock, ssl.SSLSocket)
+        if not isinstance(self.sock, ssl.SSLSocket):
+            first = self._peek()
+            if first is None:
+                return selectors.EVENT_READ
+            if first != HANDSHAKE:
+                self._call_in_clear(guard, first)
+                return 0
+            try:
+                self.sock = guard.wrap(self.sock)
+            except OSError as exc:
+                raise ConnectionError("the caller has gone") from exc
         try:
             self.sock.do_handshake()
         except ssl.SSLWantReadError:
@@ -143,6 +154,19 @@ class ServedConnection(Caller):
             self.holder = self.principal
         self.shaking = False
         return 0
+
+    def _call_in_clear(self, guard: PortGuard, first: bytes) -> None:
+        """Its first byte begins no handshake, and the port serves callers without TLS, too.
+
+        Raises:
+            ConnectionError: the caller has gone.
+        """
+        if not first:
+            raise ConnectionError("the caller has gone")
+        guard.plaintext += 1
+        self.principal = ANONYMOUS
+        self.forbidden = guard.right_missing(ANONYMOUS)
+        self.shaking, self._guard = False, None
 
     def receive(self) -> Request | None:
         """Take what has come; the request that is whole by that."""

@@ -66,7 +66,9 @@ def calling_host() -> str:
 
 
 def calling_principal() -> str | None:
-    """The proven principal of the caller that is answered here; None if none must be proven."""
+    """The proven principal of the caller that is answered here; `ANONYMOUS` if it has proven
+    nothing, and need not; None if the port asks for no proof.
+    """
     return _calling_principal.get()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import OrderedDict
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 __all__ = ["UNPROVEN_PART", "Share", "Shares"]
 
@@ -20,7 +20,7 @@ class _Holder(Protocol):
     holder: str | None
     network: str
     held: int
-    share: Share | None
+    share: Share[Any] | None
 
 
 _Caller = TypeVar("_Caller", bound=_Holder)

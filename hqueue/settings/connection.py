@@ -161,6 +161,12 @@ class Settings:
     ``tls_certificate``.
     """
 
+    tls_optional: bool = False
+    """With ``tls``, whether this process also serves callers without TLS, as the principal
+    ``anonymous``, and calls servers that don't speak TLS without it. For moving a cluster to TLS
+    while it runs: see docs/security.md.
+    """
+
     hbase_authentication: str = SIMPLE
     """How clients and HBase prove who they are, as HBase's ``hbase.security.authentication``:
     ``simple``, not at all; ``kerberos``; or ``token``, by a delegation token from

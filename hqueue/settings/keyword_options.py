@@ -32,6 +32,7 @@ class ConnectOptions(TypedDict, total=False):
     hbase_masters: str | Address | Sequence[str | Address] | None
     hbase_znode_parent: str | None
     tls: bool | None
+    tls_optional: bool | None
     hbase_authentication: str | None
     hbase_token_file: str | None
     hbase_principal: str | None

@@ -24,3 +24,8 @@ def check_port_security(settings: Any) -> None:
                 "proves nothing",
                 setting="tls",
             )
+    if settings.tls_optional and not settings.tls:
+        raise SettingsError(
+            "tls_optional needs tls=True: without it, no port speaks TLS",
+            setting="tls_optional",
+        )

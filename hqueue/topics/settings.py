@@ -20,8 +20,8 @@ __all__ = [
 ]  # fmt: skip
 
 SECURITY = (
-    "tls", "tls_ca", "tls_certificate", "tls_key", "tls_verify_hostname", "tls_principal_rules",
-    "delivery_principals",
+    "tls", "tls_optional", "tls_ca", "tls_certificate", "tls_key", "tls_verify_hostname",
+    "tls_principal_rules", "delivery_principals",
 )  # fmt: skip
 """The settings that a client of hubs shares with `hqueue.connect`."""
 
@@ -45,6 +45,7 @@ class HubOptions(TypedDict, total=False):
     connections_max: int
     owners_max: int
     tls: bool
+    tls_optional: bool
     tls_ca: str | None
     tls_certificate: str | None
     tls_key: str | None
@@ -94,6 +95,12 @@ class HubClientSettings:
     tls: bool = False
     """Whether hubs speak TLS, and so the client's own port for its subscriptions. Both sides show
     certificates. It needs ``tls_ca`` and ``tls_certificate``.
+    """
+
+    tls_optional: bool = False
+    """With ``tls``, whether the client calls hubs that don't speak TLS without it, and hubs may
+    deliver messages to it without TLS, as the principal ``anonymous``. For moving a cluster to TLS
+    while it runs: see docs/security.md.
     """
 
     tls_ca: str | None = None

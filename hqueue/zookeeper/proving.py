@@ -22,12 +22,13 @@ from kazoo.exceptions import AuthFailedError, SessionClosedRequireSaslError
 from kazoo.security import ACL, Id, Permissions
 
 from hqueue.errors import SettingsError
-from hqueue.net.contexts import TlsContexts, TlsFiles
+from hqueue.net.contexts import TlsContexts
 from hqueue.net.digest_md5 import DigestMd5
 from hqueue.net.kerberos import Begun, Login
 from hqueue.net.refusals import RefusedError
 from hqueue.net.sasl import Gssapi
 from hqueue.net.talking import Talking
+from hqueue.net.tls_files import TlsFiles
 from hqueue.runtime.loop import blocking
 from hqueue.settings.connection import AccessRule, Credential, Settings
 from hqueue.settings.security import AUTHENTICATION, KERBEROS

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hqueue.net.contexts import TlsContexts, TlsFiles
+from hqueue.net.contexts import TlsContexts
+from hqueue.net.tls_files import TlsFiles
 from tests.support.certificates import Certificates
 
 __all__ = [

@@ -27,7 +27,8 @@ from typing import Annotated, Any
 
 import typer
 
-from hqueue.net.contexts import TlsContexts, TlsFiles
+from hqueue.net.contexts import TlsContexts
+from hqueue.net.tls_files import TlsFiles
 from tests.strangers.honest import CALLS, GOOD
 from tests.support.backends import MemoryBackend
 from tests.support.certificates import Certificates

@@ -12,7 +12,8 @@ import resource
 import sys
 from pathlib import Path
 
-from hqueue.net.contexts import TlsContexts, TlsFiles
+from hqueue.net.contexts import TlsContexts
+from hqueue.net.tls_files import TlsFiles
 
 
 class _Sink(asyncio.Protocol):

@@ -10,7 +10,8 @@ import hqueue
 from hqueue import NotAllowedError
 from hqueue.metadata.access_rules import AccessRule, Operation
 from hqueue.metadata.ports import ANY, NEW, Change
-from hqueue.net.contexts import TlsContexts, TlsFiles
+from hqueue.net.contexts import TlsContexts
+from hqueue.net.tls_files import TlsFiles
 from hqueue.rpc.connection import Connection
 from hqueue.rpc.services import load
 from hqueue.settings.addresses import Address

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from hqueue.net.alerts import TLS_IS_SPOKEN
-from hqueue.net.contexts import TlsContexts, TlsFiles
+from hqueue.net.contexts import TlsContexts
+from hqueue.net.tls_files import TlsFiles
 from hqueue.settings.addresses import Address
 from tests.strangers.honest import CALLS, GOOD, publishing
 from tests.strangers.proof import HONEST, READER

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 import hqueue
-from hqueue.net.contexts import TlsContexts, TlsFiles
+from hqueue.net.contexts import TlsContexts
 from hqueue.net.own_certificate import shake_hands
+from hqueue.net.tls_files import TlsFiles
 from hqueue.settings.loading import load_role_settings
 from hqueue_workers.hub.settings import HubSettings
 from hqueue_workers.node.settings import WorkerSettings

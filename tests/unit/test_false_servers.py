@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from hqueue import Message, NotAllowedError, Outcome, Subscription
-from hqueue.net.contexts import TlsContexts, TlsFiles
+from hqueue.net.contexts import TlsContexts
 from hqueue.net.guard import PortGuard
 from hqueue.net.principals import PrincipalRules
+from hqueue.net.tls_files import TlsFiles
 from hqueue.rpc.server import ThriftServer
 from hqueue.rpc.services import load
 from hqueue.settings.addresses import Address

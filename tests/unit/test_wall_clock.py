@@ -25,8 +25,9 @@ MAY_ASK = {
     # When it is worth to ask the log, or a clock that is good: see the tests of wrong clocks.
     "workers/hqueue_workers/hub/owning/takeover.py", "spark/pyspark_hqueue/reading/plan.py",
     # The dates of certificates and tokens, which their makers chose by such a clock: the doctor's
-    # report, and when a driver gets another token for its tasks.
-    "hqueue/doctor/certificates.py", "spark/pyspark_hqueue/reading/clients.py",
+    # report, which certificate replaces another, and when a driver gets another token for tasks.
+    "hqueue/doctor/certificates.py", "hqueue/net/contexts.py",
+    "spark/pyspark_hqueue/reading/clients.py",
     # The doctor compares this machine's clock with ZooKeeper's.
     "hqueue/zookeeper/probing.py",
     # The clock itself.

@@ -34,8 +34,8 @@ from hqueue_workers.node.claims import Claims
 from hqueue_workers.node.health import Answer, HealthServer
 from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.metrics import Metrics
-from hqueue_workers.node.refusals import QuotaRefusals, RefusedConnections
 from hqueue_workers.node.runtime import Runtime, ready
+from hqueue_workers.node.security_metrics import PortSecurityMetrics, QuotaRefusals
 from hqueue_workers.node.settings import WorkerSettings
 from hqueue_workers.node.skipped import SkippedMessages
 
@@ -70,7 +70,7 @@ class Worker:
         self._lease = Lease(self._coordination, self._runtime, self._lost)
         self._metrics = Metrics()
         self._metrics.registry.register(SkippedMessages(client.skipped_messages))
-        self._metrics.registry.register(RefusedConnections(security))
+        self._metrics.registry.register(PortSecurityMetrics(security))
         self._quotas = Quotas(QuotaRules(settings.quotas))
         self._metrics.registry.register(QuotaRefusals(self._quotas))
         self._meter = LagMeter(self._all_served, self._runtime)

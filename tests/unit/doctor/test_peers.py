@@ -15,7 +15,8 @@ import hqueue
 from hqueue.doctor import Finding, Level, Subject
 from hqueue.doctor.hubs import check_hubs
 from hqueue.doctor.peers import look_at_peers
-from hqueue.net.contexts import TlsContexts, TlsFiles
+from hqueue.net.contexts import TlsContexts
+from hqueue.net.tls_files import TlsFiles
 from hqueue.settings.addresses import Address
 from tests.support.certificates import Certificates
 from tests.support.secured_hubs import SecuredHubs

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import datetime
 import logging
 import shutil
 import ssl
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import hqueue
 from hqueue import SettingsError
-from hqueue.net.contexts import TlsContexts, TlsFiles
+from hqueue.net.contexts import TlsContexts
 from hqueue.net.refusals import RefusedError
 from hqueue.net.security import security_of
+from hqueue.net.tls_files import TlsFiles
+from hqueue.runtime.clock import SYSTEM_CLOCK
 from tests.support.certificates import Certificates, without_key
+from tests.support.doubles import SteppedClock
 
 PASSWORD = "never-to-be-shown"
+TOMORROW = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days=1)
 
 
 def test_a_changed_certificate_counts_from_the_next_connection_on(
@@ -53,6 +59,89 @@ def test_changed_files_that_fit_nothing_leave_the_earlier_ones_in_use_and_are_lo
     assert f"reason={made} can't be read: No such file" in second_line
     made.write_text(kept)
     assert contexts.current() is not first
+
+
+@pytest.mark.parametrize("serves", [False, True])
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [
+        ({"days": -1}, "it has expired"),
+        ({"begins": TOMORROW}, "it is not valid yet"),
+        ({"authority": "others"}, "unable to get local issuer certificate"),
+        ({"usage": "codeSigning"}, "purpose"),
+        ({"usage": "the other side's"}, "purpose"),
+    ],
+)
+def test_a_certificate_that_others_would_not_accept_replaces_none_and_is_logged_once(
+    certificates: Certificates,
+    caplog: pytest.LogCaptureFixture,
+    made: dict[str, Any],
+    reason: str,
+    serves: bool,
+) -> None:
+    if made.get("usage") == "the other side's":
+        made = {"usage": "clientAuth" if serves else "serverAuth"}
+    certificates.authority("others")
+    shown = certificates.make("replaced")
+    files = TlsFiles(str(certificates.folder / "ca.pem"), str(shown))
+    contexts = TlsContexts(files, serves=serves)
+    first, expires_s = contexts.current(), contexts.expires_s
+    with caplog.at_level(logging.WARNING):
+        certificates.make("replaced", **made)
+        for _ in range(3):
+            assert contexts.current() is first
+    (record,) = caplog.records
+    assert record.levelno == logging.ERROR
+    assert "still using the earlier ones: " in record.getMessage()
+    assert reason in record.getMessage()
+    assert contexts.expires_s == expires_s
+    certificates.make("replaced", days=20)
+    assert contexts.current() is not first
+    assert contexts.expires_s is not None
+    assert expires_s is not None
+    assert contexts.expires_s > expires_s + 10 * 86_400
+
+
+def test_one_that_is_not_valid_yet_replaces_the_earlier_one_once_it_is(
+    certificates: Certificates,
+) -> None:
+    shown, clock = certificates.make("early"), SteppedClock(SYSTEM_CLOCK.wall_ms())
+    files = TlsFiles(str(certificates.folder / "ca.pem"), str(shown))
+    contexts = TlsContexts(files, serves=True, clock=clock)
+    first = contexts.current()
+    certificates.make("early", begins=TOMORROW)
+    assert contexts.current() is first
+    clock.now_ms += 86_400_000 + 3_600_000
+    second = contexts.current()
+    assert second is not first
+    assert contexts.current() is second
+
+
+def test_another_authorities_certificate_may_follow_one_like_it(
+    certificates: Certificates,
+) -> None:
+    """What a process trusts, and who trusts it, need not be the same authority."""
+    certificates.authority("others")
+    shown = certificates.make("foreign", authority="others")
+    contexts = TlsContexts(TlsFiles(str(certificates.folder / "ca.pem"), str(shown)))
+    first = contexts.current()
+    certificates.make("foreign", authority="others")
+    assert contexts.current() is not first
+
+
+def test_an_authority_may_change_under_a_certificate_and_both_together(
+    certificates: Certificates,
+) -> None:
+    trusted = certificates.folder / "trusted.pem"
+    trusted.write_text((certificates.folder / "ca.pem").read_text())
+    shown = certificates.make("moves")
+    contexts = TlsContexts(TlsFiles(str(trusted), str(shown)), serves=True)
+    first = contexts.current()
+    trusted.write_text(certificates.authority("successor").read_text())
+    second = contexts.current()
+    assert second is not first
+    certificates.make("moves", authority="successor")
+    assert contexts.current() is not second
 
 
 def test_a_server_demands_a_certificate_and_takes_up_no_earlier_session(

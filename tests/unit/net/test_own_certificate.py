@@ -6,9 +6,10 @@ import ssl
 
 import pytest
 
-from hqueue.net.contexts import TlsContexts, TlsFiles
+from hqueue.net.contexts import TlsContexts
 from hqueue.net.own_certificate import UNFIT, read_certificate, shake_hands
 from hqueue.net.refusals import RefusedError
+from hqueue.net.tls_files import TlsFiles
 from tests.support.certificates import Certificates
 
 

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from hqueue.net.contexts import TlsContexts, TlsFiles
+from hqueue.net.contexts import TlsContexts
 from hqueue.net.layers import Wrapping
 from hqueue.net.refusals import RefusedError
 from hqueue.net.talking import Receive, Send, Talk, Talking
 from hqueue.net.tls import Tls
+from hqueue.net.tls_files import TlsFiles
 from hqueue.runtime.steps import carry_out
 from tests.support.tls_servers import HERE, server_context
 from tests.unit.net.test_layers import Xor

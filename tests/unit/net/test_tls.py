@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from hqueue.net.contexts import TlsContexts, TlsFiles
+from hqueue.net.contexts import TlsContexts
 from hqueue.net.refusals import RefusedError
 from hqueue.net.tls import Tls
+from hqueue.net.tls_files import TlsFiles
 from tests.support.tls_servers import HERE, server_context
 
 VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]

@@ -146,7 +146,7 @@ def test_in_one_turn_few_handshakes_go_on_however_many_strangers_there_are(
         return selectors.EVENT_READ
 
     monkeypatch.setattr(ServedConnection, "shake", shake)
-    guard: Any = SimpleNamespace(wrap=lambda sock: sock, refuse=lambda *_: None)
+    guard: Any = SimpleNamespace(wrap=lambda sock: sock, refuse=lambda *_: None, optional=False)
     port = Port(
         listen("127.0.0.1", 0),
         Bounds(200, 100_000_000, 60_000, 60_000),

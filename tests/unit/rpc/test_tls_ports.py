@@ -20,12 +20,14 @@ import pytest
 
 import hqueue
 from hqueue import NotAllowedError, SettingsError
-from hqueue.net.contexts import TlsContexts, TlsFiles
+from hqueue.net.contexts import TlsContexts
 from hqueue.net.guard import PortGuard
 from hqueue.net.open_ports import say_open
-from hqueue.net.principals import PrincipalRules
+from hqueue.net.plaintext_servers import PlaintextServers
+from hqueue.net.principals import ANONYMOUS, PrincipalRules
 from hqueue.net.refusals import RefusedError
 from hqueue.net.security import PortSecurity
+from hqueue.net.tls_files import TlsFiles
 from hqueue.rpc.async_connection import AsyncConnection
 from hqueue.rpc.connection import Connection
 from hqueue.rpc.messages import RefusedCallError
@@ -43,6 +45,7 @@ BOUND_S = 10.0
 MUCH = 3_000_000
 SEED = b"\x16\x03\x01"
 LARGE = 200_000
+CALL = b"\x80\x01\x00\x01\x00\x00\x00\x0aapiAddress\x00\x00\x00\x01\x00"
 PROMISED_HELLO = SEED + (26).to_bytes(2, "big") + b"\1\1\xf0\0\3\3" + bytes(20)
 """The first bytes of a hello that will be long."""
 
@@ -77,7 +80,8 @@ class Served:
         rules, allowed = PrincipalRules(), options.pop("allowed", ("*",))
         files = options.pop("files", None) or self.files("server")
         contexts = TlsContexts(files, serves=True)
-        self.guard = PortGuard("hub", contexts, rules, allowed, "api_principals")
+        optional = options.pop("optional", False)
+        self.guard = PortGuard("hub", contexts, rules, allowed, "api_principals", optional=optional)
         listener = socket.create_server(("127.0.0.1", 0))
         self.address = Address("127.0.0.1", listener.getsockname()[1])
         chosen = {"threads": 4, "connections_max": 64, "idle_ms_max": 10_000, **options}
@@ -140,6 +144,27 @@ def _asked_in_loop(address: Address, tls: TlsContexts) -> str:
             return bytes(answer).decode()
 
     return asyncio.run(ask())
+
+
+class Plain:
+    """A server without TLS."""
+
+    def __init__(self) -> None:
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.address = Address("127.0.0.1", listener.getsockname()[1])
+        self.server = ThriftServer(
+            SERVICE,
+            Hub(),
+            listener,
+            threads=2,
+            connections_max=64,
+            idle_ms_max=10_000,
+            call_bytes_max=2 * MUCH,
+        )
+        self.server.start()
+
+    def close(self) -> None:
+        self.server.close(1_000)
 
 
 Serve = Callable[..., Served]
@@ -388,7 +413,7 @@ def test_an_answer_that_is_read_slowly_arrives_whole_and_holds_up_nobody(serve: 
     with served.connect() as plain:
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
         with context.wrap_socket(plain, server_hostname="127.0.0.1") as slow:
-            slow.sendall(b"\x80\x01\x00\x01\x00\x00\x00\x0aapiAddress\x00\x00\x00\x01\x00")
+            slow.sendall(CALL)
             time.sleep(0.2)  # Until it stands still, mostly: either is right.
             assert served.call() == "loader"
             got = b""
@@ -400,12 +425,11 @@ def test_an_answer_that_is_read_slowly_arrives_whole_and_holds_up_nobody(serve: 
 def test_a_call_that_comes_byte_by_byte_is_answered(serve: Serve) -> None:
     served = serve()
     context = TlsContexts(served.files("loader")).current()
-    call = b"\x80\x01\x00\x01\x00\x00\x00\x0aapiAddress\x00\x00\x00\x01\x00"
     with (
         served.connect() as plain,
         context.wrap_socket(plain, server_hostname="127.0.0.1") as caller,
     ):
-        for byte in call * 3:
+        for byte in CALL * 3:
             caller.sendall(bytes((byte,)))
         got = b""
         while got.count(b"loader") < 3:
@@ -493,6 +517,107 @@ def test_a_handshake_that_is_cancelled_leaves_no_socket(certificates: Certificat
                 pass
 
 
+@both_clients
+def test_where_tls_is_optional_a_caller_proves_who_it_is_or_is_anonymous(
+    serve: Serve, ask: Ask
+) -> None:
+    served = serve(optional=True)
+    assert ask(served.address, TlsContexts(served.files("loader"))) == "loader"
+    assert served.guard.plaintext == 0
+    assert _asked(served.address, None) == ANONYMOUS
+    assert served.guard.plaintext == 1
+    assert not served.guard.refused
+
+
+def test_where_tls_is_optional_a_list_of_principals_may_leave_out_those_without(
+    serve: Serve,
+) -> None:
+    served = serve(optional=True, allowed=("loader",))
+    with pytest.raises(RefusedCallError.__base__, match="may not call the port"):
+        _asked(served.address, None)
+    assert served.call() == "loader"
+    assert served.hub.calls == 1
+
+
+def test_where_tls_is_optional_a_caller_says_in_time_whether_it_speaks_it(serve: Serve) -> None:
+    served = serve(optional=True, idle_ms_max=300)
+    with served.connect() as silent, served.connect() as slow:
+        slow.sendall(CALL[:1])
+        for caller in (silent, slow):
+            caller.settimeout(BOUND_S)
+            with contextlib.suppress(ConnectionError):
+                assert caller.recv(1) == b""
+    wait_for(lambda: served.guard.refused == {"handshake": 1}, "the silent one is counted")
+    served.connect().close()
+    assert served.call() == "loader"
+
+
+def test_where_tls_is_optional_calls_in_clear_come_in_pieces_and_large(serve: Serve) -> None:
+    served = serve(optional=True)
+    with served.connect() as caller:
+        for byte in CALL * 2:
+            caller.sendall(bytes((byte,)))
+        got = b""
+        while got.count(ANONYMOUS.encode()) < 2:
+            got += caller.recv(1024)
+        caller.sendall(_unsubscribe(MUCH))
+        assert caller.recv(1024)
+    assert [len(each[0]) for each in served.hub.got] == [MUCH]
+
+
+@pytest.mark.parametrize("said", [SEED, SEED + b"\x00\xff" + bytes(255), bytes(range(256)) * 64])
+def test_where_tls_is_optional_what_is_neither_ends_the_connection(
+    serve: Serve, said: bytes
+) -> None:
+    served = serve(optional=True, idle_ms_max=300)
+    with served.connect() as stranger:
+        stranger.sendall(said)
+        stranger.settimeout(BOUND_S)
+        with contextlib.suppress(ConnectionError):
+            while stranger.recv(1024):
+                pass
+    assert served.hub.calls == 0
+    assert served.call() == "loader"
+
+
+@both_clients
+def test_a_client_for_which_tls_is_optional_calls_servers_of_both_kinds(
+    certificates: Certificates, serve: Serve, ask: Ask
+) -> None:
+    """It remembers which one is which."""
+    found = certificates.of("loader")
+    files = TlsFiles(found["tls_ca"], found["tls_certificate"])
+    client = TlsContexts(files, plaintext=PlaintextServers())
+    assert client.plaintext is not None
+    served, plain = serve(), Plain()
+    with contextlib.closing(plain):
+        for _ in range(2):
+            assert ask(served.address, client) == "loader"
+            assert ask(plain.address, client) == "None"
+        assert plain.server.usage.held_bytes == 0
+        assert client.plaintext.has(*plain.address)
+        assert not client.plaintext.has(*served.address)
+        with pytest.raises(OSError, match=r"closed|reset|EOF|TLS"):
+            ask(plain.address, TlsContexts(files))
+
+
+@both_clients
+def test_a_client_for_which_tls_is_optional_calls_no_server_in_clear_that_is_another(
+    certificates: Certificates, serve: Serve, ask: Ask
+) -> None:
+    served = serve()
+    other = served.certificates.authority("strange")
+    for files in (
+        TlsFiles(str(other), served.files("loader").certificate),
+        served.files("forged", authority="strange"),
+        served.files("expired", days=-1),
+    ):
+        client = TlsContexts(files, plaintext=PlaintextServers())
+        with pytest.raises(RefusedError, match="accept"):
+            ask(served.address, client)
+    assert served.hub.calls == 0
+
+
 def test_messages_are_taken_of_nobody_while_it_isnt_said_who_delivers_them(
     certificates: Certificates,
 ) -> None:
@@ -533,13 +658,12 @@ def test_the_selector_reports_what_is_left_of_records(certificates: Certificates
     """What many calls that came together hold is answered, though nothing more comes."""
     served = Served(certificates, in_loop=True)
     context = TlsContexts(served.files("loader")).current()
-    call = b"\x80\x01\x00\x01\x00\x00\x00\x0aapiAddress\x00\x00\x00\x01\x00"
     with (
         contextlib.closing(served),
         served.connect() as plain,
         context.wrap_socket(plain, server_hostname="127.0.0.1") as caller,
     ):
-        caller.sendall(call * 5_000)
+        caller.sendall(CALL * 5_000)
         got = 0
         while got < 5_000:
             assert select.select([caller], [], [], BOUND_S)[0] or caller.pending()

@@ -13,7 +13,7 @@ from hqueue_workers.api.metrics import ApiMetrics
 from hqueue_workers.api.scanners import ScannerTable
 from hqueue_workers.hub.metrics import HubMetrics, QueueFigures
 from hqueue_workers.node.metrics import Metrics
-from hqueue_workers.node.refusals import QuotaRefusals, RefusedConnections
+from hqueue_workers.node.security_metrics import PortSecurityMetrics, QuotaRefusals
 from hqueue_workers.node.skipped import SkippedMessages
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -36,7 +36,7 @@ def test_the_tables_of_metrics_name_each_metric_and_no_other() -> None:
     hub = HubMetrics(lambda: {"q": QueueFigures(0, 0)}, lambda: 0)
     for registry in (worker.registry, hub.registry):
         registry.register(SkippedMessages(dict))
-        registry.register(RefusedConnections(None))
+        registry.register(PortSecurityMetrics(None))
         registry.register(QuotaRefusals(Quotas(QuotaRules())))
     there = names_in(worker.registry) | names_in(hub.registry)
     named = {

@@ -18,7 +18,8 @@ from hqueue import Subscription
 from hqueue.errors import UnsupportedFormatError
 from hqueue.metadata.access_rules import AccessRule, Operation
 from hqueue.metadata.ports import NEW, Change
-from hqueue.net.contexts import TlsContexts, TlsFiles
+from hqueue.net.contexts import TlsContexts
+from hqueue.net.tls_files import TlsFiles
 from hqueue.push.append_notifier import WORKER_SERVICE
 from hqueue.rpc.connection import Connection
 from hqueue.rpc.messages import encode_call
@@ -96,6 +97,50 @@ def test_a_worker_delivers_to_a_subscriber_and_is_notified_by_producers(
             lambda: got.values.count(b"21") >= 1, "what nobody notified of would take a minute"
         )
     assert 'hqueue_refused_connections_total{port="notifications"' not in scene.metrics()
+
+
+@pytest.mark.parametrize("in_loop", [False, True], ids=["threads", "asyncio"])
+@pytest.mark.parametrize(
+    ("worker_mode", "mode"),
+    [
+        ("off", "optional"),
+        ("optional", "off"),
+        ("optional", "optional"),
+        ("optional", "required"),
+        ("required", "optional"),
+    ],
+)
+def test_a_worker_and_programs_that_are_a_step_apart_on_the_way_to_tls_serve_each_other(
+    scene: Scene, in_loop: bool, worker_mode: str, mode: str
+) -> None:
+    def given(mode: str) -> dict[str, Any]:
+        if mode == "off":
+            return {"tls": False, "tls_ca": None, "tls_certificate": None}
+        believed = "worker,anonymous" if mode == "optional" else "worker"
+        return {"tls_optional": mode == "optional", "delivery_principals": believed}
+
+    client = scene.connect("billing", **given(mode))
+    queue = client.create_queue("q", partitions=1)
+    worker = WorkerThread(
+        scene.connect("worker", **given(worker_mode)),
+        checkpoint_ms=20,
+        metrics_port=0,
+        poll_ms_max=60_000,
+    )
+    got, subscription = Received(), Subscription("billing")
+    with (
+        worker,
+        LoopedSubscriber(client, "q", subscription, got, host="127.0.0.1")
+        if in_loop
+        else queue.subscriber(subscription, got, host="127.0.0.1"),
+    ):
+        got.await_values(put_numbers(queue, range(20)))
+
+        def is_notified() -> bool:
+            put_numbers(queue, range(20, 22))
+            return got.values.count(b"21") >= 1
+
+        wait_for(is_notified, "what nobody notified of would take a minute")
 
 
 def test_a_subscriber_takes_messages_of_workers_alone(

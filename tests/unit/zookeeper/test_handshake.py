@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from hqueue import Settings
-from hqueue.net.contexts import TlsContexts, TlsFiles
+from hqueue.net.contexts import TlsContexts
 from hqueue.net.kerberos import Begun
 from hqueue.net.layers import Layer
 from hqueue.net.refusals import RefusedError
 from hqueue.net.talking import Talk, talk_in_thread
+from hqueue.net.tls_files import TlsFiles
 from hqueue.runtime.steps import Wait, carry_out
 from hqueue.zookeeper.exchange import LENGTH, Exchange, sized
 from hqueue.zookeeper.handshake import Handler

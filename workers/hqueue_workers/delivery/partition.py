@@ -12,6 +12,7 @@ from hqueue import HQueueError
 from hqueue.engine import OpenLog
 from hqueue.metadata import Address, Checkpoints, PartitionKey, Presence, SubscriptionKey
 from hqueue.metadata.access_rules import Operation
+from hqueue.net.principals import ANONYMOUS
 from hqueue.net.refusals import RefusedError
 from hqueue.net.security import PortSecurity
 from hqueue.runtime.logs import Log
@@ -99,7 +100,7 @@ class ConnectionPools:
         for pool, _ in self._pools.values():
             pool.renew()
 
-    def _check(self, to: _Endpoint, certificate: Mapping[str, Any]) -> None:
+    def _check(self, to: _Endpoint, certificate: Mapping[str, Any] | None) -> None:
         """Return if a subscriber may have the messages that it has registered for.
 
         Raises:
@@ -108,7 +109,10 @@ class ConnectionPools:
         access, security = self._access, self._security
         if access is None or security is None:
             return
-        principal = security.rules.principal_of(certificate)
+        principal, shown = ANONYMOUS, "it does not speak TLS"
+        if certificate is not None:
+            principal = security.rules.principal_of(certificate)
+            shown = f"it has the certificate of {principal!r}"
         for topic in (EVERYBODY,) if to.topics is None else to.topics:
             if not access.allows(
                 principal,
@@ -119,8 +123,8 @@ class ConnectionPools:
                 own=principal == to.subscriber,
             ):
                 raise RefusedError(
-                    f"it has the certificate of {principal!r}, which no access rule allows to "
-                    f"consume {to.queue!r} as {to.subscriber!r}"
+                    f"{shown}, which no access rule allows to consume {to.queue!r} as "
+                    f"{to.subscriber!r}"
                 )
 
 

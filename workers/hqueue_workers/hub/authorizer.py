@@ -8,6 +8,7 @@ from typing import Protocol
 from hqueue import InvalidInputError, SettingsError, TopicACL
 from hqueue.metadata.access_rules import Operation
 from hqueue.metadata.managers import check_names
+from hqueue.net.principals import ANONYMOUS
 from hqueue.settings.names import is_among, names_in
 from hqueue_workers.node.access_control import AccessControl
 
@@ -89,8 +90,8 @@ class ByRules:
 
 class NameRules:
     """Says which principals may use which names of publishers and subscribers: each its own, and
-    those that the setting `names` or an access rule gives it. Without access rules, a name without
-    an owner is everybody's.
+    those that the setting `names` or an access rule gives it. Without access rules, callers that
+    prove nothing use all names that are not given to another principal by what it has created.
 
     Args:
         rules: ``principal:name`` with commas between.
@@ -137,8 +138,8 @@ class NameRules:
             is_among([whose], principal) and is_among([of], name) for whose, of in self._rules
         ):
             return True
-        if self._access is None:
-            return owner in (None, principal)
         # Nobody takes a name that another principal has: that one may come later.
         own = principal == (name if owner is None else owner)
+        if self._access is None:
+            return own or (principal == ANONYMOUS and owner in (None, name))
         return self._access.allows(principal, operation, queue, topic, name, own=own)

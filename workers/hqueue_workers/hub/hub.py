@@ -39,8 +39,8 @@ from hqueue_workers.node.access_control import AccessControl
 from hqueue_workers.node.health import Answer, HealthServer
 from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.networks import Networks
-from hqueue_workers.node.refusals import QuotaRefusals, RefusedConnections
 from hqueue_workers.node.runtime import Runtime, ready
+from hqueue_workers.node.security_metrics import PortSecurityMetrics, QuotaRefusals
 from hqueue_workers.node.skipped import SkippedMessages
 
 __all__ = ["Hub"]
@@ -108,7 +108,7 @@ class Hub:
         self.metrics = HubMetrics(self._figures, self._pending)
         """What it shows of itself."""
         self.metrics.registry.register(SkippedMessages(client.skipped_messages))
-        self.metrics.registry.register(RefusedConnections(self._security))
+        self.metrics.registry.register(PortSecurityMetrics(self._security))
         self._quotas = Quotas(QuotaRules(settings.quotas))
         self._hub_quotas = self._quotas.port("hub")
         self.metrics.registry.register(QuotaRefusals(self._quotas))

@@ -1,38 +1,51 @@
-"""Counts what ports refused, for Prometheus."""
+"""What ports show of their security, for Prometheus."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from prometheus_client.core import CounterMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from hqueue.net.quotas import Quotas
 from hqueue.net.security import PortSecurity
 
-__all__ = ["QuotaRefusals", "RefusedConnections"]
+__all__ = ["PortSecurityMetrics", "QuotaRefusals"]
 
 
-class RefusedConnections(Collector):
-    """The connections that the ports of a process refused.
+class PortSecurityMetrics(Collector):
+    """What the ports of a process show of their security.
 
     Args:
-        security: the ports'; nothing is refused if it is None.
+        security: the ports'; there is nothing to show if it is None.
     """
 
     def __init__(self, security: PortSecurity | None) -> None:
         self._security = security
 
-    def collect(self) -> Iterator[CounterMetricFamily]:
+    def collect(self) -> Iterator[Metric]:
         refused = CounterMetricFamily(
             "hqueue_refused_connections",
             "Connections to a port of this process that were refused.",
             labels=["port", "reason"],
         )
-        for guard in () if self._security is None else list(self._security.guards):
-            for reason, count in sorted(guard.refused.items()):
-                refused.add_metric([guard.port, reason], count)
-        yield refused
+        plaintext = CounterMetricFamily(
+            "hqueue_plaintext_connections",
+            "Connections without TLS that a port of this process served (tls_optional).",
+            labels=["port"],
+        )
+        expires = GaugeMetricFamily(
+            "hqueue_certificate_expiration_timestamp_seconds",
+            "When the certificate expires that this process's ports show.",
+        )
+        if self._security is not None:
+            for guard in list(self._security.guards):
+                for reason, count in sorted(guard.refused.items()):
+                    refused.add_metric([guard.port, reason], count)
+                if guard.optional:
+                    plaintext.add_metric([guard.port], guard.plaintext)
+            expires.add_metric([], self._security.expires_s)
+        yield from (refused, plaintext, expires)
 
 
 class QuotaRefusals(Collector):

@@ -24,8 +24,9 @@ from hqueue.hbase.native.greeting import Security
 from hqueue.hbase.native.masters_registry import MastersRegistry
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.servers import Servers
-from hqueue.net.contexts import TlsContexts, TlsFiles
+from hqueue.net.contexts import TlsContexts
 from hqueue.net.refusals import RefusedError
+from hqueue.net.tls_files import TlsFiles
 from hqueue.net.tokens import DelegationToken, HeldTokens
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.runtime.steps import Wait, Work

@@ -18,8 +18,9 @@ from hqueue.hbase.native.exchanges import Request
 from hqueue.hbase.native.greeting import OPEN, Security
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.wire import LENGTH, WHOLE_CONNECTION, varint
-from hqueue.net.contexts import TlsContexts, TlsFiles
+from hqueue.net.contexts import TlsContexts
 from hqueue.net.kerberos import Login as KerberosLogin
+from hqueue.net.tls_files import TlsFiles
 from hqueue.settings.addresses import Address
 from tests.support.keytabs import keytab
 from tests.support.looped import BlockingServers, LoopedServers

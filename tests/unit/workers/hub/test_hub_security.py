@@ -18,7 +18,8 @@ from hqueue.metadata.managers import (
     SubscriptionPreferences,
     SubscriptionState,
 )
-from hqueue.net.contexts import TlsContexts, TlsFiles
+from hqueue.net.contexts import TlsContexts
+from hqueue.net.tls_files import TlsFiles
 from tests.support.certificates import Certificates
 from tests.support.hub_faces import connected
 from tests.support.hubs import HubThread
@@ -95,7 +96,7 @@ def test_a_subscription_belongs_to_the_principal_that_created_it(
     scene: SecuredHubs, in_loop: bool
 ) -> None:
     for _ in range(2):
-        scene.hub(authorizer="all", names="helper:report-*", balance_ms=3_600_000)
+        scene.hub(authorizer="all", names="helper:report-*,reader:report-1", balance_ms=3_600_000)
     got: list[bytes] = []
     loader, reader, helper, ops = (
         scene.connect(name, in_loop=in_loop).topic("t")
@@ -126,7 +127,10 @@ def test_a_subscription_belongs_to_the_principal_that_created_it(
         loader.publish(b"two")
         wait_for(lambda: got == [b"one", b"two"], "to whom the setting gives the name")
     ops.unsubscribe("report-1")
-    with loader.subscribe("report-1", print):
+    for name in ("report-1", "reader"):  # Its owner may come later.
+        with pytest.raises(NotAllowedError, match="may not use this name"):
+            loader.subscribe(name, print)
+    with loader.subscribe("loader", print):
         pass
 
 

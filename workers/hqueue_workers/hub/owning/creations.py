@@ -6,6 +6,7 @@ import math
 import threading
 
 from hqueue import BufferFullError
+from hqueue.net.principals import ANONYMOUS
 from hqueue.net.quotas import OverQuota, PortQuotas
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.runtime.token_bucket import TokenBucket
@@ -66,6 +67,8 @@ class Creations:
         now_ms = self._clock.monotonic_ms()
         quota = None if self._quotas is None else self._quotas.quota(caller).creations
         bounds = {("caller", caller): self._per_hour_max if quota is None else quota}
+        if caller == ANONYMOUS and host and quota is None:
+            bounds = {}  # These are any number of callers.
         if host and quota is None:
             bounds["address", host] = ADDRESS_TIMES * self._per_hour_max
             bounds["all", ""] = ALL_TIMES * self._per_hour_max

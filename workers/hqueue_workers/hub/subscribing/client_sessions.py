@@ -12,6 +12,7 @@ from collections import Counter, OrderedDict, defaultdict
 from typing import NamedTuple
 
 from hqueue import InvalidInputError
+from hqueue.net.principals import is_proven
 from hqueue.net.quotas import PortQuotas
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 
@@ -37,7 +38,7 @@ class SessionKey(NamedTuple):
 
     Args:
         name: as the client chose it.
-        principal: who the client has proven to be; None if nothing is proven.
+        principal: who the client has proven to be, as `calling_principal`.
     """
 
     name: str
@@ -122,7 +123,7 @@ class ClientSessions:
         """
         session = self._sessions.get(key)
         if session is None:
-            owner = host if key.principal is None else key.principal
+            owner = key.principal if is_proven(key.principal) else host
             if self._quotas is not None:
                 live = sum(not self._is_over(each) for each in self._of_owner.get(owner, ()))
                 self._quotas.check_held("sessions", live, key.principal, host)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hqueue import Address
+from hqueue.net.principals import is_proven
 from hqueue.net.refusals import RefusedError
 from hqueue.net.security import PortSecurity
 from hqueue.runtime.logs import Log
@@ -73,7 +74,7 @@ class SubscriberEndpoints:
 
         Args:
             address: where it listens.
-            principal: the principal that must answer there; None if the port asks for no proof.
+            principal: the principal that must answer there; None or `ANONYMOUS` for anybody.
         """
         key = (address, principal)
         endpoint = self._endpoints.pop(key, None)
@@ -97,7 +98,11 @@ class SubscriberEndpoints:
         if security is None:
             return ConnectionPool(address, self._may_send, CONNECTIONS, self._may_reach)
 
-        def accepts(certificate: Mapping[str, Any]) -> None:
+        def accepts(certificate: Mapping[str, Any] | None) -> None:
+            if not is_proven(principal):
+                return
+            if certificate is None:
+                raise RefusedError(f"it does not speak TLS, and {principal!r} has subscribed")
             found = security.rules.principal_of(certificate)
             if found != principal:
                 raise RefusedError(

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from hqueue import Address
 from hqueue.metadata.managers import SubscriptionPreferences
 from hqueue.metadata.ports import Version
+from hqueue.net.principals import is_proven
 from hqueue_workers.delivery.segment import Window
 from hqueue_workers.delivery.tries import UNTRIED, Tries
 from hqueue_workers.hub.subscribing.client_sessions import SessionKey
@@ -30,7 +31,7 @@ class Delivery(NamedTuple):
         session: the client's name for this life of it.
         explicit: whether only `consume` moves the cursor.
         host: the IP address of the client that asked for it.
-        principal: who asked for it; None if nobody has to prove it.
+        principal: who asked for it, as `calling_principal`.
     """
 
     address: Address
@@ -42,7 +43,7 @@ class Delivery(NamedTuple):
     @property
     def holder(self) -> str:
         """Who attaches the subscription: the principal, or the address without proof."""
-        return self.host if self.principal is None else self.principal
+        return self.principal if is_proven(self.principal) else self.host
 
     @property
     def session_key(self) -> SessionKey:
@@ -55,7 +56,8 @@ class Claimant(NamedTuple):
 
     Args:
         name: the subscriber's name.
-        principal: who it has proven to be; None without security. What it creates is its own.
+        principal: who it has proven to be, as `calling_principal`. What a principal creates is its
+            own; what callers create that have proven nothing belongs to the principal of that name.
         check: raises a `NotAllowedError` if it may not do it with a subscription of this owner; of
             None: one that it creates.
     """

@@ -18,6 +18,7 @@ from hqueue.errors import (
     SubscriptionStateExistsError,
 )
 from hqueue.metadata.managers import SubscriptionPreferences
+from hqueue.net.principals import is_proven
 from hqueue.net.quotas import PortQuotas
 from hqueue_workers.hub.subscribing.client_sessions import (
     ClientSessions,
@@ -178,8 +179,8 @@ class Subscriptions:
         """A subscription that is not attached, read or created; whether it was created."""
         subscriber = by.name
         key = (subscribed.owned.name, subscriber)
-        owner = by.principal or subscriber
-        caller = owner, host
+        caller = (by.principal or subscriber), host
+        owner = by.principal if is_proven(by.principal) else subscriber
         is_likely_new = mode is not SubscribeMode.ATTACH and not subscribed.owned.epoch
         known = None if is_likely_new else await self._records.read(*key)
         if known is None and mode is SubscribeMode.ATTACH:

@@ -1,0 +1,93 @@
+"""The files that TLS is spoken with, and the contexts that are made of them."""
+
+from __future__ import annotations
+
+import ssl
+from typing import NamedTuple
+
+from hqueue.net.refusals import RefusedError
+
+__all__ = ["TlsFiles", "make_context"]
+
+
+class TlsFiles(NamedTuple):
+    """Files in PEM; None for none."""
+
+    ca: str | None = None
+    """The certificates of the authorities that are trusted; without it, the system's."""
+    certificate: str | None = None
+    """What this side shows, and what signed it."""
+    key: str | None = None
+    """Its private key, not encrypted; without it, the key is in the file of the certificate."""
+
+
+def make_context(
+    files: TlsFiles, *, serves: bool = False, verify_hostname: bool = True
+) -> ssl.SSLContext:
+    """Make a context of the files as they are now.
+
+    Args:
+        files: the files. A server needs all of them.
+        serves: whether it is for a server, which demands a certificate of each client.
+        verify_hostname: whether a server's certificate must name the host that was called.
+
+    Raises:
+        RefusedError: the files can't be read, or are not what they must be.
+    """
+    if serves:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.verify_mode = ssl.CERT_REQUIRED
+        # A client proves itself in each connection, by what holds then.
+        context.options |= ssl.OP_NO_TICKET
+        context.num_tickets = 0
+    else:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = verify_hostname
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    ca, certificate, key = files
+    if certificate:  # First: who reads this one alone names it as its own authority.
+        try:
+            context.load_cert_chain(certificate, key, _refuse_to_ask)
+        except (OSError, ValueError) as exc:
+            reason = _lacking(certificate, key) or str(exc)
+            raise _unreadable("tls_certificate", certificate, reason) from exc
+    if ca:
+        try:
+            context.load_verify_locations(ca)
+        except (OSError, ValueError) as exc:
+            raise _unreadable("tls_ca", ca, str(exc)) from exc
+    else:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    return context
+
+
+def _refuse_to_ask() -> str:
+    """OpenSSL would ask for a password at the terminal."""
+    raise ValueError("the private key is encrypted: store it without a password")
+
+
+def _lacking(certificate: str, key: str | None) -> str | None:
+    """What is missing in the files of a certificate, which OpenSSL does not name."""
+    key = key or certificate
+    for path, what, mark in (
+        (certificate, "a certificate", b"-----BEGIN CERTIFICATE-----"),
+        (key, "a private key", b"PRIVATE KEY-----"),
+    ):
+        try:
+            with open(path, "rb") as opened:
+                if mark not in opened.read():
+                    return f"{path} does not contain {what} in PEM"
+        except OSError as exc:
+            return f"{path} can't be read: {exc.strerror}"
+    return None
+
+
+def _unreadable(setting: str, path: str, reason: str) -> RefusedError:
+    return RefusedError(
+        f"{setting} can't be used: check that the files exist, can be read by this user, and are "
+        "certificates and a private key in PEM that belong together",
+        setting=setting,
+        path=path,
+        reason=reason,
+    )
