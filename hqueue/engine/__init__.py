@@ -1,7 +1,8 @@
-"""What workers and hubs are built on: a queue's open log, to append to, read, follow and own.
+"""What workers and hubs are built on: a queue's open log, to append to, read, follow and own; and
+the offsets of a group, for a program that keeps its own positions, as streams of Spark do.
 
-Workers and hubs use this package and the exports of `hqueue` and `hqueue.metadata`. A program that
-serves queues to others can do the same:
+Workers, hubs and Spark's part use this package and the exports of `hqueue` and `hqueue.metadata`. A
+program that serves queues to others can do the same:
 
     log = hqueue.engine.Engine(client).open("events", ranges_of)
     log.put(hqueue.Message("clicks", b"hello"))
@@ -17,6 +18,7 @@ from hqueue.consume.topic_reader import TopicReader
 from hqueue.engine.engine import Engine
 from hqueue.engine.open_log import LoopLog, OpenLog
 from hqueue.format.header import Header, TopicEntry
+from hqueue.groups.standalone import StandaloneOffsets
 from hqueue.log import Batch, PartitionCursor, PartitionReader
 from hqueue.log.ports import Row
 from hqueue.log.skipping import Skips
@@ -47,6 +49,7 @@ __all__ = [
     "Pause",
     "Row",
     "Skips",
+    "StandaloneOffsets",
     "TopicCursor",
     "TopicEntry",
     "TopicPast",

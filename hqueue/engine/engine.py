@@ -8,6 +8,7 @@ from functools import partial
 from hqueue.client import Client, cluster_of, groups_of
 from hqueue.client import ranges_of as all_ranges_of
 from hqueue.engine.open_log import OpenLog
+from hqueue.groups.standalone import StandaloneOffsets
 from hqueue.metadata.managers import LogRange
 from hqueue.runtime.loop import blocking
 
@@ -42,6 +43,15 @@ class Engine:
             StoreUnavailableError: ZooKeeper was unavailable for ``operation_timeout_ms``.
         """
         return groups_of(self._client).names()
+
+    def standalone_offsets(self, group: str, queue: str) -> StandaloneOffsets:
+        """The offsets of a consumer group in a queue, for a program that keeps its own positions
+        and commits them for others to see. Sends no request.
+
+        Raises:
+            InvalidInputError: no group or no queue can have this name.
+        """
+        return groups_of(self._client).standalone(group, queue)
 
     def open(
         self, queue: str, ranges_of: Callable[[str], Sequence[LogRange]] | None = None

@@ -22,6 +22,7 @@ from hqueue.groups.members import GroupMembers
 from hqueue.groups.offsets import UNSET, GroupOffsets, Position
 from hqueue.groups.paths import GroupPaths, group_name, groups_below
 from hqueue.groups.positions import BEGINNING, end_of, is_to_come, position_since
+from hqueue.groups.standalone import StandaloneOffsets
 from hqueue.handle import Cluster, QueueLog
 from hqueue.log.lag import PartitionLag
 from hqueue.log.offsets import PartitionOffsets
@@ -180,7 +181,7 @@ class GroupAdministration(OnStore):
         found = yield from _positions(log, start, numbers)
         positions = {PartitionKey(log.name, number): at for number, at in found.items()}
         left, begun = set(positions), False
-        writer = f"{socket.gethostname()}:{uuid.uuid4()}"
+        writer = _new_writer()
         for _ in range(TRIES_MAX):
             known = yield from group.offsets.read_or_create.steps(writer, left)
             yield from group.check_inactive(log.name, unknown=begun)
@@ -194,6 +195,27 @@ class GroupAdministration(OnStore):
             if not left:
                 return {key.partition: positions[key].next for key in sorted(positions)}
         raise group.active(log.name, unknown=begun)
+
+    def standalone(self, name: str, queue: str) -> StandaloneOffsets:
+        """The offsets of a group in a queue, for a program that is no member of it.
+
+        Raises:
+            InvalidInputError: no group or no queue can have this name.
+        """
+        queue = check_queue_name(queue)
+        group = _Group(self._cluster, self._store, name)
+        return StandaloneOffsets(
+            group.offsets, partial(self.check_inactive.asked, name, queue), queue, _new_writer()
+        )
+
+    @stepwise
+    def check_inactive(self, name: str, queue: str) -> Work[None]:
+        """Return if a group has no consumers of a queue.
+
+        Raises:
+            GroupActiveError: it has.
+        """
+        yield from _Group(self._cluster, self._store, name).check_inactive(queue)
 
     @stepwise
     def delete(self, name: str, queue: str | None) -> Work[None]:
@@ -324,6 +346,11 @@ class _Group:
             **({} if queue is None else {"queue": queue}),
             consumers=list(consumers),
         )
+
+
+def _new_writer() -> str:
+    """A name that signs offsets, and that no other process has."""
+    return f"{socket.gethostname()}:{uuid.uuid4()}"
 
 
 def _positions(log: QueueLog, start: Start, partitions: Sequence[int]) -> Work[dict[int, Position]]:

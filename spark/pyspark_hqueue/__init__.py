@@ -16,10 +16,20 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader, DataSourceStreamWriter, DataSourceWriter
     from pyspark.sql.types import StructType
 
+    from pyspark_hqueue.reading.group_read import read_group
+    from pyspark_hqueue.reading.lag import LagListener, StreamLag
     from pyspark_hqueue.reading.located import foreach_batch, read
     from pyspark_hqueue.reading.stream import QueueStreamReader
 
-__all__ = ["DefaultSource", "foreach_batch", "read"]
+__all__ = ["DefaultSource", "LagListener", "StreamLag", "foreach_batch", "read", "read_group"]
+
+_MODULES = {
+    "LagListener": "lag",
+    "StreamLag": "lag",
+    "foreach_batch": "located",
+    "read": "located",
+    "read_group": "group_read",
+}
 
 
 class DefaultSource(DataSource):
@@ -65,8 +75,8 @@ class DefaultSource(DataSource):
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("foreach_batch", "read"):
-        from pyspark_hqueue.reading import located  # noqa: PLC0415
+    if name in _MODULES:
+        import importlib  # noqa: PLC0415
 
-        return getattr(located, name)
+        return getattr(importlib.import_module(f"pyspark_hqueue.reading.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

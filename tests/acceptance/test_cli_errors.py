@@ -38,6 +38,8 @@ pytestmark = pytest.mark.in_memory
         "scan q --start -1m --stop -2m",
         "scan q --limit -1",
         "tail q -n x",
+        "lag --checkpoint /no/such/folder",
+        "lag q -g g --checkpoint /no/such/folder",
         "help nosuch",
         "metadata nosuch",
         "metadata list",

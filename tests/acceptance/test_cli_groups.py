@@ -226,6 +226,31 @@ def test_lag_shows_groups_beside_subscribers(run: Run, queue: hqueue.Queue, grou
     assert all(group in line for line in run("lag", "--group", group).lines)
 
 
+@pytest.mark.in_memory
+def test_the_lag_of_a_stream_of_spark_is_measured_from_its_checkpoint(
+    run: Run, queue: hqueue.Queue, tmp_path: Path
+) -> None:
+    first = next(iter(queue.scan(partition=0)))
+    offset = {"partitions": {"0": [int(first.id.next()), 1], "1": [0, 0], "7": [0, 0]}}
+    for folder, lines in {"offsets": ["{}", json.dumps(offset)], "commits": ["{}"]}.items():
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "4").write_text("\n".join(["v1", *lines]))
+    command = ("lag", queue.name, "--checkpoint", str(tmp_path))
+    rows = [line.split("\t")[:-1] for line in run(*command).lines]
+    assert rows == [
+        [queue.name, "-", "-", "0", "-", "no", "2"],
+        [queue.name, "-", "-", "1", "-", "no", "0"],
+    ]
+    documents = [json.loads(line) for line in run(*command, "--json").lines]
+    assert [(each["checkpoint"], each["lag"]) for each in documents] == [
+        (str(tmp_path), 2),
+        (str(tmp_path), 0),
+    ]
+    (tmp_path / "offsets" / "4").unlink()
+    refused = run(*command)
+    assert (refused.code, "give the query's checkpointLocation" in refused.err) == (2, True)
+
+
 def test_the_shell_knows_these_commands(run: Run, queue: hqueue.Queue, group: str) -> None:
     script = f"""
     consume {queue.name} --group '{group}' --limit 3 --format raw

@@ -16,7 +16,7 @@ from hqueue import InvalidInputError, Message
 from hqueue.format.arrow import encode_record_batch
 from hqueue.settings.limits import HEADER_ROOM_BYTES
 from pyspark_hqueue.writing import chunks
-from pyspark_hqueue.writing.chunks import ANY, Chunk, Chunks
+from pyspark_hqueue.writing.chunks import ANY, Chunk, Chunks, largest_row
 
 PARTITIONS = 3
 SCHEMA = pa.schema(
@@ -157,9 +157,9 @@ def test_a_header_without_name_or_value_is_in_no_batch(header: tuple[Any, Any] |
 def test_keys_and_headers_are_columns_where_rows_have_them() -> None:
     schema = pa.schema([SCHEMA.field(name) for name in ("topic", "value", "partition")])
     (chunk,) = cut([frame([("a", b"x", 1)], schema)])
-    assert chunk.messages.schema.names == ["topic", "value"]
+    assert chunk.messages.schema.names == ["topic", "value", "row"]
     (chunk,) = cut([frame([("a", b"x", None, 1, None)])])
-    assert chunk.messages.schema.names == ["topic", "value", "key", "headers"]
+    assert chunk.messages.schema.names == ["topic", "value", "key", "headers", "row"]
     plain = encode_record_batch(chunk.messages)
     assert plain == encode_record_batch(chunk.messages.select(["topic", "value"]))
 
@@ -209,3 +209,16 @@ def test_strings_and_large_types_are_taken() -> None:
 def test_a_row_that_is_no_message_is_refused(row: tuple[Any, ...], match: str) -> None:
     with pytest.raises(InvalidInputError, match=match):
         cut([frame([("a", b"", None, None, None), row])])
+
+
+def test_the_largest_row_is_known_by_its_number_in_the_task() -> None:
+    made = Chunks(PARTITIONS, None)
+    small = [("a", b"v", "k", 0, None)] * 3
+    assert list(made.add(frame(small))) == []
+    (chunk,) = [
+        chunk
+        for chunk in [*made.add(frame([*small, ("b", b"v" * 500, "far", 0, None)])), *made.flush()]
+        if chunk.messages.num_rows == 1
+    ]
+    row = largest_row(chunk.messages)
+    assert (row["row"], row["topic"], row["key"]) == (6, "b", b"far")

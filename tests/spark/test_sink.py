@@ -96,6 +96,39 @@ def test_what_a_queue_holds_is_written_to_another(
     assert {message.topic for message in target.scan()} == {"copied"}
 
 
+def test_columns_are_found_in_any_case_unless_the_session_is_case_sensitive(
+    spark: SparkSession, connection: Connection, make_queue: MakeQueue
+) -> None:
+    queue = make_queue(4)
+    frame = numbers(spark, 20, 1).selectExpr("topic as TOPIC", "value as Value", "'k' as KEY")
+    put(frame, connection, queue=queue.name)
+    assert values(queue, zlib.crc32(b"k") % 4) == list(range(20))
+    chosen = spark.read.format("hqueue").options(**connection).schema("KEY binary, Topic string")
+    row = chosen.load(queue.name).first()
+    assert row is not None
+    assert (bytes(row.KEY), row.Topic) == (b"k", "t0")
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        with pytest.raises(PySparkException, match="needs the columns value and topic"):
+            put(frame, connection, queue=queue.name)
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+    assert len(values(queue)) == 20
+
+
+def test_a_row_that_is_too_large_is_named(
+    spark: SparkSession, connection: Connection, make_queue: MakeQueue
+) -> None:
+    queue = make_queue(1)
+    value = "if(id = 7, repeat('v', 8388609), 'small') as value"
+    frame = numbers(spark, 10, 1).selectExpr("topic", value, "concat('key ', id) as key")
+    with pytest.raises(PySparkException) as caught:
+        put(frame, connection, queue=queue.name)
+    for fact in ("a row is too large", "row=7", "topic='t1'", "key=b'key 7'", "bytes_max=8388608"):
+        assert fact in str(caught.value)
+    assert {message.value for message in queue.scan()} <= {b"small"}
+
+
 @pytest.mark.thorough("several jobs one after the other; `make test-drivers` kills them")
 def test_a_frame_with_a_write_id_is_written_once_over_jobs(
     spark: SparkSession, connection: Connection, make_queue: MakeQueue

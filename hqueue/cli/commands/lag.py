@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from hqueue.cli.commands.spark_checkpoint import positions_of
 from hqueue.cli.known import check_group, check_queue, check_subscriber
 from hqueue.cli.output import drawn_table, show_table, write_json
 from hqueue.cli.registering import commands
@@ -34,12 +35,13 @@ NUMBERS = ("partition", "lag", "age", "per second")
 
 
 class _Reader(NamedTuple):
-    """One that is behind in a partition: a subscriber, or a group."""
+    """One that is behind in a partition: a subscriber, a group, or a stream with a checkpoint."""
 
     queue: str
     partition: int
     subscriber: str | None
     group: str | None
+    checkpoint: str | None = None
 
 
 class _Row(NamedTuple):
@@ -64,6 +66,14 @@ def lag(
         str | None, typer.Option("--subscriber", "-s", help="Only this subscriber.")
     ] = None,
     group: Annotated[str | None, typer.Option("--group", "-g", help="Only this group.")] = None,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(
+            "--checkpoint",
+            metavar="PATH",
+            help="Only the Spark stream with this checkpoint, a path or a URI.",
+        ),
+    ] = None,
     every_s: Annotated[
         float, typer.Option("--every", min=0.2, help="Seconds between two measurements.")
     ] = 1,
@@ -75,13 +85,18 @@ def lag(
     """Show the lag of subscribers and groups, in messages and as the age of the oldest.
 
     Both are measured from the stored checkpoint of a subscriber, or offset of a group, over the
-    messages of all topics. On a terminal the command goes on until Ctrl-C. Without one: queue,
-    subscriber, group, partition, the worker or consumer that serves it, whether the subscriber is
-    connected or a consumer has the partition, lag in messages, age in milliseconds.
+    messages of all topics; of a Spark stream, from the last batch that it has finished. On a
+    terminal the command goes on until Ctrl-C. Without one: queue, subscriber, group, partition, the
+    worker or consumer that serves it, whether the subscriber is connected or a consumer has the
+    partition, lag in messages, age in milliseconds.
     """
+    if checkpoint is not None and (queue is None or subscriber is not None or group is not None):
+        raise typer.BadParameter("--checkpoint needs a QUEUE, and takes no --subscriber or --group")
     client = session_of(context).client
 
     def look() -> list[_Row]:
+        if queue is not None and checkpoint is not None:
+            return [*_stream(client, queue, checkpoint)]
         rows = [] if group is not None else [*_subscribers(client, queue, subscriber)]
         return rows if subscriber is not None else [*rows, *_groups(client, queue, group)]
 
@@ -146,6 +161,15 @@ def _groups(client: Client, queue: str | None, group: str | None) -> Iterator[_R
         for each in described.partitions:
             reader = _Reader(each.queue, each.partition, None, listing.group)
             yield _Row(reader, each.owner, each.owner is not None, each.lag)
+
+
+def _stream(client: Client, queue: str, checkpoint: str) -> Iterator[_Row]:
+    positions = positions_of(checkpoint, queue)
+    with client.queue(queue) as opened:
+        # The queue may have been made again with fewer.
+        there = {p: positions[p] for p in sorted(positions) if p < opened.partitions}
+        for partition, found in opened.lag(there).items():
+            yield _Row(_Reader(queue, partition, None, None, checkpoint), None, False, found)
 
 
 def _cells(row: _Row) -> tuple[object, ...]:

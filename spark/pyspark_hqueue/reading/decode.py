@@ -123,9 +123,10 @@ def _columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The library's columns as those of the schema that Spark has."""
     arrays = []
     for field in schema:
-        if field.name == "sequence":
+        name = field.name.lower()
+        if name == "sequence":
             column = pc.bit_wise_and(batch.column("id"), pa.scalar(SEQUENCE_MAX, pa.int64()))
         else:
-            column = batch.column(field.name)
+            column = batch.column(name)
         arrays.append(column.cast(field.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -27,7 +27,7 @@ from pyspark_hqueue.reading.py4j_logs import no_py4j_logs
 from pyspark_hqueue.reading.read_options import ReadOptions
 from pyspark_hqueue.reading.topic_ranges import planned
 
-__all__ = ["foreach_batch", "frame_of", "read"]
+__all__ = ["foreach_batch", "frame_of", "has_jvm", "read", "texts_of", "wanted_columns"]
 
 logger = Log(__name__)
 
@@ -56,13 +56,13 @@ def read(
     Raises:
         InvalidInputError: an option is unknown or has a wrong value, or a column does not exist.
     """
-    given = {**_texts(options), "queue": queue}
-    if not _has_jvm(spark):
+    given = {**texts_of(options), "queue": queue}
+    if not has_jvm(spark):
         _say_once()
         frame = spark.read.format("hqueue").options(**given).load()
-        return frame.select(*_wanted(columns, frame.schema).names)
+        return frame.select(*wanted_columns(spark, columns, frame.schema).names)
     parsed = ReadOptions.of(given, "batch")
-    wanted = _wanted(columns, parsed.columns)
+    wanted = wanted_columns(spark, columns, parsed.columns)
     ranges = planned(client_of(parsed.settings), parsed)
     return frame_of(spark, parsed, ranges, wanted)
 
@@ -88,14 +88,14 @@ def foreach_batch(
         columns: the columns to read, as for `read`.
         options: the data source's stream options.
     """
-    given = {**_texts(options), "queue": queue}
-    if not _has_jvm(spark):
+    given = {**texts_of(options), "queue": queue}
+    if not has_jvm(spark):
         _say_once()
         frame = spark.readStream.format("hqueue").options(**given).load()
-        names = _wanted(columns, frame.schema).names
+        names = wanted_columns(spark, columns, frame.schema).names
         return frame.select(*names).writeStream.foreachBatch(function)
     parsed = ReadOptions.of(given, "stream")
-    wanted = _wanted(columns, parsed.columns)
+    wanted = wanted_columns(spark, columns, parsed.columns)
 
     def located(ranges: DataFrame, batch_id: int) -> None:
         found = [Range(**row.asDict()) for row in ranges.collect()]
@@ -106,7 +106,7 @@ def foreach_batch(
     return frame.writeStream.foreachBatch(located)
 
 
-def _texts(options: Mapping[str, str | bool | float]) -> dict[str, str]:
+def texts_of(options: Mapping[str, str | bool | float]) -> dict[str, str]:
     """Options as Spark takes them: flags in lower case, settings with their prefix's dot."""
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value)
@@ -114,15 +114,27 @@ def _texts(options: Mapping[str, str | bool | float]) -> dict[str, str]:
     }
 
 
-def _wanted(columns: Sequence[str] | None, there: StructType) -> StructType:
-    names = there.names if columns is None else list(columns)
-    for name in names:
-        if name not in there.names:
+def wanted_columns(
+    spark: SparkSession, columns: Sequence[str] | None, there: StructType
+) -> StructType:
+    """These columns, by the names that the caller gives. Case does not matter unless the session is
+    case sensitive.
+
+    Raises:
+        InvalidInputError: there is no such column.
+    """
+    exact = spark.conf.get("spark.sql.caseSensitive", "false") == "true"
+    known = {field.name: field for field in there}
+    chosen = []
+    for name in there.names if columns is None else columns:
+        field = known.get(name if exact else name.lower())
+        if field is None:
             raise InvalidInputError("there is no such column", column=name, columns=there.names)
-    return StructType([there[name] for name in names])
+        chosen.append(StructField(name, field.dataType, field.nullable))
+    return StructType(chosen)
 
 
-def _has_jvm(spark: SparkSession) -> bool:
+def has_jvm(spark: SparkSession) -> bool:
     """Whether this is the driver, and not a client of Spark Connect."""
     return hasattr(spark, "_jsparkSession")
 

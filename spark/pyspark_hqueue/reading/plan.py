@@ -240,21 +240,37 @@ def _has_what_is_left(options: ReadOptions, partition: int) -> bool:
     return options.start_in(partition) != "latest" and not _is_exact(options, partition)
 
 
-def snapshot(queue: Queue, options: ReadOptions) -> list[Range]:
-    """What a batch read gives: all between its bounds that is written by now. Raises as
-    `starts_of`.
+def snapshot(
+    queue: Queue, options: ReadOptions, committed: Mapping[int, Position] | None = None
+) -> list[Range]:
+    """What a batch read gives: all between its bounds that is written by now.
+
+    Args:
+        queue: the queue.
+        options: what is read.
+        committed: a group's offsets, at which the read begins in these partitions.
+
+    Raises:
+        DataLossError: messages are gone with which the read should begin.
     """
+    least = options.narrowing.start
     offsets = queue.offsets(partitions_of(queue, options))
-    starts = starts_of(queue, offsets, options)
+    begun = {p: at for p, at in (committed or {}).items() if at.id >= least}
+    starts = starts_of(queue, [each for each in offsets if each.partition not in begun], options)
+    for partition in starts.keys() & (committed or {}).keys():
+        # Filters leave out what lies before: none of that can be missed.
+        before = queue.count_before(partition, MessageID.from_int(least))
+        starts[partition] = Position(least, before)
     stops = _positions_of(queue, offsets, options.stop_in)
-    ranges = []
+    begun_stops = {partition: stops[partition] for partition in begun if partition in stops}
+    ranges = ranges_between(queue, begun, begun_stops, {}, options, first=False)
     for partition, start in starts.items():
         stop = stops[partition]
         if start.id < stop.id:
             messages = max(0, stop.ordinal - start.ordinal)
-            exact = _is_exact(options, partition)
+            exact = _is_exact(options, partition) and partition not in (committed or {})
             ranges.append(Range(partition, start.id, stop.id, start.ordinal, messages, exact))
-    return ranges
+    return sorted(ranges, key=lambda range_: range_.partition)
 
 
 def ranges_between(
@@ -265,6 +281,7 @@ def ranges_between(
     options: ReadOptions,
     *,
     first: bool,
+    committed: Collection[int] = (),
 ) -> list[Range]:
     """What lies between two offsets of a stream, if it is all there.
 
@@ -279,6 +296,7 @@ def ranges_between(
         options: whether a loss is an error.
         first: whether it is the first batch of the query, which from "earliest" or a time has what
             is left, and misses nothing.
+        committed: partitions in which the query began at a group's offset.
 
     Raises:
         DataLossError: messages between them are gone.
@@ -289,7 +307,8 @@ def ranges_between(
         start = starts.get(partition, Position(0, 0))
         if start.id >= stop.id:
             continue
-        exact = known and not (first and _has_what_is_left(options, partition))
+        is_begun = first and partition not in committed
+        exact = known and not (is_begun and _has_what_is_left(options, partition))
         before = queue.count_before(partition, MessageID.from_int(start.id))
         if before != start.ordinal and exact:
             if before > start.ordinal:

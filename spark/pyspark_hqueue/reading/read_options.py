@@ -21,7 +21,7 @@ from hqueue import InvalidInputError, MessageID, Settings
 from hqueue.message import topic_bytes
 from hqueue.position import as_message_id
 from hqueue.settings.attributes import check_queue_name
-from hqueue.settings.limits import MESSAGE_ID_MAX
+from hqueue.settings.limits import MESSAGE_ID_MAX, NAME_LENGTH_MAX
 from hqueue.settings.names import with_closest
 from hqueue.settings.numbers import is_whole, read_whole, whole_number
 from hqueue.settings.secret_fields import secret_fields
@@ -104,6 +104,12 @@ def queue_name(text: str) -> str:
     return check_queue_name(text)
 
 
+def _group(text: str) -> str:
+    if not 1 <= len(text) <= NAME_LENGTH_MAX:
+        raise _wrong(f"a consumer group's name has 1 to {NAME_LENGTH_MAX} characters")
+    return text
+
+
 def _topics(text: str) -> frozenset[str]:
     topics = frozenset(topic.strip() for topic in text.split(","))
     for topic in topics:
@@ -174,14 +180,23 @@ _OFFSETS = (
     'partition one, as {"0": "1767225600000-0", "1": -2, "2": -1}; -2 is earliest, -1 latest'
 )
 
+_NO_COUNT = (
+    "an offset is a MessageID here, and no count of messages: give one as 1767225600000-0, or give "
+    "a time with startingTimestamp or endingTimestamp; earliest is the oldest message"
+)
+_COUNTS_END = int(MessageID(946_684_800_000))
+"""A smaller integer would be an ID of the last century: it is meant as an offset of Kafka's."""
+
 
 def _boundary(value: object) -> Boundary:
     if value in ("earliest", "latest"):
         return "earliest" if value == "earliest" else "latest"
+    number = whole_number(value.strip()) if isinstance(value, str) else value
+    if is_whole(number) and 0 <= number < _COUNTS_END:
+        raise _wrong(_NO_COUNT)
     try:
         if isinstance(value, str):
-            number = whole_number(value.strip())
-            return MessageID.parse(value) if number is None else MessageID.from_int(number)
+            return MessageID.from_int(number) if is_whole(number) else MessageID.parse(value)
         if is_whole(value):
             return {-2: "earliest", -1: "latest"}.get(value) or MessageID.from_int(value)  # type: ignore[return-value]
     except ValueError as exc:
@@ -245,6 +260,8 @@ _OPTIONS = (
     Option("subscribePattern", "topics", _pattern),
     Option("topicRanges", "topic_ranges", flag, "batch"),
     Option("assign", "partitions", _partitions),
+    Option("startingGroup", "start_group", _group),
+    Option("commitGroup", "commit_group", _group, "stream"),
     Option("startingOffsets", "start", functools.partial(_offsets, ""), "stream"),
     Option("startingOffsets", "start", functools.partial(_offsets, "latest"), "batch"),
     *(Option(name, "start", parse) for name, parse in _START.items()),
@@ -260,11 +277,18 @@ _OPTIONS = (
     Option("delegationTokens", "delegation_tokens", flag),
 )
 
-_OF_KAFKA = {
+_GROUPS = (
+    "a read is no member of a group: startingGroup begins at a group's offsets, and commitGroup "
+    "lets a stream commit to one"
+)
+_HINTS = {
     "kafka.bootstrap.servers": "the gateways are given as hqueue.gateways",
-    "groupidprefix": "a read belongs to no consumer group",
+    "kafka.group.id": _GROUPS,
+    "groupidprefix": _GROUPS,
     "startingoffsetsbytimestampstrategy": "a time beyond the last message is the end of the log",
+    "commitgroup": "pyspark_hqueue.read_group commits what a batch has read, when its block ends",
 }
+"""Of options that Kafka's source has, and of those that only one kind of read takes."""
 
 
 def parse_options(
@@ -299,15 +323,18 @@ def parse_options(
             settings[name.removeprefix(SETTINGS_PREFIX)] = text
             continue
         if name not in by_name:
-            if name in _OF_KAFKA:
-                raise InvalidInputError("unknown option", option=written, hint=_OF_KAFKA[name])
+            if name in _HINTS:
+                raise InvalidInputError("unknown option", option=written, hint=_HINTS[name])
             names = [option.name for option in by_name.values()]
             raise with_closest(InvalidInputError("unknown option", option=written), name, names)
         option = by_name[name]
         if option.only not in (None, kind):
-            raise InvalidInputError(
+            error = InvalidInputError(
                 f"this option is for a {option.only} only", option=option.name, given_to=kind
             )
+            if name in _HINTS:
+                error.facts["hint"] = _HINTS[name]
+            raise error
         if option.field in fields:
             raise InvalidInputError(
                 "two options set the same thing: give one of them",
@@ -330,7 +357,12 @@ class ReadOptions(TaskOptions):
     """What is read, and how. See docs/spark.md for each."""
 
     start: Bound
+    """Where the read begins; with a `start_group`, in partitions without an offset of the group."""
     stop: Bound = Bound("latest")
+    start_group: str | None = None
+    """The group at whose offsets the read begins."""
+    commit_group: str | None = None
+    """The group to which a stream commits what it has finished."""
     topics: frozenset[str] | re.Pattern[str] | None = None
     partitions: frozenset[int] | None = None
     tasks_min: int = 1
@@ -376,7 +408,8 @@ class ReadOptions(TaskOptions):
     def of(cls, given: Mapping[str, str], kind: Literal["batch", "stream"]) -> ReadOptions:
         """The options of a read, checked. Raises as `parse_options`."""
         fields = parse_options(given, _OPTIONS, kind)
-        fields.setdefault("start", Bound("earliest" if kind == "batch" else "latest"))
+        from_earliest = kind == "batch" or "start_group" in fields
+        fields.setdefault("start", Bound("earliest" if from_earliest else "latest"))
         if kind == "stream":
             fields.setdefault("task_messages_max", STREAM_TASK_MESSAGES)
         options = cls(**fields)
@@ -384,6 +417,10 @@ class ReadOptions(TaskOptions):
             isinstance(options.topics, frozenset) and len(options.topics) == 1
         ):
             raise InvalidInputError("topicRanges works only with one topic, which subscribe names")
+        if options.topic_ranges and options.start_group is not None:
+            raise InvalidInputError(
+                "a group's offsets are those of partitions: leave out topicRanges or startingGroup"
+            )
         most, least = options.trigger_messages_max, options.trigger_messages_min
         if most is not None and least is not None and least > most:
             raise InvalidInputError(

@@ -34,13 +34,16 @@ def schema_of(options: Mapping[str, str]) -> StructType:
 
 
 def check_schema(given: StructType, there: StructType) -> None:
-    """Refuse a schema of the user's own, unless it chooses among the columns that are there."""
+    """Refuse a schema of the user's own, unless it chooses among the columns that are there, in
+    upper or lower case.
+    """
+    known = {field.name: field for field in there}
     wrong = [
         field.name
         for field in given
-        if field.name not in there.names
-        or field.dataType != there[field.name].dataType
-        or there[field.name].nullable > field.nullable
+        if (column := known.get(field.name.lower())) is None
+        or field.dataType != column.dataType
+        or column.nullable > field.nullable
     ]
     if wrong or not len(given):
         raise InvalidInputError(

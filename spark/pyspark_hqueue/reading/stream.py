@@ -1,8 +1,4 @@
-"""Reading as a stream: exactly once, by offsets.
-
-An offset says for each partition which ID comes next and how many messages came before it:
-
-    {"partitions": {"0": [57909149007872000, 1200], "1": [0, 0]}}
+"""Reading as a stream: exactly once, by offsets, as `stream_offsets` describes them.
 
 Spark writes the offset that a batch ends at into the checkpoint before it reads the batch, and
 messages of a partition never appear behind a reader: so a range of IDs that was named holds the
@@ -12,6 +8,10 @@ Where a query starts would be asked again after a restart that comes before the 
 batch, and "latest" is elsewhere then. So the offset that every query starts from is the empty one,
 ``{}``; the first batch, which may well have no messages, ends at one that says in ``start`` where
 the query began, and that is in the checkpoint from then on.
+
+From 4.2 on, Spark asks for the next batch from a start only when the batch that ended there is
+finished: so that is when it is committed to the group of ``commitGroup``. Before 4.2 there is only
+`commit`, which comes when the next batch is named.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from pyspark_hqueue.reading.admission import (
 from pyspark_hqueue.reading.clients import client_of, task_token
 from pyspark_hqueue.reading.decode import read_ranges
 from pyspark_hqueue.reading.end_offsets import EndOffsets
+from pyspark_hqueue.reading.groups import GroupCommits, commits_of, committed_by
 from pyspark_hqueue.reading.plan import (
     Position,
     Task,
@@ -51,10 +52,17 @@ from pyspark_hqueue.reading.plan import (
 from pyspark_hqueue.reading.read_options import ReadOptions
 from pyspark_hqueue.reading.schema import RANGES, arrow_schema
 from pyspark_hqueue.reading.source import check_schema
+from pyspark_hqueue.reading.stream_offsets import (
+    Positions,
+    check_queue,
+    latest_offset,
+    offset_of,
+    positions_in,
+    start_in,
+)
+from pyspark_hqueue.reading.topic_names import warn_of_topics
 
 __all__ = ["QueueStreamReader", "stream_reader"]
-
-Positions = dict[int, Position]
 
 
 def stream_reader(given: Mapping[str, str], schema: StructType) -> QueueStreamReader:
@@ -77,6 +85,9 @@ class QueueStreamReader(AvailableNow, DataSourceStreamReader):
             lambda: client_of(options.settings).queue(options.queue), options
         )
         self._start: Positions | None = None
+        self._committed: Positions = {}
+        """The offsets of ``startingGroup`` when the query began."""
+        self._commits: GroupCommits | None = None
         self._named: Positions = {}
         self._target: Positions | None = None
         self._triggered_ms = float("-inf")
@@ -92,8 +103,10 @@ class QueueStreamReader(AvailableNow, DataSourceStreamReader):
         self._target = self._now(refresh=True)
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
-        """The ends of the log, for the query's progress: what is missing to them is the lag."""
-        return _offset(self._now())
+        """The ends of the log, for the query's progress, and how far behind them the batch ends
+        that was named last.
+        """
+        return latest_offset(self.options.queue, self._now(), self._named)
 
     def latestOffset(  # noqa: N802
         self, start: dict[str, Any] | None = None, limit: Any = None
@@ -103,43 +116,56 @@ class QueueStreamReader(AvailableNow, DataSourceStreamReader):
         Before PySpark 4.2 neither argument is given, and a batch ends where the log does. Whether a
         query begins is not known then: the first offset that a process names has a start, which
         counts if it does.
+
+        Raises:
+            InvalidInputError: the checkpoint belongs to a stream of another queue.
+            GroupActiveError: the group of ``commitGroup`` has consumers.
         """
+        check_queue(start or {}, self.options.queue)
+        self._join()
         begins = start == {} or (start is None and not self._named)
         if begins and self._start is None:
-            self._start = starts_of(
-                self._end_offsets.queue,
-                list(self._end_offsets.offsets(refresh=True).values()),
-                self.options,
-                begins=start is not None,
-            )
-        base = _positions(start) if start else (self._start or {}) if begins else self._named
+            self._start = self._begin(begins=start is not None)
+        base = positions_in(start) if start else (self._start or {}) if begins else self._named
         target = self._target or self._now()
         allowed = limit_of(limit, self.options, waits=bool(start) and self._target is None)
         end = {**dict.fromkeys(target, Position(0, 0)), **base}
         end |= self._admitted(base, target, allowed)
         if begins:
-            end = beyond_expiry(self._end_offsets.queue, end, target, self.options)
-        if start and end == base:
-            return start
+            left = {p: at for p, at in end.items() if p not in self._committed}
+            end |= beyond_expiry(self._end_offsets.queue, left, target, self.options)
         self._named = end
+        if start:
+            # A query that ends where the log was ends now: with its process.
+            self._finished(base, wait=end == base and self._target is not None)
+            if end == base:
+                return start
         self._triggered_ms = SYSTEM_CLOCK.monotonic_ms()
-        return _offset(end, self._start if begins else None)
+        if not begins:
+            return offset_of(self.options.queue, end)
+        return offset_of(self.options.queue, end, self._start, self._committed)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """The batch that ended here is finished."""
+        self._finished(positions_in(end))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The tasks between two offsets.
 
         Raises:
             DataLossError: messages between them are gone.
+            InvalidInputError: the checkpoint belongs to a stream of another queue.
         """
+        check_queue(end, self.options.queue)
         queue = self._end_offsets.queue
-        begins = _positions(start or {"partitions": end["start"]})
         ranges = ranges_between(
             queue,
-            begins,
-            _positions(end),
+            positions_in(start) if start else start_in(end),
+            positions_in(end),
             self._end_offsets.fell_from,
             self.options,
             first=not start,
+            committed=end.get("exact", ()),
         )
         if self.options.ranges_only:
             return [Task(tuple(ranges))] if ranges else []
@@ -154,6 +180,31 @@ class QueueStreamReader(AvailableNow, DataSourceStreamReader):
             rows = [dataclasses.asdict(range_) for range_ in partition.ranges]
             return iter([pa.RecordBatch.from_pylist(rows, schema=arrow_schema(self._columns))])
         return read_ranges(self.options, partition.ranges, self._columns, partition.token)
+
+    def _begin(self, *, begins: bool) -> Positions:
+        """Where the query begins in each partition, if it does."""
+        queue, options = self._end_offsets.queue, self.options
+        offsets = list(self._end_offsets.offsets(refresh=True).values())
+        fullest = sorted(offsets, key=lambda each: -each.end_ordinal)
+        warn_of_topics(queue, options, [each.partition for each in fullest])
+        self._committed = committed_by(client_of(options.settings), options)
+        others = [each for each in offsets if each.partition not in self._committed]
+        return starts_of(queue, others, options, begins=begins) | self._committed
+
+    def _join(self) -> None:
+        """Have the offsets of ``commitGroup``."""
+        group = self.options.commit_group
+        if group is None:
+            return
+        if self._commits is None:
+            client = client_of(self.options.settings)
+            self._commits = commits_of(client, group, self.options.queue)
+        self._commits.begin(self._end_offsets.offsets())
+
+    def _finished(self, positions: Positions, *, wait: bool = False) -> None:
+        """Commit to ``commitGroup`` that all before these positions is finished."""
+        if self._commits is not None:
+            self._commits.finished(positions, wait=wait)
 
     def _now(self, *, refresh: bool = False) -> Positions:
         offsets = self._end_offsets.offsets(refresh=refresh)
@@ -184,19 +235,3 @@ class QueueStreamReader(AvailableNow, DataSourceStreamReader):
                 at = position_of(self._end_offsets.queue, partition, ordinal)
                 admitted[partition] = at if begin.id < at.id < end.id else end
         return admitted
-
-
-def _offset(positions: Positions, start: Positions | None = None) -> dict[str, Any]:
-    """An offset as Spark keeps it. Two are the same when their texts are: so keys are in order."""
-    offset: dict[str, Any] = {"partitions": _listed(positions)}
-    if start is not None:
-        offset["start"] = _listed(start)
-    return offset
-
-
-def _listed(positions: Positions) -> dict[str, list[int]]:
-    return {str(p): [positions[p].id, positions[p].ordinal] for p in sorted(positions)}
-
-
-def _positions(offset: Mapping[str, Any]) -> Positions:
-    return {int(p): Position(*position) for p, position in offset["partitions"].items()}

@@ -8,8 +8,10 @@ from collections.abc import Iterator, Sequence
 from hqueue import Client, MessageID, Queue
 from hqueue.errors import NoTopicPersistenceInfoError
 from hqueue.metadata.managers import LogRange
-from pyspark_hqueue.reading.plan import Range, snapshot
+from pyspark_hqueue.reading.groups import committed_by
+from pyspark_hqueue.reading.plan import Range, partitions_of, snapshot
 from pyspark_hqueue.reading.read_options import ReadOptions
+from pyspark_hqueue.reading.topic_names import warn_of_topics
 
 __all__ = ["planned"]
 
@@ -25,7 +27,11 @@ def planned(client: Client, options: ReadOptions) -> list[Range]:
     """
     queue = client.queue(options.queue)
     if not options.topic_ranges:
-        return snapshot(queue, options)
+        ranges = snapshot(queue, options, committed_by(client, options))
+        counts = {range_.partition: range_.messages for range_ in ranges}
+        read = partitions_of(queue, options)
+        warn_of_topics(queue, options, sorted(read, key=lambda p: -counts.get(p, 0)))
+        return ranges
     # Before the ends of the log are: what was published before this call is in these ranges.
     lies = _ranges_of(client, options)
     partitions = frozenset(each.partition for each in lies)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 from bisect import bisect_right
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +19,7 @@ from hqueue.message import partition_of_key
 from hqueue.settings.attributes import check_partition
 from hqueue.settings.limits import HEADER_ROOM_BYTES, TOPICS_PER_BATCH_MAX
 
-__all__ = ["ANY", "Chunk", "Chunks"]
+__all__ = ["ANY", "Chunk", "Chunks", "largest_row"]
 
 ANY = -1
 """The target of rows that name neither a partition nor a key."""
@@ -40,7 +40,8 @@ class Chunk(NamedTuple):
     number: int
     """How many chunks the task had for that target before."""
     messages: pa.RecordBatch
-    """Its columns are ``topic`` and ``value``, and ``key`` and ``headers`` where rows have them."""
+    """Its columns are ``topic`` and ``value``, ``key`` and ``headers`` where rows have them, and
+    ``row``: how many rows the task had before it."""
 
 
 class Chunks:
@@ -56,6 +57,7 @@ class Chunks:
         self._topic = topic
         self._bytes_max = min(CHUNK_BYTES, TASK_BYTES // partitions)
         self._pending: dict[int, _Pending] = collections.defaultdict(_Pending)
+        self._rows = 0
 
     def add(self, rows: pa.RecordBatch) -> Iterator[Chunk]:
         """The chunks that are full with these rows.
@@ -89,6 +91,8 @@ class Chunks:
             columns["key"] = rows.column("key").cast(pa.binary())
         if "headers" in rows.schema.names:
             columns["headers"] = rows.column("headers")
+        first, self._rows = self._rows, self._rows + rows.num_rows
+        columns["row"] = pa.array(range(first, self._rows), pa.int64())
         return pa.RecordBatch.from_pydict(columns)
 
     def _by_target(
@@ -169,6 +173,13 @@ class _Pending:
         if len(self._pieces) > 1:
             self._pieces = [pa.concat_batches(self._pieces)]
         return self._pieces[0]
+
+
+def largest_row(messages: pa.RecordBatch) -> dict[str, Any]:
+    """The message of a chunk that has the most bytes, by its columns."""
+    sizes = _sizes(messages)
+    found: dict[str, Any] = messages.slice(pc.index(sizes, pc.max(sizes)).as_py(), 1).to_pylist()[0]
+    return found
 
 
 def _bytes_of(messages: pa.RecordBatch) -> int:

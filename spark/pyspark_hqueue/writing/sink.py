@@ -26,11 +26,11 @@ from pyspark import TaskContext
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from hqueue import Client, IdempotencyKeyReusedError, MessageID, Queue
+from hqueue import Client, IdempotencyKeyReusedError, MessageID, MessageTooLargeError, Queue
 from hqueue.runtime.logs import Log
 from pyspark_hqueue.reading.clients import client_of, task_token
-from pyspark_hqueue.writing.chunks import ANY, Chunk, Chunks
-from pyspark_hqueue.writing.write_options import WriteOptions, check_columns
+from pyspark_hqueue.writing.chunks import ANY, Chunk, Chunks, largest_row
+from pyspark_hqueue.writing.write_options import WriteOptions, check_columns, columns_of
 
 __all__ = ["batch_writer", "stream_writer"]
 
@@ -42,6 +42,9 @@ TAKES_ARROW = hasattr(spark, "DataSourceStreamArrowWriter")
 _StreamWriter: Any = (
     spark.DataSourceStreamArrowWriter if TAKES_ARROW else spark.DataSourceStreamWriter
 )
+
+SHOWN_BYTES = 100
+"""Of a key in an error."""
 
 STAY_CHUNKS = 16
 """Chunks that go to one partition before the next, of rows that may go anywhere."""
@@ -178,15 +181,42 @@ def _write(
                 count=exc.count,
                 count_before=exc.count_before,
             ) from exc
+        except MessageTooLargeError as exc:
+            raise _too_large(exc, chunk, partition, task) from exc
         written.chunks += 1
         written.messages += chunk.messages.num_rows
 
     for some in rows:
-        for chunk in chunks.add(some):
+        for chunk in chunks.add(_named(some, options)):
             put(chunk)
     for chunk in chunks.flush():
         put(chunk)
     return written
+
+
+def _named(rows: pa.RecordBatch, options: WriteOptions) -> pa.RecordBatch:
+    """The columns of a message, by the names that messages have for them."""
+    case_sensitive = _task().getLocalProperty("spark.sql.caseSensitive") == "true"
+    found = columns_of(rows.schema.names, options, case_sensitive=case_sensitive)
+    arrays = [rows.column(column) for column in found.values()]
+    return pa.RecordBatch.from_arrays(arrays, names=list(found))
+
+
+def _too_large(
+    exc: MessageTooLargeError, chunk: Chunk, partition: int, task: int
+) -> MessageTooLargeError:
+    """The error that names the largest row of a chunk."""
+    row = largest_row(chunk.messages)
+    error = MessageTooLargeError(
+        "a row is too large for a message: leave it out, or cut its value into several rows",
+        spark_partition=task,
+        row=row["row"],
+        topic=row["topic"],
+        key=None if row.get("key") is None else row["key"][:SHOWN_BYTES],
+        partition=partition,
+    )
+    error.facts |= exc.facts
+    return error
 
 
 def _report(options: WriteOptions, messages: Sequence[spark.WriterCommitMessage | None]) -> None:

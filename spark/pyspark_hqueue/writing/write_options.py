@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from pyspark.sql.types import (
@@ -27,7 +27,7 @@ from pyspark_hqueue.reading.read_options import Option, flag, parse_options, que
 from pyspark_hqueue.reading.schema import HEADERS
 from pyspark_hqueue.reading.task_options import TaskOptions
 
-__all__ = ["WriteOptions", "check_columns", "check_headers"]
+__all__ = ["WriteOptions", "check_columns", "check_headers", "columns_of"]
 
 TEXT: tuple[type[DataType], ...] = (StringType,)
 BYTES: tuple[type[DataType], ...] = (StringType, BinaryType)
@@ -39,6 +39,8 @@ COLUMNS: dict[str, tuple[type[DataType], ...]] = {
     "key": BYTES,
     "partition": WHOLE,
 }
+
+NAMES = (*COLUMNS, "headers")
 
 
 def _topic(text: str) -> str:
@@ -86,25 +88,52 @@ def check_columns(schema: StructType, options: WriteOptions, *, overwrite: bool)
             'a queue can only be appended to: write with .mode("append"), and a stream with '
             '.outputMode("append")'
         )
-    types = {field.name: field.dataType for field in schema}
+    # Whether the session is case sensitive is known in tasks only: these check it again.
+    found = columns_of(schema.names, options)
+    for name, kinds in COLUMNS.items():
+        if name in found and not isinstance(schema[found[name]].dataType, kinds):
+            raise InvalidInputError(
+                "a column has an unsupported type",
+                column=found[name],
+                type=schema[found[name]].dataType.simpleString(),
+                types=[kind().simpleString() for kind in kinds],
+            )
+    if "headers" in found:
+        _check_headers(schema, found["headers"])
+
+
+def columns_of(
+    names: Sequence[str], options: WriteOptions, *, case_sensitive: bool = False
+) -> dict[str, str]:
+    """The columns of a message that a frame has, by the names that messages have for them.
+
+    As in Spark, case does not matter unless the session is case sensitive. A column that has
+    exactly the name comes before others.
+
+    Raises:
+        InvalidInputError: one is missing, or two could be meant.
+    """
+    found: dict[str, str] = {}
+    for name in NAMES:
+        alike = [each for each in names if each == name]
+        if not alike and not case_sensitive:
+            alike = [each for each in names if each.lower() == name]
+        if len(alike) > 1:
+            raise InvalidInputError(
+                "two columns have the same name: drop or rename one of them", columns=alike
+            )
+        if alike:
+            found[name] = alike[0]
     needed = ["value"] if options.topic is not None else ["topic", "value"]
-    missing = [name for name in needed if name not in types]
+    missing = [name for name in needed if name not in found]
     if missing:
         raise InvalidInputError(
             "a write needs the columns value and topic (or the option topic), and takes key, "
             "headers and partition",
             missing=missing,
-            columns=sorted(types),
+            columns=sorted(names),
         )
-    for name, kinds in COLUMNS.items():
-        if name in types and not isinstance(types[name], kinds):
-            raise InvalidInputError(
-                "a column has an unsupported type",
-                column=name,
-                type=types[name].simpleString(),
-                types=[kind().simpleString() for kind in kinds],
-            )
-    check_headers(schema)
+    return found
 
 
 def check_headers(schema: StructType) -> None:
@@ -113,11 +142,16 @@ def check_headers(schema: StructType) -> None:
     Raises:
         InvalidInputError: it has another type.
     """
-    if "headers" in schema.names and not _are_headers(schema["headers"].dataType):
+    if "headers" in schema.names:
+        _check_headers(schema, "headers")
+
+
+def _check_headers(schema: StructType, column: str) -> None:
+    if not _are_headers(schema[column].dataType):
         raise InvalidInputError(
             "a column has an unsupported type",
-            column="headers",
-            type=schema["headers"].dataType.simpleString(),
+            column=column,
+            type=schema[column].dataType.simpleString(),
             types=[HEADERS.simpleString()],
         )
 

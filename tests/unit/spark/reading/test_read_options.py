@@ -64,6 +64,12 @@ def test_what_is_not_given_reads_all_there_is_in_batch_and_what_comes_in_a_strea
         ("maxRecordsPerPartition", "10", "task_messages_max", 10),
         ("failOnDataLoss", "False", "fail_on_data_loss", False),
         ("delegationTokens", "false", "delegation_tokens", False),
+        (
+            "startingGroup",
+            "a group, of any characters/",
+            "start_group",
+            "a group, of any characters/",
+        ),
         ("includeHeaders", "True", "include_headers", True),
     ],
 )
@@ -83,6 +89,8 @@ def test_options_of_a_batch_read(name: str, text: str, field: str, value: Any) -
         ("maxTriggerDelay", "250", "trigger_delay_ms_max", 250),
         ("maxTriggerDelay", "2h", "trigger_delay_ms_max", 7_200_000),
         ("rangesOnly", "true", "ranges_only", True),
+        ("startingGroup", "billing", "start", Bound("earliest")),
+        ("commitGroup", "billing", "commit_group", "billing"),
         ("includeHeaders", "true", "include_headers", True),
     ],
 )
@@ -105,7 +113,7 @@ def test_an_unknown_option_names_the_closest(given: str, closest: str) -> None:
     assert caught.value.closest == closest
 
 
-@pytest.mark.parametrize("given", ["kafka.bootstrap.servers", "groupIdPrefix"])
+@pytest.mark.parametrize("given", ["kafka.bootstrap.servers", "kafka.group.id", "groupIdPrefix"])
 def test_an_option_that_only_kafka_has_says_what_is_there_instead(given: str) -> None:
     with pytest.raises(InvalidInputError, match="unknown option") as caught:
         batch(**{given: "true"})
@@ -124,6 +132,17 @@ def test_an_option_that_only_kafka_has_says_what_is_there_instead(given: str) ->
         ("startingOffsets", '{"0": -3}', "-2 is earliest"),
         ("startingOffsets", '{"a":' * 100_000, "earliest, latest, a MessageID"),
         ("startingOffsets", '{"%s": -1}' % ("9" * 5_000), "earliest, latest, a MessageID"),
+        (
+            "startingOffsets",
+            "5",
+            "no count of messages: give one as 1767225600000-0, or give a time",
+        ),
+        ("startingOffsets", '{"0": 0}', "no count of messages"),
+        ("startingOffsets", '{"0": "23000000000"}', "no count of messages"),
+        ("endingOffsets", "5", "no count of messages"),
+        ("startingOffsets", '{"0": 1.5}', "earliest, latest, a MessageID"),
+        ("startingGroup", "", "1 to 200 characters"),
+        ("startingGroup", "g" * 201, "1 to 200 characters"),
         ("startingOffsets", '{"a": 1}', "JSON that gives each"),
         ("startingOffsets", "{", "JSON that gives each"),
         ("startingOffsets", "{}", "JSON that gives each"),
@@ -167,6 +186,17 @@ def test_more_at_least_than_at_most_is_refused() -> None:
 def test_an_option_of_streams_is_refused_in_batch(name: str) -> None:
     with pytest.raises(InvalidInputError, match="for a stream only"):
         batch(**{name: "1"})
+
+
+def test_to_commit_in_batch_there_is_another_way() -> None:
+    with pytest.raises(InvalidInputError, match="for a stream only") as caught:
+        batch(commitGroup="billing")
+    assert "read_group" in caught.value.hint
+
+
+def test_a_topic_s_ranges_have_no_offsets_of_a_group() -> None:
+    with pytest.raises(InvalidInputError, match="leave out topicRanges or startingGroup"):
+        batch(subscribe="a", topicRanges="true", startingGroup="billing")
 
 
 def test_an_option_of_batch_reads_is_refused_in_a_stream() -> None:
