@@ -392,7 +392,7 @@ class Client:
             first=self.settings.metadata_store,
             rows=self._cluster.fields,
             table=self.settings.metadata_table,
-            check=functools.partial(self.describe_queue, queue),
+            check=functools.partial(self._queues.describe.asked, queue),
             clock=self._cluster.clock,
         )
 

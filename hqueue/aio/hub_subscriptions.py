@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
@@ -12,7 +12,7 @@ from hqueue.aio.topic_subscription import TopicSubscription
 from hqueue.errors import HQueueError
 from hqueue.push.listener import Listener
 from hqueue.push.loop_service import LoopConsumption, LoopListeners
-from hqueue.runtime.program_loop import ProgramLoop, result_of
+from hqueue.runtime.program_loop import ProgramLoop
 from hqueue.runtime.steps import Wait, Work, carry_out_in_loop
 from hqueue.topics.calls import HubCalls
 from hqueue.topics.delivering_hubs import Background
@@ -83,24 +83,11 @@ class LoopSubscriptions(Subscriptions):
         """Subscribe, as `subscribe` does. If the caller is cancelled, the subscription is closed in
         the background as soon as it is attached.
         """
-        is_left = False
 
-        async def subscribe() -> TopicSubscription:
-            options["is_wanted"] = lambda: not is_left
-            subscription: TopicSubscription = await self.subscribe.in_loop(*given, **options)
-            if is_left:
-                await self.leave.in_loop(subscription)
-            return subscription
+        def subscribe(is_wanted: Callable[[], bool]) -> Coroutine[Any, Any, TopicSubscription]:
+            return self.subscribe.in_loop(*given, is_wanted=is_wanted, **options)
 
-        task = self._tasks.begin(subscribe())
-        try:
-            await asyncio.wait([task])
-        except BaseException:
-            is_left = True
-            if task.done() and not task.cancelled() and task.exception() is None:
-                self._tasks.start(self.leave.in_loop, task.result())
-            raise
-        return result_of(task)
+        return await self._tasks.made(subscribe, self.leave.in_loop)
 
     async def release(self) -> None:
         """Close all subscriptions, and end the work in the background."""

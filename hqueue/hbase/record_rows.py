@@ -60,7 +60,8 @@ class RowPort(Protocol):
     def scan(self, first: bytes, beyond: bytes, limit: int) -> Work[Any, list[tuple[bytes, Cells]]]:
         """The first rows of ``[first, beyond)``, this many; fewer if there are no more."""
 
-    def update(self, updates: Sequence[RowUpdate]) -> list[Answer | HQueueError]:
+    @stepwise
+    def update(self, updates: Sequence[RowUpdate]) -> Work[Any, list[Answer | HQueueError]]:
         """Update rows, each named once and each on its own: for each, in their order, an answer, or
         an error of its own with an outcome of its own. In whatever order they are made.
 

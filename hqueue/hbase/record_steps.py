@@ -7,7 +7,7 @@ is done with one record is written down as if it were alone, and a thousand need
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from hqueue.errors import HQueueError, Outcome, StoreUnavailableError
@@ -16,11 +16,47 @@ from hqueue.hbase.record_rows import RowPort, RowUpdate
 from hqueue.metadata.outcomes import own_copy
 from hqueue.runtime.clock import Clock, Deadline
 from hqueue.runtime.steps import Pause
+from hqueue.runtime.steps import Work as AnyWork
 
-__all__ = ["TOGETHER_MAX", "Look", "Work", "Worked", "work_together"]
+__all__ = [
+    "TOGETHER_MAX",
+    "Look",
+    "PrepareRows",
+    "ReadRows",
+    "UpdateRows",
+    "Work",
+    "Worked",
+    "work_together",
+]
 
 TOGETHER_MAX = 1_024
 """Records that are worked on at once; the others wait."""
+
+
+class PrepareRows(NamedTuple):
+    """`RowPort.prepare`."""
+
+    def do(self, rows: RowPort) -> object:
+        return rows.prepare()
+
+
+class ReadRows(NamedTuple):
+    """`RowPort.read`."""
+
+    keys: Sequence[bytes]
+    history: bool = False
+
+    def do(self, rows: RowPort) -> object:
+        return rows.read(self.keys, history=self.history)
+
+
+class UpdateRows(NamedTuple):
+    """`RowPort.update`."""
+
+    updates: Sequence[RowUpdate]
+
+    def do(self, rows: RowPort) -> object:
+        return rows.update(self.updates)
 
 
 class Look(NamedTuple):
@@ -58,17 +94,17 @@ class _Running(Generic[Result]):
 
 
 def work_together(
-    rows: RowPort, clock: Clock, deadline: Deadline, works: Iterable[tuple[str, Work[Result]]]
-) -> Worked[Result]:
-    """Do each record's work. One that fails stops no other before the deadline.
+    clock: Clock, deadline: Deadline, works: Iterable[tuple[str, Work[Result]]]
+) -> AnyWork[Any, Worked[Result]]:
+    """Do each record's work: work that makes requests of a `RowPort`. One that fails stops no other
+    before the deadline.
 
     Args:
-        rows: the table.
-        clock: pauses.
+        clock: measures pauses.
         deadline: when it is over, and one has failed, no further one is begun.
         works: each record's key and work; taken one by one when there is room for it.
     """
-    together = _Together[Result](rows, clock)
+    together = _Together[Result](clock)
     worked = together.worked
     running: list[_Running[Result]] = []
     left = iter(works)
@@ -84,28 +120,28 @@ def work_together(
             running += [] if begun.ended else [begun]
         if not running:
             return worked
-        together.step(running)
+        yield from together.step(running)
         running = [each for each in running if not each.ended]
 
 
 class _Together(Generic[Result]):
     """Steps of many records' work."""
 
-    def __init__(self, rows: RowPort, clock: Clock) -> None:
+    def __init__(self, clock: Clock) -> None:
         self.worked: Worked[Result] = Worked({}, {}, {})
-        self._rows = rows
         self._clock = clock
 
-    def step(self, running: Sequence[_Running[Result]]) -> None:
+    def step(self, running: Sequence[_Running[Result]]) -> AnyWork[Any, None]:
         """Let those that are not pausing have their answers; wait first if all are."""
         now_ms = self._clock.monotonic_ms()
         due = [each for each in running if each.due_ms <= now_ms]
         if not due:
             # A clock of tests may be through with a pause before its time is over.
             first_ms = min(each.due_ms for each in running)
-            self._clock.sleep_ms(first_ms - now_ms)
+            yield Pause(first_ms - now_ms)
             due = [each for each in running if each.due_ms <= first_ms]
-        for each, answer in [*self._answers(due)]:
+        answers = yield from self._answers(due)
+        for each, answer in answers:
             self.go_on(each, answer)
 
     def go_on(self, each: _Running[Result], answer: object) -> None:
@@ -130,26 +166,26 @@ class _Together(Generic[Result]):
 
     def _answers(
         self, due: Sequence[_Running[Result]]
-    ) -> Iterator[tuple[_Running[Result], object]]:
+    ) -> AnyWork[Any, list[tuple[_Running[Result], object]]]:
         """What the store says to each."""
-        asking = []
+        asking: list[tuple[_Running[Result], Look | RowUpdate]] = []
+        said: list[tuple[_Running[Result], object]] = []
         for each in due:
             if isinstance(each.step, Pause):
-                yield each, None
+                said.append((each, None))
             else:
                 asking.append((each, each.step))
         if not asking:
-            return
+            return said
         try:
-            self._rows.prepare()
+            yield PrepareRows()
         except HQueueError as exc:
             exc.outcome = Outcome.NOT_APPLIED  # Nothing of what they ask for was sent.
-            yield from ((each, own_copy(exc)) for each, _ in asking)
-            return
+            return [*said, *((each, own_copy(exc)) for each, _ in asking)]
         updates = [(each, step) for each, step in asking if isinstance(step, RowUpdate)]
         if updates:
-            answers = self._update([step for _, step in updates])
-            yield from zip((each for each, _ in updates), answers, strict=True)
+            answers = yield from _update([step for _, step in updates])
+            said += zip((each for each, _ in updates), answers, strict=True)
         for history in (False, True):
             looks = [
                 (each, step.key)
@@ -157,18 +193,22 @@ class _Together(Generic[Result]):
                 if isinstance(step, Look) and step.history is history
             ]
             if looks:
-                found = self._look([key for _, key in looks], history=history)
-                yield from zip((each for each, _ in looks), found, strict=True)
+                found = yield from _look([key for _, key in looks], history=history)
+                said += zip((each for each, _ in looks), found, strict=True)
+        return said
 
-    def _update(self, updates: Sequence[RowUpdate]) -> Sequence[object]:
-        try:
-            return self._rows.update(updates)
-        except HQueueError as exc:
-            return [own_copy(exc) for _ in updates]
 
-    def _look(self, keys: Sequence[bytes], *, history: bool) -> list[Cells | BaseException]:
-        try:
-            found = dict(self._rows.read(keys, history=history))
-        except HQueueError as exc:
-            return [own_copy(exc) for _ in keys]
-        return [found.get(key, {}) for key in keys]
+def _update(updates: Sequence[RowUpdate]) -> AnyWork[Any, Sequence[object]]:
+    try:
+        answers: Sequence[object] = yield UpdateRows(updates)
+    except HQueueError as exc:
+        return [own_copy(exc) for _ in updates]
+    return answers
+
+
+def _look(keys: Sequence[bytes], *, history: bool) -> AnyWork[Any, Sequence[Cells | BaseException]]:
+    try:
+        found = dict((yield ReadRows(keys, history)))
+    except HQueueError as exc:
+        return [own_copy(exc) for _ in keys]
+    return [found.get(key, {}) for key in keys]

@@ -23,6 +23,8 @@ from hqueue.hbase.record_rows import RowPort, RowUpdate
 from hqueue.hbase.record_steps import (
     TOGETHER_MAX,
     Look,
+    PrepareRows,
+    ReadRows,
     Work,
     work_together,
 )
@@ -32,9 +34,9 @@ from hqueue.metadata.ports import ANY, NEW, Version
 from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.runtime.only_reads import OnlyReads
-from hqueue.runtime.steps import Pause, Request
+from hqueue.runtime.steps import Give, Pause, Request
 from hqueue.runtime.steps import Work as AnyWork
-from hqueue.runtime.stepwise import InLoop, OnPorts, stepwise
+from hqueue.runtime.stepwise import InLoop, OnPorts, paged, stepwise
 
 __all__ = ["RowRecords"]
 
@@ -57,22 +59,6 @@ class _Exists(NamedTuple):
 
     def do(self, rows: RowPort) -> object:
         return rows.exists()
-
-
-class _Prepare(NamedTuple):
-    """`RowPort.prepare`."""
-
-    def do(self, rows: RowPort) -> object:
-        return rows.prepare()
-
-
-class _Read(NamedTuple):
-    """`RowPort.read`."""
-
-    keys: Sequence[bytes]
-
-    def do(self, rows: RowPort) -> object:
-        return rows.read(self.keys)
 
 
 class _Scan(NamedTuple):
@@ -108,8 +94,6 @@ class RowRecords(OnPorts):
         page_rows: the most rows that a scan reads at a time.
     """
 
-    partial = True
-
     def __init__(
         self,
         rows: RowPort,
@@ -128,10 +112,17 @@ class RowRecords(OnPorts):
         self._closed = True
         self._rows.close()
 
-    def check_version(self, version: Version) -> None:
+    @stepwise
+    def is_partial(self) -> AnyWork[Any, bool]:
+        """Like `FieldRecords.is_partial`."""
+        yield from ()
+        return True
+
+    @stepwise
+    def check_version(self, version: Version) -> AnyWork[Any, None]:
         """Like `FieldRecords.check_version`."""
-        if version not in (ANY, NEW):
-            check_version(version)
+        yield from ()
+        _check_version(version)
 
     @stepwise
     def read(self, keys: Iterable[str]) -> AnyWork[Any, dict[str, Found]]:
@@ -143,14 +134,15 @@ class RowRecords(OnPorts):
         for first in range(0, len(wanted), TOGETHER_MAX):
             batch = wanted[first : first + TOGETHER_MAX]
             with OnlyReads():
-                there = yield from self._insisted(_Prepare(), _Read(batch), deadline=deadline)
+                there = yield from self._insisted(PrepareRows(), ReadRows(batch), deadline=deadline)
             for row, cells in there:
                 record = decode(cells, rows[row])
                 if record is not None:
                     found[rows[row]] = record
         return found
 
-    def scan(self, prefix: str, depth: int) -> Iterator[tuple[str, Found]]:
+    @paged
+    def scan(self, prefix: str, depth: int) -> AnyWork[Any, None]:
         """Like `FieldRecords.scan`. Each page is a request of its own, from the last row on: so it
         is nothing to a scan whether a region moves.
         """
@@ -158,24 +150,25 @@ class RowRecords(OnPorts):
         first, beyond = _below(prefix)
         limit = self._page_rows
         while True:
-            page = self._page(first, beyond, limit)
-            for row, cells in page:
-                key = row.decode(errors="backslashreplace")
-                record = decode(cells, key) if key.count("/") == segments else None
-                if record is not None:
-                    yield key, record
+            page = yield from self._page(first, beyond, limit)
+            found = ((row.decode(errors="backslashreplace"), cells) for row, cells in page)
+            records = (
+                (key, decode(cells, key)) for key, cells in found if key.count("/") == segments
+            )
+            yield Give([(key, record) for key, record in records if record is not None])
             if len(page) < limit:
                 return
             first = page[-1][0] + b"\0"
             largest = max(sum(map(len, cells.values())) for _, cells in page)
             limit = max(1, min(self._page_rows, 2 * limit, PAGE_BYTES // max(1, largest)))
 
-    def write(self, changes: Mapping[str, FieldChange]) -> dict[str, Version | None]:
+    @stepwise
+    def write(self, changes: Mapping[str, FieldChange]) -> AnyWork[Any, dict[str, Version | None]]:
         """Like `FieldRecords.write`."""
         for key, change in changes.items():
             row_key(key)
             check_fields(change.fields)
-            self.check_version(change.version)
+            _check_version(change.version)
         deadline = self._deadline()
 
         def write(key: str, change: FieldChange) -> Work[Version | None]:
@@ -187,19 +180,20 @@ class RowRecords(OnPorts):
             old = version_of(change.version)
             return self._make(row, old.cell, old.next(), change, deadline)
 
-        return self._change(changes, write, deadline)
+        return (yield from self._change(changes, write, deadline))
 
-    def delete(self, versions: Mapping[str, Version]) -> dict[str, bool]:
+    @stepwise
+    def delete(self, versions: Mapping[str, Version]) -> AnyWork[Any, dict[str, bool]]:
         """Like `FieldRecords.delete`."""
         for key, version in versions.items():
             row_key(key)
-            self.check_version(version)
+            _check_version(version)
         deadline = self._deadline()
 
         def delete(key: str, version: Version) -> Work[bool]:
             return self._delete(row_key(key), version, deadline)
 
-        return self._change(versions, delete, deadline)
+        return (yield from self._change(versions, delete, deadline))
 
     @stepwise
     def clear(self, prefix: str) -> AnyWork[Any, None]:
@@ -210,7 +204,7 @@ class RowRecords(OnPorts):
         outcome = Outcome.NOT_APPLIED
         try:
             there = yield from self._insisted(_Exists())
-            while there and (page := (yield from self._page.steps(first, beyond, self._page_rows))):
+            while there and (page := (yield from self._page(first, beyond, self._page_rows))):
                 rows = [row for row, _ in page]
                 outcome = Outcome.UNKNOWN
                 yield from self._insisted(_Delete(rows))
@@ -320,13 +314,12 @@ class RowRecords(OnPorts):
         with OnlyReads():
             return (yield from deadline.insist(attempt))
 
-    @stepwise
     def _page(
         self, first: bytes, beyond: bytes, limit: int
     ) -> AnyWork[Any, list[tuple[bytes, Cells]]]:
         page: list[tuple[bytes, Cells]]
         with OnlyReads():
-            page = yield from self._insisted(_Prepare(), _Scan(first, beyond, limit))
+            page = yield from self._insisted(PrepareRows(), _Scan(first, beyond, limit))
         return page
 
     # Requests.
@@ -352,10 +345,10 @@ class RowRecords(OnPorts):
         inputs: Mapping[str, Input],
         work: Callable[[str, Input], Work[Result]],
         deadline: Deadline,
-    ) -> dict[str, Result]:
+    ) -> AnyWork[Any, dict[str, Result]]:
         """Change each record, all together."""
         works = ((key, work(key, each)) for key, each in inputs.items())
-        worked = work_together(self._rows, self._clock, deadline, works)
+        worked = yield from work_together(self._clock, deadline, works)
         done, failed, refused = worked.done, worked.failed, worked.refused
         if refused:
             unknown = [exc for exc in refused.values() if exc.outcome is Outcome.UNKNOWN]
@@ -370,6 +363,11 @@ class RowRecords(OnPorts):
             left = answers_of(first, inputs.keys() - done.keys(), Outcome.NOT_APPLIED)
             raise partly_done(first, {**left, **failed, **done}) from first
         return {key: done[key] for key in inputs}
+
+
+def _check_version(version: Version) -> None:
+    if version not in (ANY, NEW):
+        check_version(version)
 
 
 def _below(prefix: str) -> tuple[bytes, bytes]:

@@ -32,7 +32,8 @@ from hqueue.metadata.ports import (
     Version,
 )
 from hqueue.metadata.steps import Delete, Keys, Work
-from hqueue.runtime.stepwise import Stepwise, asked, stepwise
+from hqueue.runtime.steps import Give
+from hqueue.runtime.stepwise import Stepwise, asked, paged, stepwise
 from hqueue.settings.numbers import is_whole
 
 __all__ = ["BlobRecords", "encode_blob", "is_gone"]
@@ -71,8 +72,6 @@ class BlobRecords(Stepwise):
             such ones nothing but its value is deleted.
     """
 
-    partial = False
-
     def __init__(
         self,
         records: ChangeableRecords,
@@ -84,8 +83,16 @@ class BlobRecords(Stepwise):
         self._version_max = version_max
         self._known = _Known()
 
-    def check_version(self, version: Version) -> None:
+    @stepwise
+    def is_partial(self) -> Work[bool]:
+        """Like `FieldRecords.is_partial`."""
+        yield from ()
+        return False
+
+    @stepwise
+    def check_version(self, version: Version) -> Work[None]:
         """Like `FieldRecords.check_version`."""
+        yield from ()
         if not is_whole(version, NEW, self._version_max):
             raise InvalidInputError(
                 "this store never gives a record such a version: give the version of a record "
@@ -102,18 +109,20 @@ class BlobRecords(Stepwise):
         )
         return found
 
-    def scan(self, prefix: str, depth: int) -> Iterator[tuple[str, Found]]:
+    @paged
+    def scan(self, prefix: str, depth: int) -> Work[None]:
         """Like `FieldRecords.scan`. All keys are known before the first record is read."""
-        keys = sorted(self._records.keys(prefix, depth))
+        keys = sorted((yield asked(self._records.keys, prefix, depth)))
         for first in range(0, len(keys), PORTION):
-            found = dict(_decoded(self._records.read(keys[first : first + PORTION])))
-            yield from sorted(found.items(), key=lambda item: item[0])
+            found = yield asked(self._records.read, keys[first : first + PORTION])
+            yield Give(sorted(_decoded(found), key=lambda item: item[0]))
 
-    def write(self, changes: Mapping[str, FieldChange]) -> dict[str, Version | None]:
+    @stepwise
+    def write(self, changes: Mapping[str, FieldChange]) -> Work[dict[str, Version | None]]:
         """Like `FieldRecords.write`."""
         if not all(change.whole for change in changes.values()):
             raise InvalidInputError("this store can't change single fields of a record")
-        written = self._change(
+        written = yield from self._change(
             {key: Change(encode_blob(each.fields), each.version) for key, each in changes.items()}
         )
         self._known.update(
@@ -121,7 +130,8 @@ class BlobRecords(Stepwise):
         )
         return written
 
-    def delete(self, versions: Mapping[str, Version]) -> dict[str, bool]:
+    @stepwise
+    def delete(self, versions: Mapping[str, Version]) -> Work[dict[str, bool]]:
         """Like `FieldRecords.delete`."""
         changes = {
             key: Change(GONE + _writer().encode(), version)
@@ -129,7 +139,7 @@ class BlobRecords(Stepwise):
             if version != NEW
         }
         try:
-            deleted = self._change(changes)
+            deleted = yield from self._change(changes)
         except PartlyDoneError as exc:
             answers = {
                 key: answer if isinstance(answer, StoreUnavailableError) else answer is not None
@@ -138,12 +148,12 @@ class BlobRecords(Stepwise):
             raise partly_done(exc, dict.fromkeys(versions, False) | answers) from exc
         return {key: deleted.get(key) is not None for key in versions}
 
-    def _change(self, changes: Mapping[str, Change]) -> dict[str, Version | None]:
+    def _change(self, changes: Mapping[str, Change]) -> Work[dict[str, Version | None]]:
         """Change those that are records, or become some, each if it is of its version."""
         done: dict[str, Version | None] = {}
         try:
             with unknown_if_made(done):
-                return self._changed(changes, done)
+                return (yield from self._changed(changes, done))
         except StoreUnavailableError as exc:
             answers = answers_of(exc, changes.keys() - done.keys())
             for key, answer in answers.items():
@@ -153,7 +163,7 @@ class BlobRecords(Stepwise):
 
     def _changed(
         self, changes: Mapping[str, Change], done: dict[str, Version | None]
-    ) -> dict[str, Version | None]:
+    ) -> Work[dict[str, Version | None]]:
         left = set(changes)
         look = {
             key
@@ -161,7 +171,9 @@ class BlobRecords(Stepwise):
             if version == ANY or (version != NEW and not self._known.has(key, version))
         }
         for _ in range(TRIES_MAX):
-            there = self._records.read(sorted(look)) if look else {}
+            there: Mapping[str, Record] = {}
+            if look:
+                there = yield asked(self._records.read, sorted(look))
             empty = {key: record.version for key, record in there.items() if is_gone(record)}
             send: dict[str, Change] = {}
             for key in left:
@@ -177,7 +189,7 @@ class BlobRecords(Stepwise):
                     done[key] = None
                 else:
                     send[key] = Change(value, expected)
-            answers = self._send(send) if send else {}
+            answers = (yield from self._send(send)) if send else {}
             left = look = {
                 key for key in send if answers[key] is None and changes[key].version in (NEW, ANY)
             }
@@ -190,37 +202,40 @@ class BlobRecords(Stepwise):
             path=min(left),
         )
 
-    def _send(self, changes: Mapping[str, Change]) -> dict[str, Version | None]:
+    def _send(self, changes: Mapping[str, Change]) -> Work[dict[str, Version | None]]:
         """What the store answers; for what was deleted the version that it had."""
         removed = {
             key: change.version
             for key, change in changes.items()
             if change.value.startswith(GONE) and not self._leading(key)
         }
-        done = self._removed(removed, changes.keys() - removed.keys()) if removed else {}
+        done: dict[str, Version | None] = {}
+        if removed:
+            done = yield from self._removed(removed, changes.keys() - removed.keys())
         rest = {key: change for key, change in changes.items() if key not in done}
         try:
             with unknown_if_made(done):
-                return {**done, **self._write(rest)} if rest else done
+                return {**done, **(yield from self._write(rest))} if rest else done
         except StoreUnavailableError as exc:
             raise partly_done(exc, answers_of(exc, rest) | done) from exc
 
-    def _write(self, changes: Mapping[str, Change]) -> Mapping[str, Version | None]:
+    def _write(self, changes: Mapping[str, Change]) -> Work[Mapping[str, Version | None]]:
         led = [
             each
             for key, change in changes.items()
             if change.version == NEW
             for each in self._leading(key)
         ]
-        done = self._records.write({**changes, **dict.fromkeys(led, Change(b"", NEW))})
+        done = yield asked(self._records.write, {**changes, **dict.fromkeys(led, Change(b"", NEW))})
         return {key: done[key] for key in changes}
 
-    def _remove(self, versions: Mapping[str, Version]) -> Mapping[str, bool | None]:
-        return self._records.remove(versions)
+    def _remove(self, versions: Mapping[str, Version]) -> Work[Mapping[str, bool | None]]:
+        removed: Mapping[str, bool | None] = yield asked(self._records.remove, versions)
+        return removed
 
     def _removed(
         self, versions: Mapping[str, Version], later: Collection[str]
-    ) -> dict[str, Version | None]:
+    ) -> Work[dict[str, Version | None]]:
         """Delete records: the version that each had, None where that was refused. Those that others
         lie below are not among them.
 
@@ -236,7 +251,7 @@ class BlobRecords(Stepwise):
             return versions[key] if answer else None
 
         try:
-            removed = self._remove(versions)
+            removed = yield from self._remove(versions)
         except StoreUnavailableError as exc:
             answers = answers_of(exc, versions)
             stay = {*later, *(key for key, answer in answers.items() if answer is None)}

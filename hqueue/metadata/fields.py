@@ -5,13 +5,13 @@ blobs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from hqueue.errors import UnsupportedFormatError
 from hqueue.metadata.ports import Version
 from hqueue.runtime.steps import Work
-from hqueue.runtime.stepwise import stepwise
+from hqueue.runtime.stepwise import paged, stepwise
 
 __all__ = ["ClearableRecords", "FieldChange", "FieldRecord", "FieldRecords", "Fields", "Found"]
 
@@ -40,11 +40,11 @@ class FieldChange(NamedTuple):
     version: Version
     whole: bool = True
     """Whether these are all of its fields; else the other fields stay as they are, even if they
-    change at the same time. Only where the store is `FieldRecords.partial`."""
+    change at the same time. Only where the store `FieldRecords.is_partial`."""
 
 
 class FieldRecords(Protocol):
-    """Versioned records of fields. Thread-safe.
+    """Versioned records of fields. Thread-safe, and for event loops: see `hqueue.runtime.stepwise`.
 
     Keys are as those of `hqueue.metadata.ports`, versions opaque: another after each change. Where
     a record was deleted and created again a store may begin again with them. Of changes that come
@@ -52,26 +52,30 @@ class FieldRecords(Protocol):
     and return, a read as the store reads. Each is bounded and raises as said there.
     """
 
-    @property
-    def partial(self) -> bool:
+    @stepwise
+    def is_partial(self) -> Work[Any, bool]:
         """Whether some fields of a record can be changed without the others."""
 
-    def check_version(self, version: Version) -> None:
+    @stepwise
+    def check_version(self, version: Version) -> Work[Any, None]:
         """Return if a record of this store may have this version.
 
         Raises:
             InvalidInputError: none has.
         """
 
-    def read(self, keys: Iterable[str]) -> Mapping[str, Found]:
+    @stepwise
+    def read(self, keys: Iterable[str]) -> Work[Any, Mapping[str, Found]]:
         """Those of these records that exist."""
 
-    def scan(self, prefix: str, depth: int) -> Iterator[tuple[str, Found]]:
-        """The records this many segments below a prefix, by key, each in the state in which the
-        scan finds it.
+    @paged
+    def scan(self, prefix: str, depth: int) -> Work[Any, None]:
+        """The records this many segments below a prefix with their keys, by key: each in the state
+        in which the scan finds it.
         """
 
-    def write(self, changes: Mapping[str, FieldChange]) -> Mapping[str, Version | None]:
+    @stepwise
+    def write(self, changes: Mapping[str, FieldChange]) -> Work[Any, Mapping[str, Version | None]]:
         """Change records, each on its own.
 
         When an answer is lost it is looked up, and never guessed.
@@ -85,7 +89,8 @@ class FieldRecords(Protocol):
                 it is a `PartlyDoneError`, where it is known what came of each.
         """
 
-    def delete(self, versions: Mapping[str, Version]) -> Mapping[str, bool]:
+    @stepwise
+    def delete(self, versions: Mapping[str, Version]) -> Work[Any, Mapping[str, bool]]:
         """Delete records, each if it is of this version; whether this call did. Raises as
         `write`.
         """

@@ -14,6 +14,7 @@ from hqueue.runtime.alarm import Alarm
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.runtime.held import NotHeldError
 from hqueue.runtime.logs import Log
+from hqueue.runtime.loop import BackgroundLoop
 from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.stepwise import or_closed, stepwise
 from hqueue.runtime.turn import Turn
@@ -40,7 +41,7 @@ class Registration(OnStore):
       and the group is replaced;
     - otherwise that process may be dead: `begin` waits until its session must be over.
 
-    After this session was lost, a task of the store's loop makes the groups again in the same way.
+    After this session was lost, a task of the loop makes the groups again in the same way.
     A group that another session registered while this one lived is never replaced: that
     session came later, and its process is alive or the session ends. If the groups can't be made
     again, `on_failure` is called, and nothing more is tried. While the store can't be reached, the
@@ -55,6 +56,7 @@ class Registration(OnStore):
         parents: whether to create missing keys above the groups.
         clock: measures the wait for another session.
         making_s: how long a change of the registration waits until it is made, at most.
+        loop: the loop that carries it; the store's if None.
 
     Raises:
         As `MetadataStore.loop`.
@@ -71,6 +73,7 @@ class Registration(OnStore):
         parents: bool = False,
         clock: Clock = SYSTEM_CLOCK,
         making_s: float = MAKING_S,
+        loop: BackgroundLoop | None = None,
     ) -> None:
         super().__init__(store, clock)
         self.failure: HQueueError | None = None
@@ -89,7 +92,7 @@ class Registration(OnStore):
         self._own: OwnKeys | None = None
         self._faults = FaultLog(logger, clock)
         self._making = Turn()
-        self._loop = store.loop
+        self._loop = loop or store.loop
         self._alarm = Alarm(self._loop)
 
     @stepwise

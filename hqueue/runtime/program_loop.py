@@ -109,6 +109,41 @@ class ProgramLoop:
         await asyncio.wait([task])
         return result_of(task)
 
+    async def made(
+        self,
+        make: Callable[[Callable[[], bool]], Coroutine[Any, Any, Result]],
+        close: Callable[[Result], Coroutine[Any, Any, object]],
+    ) -> Result:
+        """The result of work that makes something which must be closed. If the caller is cancelled,
+        a task closes it as soon as it is made.
+
+        Args:
+            make: makes it; given what says whether it is still wanted.
+            close: closes it.
+        """
+        is_wanted = True
+
+        async def work() -> Result:
+            result = await make(lambda: is_wanted)
+            if not is_wanted:
+                await close(result)
+            return result
+
+        task = self.begin(work())
+        try:
+            await asyncio.wait([task])
+        except BaseException:
+            is_wanted = False
+            if task.done() and not task.cancelled() and task.exception() is None:
+                self.start(close, task.result())
+            raise
+        return result_of(task)
+
+    async def idle(self) -> None:
+        """Wait until the tasks that go on now have ended."""
+        if tasks := self._tasks - {asyncio.current_task()}:
+            await asyncio.wait(tasks)
+
     def to_end(self, wait: Wait) -> Wait:
         """Asks for the same, in a task of its own: it must not be left in its middle. A caller that
         is cancelled leaves it to its end, and what is asked for next waits for that: see `settled`.

@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, do_step, do_step_in_loop
 from hqueue.runtime.loop import BackgroundLoop, LoopThread, blocking
-from hqueue.runtime.steps import Wait, Work, carry_out, carry_out_in_loop
+from hqueue.runtime.steps import (
+    Wait,
+    Work,
+    carry_out,
+    carry_out_in_loop,
+    each_given,
+    each_given_in_loop,
+    until_given,
+)
 
-__all__ = ["BoundWork", "InLoop", "OnPorts", "Stepwise", "asked", "or_closed", "stepwise"]
+__all__ = [
+    "BoundPages",
+    "BoundWork",
+    "InLoop",
+    "OnPorts",
+    "Stepwise",
+    "asked",
+    "or_closed",
+    "paged",
+    "stepwise",
+]
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
+Answer_co = TypeVar("Answer_co", covariant=True)
 
 
 class Stepwise:
@@ -51,24 +72,24 @@ class OnPorts(Stepwise):
         return await do_step_in_loop(self._loop_port, self._clock, step)
 
 
-class BoundWork(Generic[Parameters, Result]):
+class BoundWork(Generic[Parameters, Answer_co]):
     """Such a method of an object."""
 
     __slots__ = ("_driver", "_work")
 
-    def __init__(self, work: Callable[..., Work[Any, Result]], driver: Stepwise) -> None:
+    def __init__(self, work: Callable[..., Work[Any, Answer_co]], driver: Stepwise) -> None:
         self._work = work
         self._driver = driver
 
-    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Answer_co:
         """Carry it out in the caller's thread."""
         return carry_out(self._work(self._driver, *args, **kwargs), self._driver._do)
 
-    def steps(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Work[Any, Result]:
+    def steps(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Work[Any, Answer_co]:
         """The work itself, for other work: ``yield from object.method.steps(…)``."""
         return self._work(self._driver, *args, **kwargs)
 
-    async def in_loop(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+    async def in_loop(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Answer_co:
         """Carry it out in an event loop."""
         work = self._work(self._driver, *args, **kwargs)
         return await carry_out_in_loop(work, self._driver._do_in_loop)
@@ -83,27 +104,95 @@ class BoundWork(Generic[Parameters, Result]):
         )
 
 
-class _Method(Generic[Parameters, Result]):
-    def __init__(self, work: Callable[..., Work[Any, Result]]) -> None:
+class _Method(Generic[Parameters, Answer_co]):
+    def __init__(self, work: Callable[..., Work[Any, Answer_co]]) -> None:
         self._work = work
         functools.update_wrapper(self, work)
 
     def __call__(
         self, driver: Any, /, *args: Parameters.args, **kwargs: Parameters.kwargs
-    ) -> Result:
+    ) -> Answer_co:
         """Like ``Class.method(object, …)``."""
-        return BoundWork[Parameters, Result](self._work, driver)(*args, **kwargs)
+        return BoundWork[Parameters, Answer_co](self._work, driver)(*args, **kwargs)
 
     @overload
-    def __get__(self, driver: None, kind: object) -> _Method[Parameters, Result]: ...
+    def __get__(self, driver: None, kind: object) -> _Method[Parameters, Answer_co]: ...
 
     @overload
-    def __get__(self, driver: Any, kind: object) -> BoundWork[Parameters, Result]: ...
+    def __get__(self, driver: Any, kind: object) -> BoundWork[Parameters, Answer_co]: ...
 
     def __get__(
         self, driver: Any, kind: object
-    ) -> _Method[Parameters, Result] | BoundWork[Parameters, Result]:
+    ) -> _Method[Parameters, Answer_co] | BoundWork[Parameters, Answer_co]:
         return self if driver is None else BoundWork(self._work, driver)
+
+
+class BoundPages(Generic[Parameters]):
+    """A method of an object whose work gives lists of items."""
+
+    __slots__ = ("_driver", "_work")
+
+    def __init__(self, work: Callable[..., Work[Any, None]], driver: Stepwise) -> None:
+        self._work = work
+        self._driver = driver
+
+    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Iterator[Any]:
+        """Iterate over the items in the caller's thread."""
+        pages = each_given(self.steps(*args, **kwargs), self._driver._do)
+        with contextlib.closing(pages):  # type: ignore[type-var]
+            for page in pages:
+                yield from page
+
+    async def in_loop(
+        self, *args: Parameters.args, **kwargs: Parameters.kwargs
+    ) -> AsyncIterator[Any]:
+        """Iterate over the items in an event loop. Other tasks have turns after each list."""
+        pages = each_given_in_loop(self.steps(*args, **kwargs), self._driver._do_in_loop)
+        async with contextlib.aclosing(pages):  # type: ignore[type-var]
+            async for page in pages:
+                for item in page:
+                    yield item
+                await asyncio.sleep(0)
+
+    def steps(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Work[Any, None]:
+        """The work itself."""
+        return self._work(self._driver, *args, **kwargs)
+
+    def asked(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Work[Any, None]:
+        """The same work, for work of another's: it asks for each list to be made as its own object
+        does that, and gives it.
+        """
+        work, driver = self.steps(*args, **kwargs), self._driver
+        following = Wait(
+            lambda: carry_out(until_given(work), driver._do),
+            lambda: carry_out_in_loop(until_given(work), driver._do_in_loop),
+        )
+        try:
+            while (given := (yield following)) is not None:
+                yield given
+        finally:
+            work.close()
+
+
+class _Pages(Generic[Parameters]):
+    def __init__(self, work: Callable[..., Work[Any, None]]) -> None:
+        self._work = work
+        functools.update_wrapper(self, work)
+
+    def __call__(
+        self, driver: Any, /, *args: Parameters.args, **kwargs: Parameters.kwargs
+    ) -> Iterator[Any]:
+        """Like ``Class.method(object, …)``."""
+        return BoundPages[Parameters](self._work, driver)(*args, **kwargs)
+
+    @overload
+    def __get__(self, driver: None, kind: object) -> _Pages[Parameters]: ...
+
+    @overload
+    def __get__(self, driver: Any, kind: object) -> BoundPages[Parameters]: ...
+
+    def __get__(self, driver: Any, kind: object) -> _Pages[Parameters] | BoundPages[Parameters]:
+        return self if driver is None else BoundPages(self._work, driver)
 
 
 class InLoop:
@@ -128,6 +217,16 @@ def stepwise(
     ``object.method.steps(…)`` is the work.
     """
     return _Method(work)
+
+
+def paged(
+    work: Callable[Concatenate[Any, Parameters], Work[Any, None]],
+) -> _Pages[Parameters]:
+    """Make an iteration with three faces of a method that returns work which gives lists of items:
+    ``object.method(…)`` iterates over the items in the caller's thread,
+    ``object.method.in_loop(…)`` in an event loop, and ``object.method.steps(…)`` is the work.
+    """
+    return _Pages(work)
 
 
 def asked(

@@ -203,12 +203,12 @@ def test_a_whole_write_leaves_no_other_field_and_a_partial_one_all_others(
         assert record.version == version
         return record.fields
 
-    if fields.partial:
+    if fields.is_partial():
         new = {"state": b"5"}
         assert change(new, whole=False) == {**FIELDS, **new}
         assert change({"more": b"6"}, whole=False) == {**FIELDS, **new, "more": b"6"}
     assert change({"state": b"7"}, whole=True) == {"state": b"7"}
-    if fields.partial:
+    if fields.is_partial():
         assert change({"more": b"8"}, whole=False) == {"state": b"7", "more": b"8"}
     assert fields_deleted(fields, key, version)
     assert write(fields, key, {"other": b"9"}) is not None
@@ -306,7 +306,7 @@ def test_parts_that_are_written_at_the_same_time_all_survive(open_fields: Open, 
     one = open_fields()
     key = f"{root}/a"
     create(one, key)
-    if not one.partial:
+    if not one.is_partial():
         with pytest.raises(InvalidInputError):
             one.write({key: FieldChange(FIELDS, ANY, whole=False)})
         return

@@ -17,6 +17,8 @@ from hqueue.metadata.managers import generations
 from hqueue.metadata.managers.generations import GenerationRecords
 from hqueue.metadata.managers.layout import owners_generation
 from hqueue.metadata.ports import Change, Guard, Record, Version
+from hqueue.metadata.steps import Work
+from hqueue.runtime.stepwise import asked, stepwise
 from tests.support.memory.metadata import MemoryServer
 
 KEY = "/topics/t/hub"
@@ -150,31 +152,36 @@ def explore(kind: type[GenerationRecords] = GenerationRecords) -> int:
 
 
 class ComparesNoGeneration(GenerationRecords):
+    @stepwise
     def write(
         self, changes: Mapping[str, Change], guards: Mapping[str, Guard] | None = None
-    ) -> dict[str, Version | None]:
+    ) -> Work[dict[str, Version | None]]:
         own = {key: each._replace(version=_own(each.version)) for key, each in changes.items()}
-        return dict(self._records.write(own))
+        return dict((yield asked(self._records.write, own)))
 
+    @stepwise
     def remove(
         self, versions: Mapping[str, Version], guards: Mapping[str, Guard] | None = None
-    ) -> Mapping[str, bool | None]:
-        return self._records.remove({key: _own(each) for key, each in versions.items()})
+    ) -> Work[Mapping[str, bool | None]]:
+        own = {key: _own(each) for key, each in versions.items()}
+        return (yield asked(self._records.remove, own))
 
 
 class CountsNoCreation(GenerationRecords):
-    def create_present(self, values: Mapping[str, bytes]) -> dict[str, Version | None]:
-        guards = self._newest({key: self._beside(key) for key in values})
+    @stepwise
+    def create_present(self, values: Mapping[str, bytes]) -> Work[dict[str, Version | None]]:
+        guards = yield from self._newest({key: self._beside(key) for key in values})
         named = {
             key: generations._named(value, guards[key].version) for key, value in values.items()
         }
-        return dict(self._store.ephemerals.create(named))
+        return dict((yield asked(self._store.ephemerals.create, named)))
 
 
 class ReadsTheGenerationLast(GenerationRecords):
-    def read(self, keys: Iterable[str]) -> dict[str, Record]:
-        found = self._records.read(keys)
-        there: Mapping[str, Record] = self._records.read({self._beside(key) for key in found})
+    @stepwise
+    def read(self, keys: Iterable[str]) -> Work[dict[str, Record]]:
+        found = yield asked(self._records.read, keys)
+        there = yield asked(self._records.read, {self._beside(key) for key in found})
         known = {}
         for key, each in found.items():
             node = there.get(self._beside(key))

@@ -7,9 +7,9 @@ import itertools
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any
 
-__all__ = ["Cut", "each_await"]
+__all__ = ["AWAITS_MAX", "Cut", "each_await"]
 
-AWAITS_MAX = 60
+AWAITS_MAX = 120
 
 
 class Cut:
@@ -18,11 +18,12 @@ class Cut:
     Args:
         work: the coroutine.
         number: at which of its waits, from 0.
+        again: whether it is cancelled at the next one, too.
     """
 
-    def __init__(self, work: Coroutine[Any, Any, Any], number: int) -> None:
+    def __init__(self, work: Coroutine[Any, Any, Any], number: int, *, again: bool = False) -> None:
         self._work = work
-        self._number = number
+        self._numbers = (number, number + 1) if again else (number,)
         self.was_cut = False
 
     def __await__(self) -> Generator[Any, Any, Any]:
@@ -33,7 +34,7 @@ class Cut:
                 waited = steps.send(None) if error is None else steps.throw(error)
             except StopIteration as end:
                 return end.value
-            if number == self._number:
+            if number in self._numbers:
                 self.was_cut = True
                 task = asyncio.current_task()
                 assert task is not None
@@ -45,20 +46,23 @@ class Cut:
                 error = exc
 
 
-async def each_await(use: Callable[[Callable[..., Any]], Coroutine[Any, Any, object]]) -> int:
+async def each_await(
+    use: Callable[[Callable[..., Any]], Coroutine[Any, Any, object]], *, again: bool = False
+) -> int:
     """Use something again and again, with a function that cuts one of its calls at its first await,
     then at its second, and so on; how many awaits were cut.
 
     Args:
         use: gets the function: ``await cut(call())`` awaits the call in a task of its own, which is
             cancelled; whether it was.
+        again: whether each is cancelled at the next await, too.
     """
     for number in range(AWAITS_MAX):
         was_cut = False
 
         async def cut(work: Coroutine[Any, Any, Any], number: int = number) -> bool:
             nonlocal was_cut
-            cutting = Cut(work, number)
+            cutting = Cut(work, number, again=again)
 
             async def awaited() -> None:
                 await cutting

@@ -9,6 +9,7 @@ from typing import Any
 
 import hqueue.aio
 from hqueue.metadata import managers
+from hqueue.metadata.managers import following
 from tests.support.looped import LoopThread
 
 __all__ = ["looped_metadata"]
@@ -40,7 +41,7 @@ class _Looped:
         face = getattr(self._blocking, name)
         if isinstance(face, property):
             return self._thread.run(item())
-        if "Future" in str(inspect.signature(face).return_annotation):
+        if type(face).__module__ == following.__name__:
             return lambda *args: asyncio.run_coroutine_threadsafe(item(*args), self._thread.loop)
         return lambda *args, **named: self._called(item, args, named)
 

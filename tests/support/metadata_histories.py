@@ -193,18 +193,8 @@ class FaultyFields:
         self._store = store
         self._losing = Losing(seed)
 
-    @property
-    def partial(self) -> bool:
-        return self._store.partial
-
-    def check_version(self, version: Version) -> None:
-        self._store.check_version(version)
-
     def read(self, keys: Iterable[str]) -> Mapping[str, Found]:
         return self._losing.call(lambda: self._store.read(keys))
-
-    def scan(self, prefix: str, depth: int) -> Iterable[tuple[str, Found]]:
-        return self._store.scan(prefix, depth)
 
     def write(self, changes: Mapping[str, FieldChange]) -> Mapping[str, Version | None]:
         return self._losing.change(self._store.write, changes)
@@ -212,8 +202,8 @@ class FaultyFields:
     def delete(self, versions: Mapping[str, Version]) -> Mapping[str, bool]:
         return self._losing.change(self._store.delete, versions)
 
-    def clear(self, prefix: str) -> None:
-        self._store.clear(prefix)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
 
 
 class FaultyRecords:

@@ -88,8 +88,10 @@ class RecordTable(TableUpdates[Servers], OnPorts):
             found = yield from self._scan_on(first, beyond, _RECORD, limit)
         return [(cells[0].row, _cells(cells)) for cells in found]
 
-    def _update(self, updates: Sequence[RowUpdate]) -> Asking[list[Answer | HQueueError]]:
-        found = yield from super()._update(updates)
+    @stepwise
+    def update(self, updates: Sequence[RowUpdate]) -> Asking[list[Answer | HQueueError]]:
+        """Like `RowPort.update`."""
+        found = yield from self._update(updates)
         return [
             self._gone(each) if isinstance(each, QueueNotFoundError) else each for each in found
         ]

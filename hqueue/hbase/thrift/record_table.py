@@ -124,7 +124,14 @@ class RecordTable(TableRequests, Stepwise):
         found = self._ask("getScannerResults", first, scan, limit)
         return _rows(found, [present(result.row) for result in found])
 
-    def update(self, updates: Sequence[RowUpdate]) -> list[Answer | HQueueError]:
+    @stepwise
+    def update(self, updates: Sequence[RowUpdate]) -> Work[Any, list[Answer | HQueueError]]:
+        """Like `RowPort.update`."""
+        found: list[Answer | HQueueError]
+        found = yield self._gateways.blocking(partial(self._update_all, updates))
+        return found
+
+    def _update_all(self, updates: Sequence[RowUpdate]) -> list[Answer | HQueueError]:
         def update(one: RowUpdate) -> Answer | HQueueError:
             try:
                 return self._update(one)

@@ -3,11 +3,10 @@
 Each kind has a manager, as in Hedwig. A manager needs only `hqueue.metadata.fields` of a store:
 compare-and-set of records of a few fields. A `Layout` has the keys of records.
 
-The modules below a manager (blobs, generations, the migration state, the fence) call their store
-and wait. Only what `TopicLookup` reads is written in steps, for no event loop calls the rest: a
-`Pipeline`'s threads do. These send the requests of many callers as one, and return futures for a
-loop to await. Threads also do rare work: opening the metadata, registering a hub, moving to another
-store, and commands. `hqueue.aio` has a thin face over these managers, whose calls threads make.
+All decisions are written in steps: those below a manager (blobs, generations, the migration state,
+the fence), a move, and what a manager makes of a record (see `following`). For threads, a manager's
+call returns a future: a `Pipeline`'s threads send the requests of many callers as one, and take the
+steps of those that have their answers. `hqueue.aio` carries out the same work in an event loop.
 """
 
 from __future__ import annotations

@@ -5,33 +5,34 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Protocol
+from functools import partial
+from typing import Any
 
+from hqueue.metadata.managers.following import Asked, Following, following
+from hqueue.metadata.managers.hubs import Hubs
 from hqueue.metadata.managers.infos import HubInfo
 from hqueue.metadata.outcomes import own_copy
 from hqueue.runtime.fork import register
-from hqueue.runtime.waiting import InterruptibleFuture
+from hqueue.runtime.steps import Work
+from hqueue.runtime.stepwise import Stepwise, asked
 
 __all__ = ["Availability"]
 
 
-class _Hubs(Protocol):
-    def is_available(self, hub: HubInfo) -> bool: ...
-
-
-class Availability:
+class Availability(Stepwise):
     """Asks whether hubs are available. Thread-safe.
 
     Each answer is as it was at a moment after the question. Who asks while a hub is asked about
     gets the next answer, which one request brings to all that wait for it: so a hub that acquires
-    many topics asks about itself as often as answers come, and not once for each.
+    many topics asks about itself as often as answers come, and not once for each. In an event loop
+    each asks for itself.
 
     Args:
         hubs: know it.
         run: does something in a thread.
     """
 
-    def __init__(self, hubs: _Hubs, run: Callable[[Callable[[], None]], object]) -> None:
+    def __init__(self, hubs: Hubs, run: Callable[[Callable[[], None]], Future[None]]) -> None:
         self._hubs = hubs
         self._run = run
         self.after_fork_in_child()
@@ -39,27 +40,29 @@ class Availability:
 
     def after_fork_in_child(self) -> None:
         self._lock = threading.RLock()
-        self._waiting: dict[HubInfo, list[Future[bool]]] = {}
+        self._waiting: dict[HubInfo, list[Following[Any]]] = {}
         """Those that wait for the next question about a hub; there is a key while it is asked
         about."""
 
-    def ask(self, hub: HubInfo) -> Future[bool]:
-        """Whether this incarnation of a hub is available. It can't be cancelled.
-
-        The future's errors are the store's, and those of `run`.
+    @following
+    def ask(self, hub: HubInfo) -> Work[Any, bool]:
+        """Whether this incarnation of a hub is available. It can't be cancelled. Errors are the
+        store's, and those of `run`.
         """
-        answer: Future[bool] = InterruptibleFuture()
-        answer.set_running_or_notify_cancel()
+        wait = asked(self._hubs.is_available, hub)
+        return bool((yield Asked(partial(self._add, hub), wait.in_loop)))
+
+    def _add(self, hub: HubInfo, work: Following[Any]) -> None:
+        work.begins()  # From here on it can't be cancelled.
         with self._lock:
             is_first = hub not in self._waiting
-            self._waiting.setdefault(hub, []).append(answer)
+            self._waiting.setdefault(hub, []).append(work)
         if is_first:
             self._begin(hub)
-        return answer
 
     def _begin(self, hub: HubInfo) -> None:
         try:
-            self._run(lambda: self._answer(hub))
+            self._run(partial(self._answer, hub))
         except BaseException as exc:
             with self._lock:
                 waiting = self._waiting.pop(hub)
@@ -83,9 +86,9 @@ class Availability:
             _fail(waiting, error)
             return
         for each in waiting:
-            each.set_result(found)
+            each.go_on(found)
 
 
-def _fail(waiting: list[Future[bool]], error: BaseException) -> None:
+def _fail(waiting: list[Following[Any]], error: BaseException) -> None:
     for each in waiting:
-        each.set_exception(own_copy(error))
+        each.go_on(error=own_copy(error))

@@ -19,8 +19,7 @@ notice when it is not any more: what it writes to the log is fenced there.
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hqueue.errors import (
     BadVersionError,
@@ -29,10 +28,12 @@ from hqueue.errors import (
     StoreUnavailableError,
 )
 from hqueue.metadata.managers.availability import Availability
-from hqueue.metadata.managers.following import Steps, follow
+from hqueue.metadata.managers.following import following
 from hqueue.metadata.managers.infos import HubInfo, Versioned
 from hqueue.metadata.managers.topics import TopicOwnershipManager
 from hqueue.metadata.ports import NEW, Version
+from hqueue.runtime.steps import Wait, Work
+from hqueue.runtime.stepwise import Stepwise
 
 __all__ = ["OwnerElection", "Verdict", "version_to_replace"]
 
@@ -59,14 +60,14 @@ def version_to_replace(found: Versioned[HubInfo] | None, hub: HubInfo) -> Versio
     return found.version if found.value.incarnation == hub.incarnation else None
 
 
-class OwnerElection:
+class OwnerElection(Stepwise):
     """Elects the owners of a queue's topics. Thread-safe. No thread waits for an election, so any
     number of them go on at once.
 
     Args:
         ownership: the owners' records.
         availability: which hubs are available.
-        ephemeral: returns whether an owner's record ends with the session of its hub, in the store
+        ephemeral: asks whether an owner's record ends with the session of its hub, in the store
             that is in force now.
     """
 
@@ -75,15 +76,16 @@ class OwnerElection:
         ownership: TopicOwnershipManager,
         availability: Availability,
         *,
-        ephemeral: Callable[[], bool],
+        ephemeral: Callable[[], Wait],
     ) -> None:
         self._ownership = ownership
         self._availability = availability
         self._ephemeral = ephemeral
 
+    @following
     def acquire(
         self, topic: str, hub: HubInfo, instead_of: Version | None = None
-    ) -> Future[Verdict]:
+    ) -> Work[Any, Verdict]:
         """Make a hub the owner of a topic, unless another hub owns it.
 
         The future's errors are those of the store, and `StoreUnavailableError` if the hub is not
@@ -96,18 +98,7 @@ class OwnerElection:
             instead_of: the version of an owner's record that was read and then found to be invalid;
                 `NEW` if there was no record. If it is None or outdated, the record is read.
         """
-        return follow(lambda: self._acquire(topic, hub, instead_of))
-
-    def release(self, topic: str, owned: Verdict) -> Future[bool]:
-        """Remove a topic's owner, if it is still that of this verdict. Returns whether it was."""
-        return follow(lambda: self._release(topic, owned))
-
-    def is_available(self, hub: HubInfo) -> Future[bool]:
-        """Whether an incarnation of a hub is available. The answer is no older than the call."""
-        return self._availability.ask(hub)
-
-    def _acquire(self, topic: str, hub: HubInfo, instead_of: Version | None) -> Steps[Verdict]:
-        if not (yield self._availability.ask(hub)):
+        if not (yield from self._availability.ask.steps(hub)):
             raise StoreUnavailableError(
                 "the hub is not available, so it can't acquire the topic",
                 outcome=Outcome.NOT_APPLIED,
@@ -117,17 +108,18 @@ class OwnerElection:
         version = instead_of
         for _ in range(TRIES_MAX):
             if version is None:
-                ephemeral = self._ephemeral()
-                found = yield self._ownership.read_owner_info(topic)
-                if ephemeral != self._ephemeral():
+                ephemeral = yield self._ephemeral()
+                found = yield from self._ownership.read_owner_info.steps(topic)
+                if ephemeral != (yield self._ephemeral()):
                     continue  # They were moved meanwhile.
                 version = version_to_replace(found, hub)
                 if version is None:
-                    if ephemeral or (yield self._availability.ask(found.value)):
+                    assert found is not None
+                    if ephemeral or (yield from self._availability.ask.steps(found.value)):
                         return Verdict(found.value, found.version, won=False)
                     version = found.version
             try:
-                written = yield self._ownership.write_owner_info(topic, hub, version)
+                written = yield from self._ownership.write_owner_info.steps(topic, hub, version)
             except (BadVersionError, NoTopicOwnerInfoError):
                 version = None
                 continue
@@ -138,12 +130,19 @@ class OwnerElection:
             outcome=Outcome.NOT_APPLIED,
         )
 
-    def _release(self, topic: str, owned: Verdict) -> Steps[bool]:
-        found = yield self._ownership.read_owner_info(topic)
+    @following
+    def release(self, topic: str, owned: Verdict) -> Work[Any, bool]:
+        """Remove a topic's owner, if it is still that of this verdict. Returns whether it was."""
+        found = yield from self._ownership.read_owner_info.steps(topic)
         if found is None or found.value.incarnation != owned.owner.incarnation:
             return False
         try:
-            yield self._ownership.delete_owner_info(topic, owned.version)
+            yield from self._ownership.delete_owner_info.steps(topic, owned.version)
         except (BadVersionError, NoTopicOwnerInfoError):
             return False
         return True
+
+    @following
+    def is_available(self, hub: HubInfo) -> Work[Any, bool]:
+        """Whether an incarnation of a hub is available. The answer is no older than the call."""
+        return self._availability.ask.steps(hub)

@@ -14,11 +14,9 @@ and mean nothing to another. Owners are not taken into a store: hubs elect them.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 from hqueue.errors import (
@@ -33,7 +31,7 @@ from hqueue.metadata.managers.encoding import (
     encode_persistence_info,
     encode_subscription,
 )
-from hqueue.metadata.managers.following import Steps, follow
+from hqueue.metadata.managers.following import follow
 from hqueue.metadata.managers.infos import (
     HubInfo,
     SubscriptionData,
@@ -44,6 +42,7 @@ from hqueue.metadata.managers.layout import OWNERSHIP, PERSISTENCE, SUBSCRIPTION
 from hqueue.metadata.managers.listing import KINDS, Entry, Info, decode_info
 from hqueue.metadata.managers.opening import TopicMetadata
 from hqueue.metadata.ports import NEW, Version
+from hqueue.runtime.steps import Work
 
 __all__ = [
     "Difference",
@@ -180,28 +179,27 @@ def _import(
 ) -> list[Imported]:
     """All of them at once: while one waits for its answer the others ask."""
     results = [
-        follow(functools.partial(_steps, metadata, subject, info, overwrite=overwrite))
-        for subject, info in batch
+        follow(_taken_in(metadata, subject, info, overwrite=overwrite)) for subject, info in batch
     ]
     return [each.result() for each in results]
 
 
-def _steps(
+def _taken_in(
     metadata: TopicMetadata, subject: Subject, info: Info, *, overwrite: bool
-) -> Steps[Imported]:
+) -> Work[Any, Imported]:
     """Take one record in."""
     if subject.kind == OWNERSHIP:
         return Imported(subject, "skipped")
     try:
         try:
-            yield _write(metadata, subject, info, NEW)
+            yield from _write(metadata, subject, info, NEW)
         except (BadVersionError, SubscriptionStateExistsError):
-            known = yield _find(metadata, subject)
+            known = yield from _find(metadata, subject)
             if known is not None and known.value == info:
                 return Imported(subject, "unchanged")
             if known is None or not overwrite:
                 raise
-            yield _write(metadata, subject, info, known.version)
+            yield from _write(metadata, subject, info, known.version)
             return Imported(subject, "overwritten")
     except (MetadataError, InvalidInputError, UnsupportedFormatError) as exc:
         return Imported(subject, "refused", exc)
@@ -210,24 +208,29 @@ def _steps(
 
 def _write(
     metadata: TopicMetadata, subject: Subject, info: Info, version: Version
-) -> Future[Version]:
+) -> Work[Any, Version]:
     """Write a record if it is of this version; `NEW`: if there is none."""
     topic, subscriber = subject.topic, subject.subscriber
     if isinstance(info, SubscriptionData):
         assert subscriber is not None
+        manager = metadata.subscriptions
         if version == NEW:
-            return metadata.subscriptions.create_subscription_data(topic, subscriber, info)
-        return metadata.subscriptions.replace_subscription_data(topic, subscriber, info, version)
+            return manager.create_subscription_data.steps(topic, subscriber, info)
+        return manager.replace_subscription_data.steps(topic, subscriber, info, version)
     assert not isinstance(info, HubInfo)
-    return metadata.persistence.write_topic_persistence_info(topic, info, version)
+    return metadata.persistence.write_topic_persistence_info.steps(topic, info, version)
 
 
 def _find(
     metadata: TopicMetadata, subject: Subject
-) -> Future[Versioned[SubscriptionData] | None] | Future[Versioned[TopicPersistenceInfo] | None]:
+) -> (
+    Work[Any, Versioned[SubscriptionData] | None]
+    | Work[Any, Versioned[TopicPersistenceInfo] | None]
+):
     if subject.subscriber is not None:
-        return metadata.subscriptions.read_subscription_data(subject.topic, subject.subscriber)
-    return metadata.persistence.read_topic_persistence_info(subject.topic)
+        read = metadata.subscriptions.read_subscription_data
+        return read.steps(subject.topic, subject.subscriber)
+    return metadata.persistence.read_topic_persistence_info.steps(subject.topic)
 
 
 def _pairs(
@@ -236,7 +239,9 @@ def _pairs(
     """The records of the first store, each with that of the second."""
     entries = first.entries(MOVED)
     while batch := [*itertools.islice(entries, TOGETHER)]:
-        asked = [None if each.subject is None else _find(second, each.subject) for each in batch]
+        asked = [
+            None if each.subject is None else follow(_find(second, each.subject)) for each in batch
+        ]
         for entry, future in zip(batch, asked, strict=True):
             try:
                 yield entry, None if future is None else future.result()

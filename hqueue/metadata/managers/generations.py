@@ -19,10 +19,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from hqueue.errors import HQueueError, Outcome
 from hqueue.metadata.ports import ANY, Change, Guard, MetadataStore, Record, Version
+from hqueue.metadata.steps import Work
+from hqueue.runtime.stepwise import Stepwise, asked, stepwise
 
 __all__ = ["GENERATION", "GenerationRecords", "check_parts"]
 
@@ -38,7 +40,7 @@ def check_parts(version: Version, version_max: int) -> bool:
     return all(part <= version_max for part in divmod(version, GENERATION))
 
 
-class GenerationRecords:
+class GenerationRecords(Stepwise):
     """`ChangeableRecords`; those that are created (`create_present`) are this session's,
     each in a generation of its own. Thread-safe.
 
@@ -52,31 +54,37 @@ class GenerationRecords:
         self._records = store.records
         self._beside = beside
 
-    def keys(self, prefix: str, depth: int) -> Sequence[str]:
+    @stepwise
+    def keys(self, prefix: str, depth: int) -> Work[Sequence[str]]:
         """Like `ChangeableRecords.keys`."""
-        return self._records.keys(prefix, depth)
+        keys: Sequence[str] = yield asked(self._records.keys, prefix, depth)
+        return keys
 
-    def list(self, prefix: str, depth: int) -> dict[str, Record]:
+    @stepwise
+    def list(self, prefix: str, depth: int) -> Work[dict[str, Record]]:
         """Like `ChangeableRecords.list`."""
-        return self.read(self._records.keys(prefix, depth))
+        return (yield from self.read.steps((yield asked(self._records.keys, prefix, depth))))
 
-    def read(self, keys: Iterable[str]) -> dict[str, Record]:
+    @stepwise
+    def read(self, keys: Iterable[str]) -> Work[dict[str, Record]]:
         """Like `ChangeableRecords.read`."""
-        found = self._records.read(keys)
+        found: Mapping[str, Record] = yield asked(self._records.read, keys)
         known = {key: _known_as(each) for key, each in found.items()}
         unnamed = [key for key, each in known.items() if each is None]
         if unnamed:
             # The record is read after the generation: a later one has another.
-            there = self._records.read({self._beside(key) for key in unnamed})
-            for key, each in self._records.read(unnamed).items():
+            there = yield asked(self._records.read, {self._beside(key) for key in unnamed})
+            again: Mapping[str, Record] = yield asked(self._records.read, unnamed)
+            for key, each in again.items():
                 node = there.get(self._beside(key))
                 generation = 0 if node is None else node.version
                 known[key] = _known_as(each) or _of_generation(each, generation)
         return {key: each for key, each in known.items() if each is not None}
 
+    @stepwise
     def write(
         self, changes: Mapping[str, Change], guards: Mapping[str, Guard] | None = None
-    ) -> dict[str, Version | None]:
+    ) -> Work[dict[str, Version | None]]:
         """Like `ChangeableRecords.write`, of records that are there."""
         sent: dict[str, Change] = {}
         held: dict[str, Guard] = {}
@@ -84,52 +92,58 @@ class GenerationRecords:
             generation, own = _parts(version)
             sent[key] = Change(_named(value, generation), own)
             held[key] = Guard(self._beside(key), Version(generation))
-        self._prepare(held)
-        written = self._records.write(sent, {**held, **(guards or {})})
+        yield from self._prepare(held)
+        written = yield asked(self._records.write, sent, {**held, **(guards or {})})
         return {key: _label(_parts(changes[key].version)[0], own) for key, own in written.items()}
 
-    def create_present(self, values: Mapping[str, bytes]) -> dict[str, Version | None]:
+    @stepwise
+    def create_present(self, values: Mapping[str, bytes]) -> Work[dict[str, Version | None]]:
         """Like `Ephemerals.create`; None also where another was created and is gone again."""
         with _nothing_is_made():
-            guards = self._newest({key: self._beside(key) for key in values})
-        created = self._store.ephemerals.create(
-            {key: _named(value, guards[key].version + 1) for key, value in values.items()}, guards
-        )
+            guards = yield from self._newest({key: self._beside(key) for key in values})
+        named = {key: _named(value, guards[key].version + 1) for key, value in values.items()}
+        created = yield asked(self._store.ephemerals.create, named, guards)
         return {key: _label(guards[key].version + 1, own) for key, own in created.items()}
 
+    @stepwise
     def remove(
         self, versions: Mapping[str, Version], guards: Mapping[str, Guard] | None = None
-    ) -> Mapping[str, bool | None]:
+    ) -> Work[Mapping[str, bool | None]]:
         """Like `ChangeableRecords.remove`."""
         sent: dict[str, Version] = {}
         held: dict[str, Guard] = {}
         for key, version in versions.items():
             generation, sent[key] = _parts(version)
             held[key] = Guard(self._beside(key), Version(generation))
-        self._prepare(held)
-        return self._records.remove(sent, {**held, **(guards or {})})
+        yield from self._prepare(held)
+        removed: Mapping[str, bool | None] = yield asked(
+            self._records.remove, sent, {**held, **(guards or {})}
+        )
+        return removed
 
+    @stepwise
     def delete(
         self, versions: Mapping[str, Version], *, levels_above: int = 0
-    ) -> Sequence[str] | set[str]:
+    ) -> Work[Collection[str]]:
         """Like `ChangeableRecords.delete`, whatever the versions: of those that nobody uses."""
         anyhow = dict.fromkeys(versions, ANY)
-        return {*self._records.delete(anyhow, levels_above=levels_above)}
+        left: Collection[str] = yield asked(self._records.delete, anyhow, levels_above=levels_above)
+        return left
 
-    def _newest(self, beside: Mapping[str, str]) -> dict[str, Guard]:
+    def _newest(self, beside: Mapping[str, str]) -> Work[dict[str, Guard]]:
         """The guards of records that will be created, given the nodes beside them."""
         nodes = set(beside.values())
-        there = dict(self._records.read(nodes))
+        there: dict[str, Record] = dict((yield asked(self._records.read, nodes)))
         if missing := nodes - there.keys():
-            there |= self._records.create(dict.fromkeys(missing, b""))
+            there |= yield asked(self._records.create, dict.fromkeys(missing, b""))
         return {key: Guard(node, there[node].version) for key, node in beside.items()}
 
-    def _prepare(self, guards: Mapping[str, Guard]) -> None:
+    def _prepare(self, guards: Mapping[str, Guard]) -> Work[None]:
         """Create the nodes of generations that are compared, and were never there."""
         first = {guard.key: b"" for guard in guards.values() if guard.version == 0}
         if first:
             with _nothing_is_made():
-                self._records.create(first)
+                yield asked(self._records.create, first)
 
 
 def _parts(version: Version) -> tuple[int, Version]:

@@ -29,7 +29,8 @@ from hqueue.metadata.ports import ANY, MetadataStore, Obstacle, Record, Watch
 from hqueue.metadata.registration import Registration
 from hqueue.metadata.steps import Delete, Keys, OnStore, Read, Work
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
-from hqueue.runtime.stepwise import stepwise
+from hqueue.runtime.loop import BackgroundLoop
+from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.settings.addresses import Address
 from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.numbers import check_whole
@@ -74,7 +75,7 @@ class AvailableHub:
         check_whole(self.load, 0, LOAD_MAX, option="load")
 
 
-class HubRegistration:
+class HubRegistration(Stepwise):
     """The registration of a hub, which is available until the registration is closed. Made by
     `Hubs.register`.
     """
@@ -92,14 +93,16 @@ class HubRegistration:
         """
         return self._registration.failure
 
-    def update(self, load: int) -> None:
+    @stepwise
+    def update(self, load: int) -> Work[None]:
         """Update the hub's load in its record."""
         value = encode_hub(AvailableHub(self.info, load))
-        self._registration.replace({self._key: value})
+        yield self._registration.replace.asked({self._key: value})
 
-    def close(self) -> None:
+    @stepwise
+    def close(self) -> Work[None]:
         """Unregister the hub. Never raises."""
-        self._registration.close()
+        yield self._registration.close.asked()
 
 
 class Hubs(OnStore):
@@ -110,23 +113,31 @@ class Hubs(OnStore):
         root: the prefix of all keys.
         queue: the queue.
         clock: measures the wait for a hub that may be dead.
+        loop: the loop that carries registrations and watches; the session's if None.
     """
 
     def __init__(
-        self, store: MetadataStore, root: str, queue: str, clock: Clock = SYSTEM_CLOCK
+        self,
+        store: MetadataStore,
+        root: str,
+        queue: str,
+        clock: Clock = SYSTEM_CLOCK,
+        loop: BackgroundLoop | None = None,
     ) -> None:
         super().__init__(store, clock)
+        self._loop = loop
         self._hosts = f"{root}/regions/{check_queue_name(queue)}/hosts"
         self._available = Directory(
             store, self._hosts, ALIVE_DEPTH, self._decode, "a hub", alone=True
         )
 
+    @stepwise
     def register(
         self,
         hub: HubInfo,
         load: int = 0,
         on_failure: OnFailure = ignore_failure,
-    ) -> HubRegistration:
+    ) -> Work[HubRegistration]:
         """Register a hub as available, and again after each loss of the session, until the
         registration is closed.
 
@@ -153,8 +164,9 @@ class Hubs(OnStore):
             on_failure=on_failure,
             parents=True,
             clock=self._clock,
+            loop=self._loop,
         )
-        registration.begin()
+        yield from registration.begin.steps()
         return HubRegistration(key, available, registration)
 
     @stepwise
@@ -166,7 +178,7 @@ class Hubs(OnStore):
 
     def watch(self, listener: Callable[[Mapping[Address, AvailableHub]], None]) -> Watch:
         """Report the available hubs to a listener, as `MetadataStore.watch`."""
-        return self._available.watch(listener)
+        return self._available.watch(listener, self._loop)
 
     @stepwise
     def is_available(self, hub: HubInfo) -> Work[bool]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from typing import NamedTuple
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
 
 from hqueue.errors import InvalidInputError, UnsupportedFormatError
 from hqueue.metadata.fields import FieldRecord, FieldRecords, Fields, Found
@@ -25,6 +25,7 @@ from hqueue.metadata.managers.layout import (
     Layout,
     Subject,
 )
+from hqueue.runtime.steps import Give, Work, taken_in
 
 __all__ = ["KINDS", "Entry", "Info", "decode_info", "list_entries"]
 
@@ -47,18 +48,19 @@ class Entry(NamedTuple):
 
 def list_entries(
     records: FieldRecords, layout: Layout, kinds: Collection[str] = KINDS
-) -> Iterator[Entry]:
-    """The records of these kinds, kind by kind, by their keys' order. What can't be read is named,
-    and stops nothing.
+) -> Work[Any, None]:
+    """Work that gives the records of these kinds, as lists of `Entry`: kind by kind, by their keys'
+    order. What can't be read is named, and stops nothing.
     """
     unknown = set(kinds) - set(KINDS)
     if unknown:
         raise InvalidInputError("unknown kind of record", kind=min(unknown))
-    for kind in KINDS:
-        if kind in kinds:
-            subtree = layout.subtree(kind)
-            for key, found in records.scan(*subtree):
-                yield _entry(layout, kind, key, found)
+    for kind in filter(kinds.__contains__, KINDS):
+
+        def entries(page: Sequence[tuple[str, Found]], kind: str = kind) -> Work[Any, None]:
+            yield Give([_entry(layout, kind, key, found) for key, found in page])
+
+        yield from taken_in(records.scan.asked(*layout.subtree(kind)), entries)
 
 
 def decode_info(kind: str, fields: Fields, path: str) -> Info:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from hqueue.errors import BadVersionError, InvalidInputError, MetadataError
 from hqueue.metadata.fields import FieldChange, FieldRecord, Fields, Found
 from hqueue.metadata.managers.infos import Versioned
 from hqueue.metadata.managers.pipeline import Pipeline
 from hqueue.metadata.ports import ANY, NEW, VALUE_BYTES_MAX, Version
+from hqueue.runtime.steps import Work
+from hqueue.runtime.stepwise import asked
 from hqueue.settings.numbers import is_whole
 
 __all__ = ["Kind"]
 
 Value = TypeVar("Value")
-After = TypeVar("After")
 
 BESIDES_BYTES = 1_024
 """What a store needs of a value's room besides the fields."""
@@ -24,7 +24,8 @@ BESIDES_BYTES = 1_024
 
 class Kind(Generic[Value]):
     """Records of one kind, by the rules of Hedwig's managers: what is missing, and what is not of
-    the version that is known, are errors of their own.
+    the version that is known, are errors of their own. All calls are work: see
+    `hqueue.metadata.managers.following`.
 
     Args:
         pipeline: to the store.
@@ -55,15 +56,15 @@ class Kind(Generic[Value]):
         self._missing = missing
         self._exists = exists
 
-    def read(self, key: str) -> Future[Versioned[Value] | None]:
+    def read(self, key: str) -> Work[Any, Versioned[Value] | None]:
         """What is there, if anything is."""
-        return self._pipeline.read(key, lambda found: self.decoded(key, found))
+        return self.decoded(key, (yield self._pipeline.read(key)))
 
     def write(
         self, key: str, value: Value, version: Version, *, whole: bool = True
-    ) -> Future[Version]:
+    ) -> Work[Any, Version]:
         """Write it if it is of this version; the version that it has then."""
-        self._check_version(version)
+        yield from self._check_version(version)
         if not isinstance(value, self._of):
             raise InvalidInputError(
                 f"the value to write must be a {self._of.__name__}", type=type(value).__name__
@@ -77,25 +78,21 @@ class Kind(Generic[Value]):
                 bytes_max=VALUE_BYTES_MAX - BESIDES_BYTES,
             )
 
-        def verdict(done: Version | None) -> Version | Future[Version]:
-            if done is not None:
-                return done
-            if version == NEW:
-                raise self._exists(f"the topic's {self._name} exists already", path=key)
-            return self._refused(key, version)
+        done: Version | None = yield self._pipeline.write(key, FieldChange(fields, version, whole))
+        if done is not None:
+            return done
+        if version == NEW:
+            raise self._exists(f"the topic's {self._name} exists already", path=key)
+        raise (yield from self._refusal(key, version))
 
-        return self._pipeline.write(key, FieldChange(fields, version, whole), verdict)
-
-    def delete(self, key: str, version: Version) -> Future[None]:
+    def delete(self, key: str, version: Version) -> Work[Any, None]:
         """Delete it if it is of this version."""
-        self._check_version(version)
+        yield from self._check_version(version)
         if version == NEW:
             raise InvalidInputError("give the version of the record to delete", version=version)
 
-        def verdict(done: bool) -> Future[None] | None:
-            return None if done else self._refused(key, version)
-
-        return self._pipeline.delete(key, version, verdict)
+        if not (yield self._pipeline.delete(key, version)):
+            raise (yield from self._refusal(key, version))
 
     def decoded(self, key: str, found: Found | None) -> Versioned[Value] | None:
         """A record as its value.
@@ -109,37 +106,32 @@ class Kind(Generic[Value]):
             raise found
         return Versioned(self._decode(found.fields, key), found.version)
 
-    def _check_version(self, version: Version) -> None:
+    def _check_version(self, version: Version) -> Work[Any, None]:
         if not is_whole(version):
             raise InvalidInputError(
                 "this store never gives a record such a version: give the version of a record "
                 "that was read or written",
                 version=version,
             )
-        self._pipeline.store.check_version(version)
+        yield asked(self._pipeline.store.check_version, version)
 
-    def _refused(self, key: str, version: Version) -> Future[After]:
+    def _refusal(self, key: str, version: Version) -> Work[Any, MetadataError]:
         """Why something was not done."""
-        if version == ANY:
-            raise self._missing(f"the topic has no {self._name}", path=key)
-
-        def why(found: Found | None) -> After:
-            if found is None:
-                raise self._missing(f"the topic has no {self._name}", path=key)
-            there = found.version if isinstance(found, FieldRecord) else None
-            if there == version:
-                # It was deleted, or never had this version, and has come to it since.
-                raise BadVersionError(
-                    f"the {self._name} had another version when the change arrived, and other "
-                    "programs have changed it since: read it again",
-                    path=key,
-                    given=version,
-                )
-            raise BadVersionError(
-                f"the {self._name} changed since this version of it was read: read it again",
+        found: Found | None = None if version == ANY else (yield self._pipeline.read(key))
+        if found is None:
+            return self._missing(f"the topic has no {self._name}", path=key)
+        there = found.version if isinstance(found, FieldRecord) else None
+        if there == version:
+            # It was deleted, or never had this version, and has come to it since.
+            return BadVersionError(
+                f"the {self._name} had another version when the change arrived, and other "
+                "programs have changed it since: read it again",
                 path=key,
                 given=version,
-                version=there,
             )
-
-        return self._pipeline.read(key, why)
+        return BadVersionError(
+            f"the {self._name} changed since this version of it was read: read it again",
+            path=key,
+            given=version,
+            version=there,
+        )

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hqueue.errors import InvalidInputError
 from hqueue.metadata.fields import FieldChange, FieldRecord
 from hqueue.metadata.ports import ANY, NEW, Version
-from hqueue.runtime.steps import Work
-from hqueue.runtime.stepwise import Stepwise, stepwise
+from hqueue.runtime.steps import Give, Work
+from hqueue.runtime.stepwise import Stepwise, paged, stepwise
 from hqueue.settings.numbers import is_whole
 
 __all__ = ["MemoryFields", "memory_of"]
 
 
-class MemoryFields(Stepwise):
-    """`FieldRecords` in memory. Thread-safe."""
+PAGE = 256
+"""Records that a scan gives at a time."""
 
-    partial = True
+
+class MemoryFields(Stepwise):
+    """`FieldRecords` in memory. Thread-safe. Its work waits for nothing."""
 
     def __init__(self) -> None:
         self._records: dict[str, FieldRecord] = {}
@@ -29,8 +31,16 @@ class MemoryFields(Stepwise):
         self._versions = itertools.count()
         self._lock = threading.RLock()
 
-    def check_version(self, version: Version) -> None:
+    @stepwise
+    def is_partial(self) -> Work[Any, bool]:
+        """Like `FieldRecords.is_partial`."""
+        yield from ()
+        return True
+
+    @stepwise
+    def check_version(self, version: Version) -> Work[Any, None]:
         """Like `FieldRecords.check_version`."""
+        yield from ()
         if not is_whole(version, NEW):
             raise InvalidInputError(
                 "this store never gives a record such a version: give the version of a record "
@@ -41,11 +51,12 @@ class MemoryFields(Stepwise):
     @stepwise
     def read(self, keys: Iterable[str]) -> Work[Any, dict[str, FieldRecord]]:
         """Like `FieldRecords.read`."""
-        yield from ()  # It waits for nothing.
+        yield from ()
         with self._lock:
             return {key: self._records[key] for key in filter(self._records.__contains__, keys)}
 
-    def scan(self, prefix: str, depth: int) -> Iterator[tuple[str, FieldRecord]]:
+    @paged
+    def scan(self, prefix: str, depth: int) -> Work[Any, None]:
         """Like `FieldRecords.scan`."""
         with self._lock:
             if depth == 1:
@@ -54,16 +65,22 @@ class MemoryFields(Stepwise):
                 segments = prefix.count("/") + depth
                 within = (key for key in self._records if key.startswith(f"{prefix}/"))
                 keys = [*filter(lambda key: key.count("/") == segments, within)]
-        for key in sorted(keys):
-            yield from self.read([key]).items()
+        keys.sort()
+        for first in range(0, len(keys), PAGE):
+            found = yield from self.read.steps(keys[first : first + PAGE])
+            yield Give([*found.items()])
 
-    def write(self, changes: Mapping[str, FieldChange]) -> dict[str, Version | None]:
+    @stepwise
+    def write(self, changes: Mapping[str, FieldChange]) -> Work[Any, dict[str, Version | None]]:
         """Like `FieldRecords.write`."""
+        yield from ()
         with self._lock:
             return {key: self._write(key, change) for key, change in changes.items()}
 
-    def delete(self, versions: Mapping[str, Version]) -> dict[str, bool]:
+    @stepwise
+    def delete(self, versions: Mapping[str, Version]) -> Work[Any, dict[str, bool]]:
         """Like `FieldRecords.delete`."""
+        yield from ()
         with self._lock:
             return {key: self._delete(key, version) for key, version in versions.items()}
 
@@ -73,7 +90,7 @@ class MemoryFields(Stepwise):
         with self._lock:
             for key in [*filter(lambda key: key.startswith(f"{prefix}/"), self._records)]:
                 self._remove(key)
-        yield from ()  # It waits for nothing.
+        yield from ()
 
     def _delete(self, key: str, version: Version) -> bool:
         known = self._records.get(key)

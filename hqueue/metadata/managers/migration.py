@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import itertools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hqueue.errors import (
@@ -16,7 +16,7 @@ from hqueue.errors import (
     StoreUnavailableError,
     UnsupportedFormatError,
 )
-from hqueue.metadata.fields import FieldChange, FieldRecord, Found
+from hqueue.metadata.fields import FieldChange, FieldRecord, FieldRecords, Found
 from hqueue.metadata.managers.layout import OWNERSHIP, PERSISTENCE, SUBSCRIPTION, key_in
 from hqueue.metadata.managers.metadata_locations import LocationRecords, MetadataLocations
 from hqueue.metadata.managers.migration_state import (
@@ -28,12 +28,14 @@ from hqueue.metadata.managers.migration_state import (
     MigrationStateRecord,
     Phase,
 )
-from hqueue.metadata.ports import ANY, NEW
+from hqueue.metadata.ports import ANY, NEW, Version
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.runtime.program_loop import ProgramLoop
+from hqueue.runtime.steps import Give, Pause, Wait, Work, taken_in
+from hqueue.runtime.stepwise import OnPorts, Stepwise, asked, stepwise
 
 __all__ = ["MetadataMigration", "OnProgress", "ignore_progress"]
 
-TOGETHER = 256
 PAUSE_MS = 20
 MOVED = (PERSISTENCE, SUBSCRIPTION)
 
@@ -44,7 +46,7 @@ def ignore_progress(step: str, records: int) -> None:
     """Does nothing."""
 
 
-class MetadataMigration:
+class MetadataMigration(OnPorts):
     """Moves a queue's topics' metadata from one store to another. Made by
     `Client.metadata_migration`.
 
@@ -58,7 +60,7 @@ class MetadataMigration:
         record: the record of the migration state.
         locations: the locations of records.
         clock: measures the wait for writers.
-        check: called before anything is moved. It raises if there is no such queue.
+        check: asks, before anything is moved, for what raises if there is no such queue.
     """
 
     def __init__(
@@ -67,24 +69,27 @@ class MetadataMigration:
         locations: MetadataLocations,
         clock: Clock = SYSTEM_CLOCK,
         *,
-        check: Callable[[], object] = lambda: None,
+        check: Callable[[], Wait] | None = None,
     ) -> None:
+        super().__init__(None, None, clock)
         self._check = check
         self._record = record
         self._locations = locations
-        self._clock = clock
 
-    def state(self) -> MigrationState:
+    @stepwise
+    def state(self) -> Work[Any, MigrationState]:
         """The location that is in force now, and the progress of a move."""
-        return self._record.read()[0]
+        state, _ = yield self._record.read.asked()
+        return state  # type: ignore[no-any-return]
 
+    @stepwise
     def move(
         self,
         to: str,
         *,
         drain_ms: float = 60_000,
         on_progress: OnProgress = ignore_progress,
-    ) -> int:
+    ) -> Work[Any, int]:
         """Move the metadata to another store. Returns how many records were moved, 0 if it is there
         already.
 
@@ -114,57 +119,55 @@ class MetadataMigration:
             raise SettingsError(
                 "topics' metadata can be moved only to 'zookeeper' or 'hbase'", store=to
             )
-        self._check()
-        state, version = self._record.read()
+        if self._check is not None:
+            yield self._check()
+        state, version = yield self._record.read.asked()
         if state.phase is Phase.STABLE and state.location.store == to:
             return 0
         if state.location.store == MEMORY:
             raise SettingsError("topics' metadata in the memory of hubs can't be moved", target=to)
         begun = state.begun(to)
         source = self._locations.open(state.location)
-        state, version = begun, self._record.change(begun, version)
+        assert begun.copy is not None
+        target = self._locations.open(begun.copy)
+        changing = _Changing(self._record, version, begun.copy)
         try:
-            assert begun.copy is not None
-            target = self._locations.open(begun.copy)
+            yield from changing.to(begun)
             on_progress("copying", 0)
-            for number in _copy(source, target):
-                on_progress("copying", number)
-            state = state.draining()
-            version = self._record.change(state, version)
+            yield from _copy(source, target, on_progress)
+            state = begun.draining()
+            yield from changing.to(state)
             on_progress("draining", 0)
-            self._drain(state, drain_ms)
+            yield from self._drain(state, drain_ms)
             state = state.drained()
-            version = self._record.change(state, version)
+            yield from changing.to(state)
             on_progress("comparing", 0)
-            moved = 0
-            for number in _amend(source, target):
-                moved += number
-                on_progress("comparing", number)
-            self._record.change(state.switched(), version)
+            moved = yield from _amend(source, target, on_progress)
+            yield from changing.to(state.switched())
+        except GeneratorExit:
+            changing.cut_off()
+            raise
         except BaseException:
-            # How far it came is read: the answer to its last change may be what is missing. If it
-            # is done there is no copy, and if somebody else has taken it over it is another one.
-            with contextlib.suppress(HQueueError):
-                found, version = self._record.read()
-                if found.copy == begun.copy:
-                    self._record.change(found.abandoned(), version)
+            yield from changing.end()
             raise
         return moved
 
-    def abandon(self) -> bool:
+    @stepwise
+    def abandon(self) -> Work[Any, bool]:
         """Abandon a move: the metadata stays in force where it is. Returns whether a move was under
         way.
 
         Raises:
             BadVersionError: another process continues the move at the same time.
         """
-        state, version = self._record.read()
+        state, version = yield self._record.read.asked()
         if state.phase is Phase.STABLE:
             return False
-        self._record.change(state.abandoned(), version)
+        yield self._record.change.asked(state.abandoned(), version)
         return True
 
-    def clear(self, *, on_progress: OnProgress = ignore_progress) -> int:
+    @stepwise
+    def clear(self, *, on_progress: OnProgress = ignore_progress) -> Work[Any, int]:
         """Delete the records that moves and interrupted copies left in locations that are not in
         force. Returns how many.
 
@@ -173,20 +176,21 @@ class MetadataMigration:
                 not in force, and never will be.
         """
         number = 0
-        while (found := self._record.read())[0].old_copies:
-            state, version = found
-            for deleted in self._clear(state.old_copies[0]):
-                number += deleted
-                on_progress("clearing", deleted)
-            self._record.change(state.cleared(state.old_copies[0]), version)
-        return number
+        while True:
+            state, version = yield self._record.read.asked()
+            if not state.old_copies:
+                return number
+            number += yield from self._clear(state.old_copies[0], on_progress)
+            yield self._record.change.asked(state.cleared(state.old_copies[0]), version)
 
-    def _drain(self, state: MigrationState, drain_ms: float) -> None:
+    def _drain(self, state: MigrationState, drain_ms: float) -> Work[Any, None]:
         """Wait until each writer that is present has acknowledged this state."""
         deadline = Deadline(self._clock, drain_ms)
-        while behind := sorted(
-            name for name, number in self._record.writers().items() if number < state.number
-        ):
+        while True:
+            writers = yield self._record.writers.asked()
+            behind = sorted(name for name, number in writers.items() if number < state.number)
+            if not behind:
+                return
             if deadline.expired:
                 raise StoreUnavailableError(
                     "hubs and other writers did not finish their changes in time: try again, or "
@@ -194,63 +198,139 @@ class MetadataMigration:
                     outcome=Outcome.NOT_APPLIED,
                     writers=behind,
                 )
-            self._clock.sleep_ms(PAUSE_MS)
+            yield Pause(PAUSE_MS)
 
-    def _clear(self, location: MetadataLocation) -> Iterator[int]:
+    def _clear(self, location: MetadataLocation, on_progress: OnProgress) -> Work[Any, int]:
         records = self._locations.open(location)
+        number = 0
         for kind in (OWNERSHIP, *MOVED):
-            keys = (key for key, _ in records.records.scan(*records.layout.subtree(kind)))
             store = records.owners if kind == OWNERSHIP else records.records
-            while batch := [*itertools.islice(keys, TOGETHER)]:
-                yield sum(store.delete(dict.fromkeys(batch, ANY)).values())
+
+            def clear(
+                page: Sequence[tuple[str, Found]], store: FieldRecords = store
+            ) -> Work[Any, None]:
+                nonlocal number
+                if page:
+                    deleted = yield asked(store.delete, dict.fromkeys(dict(page), ANY))
+                    number += sum(deleted.values())
+                    on_progress("clearing", sum(deleted.values()))
+
+            yield from taken_in(records.records.scan.asked(*records.layout.subtree(kind)), clear)
+        return number
+
+
+class _Changing(Stepwise):
+    """Changes the migration state, as one move does. Where the move is cancelled in an event loop,
+    the change that it has asked for comes to its end first: else it could be made after the move
+    was abandoned.
+
+    Args:
+        record: the state's record.
+        version: the version of it that was read.
+        copy: where the move copies to.
+    """
+
+    def __init__(
+        self, record: MigrationStateRecord, version: Version, copy: MetadataLocation
+    ) -> None:
+        self._record = record
+        self._version = version
+        self._copy = copy
+        self._is_begun = False
+        self._tasks = None if asyncio._get_running_loop() is None else ProgramLoop()
+
+    def to(self, state: MigrationState) -> Work[Any, None]:
+        """Make this the state."""
+        change = self._change.asked(state)
+        yield change if self._tasks is None else self._tasks.to_end(change)
+
+    def end(self) -> Work[Any, None]:
+        """Abandon the move, if it was begun, is not done, and no other process has taken it over.
+        In an event loop a task does that, also if the caller is cancelled again.
+        """
+        abandon = self._abandon.asked()
+        if self._tasks is None:
+            yield abandon
+        else:
+            yield self._tasks.to_end(abandon)
+            yield Wait(lambda: None, self._tasks.settled)
+
+    def cut_off(self) -> None:
+        """Like `end`, where a thread was interrupted between two steps, and carries out no more of
+        them. In a loop that is so only where tasks are dropped with their loop.
+        """
+        if self._tasks is None:
+            self._abandon()
+
+    @stepwise
+    def _change(self, state: MigrationState) -> Work[Any, None]:
+        self._version = yield self._record.change.asked(state, self._version)
+        self._is_begun = True
+
+    @stepwise
+    def _abandon(self) -> Work[Any, None]:
+        # How far it came is read: the answer to its last change may be what is missing. If it is
+        # done there is no copy, and if somebody else has taken it over it is another one.
+        with contextlib.suppress(HQueueError):
+            found, version = yield self._record.read.asked()
+            if self._is_begun and found.copy == self._copy:
+                yield self._record.change.asked(found.abandoned(), version)
 
 
 Batch = dict[str, FieldRecord]
 
 
-def _batches(source: LocationRecords) -> Iterator[Batch]:
-    """The records that are moved, some hundred at a time.
+def _batches(source: LocationRecords) -> Work[Any, None]:
+    """Work that gives the records that are moved, as a `Batch` of some hundred at a time.
 
     Raises:
         UnsupportedFormatError: one can't be read.
     """
 
-    def readable() -> Iterator[tuple[str, FieldRecord]]:
-        for kind in MOVED:
-            for key, found in source.records.scan(*source.layout.subtree(kind)):
-                if not isinstance(found, FieldRecord):
-                    raise found
-                if source.layout.subject(key) is None or _members(found) is None:
-                    raise UnsupportedFormatError(
-                        "this node or row is not a record of hqueue", path=key
-                    )
-                yield key, found
+    def readable(page: Sequence[tuple[str, Found]]) -> Work[Any, None]:
+        batch: Batch = {}
+        for key, found in page:
+            if not isinstance(found, FieldRecord):
+                raise found
+            if source.layout.subject(key) is None or _members(found) is None:
+                raise UnsupportedFormatError("this node or row is not a record of hqueue", path=key)
+            batch[key] = found
+        if batch:
+            yield Give(batch)
 
-    records = readable()
-    while batch := dict(itertools.islice(records, TOGETHER)):
-        yield batch
-
-
-def _copy(source: LocationRecords, target: LocationRecords) -> Iterator[int]:
-    """Copy all to where nothing is; how many at a time."""
-    for batch in _batches(source):
-        changes = {
-            key_in(target.layout, key, of=source.layout): FieldChange(each.fields, NEW)
-            for key, each in batch.items()
-        }
-        _write(target, changes)
-        yield len(batch)
+    for kind in MOVED:
+        yield from taken_in(source.records.scan.asked(*source.layout.subtree(kind)), readable)
 
 
-def _amend(source: LocationRecords, target: LocationRecords) -> Iterator[int]:
-    """Compare all with the copy, and copy what has changed since; how many records there are, so
-    many at a time.
-    """
-    number = 0
-    for batch in _batches(source):
+def _copy(
+    source: LocationRecords, target: LocationRecords, on_progress: OnProgress
+) -> Work[Any, None]:
+    """Copy all to where nothing is."""
+
+    def copy(batch: Batch) -> Work[Any, None]:
+        yield from _write(
+            target,
+            {
+                key_in(target.layout, key, of=source.layout): FieldChange(each.fields, NEW)
+                for key, each in batch.items()
+            },
+        )
+        on_progress("copying", len(batch))
+
+    return taken_in(_batches(source), copy)
+
+
+def _amend(
+    source: LocationRecords, target: LocationRecords, on_progress: OnProgress
+) -> Work[Any, int]:
+    """Compare all with the copy, and copy what has changed since; how many records there are."""
+    number = copied = 0
+
+    def compare(batch: Batch) -> Work[Any, None]:
+        nonlocal number
         keys = {key_in(target.layout, key, of=source.layout): key for key in batch}
-        there = target.records.read(keys)
-        _write(
+        there = yield asked(target.records.read, keys)
+        yield from _write(
             target,
             {
                 key: FieldChange(batch[own].fields, ANY if key in there else NEW)
@@ -259,16 +339,27 @@ def _amend(source: LocationRecords, target: LocationRecords) -> Iterator[int]:
             },
         )
         number += len(batch)
-        yield len(batch)
-    if sum(map(len, _batches(target))) != number:
-        for batch in _batches(target):
-            keys = {key_in(source.layout, key, of=target.layout): key for key in batch}
-            gone = keys.keys() - source.records.read(keys).keys()
-            target.records.delete({keys[key]: ANY for key in gone})
+        on_progress("comparing", len(batch))
+
+    def count(batch: Batch) -> Work[Any, None]:
+        nonlocal copied
+        copied += len(batch)
+        yield from ()
+
+    def delete_gone(batch: Batch) -> Work[Any, None]:
+        keys = {key_in(source.layout, key, of=target.layout): key for key in batch}
+        gone = keys.keys() - (yield asked(source.records.read, keys)).keys()
+        yield asked(target.records.delete, {keys[key]: ANY for key in gone})
+
+    yield from taken_in(_batches(source), compare)
+    yield from taken_in(_batches(target), count)
+    if copied != number:
+        yield from taken_in(_batches(target), delete_gone)
+    return number
 
 
-def _write(target: LocationRecords, changes: dict[str, FieldChange]) -> None:
-    written = target.records.write(changes) if changes else {}
+def _write(target: LocationRecords, changes: dict[str, FieldChange]) -> Work[Any, None]:
+    written = (yield asked(target.records.write, changes)) if changes else {}
     if None in written.values():
         raise MetadataError(
             "another program writes to the copy of topics' metadata: run one move at a time",

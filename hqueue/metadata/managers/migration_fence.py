@@ -37,14 +37,19 @@ from hqueue.metadata.managers.migration_state import (
     Phase,
     encode_acknowledgement,
 )
-from hqueue.metadata.ports import MetadataStore, Record, Watch
+from hqueue.metadata.ports import Attempt, MetadataStore, Record, Watch
+from hqueue.metadata.steps import OnStore, PutEphemerals, Release, Work
 from hqueue.runtime.clock import Clock, Deadline
 from hqueue.runtime.fork import register
-from hqueue.runtime.held import Held, NotHeldError
+from hqueue.runtime.held import NotHeldError
 from hqueue.runtime.job import Job
 from hqueue.runtime.logs import Log
+from hqueue.runtime.loop import BackgroundLoop
+from hqueue.runtime.program_loop import ended
 from hqueue.runtime.seldom import FaultLog
-from hqueue.runtime.waiting import Condition
+from hqueue.runtime.stepwise import stepwise
+from hqueue.runtime.turn import Turn
+from hqueue.runtime.waiting import InterruptibleFuture
 
 __all__ = ["MigrationFence"]
 
@@ -52,6 +57,8 @@ logger = Log(__name__)
 
 NAME_BYTES = 8
 PAUSE_MS = 100.0
+TURN_S = 600.0
+"""How long one that acknowledges a state waits for those before it, each of which is bounded."""
 
 Answer = TypeVar("Answer")
 
@@ -64,7 +71,7 @@ class _Permit(NamedTuple):
     """By which session the migration state was acknowledged; None if it was not."""
 
 
-class MigrationFence:
+class MigrationFence(OnStore):
     """Lets changes of one queue's metadata through while it is not moved. Thread-safe.
 
     In a forked child it is another writer.
@@ -74,23 +81,31 @@ class MigrationFence:
         session: with ZooKeeper, which it acknowledges by.
         wait_ms: how long a change waits for a move to end.
         clock: where time comes from.
+        loop: the loop in which it watches the state; the session's if None.
     """
 
     def __init__(
-        self, record: MigrationStateRecord, session: MetadataStore, wait_ms: float, clock: Clock
+        self,
+        record: MigrationStateRecord,
+        session: MetadataStore,
+        wait_ms: float,
+        clock: Clock,
+        loop: BackgroundLoop | None = None,
     ) -> None:
+        super().__init__(session, clock)
         self._record = record
         self._session = session
         self._wait_ms = wait_ms
-        self._clock = clock
+        self._loop = loop
         self._closed = False
         self._begin()
         register(self)
 
     def _begin(self) -> None:
         self._lock = threading.RLock()
-        self._changed = Condition(self._lock)
-        self._asking = threading.RLock()
+        self._changed: InterruptibleFuture[None] = InterruptibleFuture()
+        """Done at the next change that somebody may wait for, of what is known, or is under way."""
+        self._acknowledging = Turn()
         self._faults = FaultLog(logger, self._clock)
         self._certainty = Certainty(self._session, self._lock, self._clock)
         self._key = self._record.writer(secrets.token_hex(NAME_BYTES))
@@ -119,7 +134,8 @@ class MigrationFence:
         """The state as far as it is known; None before anything was asked."""
         return self._known
 
-    def state(self, *, now: bool = False) -> MigrationState:
+    @stepwise
+    def state(self, *, now: bool = False) -> Work[MigrationState]:
         """The state as it was a moment ago; asks if that is not known.
 
         Args:
@@ -130,9 +146,10 @@ class MigrationFence:
             SettingsError: metadata is in force elsewhere than the settings say.
         """
         known = self._known
-        return self._look() if now or known is None else known
+        return (yield from self._look()) if now or known is None else known
 
-    def settle(self) -> None:
+    @stepwise
+    def settle(self) -> Work[None]:
         """Create the migration state if there is none; acknowledge it if it allows changes.
 
         Raises:
@@ -140,18 +157,20 @@ class MigrationFence:
             SettingsError: metadata is in force elsewhere than the settings say.
             StoreUnavailableError: ZooKeeper does not answer.
         """
-        self._record.settle()
-        state = self.state(now=True)
+        yield from self._record.settle.steps()
+        state = yield from self._look()
         if state.phase.is_open:
-            self._acknowledge(state)
+            yield from self._acknowledge(state)
 
+    @stepwise
     def change(
-        self, change: Callable[[MigrationState], Answer], is_made: Callable[[Answer], bool]
-    ) -> Answer:
-        """Make a change in a state in which changes may be made. Waits for that.
+        self, change: Callable[[MigrationState], Work[Answer]], is_made: Callable[[Answer], bool]
+    ) -> Work[Answer]:
+        """Make a change in a state in which changes may be made. Waits for that. Where it is left
+        in its middle, its request may still be under way: so an event loop brings it to its end.
 
         Args:
-            change: makes it.
+            change: makes it: work that only waits.
             is_made: whether anything was changed, by its answer. If nothing was, and the state may
                 be another one, it is asked for again.
 
@@ -162,10 +181,10 @@ class MigrationFence:
         """
         deadline = Deadline(self._clock, self._wait_ms)
         while True:
-            permit = self._enter(deadline)
+            permit = yield from self._enter(deadline)
             try:
-                answer = change(permit.state)
-                if self._held(permit):
+                answer = yield from change(permit.state)
+                if (yield from self._held(permit)):
                     return answer
             finally:
                 self._leave()
@@ -175,48 +194,61 @@ class MigrationFence:
                     outcome=Outcome.UNKNOWN,
                 )
 
-    def close(self) -> None:
+    @stepwise
+    def close(self) -> Work[None]:
         """Acknowledge no more; changes are let through while nothing is moved. Never raises."""
         with self._lock:
             self._closed = True
-            self._changed.notify_all()
+            self._note_change()
         if self._watch is not None:
             self._watch.close()
-        asking = Held(self._asking, self._session.session_timeout_ms / 1e3)
-        with contextlib.suppress(NotHeldError), asking:
-            self._release()
+        wait_s = self._session.session_timeout_ms / 1e3
+        with contextlib.suppress(NotHeldError):
+            yield from self._acknowledging.take(self._release(), wait_s)
 
     # One change.
 
-    def _enter(self, deadline: Deadline) -> _Permit:
+    def _enter(self, deadline: Deadline) -> Work[_Permit]:
         while True:
             if self._closed:
-                return self._enter_closed()
-            state = self.state()
+                return (yield from self._enter_closed())
+            state = yield from self.state.steps()
             with self._lock:
                 if state.phase.is_open and self._is_admitted(state):
                     self._under_way += 1
                     self._entered = state.number
                     return _Permit(state, self._certainty.session_id)
-                if not state.phase.is_open:
-                    other = functools.partial(self._is_over, state)
-                    self._changed.wait_for(other, deadline.remaining_ms / 1e3)
             if state.phase.is_open:
                 try:
-                    self._acknowledge(state)
+                    yield from self._acknowledge(state)
                 except HQueueError as exc:
                     exc.outcome = Outcome.NOT_APPLIED
                     raise
-            if deadline.expired and self.state() == state and not self._is_admitted(state):
+            else:
+                yield from self._until(functools.partial(self._is_over, state), deadline)
+            if (
+                deadline.expired
+                and (yield from self.state.steps()) == state
+                and not self._is_admitted(state)
+            ):
                 raise self._closed_to_changes(state)
 
     def _is_over(self, state: MigrationState) -> bool:
         return self._closed or self._known != state
 
-    def _enter_closed(self) -> _Permit:
+    def _until(self, is_so: Callable[[], bool], deadline: Deadline) -> Work[None]:
+        """Wait until something is so, of what `_note_change` notes, no longer than the deadline."""
+        while not deadline.expired:
+            with self._lock:
+                if is_so():
+                    return
+                changed = self._changed
+            yield ended(changed, deadline.remaining_ms / 1e3)
+
+    def _enter_closed(self) -> Work[_Permit]:
         """Without an acknowledgement: whether it came too late is looked at afterwards."""
-        self._record.settle()
-        state = self._look()
+        yield from self._record.settle.steps()
+        state = yield from self._look()
         if not state.phase.is_open:
             raise self._closed_to_changes(state)
         with self._lock:
@@ -235,14 +267,14 @@ class MigrationFence:
         """Whether no other session has begun, as far as is known here."""
         return self._session.session_id in (None, self._certainty.session_id)
 
-    def _held(self, permit: _Permit) -> bool:
+    def _held(self, permit: _Permit) -> Work[bool]:
         """Whether a change was made where metadata is in force, before a move compares it."""
         mine = permit.session_id
         is_same = mine is not None and mine == self._certainty.session_id and self._lasts()
-        if is_same and self._certainty.holds():
+        if is_same and (yield from self._certainty.holds.steps()):
             return True
         try:
-            newest = self._look()
+            newest = yield from self._look()
         except HQueueError as exc:
             logger.debug("the migration state of topics' metadata can't be read now: %s", exc)
             return False
@@ -251,7 +283,7 @@ class MigrationFence:
     def _leave(self) -> None:
         with self._lock:
             self._under_way -= 1
-            self._say_changed()
+            self._note_change()
 
     @staticmethod
     def _closed_to_changes(state: MigrationState) -> HQueueError:
@@ -269,14 +301,14 @@ class MigrationFence:
 
     # The migration state, and what writers say of it.
 
-    def _look(self) -> MigrationState:
-        state, _ = self._record.read()
+    def _look(self) -> Work[MigrationState]:
+        state, _ = yield from self._record.read.steps()
         with self._lock:
             is_first = not (self._watching or self._closed)
             self._watching |= is_first
             newest = self._learn(state)
         if is_first:
-            watch = self._session.watch(self._record.above, 1, self._on_change)
+            watch = self._session.watch(self._record.above, 1, self._on_change, self._loop)
             with self._lock:
                 self._watch = watch
             if self._closed:
@@ -290,7 +322,7 @@ class MigrationFence:
             logger.error("topics' metadata can't be used: %s", exc)
             with self._lock:
                 self._known = None  # The next one that needs it gets this error.
-                self._changed.notify_all()
+                self._note_change()
             return
         with self._lock:
             self._learn(state)
@@ -299,54 +331,58 @@ class MigrationFence:
         """What is newest; call with the lock held."""
         if self._known is None or state.number >= self._known.number:
             self._known = state
-            self._say_changed()
+            self._note_change()
         return self._known
 
-    def _say_changed(self) -> None:
-        """Call with the lock held."""
-        self._changed.notify_all()
+    def _note_change(self) -> None:
+        """Wake those that wait for a change; call with the lock held."""
+        changed, self._changed = self._changed, InterruptibleFuture()
+        changed.set_result(None)
         if self._following is not None and self._is_behind():
             self._following.ask()
 
-    def _acknowledge(self, state: MigrationState) -> None:
+    def _acknowledge(self, state: MigrationState) -> Work[None]:
         """Say that nothing is written but in this state; that may be done then, if it is the state
         still.
         """
-        with self._asking:
-            if self._closed:
-                return
-            if self._admitted == state.number and self._lasts() and self._certainty.holds():
-                return
-            with self._lock:
-                self._changed.wait_for(lambda: self._may_say(state), self._wait_ms / 1e3)
-                if not self._may_say(state):
-                    raise StoreUnavailableError(
-                        "earlier changes of topics' metadata are still under way: try again",
-                        outcome=Outcome.NOT_APPLIED,
-                    )
-                self._admitted = None
-            if self._following is None:
-                self._following = Job(self._follow)
-            if state.number == 0:
-                self._record.settle()
-            if not state.phase.is_open:
-                self._record.check_table(state)
-            said = {self._key: encode_acknowledgement(state.number)}
-            session_id, _ = self._session.ephemerals.put(
-                [said], is_own=lambda value: True, parents=True
-            )
-            newest = self._look()
-            with self._lock:
-                self._said = state.number
-                if newest.number == state.number:
-                    self._admitted = state.number
-                    self._certainty.begin(session_id)
-            self._certainty.holds()
+        return self._acknowledging.take(self._acknowledge_in_turn(state), TURN_S, _late)
+
+    def _acknowledge_in_turn(self, state: MigrationState) -> Work[None]:
+        if self._closed:
+            return
+        if (
+            self._admitted == state.number
+            and self._lasts()
+            and (yield from self._certainty.holds.steps())
+        ):
+            return
+        may_say = functools.partial(self._may_say, state)
+        yield from self._until(may_say, Deadline(self._clock, self._wait_ms))
+        with self._lock:
+            if not self._may_say(state):
+                raise _late()
+            self._admitted = None
+        if self._following is None:
+            self._following = Job(self._follow.in_loop, loop=self._loop)
+        if state.number == 0:
+            yield from self._record.settle.steps()
+        if not state.phase.is_open:
+            self._record.check_table(state)
+        said = {self._key: encode_acknowledgement(state.number)}
+        attempt: Attempt = yield PutEphemerals([said], lambda value: True, parents=True)
+        newest = yield from self._look()
+        with self._lock:
+            self._said = state.number
+            if newest.number == state.number:
+                self._admitted = state.number
+                self._certainty.begin(attempt.session_id)
+        yield from self._certainty.holds.steps()
 
     def _may_say(self, state: MigrationState) -> bool:
         return not self._under_way or self._entered == state.number
 
-    def _follow(self) -> float:
+    @stepwise
+    def _follow(self) -> Work[float]:
         """Acknowledge a state, if nothing is under way in the one before; when to look again."""
         with self._lock:
             if self._closed or not self._is_behind():
@@ -354,7 +390,7 @@ class MigrationFence:
             state = self._known
         assert state is not None
         try:
-            self._acknowledge(state)
+            yield from self._acknowledge(state)
         except HQueueError as exc:
             text = "the migration state of topics' metadata is not acknowledged yet: %s"
             self._faults.met("state", text, exc)
@@ -366,11 +402,18 @@ class MigrationFence:
         known = self._known
         return known is not None and self._said != known.number and self._may_say(known)
 
-    def _release(self) -> None:
+    def _release(self) -> Work[None]:
         with self._lock:
             self._admitted = None
             self._certainty.begin(None)  # What is under way is looked after by the state alone.
         if self._following is not None:
             self._following.close()
             with contextlib.suppress(HQueueError):  # It goes with the session.
-                self._session.ephemerals.release([self._key], wait=False)
+                yield Release([self._key], wait=False)
+
+
+def _late() -> StoreUnavailableError:
+    return StoreUnavailableError(
+        "earlier changes of topics' metadata are still under way: try again",
+        outcome=Outcome.NOT_APPLIED,
+    )

@@ -35,7 +35,7 @@ from hqueue.errors import (
 )
 from hqueue.metadata.encoding import decode_fields, encode_fields, text_of
 from hqueue.metadata.ports import ANY, NEW, Change, MetadataStore, Record, Version
-from hqueue.metadata.steps import Delete, OnStore, Read, Work
+from hqueue.metadata.steps import Create, Delete, List, OnStore, Read, Work, Write
 from hqueue.runtime.stepwise import stepwise
 from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.numbers import check_whole
@@ -207,28 +207,28 @@ class MigrationStateRecord(OnStore):
         state, version = yield from self._read.steps()
         return self._checked(state), version
 
-    def settle(self) -> tuple[MigrationState, Version]:
+    @stepwise
+    def settle(self) -> Work[tuple[MigrationState, Version]]:
         """Like `read`; but if nothing says yet where metadata is, this says it: where the setting
         does. So of several writers with different settings all but the first are refused.
 
         What a process had in memory has ended with it: then another store may be named.
         """
-        state, version = self._read()
+        state, version = yield from self._read.steps()
         if self._bound and version == NEW:
-            created = self._store.records.create({self._key: encode_migration_state(self.first)})
+            created = yield Create({self._key: encode_migration_state(self.first)})
             state, version = self._decoded(created), created[self._key].version
-        elif self._bound and self._has_ended(state):
-            self._store.records.write(
-                {self._key: Change(encode_migration_state(self.first), version)}
-            )
-            state, version = self._read()
+        elif self._bound and (yield from self._has_ended(state)):
+            yield Write({self._key: Change(encode_migration_state(self.first), version)})
+            state, version = yield from self._read.steps()
         return self._checked(state), version
 
     def state(self, found: Mapping[str, Record]) -> MigrationState:
         """That which is among these records. Raises as `read`."""
         return self._checked(self._decoded(found))
 
-    def change(self, state: MigrationState, version: Version) -> Version:
+    @stepwise
+    def change(self, state: MigrationState, version: Version) -> Work[Version]:
         """Make this the state, if its record is of this version; the version that it has then.
 
         Raises:
@@ -243,7 +243,7 @@ class MigrationStateRecord(OnStore):
         locations = filter(None, (state.location, state.copy, *state.old_copies))
         in_hbase = any(location.store == HBASE for location in locations)
         state = dataclasses.replace(state, table=(state.table or self._table) if in_hbase else None)
-        written = self._store.records.write(
+        written: Mapping[str, Version | None] = yield Write(
             {self._key: Change(encode_migration_state(state), version)}
         )
         if (done := written[self._key]) is None:
@@ -257,12 +257,13 @@ class MigrationStateRecord(OnStore):
         """Where a writer says what it acknowledged."""
         return f"{self._writers}/{name}"
 
-    def writers(self) -> dict[str, int]:
+    @stepwise
+    def writers(self) -> Work[dict[str, int]]:
         """Which state each writer that is present acknowledged, by name: as it is at a moment after
         the call began; -1 for what can't be read.
         """
-        self._catch_up()
-        found = self._store.records.list(self._writers, 1)
+        yield from self._catch_up.steps()
+        found: Mapping[str, Record] = yield List(self._writers, 1)
         return {key.rpartition("/")[2]: _acknowledged(key, each) for key, each in found.items()}
 
     def check_table(self, state: MigrationState) -> None:
@@ -301,10 +302,11 @@ class MigrationStateRecord(OnStore):
         record = found.get(self._key)
         return decode_migration_state(record.value, self._key) if record else self.first
 
-    def _has_ended(self, state: MigrationState) -> bool:
+    def _has_ended(self, state: MigrationState) -> Work[bool]:
         """Whether it was in the memory of processes none of which writes any more."""
-        location = state.location
-        return location.store == MEMORY and location != self.first.location and not self.writers()
+        if state.location.store != MEMORY or state.location == self.first.location:
+            return False
+        return not (yield from self.writers.steps())
 
     def _checked(self, state: MigrationState) -> MigrationState:
         """Refuse settings that would look for metadata where it is not."""

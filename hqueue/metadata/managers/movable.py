@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from hqueue.errors import InvalidInputError, MetadataReadOnlyError
 from hqueue.metadata.fields import FieldChange, FieldRecord, FieldRecords, Found
@@ -13,6 +13,8 @@ from hqueue.metadata.managers.migration_fence import MigrationFence
 from hqueue.metadata.managers.migration_state import MigrationState
 from hqueue.metadata.outcomes import PartlyDoneError, is_made, partly_done
 from hqueue.metadata.ports import ANY, NEW, Version
+from hqueue.runtime.steps import Give, Work, taken_in
+from hqueue.runtime.stepwise import Stepwise, asked, paged, stepwise
 
 __all__ = ["MovableRecords"]
 
@@ -21,7 +23,7 @@ VERSIONS_EACH = 2**128
 location is one of another. Those of location 0 are the store's own."""
 
 
-class MovableRecords:
+class MovableRecords(Stepwise):
     """`FieldRecords` which lie where the migration state says. Thread-safe.
 
     Keys are those of one layout, wherever the records lie. Reads are of where they lay a moment
@@ -47,22 +49,24 @@ class MovableRecords:
         self._records = records
         self._layout = layout
 
-    @property
-    def partial(self) -> bool:
-        """Like `FieldRecords.partial`: of the store where they lie now. A move may change it."""
-        return self._records(self._locate(self._fence.state())).partial
+    @stepwise
+    def is_partial(self) -> Work[Any, bool]:
+        """Like `FieldRecords.is_partial`: of the store where they lie now. A move may change it."""
+        at = yield from self._now()
+        return bool((yield asked(self._records(at).is_partial)))
 
-    def check_version(self, version: Version) -> None:
+    @stepwise
+    def check_version(self, version: Version) -> Work[Any, None]:
         """Like `FieldRecords.check_version`. One of another location is one that has changed."""
         number = max(version, 0) // VERSIONS_EACH
         known = self._fence.known or self._fence.first
         if number > known.number:
-            known = self._fence.state(now=True)
+            known = yield self._fence.state.asked(now=True)
         at = self._locate(known)
         if version < 0:
-            self._records(at).check_version(version)
+            yield asked(self._records(at).check_version, version)
         elif number == at.location.number:
-            self._records(at).check_version(Version(version % VERSIONS_EACH))
+            yield asked(self._records(at).check_version, Version(version % VERSIONS_EACH))
         elif number > known.number:
             raise InvalidInputError(
                 "this store never gives a record such a version: give the version of a record "
@@ -70,21 +74,32 @@ class MovableRecords:
                 version=version,
             )
 
-    def read(self, keys: Iterable[str]) -> dict[str, Found]:
+    @stepwise
+    def read(self, keys: Iterable[str]) -> Work[Any, dict[str, Found]]:
         """Like `FieldRecords.read`."""
-        at = self._locate(self._fence.state())
+        at = yield from self._now()
         there = {self._there(at, key): key for key in keys}
-        found = self._records(at).read(there)
+        found: Mapping[str, Found] = yield asked(self._records(at).read, there)
         return {there[key]: _known_as(at, each) for key, each in found.items()}
 
-    def scan(self, prefix: str, depth: int) -> Iterator[tuple[str, Found]]:
+    @paged
+    def scan(self, prefix: str, depth: int) -> Work[Any, None]:
         """Like `FieldRecords.scan`: of where the records lie when it begins."""
-        at = self._locate(self._fence.state())
+        at = yield from self._now()
         where = subtree_in(at.layout, prefix, depth, of=self._layout)
-        for key, found in self._records(at).scan(*where):
-            yield key_in(self._layout, key, of=at.layout), _known_as(at, found)
 
-    def write(self, changes: Mapping[str, FieldChange]) -> dict[str, Version | None]:
+        def known(page: Sequence[tuple[str, Found]]) -> Work[Any, None]:
+            yield Give(
+                [
+                    (key_in(self._layout, key, of=at.layout), _known_as(at, found))
+                    for key, found in page
+                ]
+            )
+
+        yield from taken_in(self._records(at).scan.asked(*where), known)
+
+    @stepwise
+    def write(self, changes: Mapping[str, FieldChange]) -> Work[Any, dict[str, Version | None]]:
         """Like `FieldRecords.write`.
 
         Raises:
@@ -92,10 +107,11 @@ class MovableRecords:
                 meanwhile to where no part of a record is changed by itself.
         """
 
-        def write(state: MigrationState) -> _Asked:
+        def write(state: MigrationState) -> Work[Any, _Asked]:
             at = self._locate(state)
             records = self._records(at)
-            if not records.partial and not all(each.whole for each in changes.values()):
+            is_whole = all(each.whole for each in changes.values())
+            if not is_whole and not (yield asked(records.is_partial)):
                 raise MetadataReadOnlyError(
                     "the metadata was moved to a store that can't change parts of a record: "
                     "write the whole record",
@@ -107,32 +123,40 @@ class MovableRecords:
                 if version is not None:
                     own = FieldChange(change.fields, version, change.whole)
                     sent[key] = self._there(at, key), own
-            asked = _ask(records.write, sent)
-            answers = {key: _exposed(at, asked.answers.get(key)) for key in changes}
-            return asked._replace(answers=answers)
+            came = yield from _ask(records.write, sent)
+            answers = {key: _exposed(at, came.answers.get(key)) for key in changes}
+            return came._replace(answers=answers)
 
-        return self._change(write)
+        return (yield from self._change(write))
 
-    def delete(self, versions: Mapping[str, Version]) -> dict[str, bool]:
+    @stepwise
+    def delete(self, versions: Mapping[str, Version]) -> Work[Any, dict[str, bool]]:
         """Like `FieldRecords.delete`. Raises as `write`."""
 
-        def delete(state: MigrationState) -> _Asked:
+        def delete(state: MigrationState) -> Work[Any, _Asked]:
             at = self._locate(state)
             sent = {}
             for key, version in versions.items():
                 own = _own(at, version)
                 if own is not None:
                     sent[key] = self._there(at, key), own
-            asked = _ask(self._records(at).delete, sent)
-            return asked._replace(answers={key: asked.answers.get(key, False) for key in versions})
+            came = yield from _ask(self._records(at).delete, sent)
+            return came._replace(answers={key: came.answers.get(key, False) for key in versions})
 
-        return self._change(delete)
+        return (yield from self._change(delete))
+
+    def _now(self) -> Work[Any, LocationRecords]:
+        return self._locate((yield self._fence.state.asked()))
 
     def _there(self, at: LocationRecords, key: str) -> str:
         return key_in(at.layout, key, of=self._layout)
 
-    def _change(self, change: Callable[[MigrationState], _Asked]) -> dict[str, Any]:
-        done = self._fence.change(change, lambda asked: any(map(is_made, asked.answers.values())))
+    def _change(
+        self, change: Callable[[MigrationState], Work[Any, _Asked]]
+    ) -> Work[Any, dict[str, Any]]:
+        done: _Asked = yield self._fence.change.asked(
+            change, lambda came: any(map(is_made, came.answers.values()))
+        )
         if done.error is not None:
             raise partly_done(done.error, done.answers, done.error.outcome) from done.error
         return done.answers
@@ -147,18 +171,15 @@ class _Asked(NamedTuple):
     """What was raised, if not all came through."""
 
 
-Input = TypeVar("Input")
-
-
 def _ask(
-    ask: Callable[[dict[str, Input]], Mapping[str, Any]], sent: Mapping[str, tuple[str, Input]]
-) -> _Asked:
+    ask: Callable[[dict[str, Any]], object], sent: Mapping[str, tuple[str, Any]]
+) -> Work[Any, _Asked]:
     """Make changes, each sent under another key than its own."""
     error = None
     answers: Mapping[str, Any] = {}
     try:
         if sent:
-            answers = ask(dict(sent.values()))
+            answers = yield asked(ask, dict(sent.values()))
     except PartlyDoneError as exc:
         answers, error = exc.answers, exc
     return _Asked({key: answers[there] for key, (there, _) in sent.items()}, error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from hqueue.errors import NoTopicPersistenceInfoError, SettingsError
 from hqueue.metadata.blobs import clear_nodes
@@ -13,7 +13,7 @@ from hqueue.metadata.managers.encoding import decode_persistence_info
 from hqueue.metadata.managers.hubs import Hubs
 from hqueue.metadata.managers.infos import LogRange
 from hqueue.metadata.managers.layout import Layout, Rows, Tree, places
-from hqueue.metadata.managers.listing import KINDS, Entry, list_entries
+from hqueue.metadata.managers.listing import KINDS, list_entries
 from hqueue.metadata.managers.memory import memory_of
 from hqueue.metadata.managers.metadata_locations import (
     LocationRecords,
@@ -40,7 +40,8 @@ from hqueue.metadata.ports import MetadataStore
 from hqueue.metadata.steps import OnStore, Wait, Work
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.runtime.only_reads import OnlyReads
-from hqueue.runtime.stepwise import asked, stepwise
+from hqueue.runtime.program_loop import ProgramLoop
+from hqueue.runtime.stepwise import Stepwise, asked, paged, stepwise
 
 __all__ = [
     "RangesOf",
@@ -49,6 +50,8 @@ __all__ = [
     "TopicMetadataDeletion",
     "open_migration",
     "open_topic_metadata",
+    "opened_in",
+    "store_in_loop",
 ]
 
 
@@ -57,7 +60,7 @@ RangesOf = Callable[[str], Wait]
 `NoTopicPersistenceInfoError`."""
 
 
-class TopicMetadata:
+class TopicMetadata(Stepwise):
     """The metadata that hubs keep about a queue's topics. Thread-safe. Made by
     `Client.topic_metadata`.
 
@@ -69,6 +72,9 @@ class TopicMetadata:
         layout: the keys that callers use.
         hubs: the available hubs.
         wait_s: how long a call waits for room when many calls wait.
+        open_in: opens the same metadata for an event loop.
+        tasks: the event loop that uses it, for changes that go on when their callers are cancelled;
+            None if threads use it.
     """
 
     def __init__(
@@ -79,13 +85,17 @@ class TopicMetadata:
         hubs: Hubs,
         *,
         wait_s: float,
+        open_in: OpenIn,
+        tasks: ProgramLoop | None = None,
     ) -> None:
+        self._open_in = open_in
         self._fence = fence
         self._locate = locate
         self._layout = layout
         self._records = MovableRecords(fence, locate, lambda of: of.records, layout)
-        self._pipeline = Pipeline(self._records, wait_s)
-        self._owners = Pipeline(MovableRecords(fence, locate, lambda of: of.owners, layout), wait_s)
+        self._pipeline = Pipeline(self._records, wait_s, tasks=tasks)
+        owners = MovableRecords(fence, locate, lambda of: of.owners, layout)
+        self._owners = Pipeline(owners, wait_s, tasks=tasks)
         self.ownership = TopicOwnershipManager(self._owners, layout)
         """The owner of each topic."""
         self.persistence = TopicPersistenceManager(self._pipeline, layout)
@@ -97,7 +107,7 @@ class TopicMetadata:
         self.election = OwnerElection(
             self.ownership,
             Availability(hubs, self._owners.run),
-            ephemeral=lambda: self._now().ephemeral,
+            ephemeral=self._is_ephemeral.asked,
         )
         """Elects the topics' owners among the available hubs."""
 
@@ -114,31 +124,59 @@ class TopicMetadata:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def settle(self) -> None:
+    @stepwise
+    def settle(self) -> Work[None]:
         """Record that the metadata is in the store of the settings, if no store is recorded yet. A
         hub does so before it owns a topic.
 
         Raises:
             SettingsError: hubs with other settings have recorded another store.
         """
-        self._fence.settle()
+        yield self._fence.settle.asked()
 
-    def entries(self, kinds: Collection[str] = KINDS) -> Iterator[Entry]:
+    @paged
+    def entries(self, kinds: Collection[str] = KINDS) -> Work[None]:
         """Iterate over the records of these kinds, by default ``persistence``, ``subscription`` and
         ``ownership``, each in the state in which the scan finds it. A record that can't be read is
         returned with its error.
         """
         return list_entries(self._records, self._layout, kinds)
 
-    def close(self) -> None:
+    @stepwise
+    def close(self) -> Work[None]:
         """Refuse further requests, and finish those that were made. Never raises."""
         self._pipeline.close()
         self._owners.close()
-        self._fence.close()
+        yield self._fence.close.asked()
 
-    def _now(self) -> LocationRecords:
+    @stepwise
+    def _is_ephemeral(self) -> Work[bool]:
+        return (yield from self._now.steps()).ephemeral
+
+    @stepwise
+    def _now(self) -> Work[LocationRecords]:
         """The records in the location that is in force."""
-        return self._locate(self._fence.state())
+        return self._locate((yield self._fence.state.asked()))
+
+
+OpenIn = Callable[["ProgramLoop | None", "ProgramLoop | None"], TopicMetadata]
+
+
+def opened_in(metadata: TopicMetadata, loop: ProgramLoop, tasks: ProgramLoop) -> TopicMetadata:
+    """The same metadata for an event loop, for `hqueue.aio`: only the calls' faces for loops may be
+    used.
+
+    Args:
+        metadata: the metadata.
+        loop: watches what it must, and keeps registrations.
+        tasks: the same loop, for changes that go on when their callers are cancelled.
+    """
+    return metadata._open_in(loop, tasks)
+
+
+async def store_in_loop(metadata: TopicMetadata) -> str:
+    """Like `TopicMetadata.store`, for `hqueue.aio`."""
+    return (await metadata._now.in_loop()).location.store
 
 
 def open_topic_metadata(
@@ -172,20 +210,25 @@ def open_topic_metadata(
     Raises:
         SettingsError: there is no such store.
     """
-    hubs = Hubs(session, root, queue, clock)
     locations = MetadataLocations(session, root, queue, rows)
     if only is not None and only not in (ZOOKEEPER, HBASE, MEMORY):
         raise SettingsError(
             "the store of topics' metadata must be 'zookeeper', 'hbase' or 'memory'", store=only
         )
     record = MigrationStateRecord(session, root, queue, first, table=table, bound=only is None)
-    fence = MigrationFence(record, session, wait_s * 1e3, clock)
     layout = locations.open(MetadataLocation(only or first, 0)).layout
 
     def locate(state: MigrationState) -> LocationRecords:
         return locations.open(state.location if only is None else state.location_in(only))
 
-    return TopicMetadata(fence, locate, layout, hubs, wait_s=wait_s)
+    def open_in(loop: ProgramLoop | None, tasks: ProgramLoop | None) -> TopicMetadata:
+        fence = MigrationFence(record, session, wait_s * 1e3, clock, loop)
+        hubs = Hubs(session, root, queue, clock, loop)
+        return TopicMetadata(
+            fence, locate, layout, hubs, wait_s=wait_s, open_in=open_in, tasks=tasks
+        )
+
+    return open_in(None, None)
 
 
 def open_migration(
@@ -196,11 +239,11 @@ def open_migration(
     first: str,
     rows: Callable[[], FieldRecords],
     table: str | None = None,
-    check: Callable[[], object],
+    check: Callable[[], Wait] | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> MetadataMigration:
     """Open the migration of a queue's topics' metadata. The arguments are those of
-    `open_topic_metadata`; `check` must raise an error if there is no such queue.
+    `open_topic_metadata`; `check` asks for what raises an error if there is no such queue.
 
     Raises:
         SettingsError: metadata can't be moved from the store `first`.

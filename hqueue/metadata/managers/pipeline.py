@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import collections
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from hqueue.errors import BufferFullError, ClosedError, HQueueError
-from hqueue.metadata.fields import FieldChange, FieldRecords, Found
+from hqueue.metadata.fields import FieldChange, FieldRecords
+from hqueue.metadata.managers.following import Asked, Following
 from hqueue.metadata.outcomes import PartlyDoneError, own_copy
 from hqueue.metadata.ports import Version
 from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.fork import register
+from hqueue.runtime.program_loop import ProgramLoop
+from hqueue.runtime.steps import Wait, Work
+from hqueue.runtime.stepwise import Stepwise, asked, stepwise
 from hqueue.runtime.thread_pool import ThreadPool
 from hqueue.runtime.threads import start
-from hqueue.runtime.waiting import Condition, InterruptibleFuture
+from hqueue.runtime.waiting import Condition
 
 __all__ = ["Pipeline"]
 
@@ -35,37 +41,44 @@ IDLE_S = 0.25
 request."""
 
 Input = TypeVar("Input")
-Answer = TypeVar("Answer")
 Result = TypeVar("Result")
 
-Then = Callable[[Answer], Result | Future[Result]]
-"""Turns an answer into the caller's result, in a thread of the pipeline: returns the result or the
-future of another request, or raises an error."""
 
+class Pipeline(Stepwise):
+    """Reads and changes records of a store, for work that is followed: see
+    `hqueue.metadata.managers.following`. Thread-safe.
 
-class Pipeline:
-    """Reads and changes records of a store, and returns a future for each. Thread-safe.
-
-    Calls that are made while requests are under way go together with the next request, up to
+    What is asked for while requests are under way goes together with the next request, up to
     `TOGETHER_MAX` in one; so each store does many at once in its own way. Threads end soon after
-    the requests, except for `SCANS_MAX`. Changes of the same record are made in the order of the
-    calls. Reads and changes have no order between them: a read that must follow a change is called
-    when the change is done.
+    the requests, except for `SCANS_MAX`. Changes of the same record are made in the order in which
+    they are asked for. Reads and changes have no order between them: a read that must follow a
+    change is asked for when the change is done.
 
-    A future can be cancelled until its request is sent. Its callbacks run in the threads of the
-    pipeline, and should return soon. They may make more calls and wait for these. They must not
-    wait for earlier calls, whose answers they may be holding up.
+    The future of work can be cancelled until its first request is sent. Its callbacks run in the
+    threads of the pipeline, and should return soon. They may make more calls and wait for these.
+    They must not wait for earlier calls, whose answers they may be holding up.
 
     In a forked child the pipeline starts empty, and the parent's futures never end there.
+
+    In an event loop each request is made for itself, and no thread is used. A change of a caller
+    that is cancelled goes on to its end in a task.
 
     Args:
         store: the store.
         wait_s: how long a call waits for room.
         waiting_max: how many calls may wait at a time.
+        tasks: the event loop that makes requests, if one does, for its changes.
     """
 
-    def __init__(self, store: FieldRecords, wait_s: float, waiting_max: int = WAITING_MAX) -> None:
+    def __init__(
+        self,
+        store: FieldRecords,
+        wait_s: float,
+        waiting_max: int = WAITING_MAX,
+        tasks: ProgramLoop | None = None,
+    ) -> None:
         self.store = store
+        self._tasks = tasks
         self._waiting_max = waiting_max
         self._wait_s = wait_s
         self._closed = False
@@ -85,46 +98,88 @@ class Pipeline:
         if self._closed:
             self.close()
 
-    def read(self, key: str, then: Then[Found | None, Result]) -> Future[Result]:
-        """Like `FieldRecords.read`; None if there is no such record."""
-        return self._reads.submit(key, None, then)
+    def read(self, key: str) -> Asked:
+        """Asks for what `FieldRecords.read` returns; None if there is no such record."""
+        return Asked(
+            partial(self._reads.submit, key, None), partial(self._in_loop, self._read, key, None)
+        )
 
-    def write(
-        self, key: str, change: FieldChange, then: Then[Version | None, Result]
-    ) -> Future[Result]:
-        """Like `FieldRecords.write`."""
-        return self._changes.submit(key, change, then)
+    def write(self, key: str, change: FieldChange) -> Asked:
+        """Asks for what `FieldRecords.write` returns."""
+        return self._changing(key, change)
 
-    def delete(self, key: str, version: Version, then: Then[bool, Result]) -> Future[Result]:
-        """Like `FieldRecords.delete`."""
-        return self._changes.submit(key, version, then)
+    def delete(self, key: str, version: Version) -> Asked:
+        """Asks for what `FieldRecords.delete` returns."""
+        return self._changing(key, version)
+
+    def apart(self, wait: Wait) -> Asked:
+        """Asks for the same, which takes several requests, as `run` does it."""
+        return Asked(
+            lambda work: self.run(partial(_follow_apart, work, wait)),
+            partial(self._wait_in_loop, wait),
+        )
 
     def run(self, work: Callable[[], Result]) -> Future[Result]:
         """Do work that takes several requests, in one of `SCANS_MAX` threads, or wait for one."""
         return self._pool.submit(work)
 
-    def scan(self, prefix: str, depth: int) -> Iterator[tuple[str, Found]]:
-        """Like `FieldRecords.scan`, by the thread that iterates."""
-        return self.store.scan(prefix, depth)
-
     def close(self) -> None:
-        """Refuse further calls, and finish those that were made."""
+        """Refuse further requests, and finish those that were made."""
         self._closed = True
         self._reads.close()
         self._changes.close()
         self._pool.shutdown(wait=False)
 
-    def _read(self, asked: Mapping[str, None]) -> dict[str, Any]:
-        found = self.store.read(asked)
-        return {key: found.get(key) for key in asked}
+    def _changing(self, key: str, change: FieldChange | Version) -> Asked:
+        def in_loop() -> Awaitable[object]:
+            made = self._in_loop(self._change, key, change)
+            return made if self._tasks is None else self._tasks.run(made)
 
-    def _change(self, asked: Mapping[str, FieldChange | Version]) -> dict[str, Any]:
-        writes = {key: each for key, each in asked.items() if isinstance(each, FieldChange)}
-        deletes = {key: each for key, each in asked.items() if not isinstance(each, FieldChange)}
+        return Asked(partial(self._changes.submit, key, change), in_loop)
+
+    async def _wait_in_loop(self, wait: Wait) -> object:
+        self._check_open()
+        return await wait.in_loop()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise _closed()
+
+    async def _in_loop(self, ask: Any, key: str, what: Any) -> object:
+        self._check_open()
+        answer = (await ask.in_loop({key: what}))[key]
+        if isinstance(answer, _Failed):
+            raise answer.error
+        return answer
+
+    @stepwise
+    def _read(self, wanted: Mapping[str, None]) -> Work[Any, dict[str, Any]]:
+        return (yield from _answers(self._find, wanted))
+
+    @stepwise
+    def _find(self, wanted: Mapping[str, None]) -> Work[Any, dict[str, Any]]:
+        found = yield asked(self.store.read, wanted)
+        return {key: found.get(key) for key in wanted}
+
+    @stepwise
+    def _change(self, wanted: Mapping[str, FieldChange | Version]) -> Work[Any, dict[str, Any]]:
+        writes = {key: each for key, each in wanted.items() if isinstance(each, FieldChange)}
+        deletes = {key: each for key, each in wanted.items() if not isinstance(each, FieldChange)}
         return {
-            **_answers(self.store.write, writes),
-            **_answers(self.store.delete, deletes),
+            **(yield from _answers(self.store.write, writes)),
+            **(yield from _answers(self.store.delete, deletes)),
         }
+
+
+def _follow_apart(work: Following[Any], wait: Wait) -> None:
+    if not work.begins():
+        return
+    try:
+        answer = wait.here()
+    except BaseException as exc:  # The work decides what it means.
+        work.go_on(error=exc)
+    else:
+        work.go_on(answer)
 
 
 class _Failed:
@@ -135,22 +190,24 @@ class _Failed:
 
 
 def _answers(
-    ask: Callable[[dict[str, Input]], Mapping[str, Answer]], asked: dict[str, Input]
-) -> dict[str, Answer | _Failed]:
+    ask: Callable[[Mapping[str, Any]], object], wanted: Mapping[str, Any]
+) -> Work[Any, dict[str, Any]]:
     """Ask the store. An error is the answer to each, and an object of its own for each: of those
     that a store changed together, each gets the outcome of its own.
     """
     try:
-        answers = ask(asked) if asked else {}
-        return {key: answers[key] for key in asked}
+        answers = (yield asked(ask, wanted)) if wanted else {}
+        return {key: answers[key] for key in wanted}
     except PartlyDoneError as exc:
         answers = exc.answers
         return {
             key: _Failed(answer) if isinstance(answer, BaseException) else answer
             for key, answer in answers.items()
         }
+    except (asyncio.CancelledError, GeneratorExit):  # There is no caller any more.
+        raise
     except BaseException as exc:  # Whatever it is, the waiting callers must get it.
-        return {key: _Failed(own_copy(exc)) for key in asked}
+        return {key: _Failed(own_copy(exc)) for key in wanted}
 
 
 class _Request(NamedTuple):
@@ -158,8 +215,7 @@ class _Request(NamedTuple):
 
     key: str
     what: Any
-    then: Callable[[Any], Any]
-    future: Future[Any]
+    work: Following[Any]
 
 
 class _Batcher(Generic[Input]):
@@ -186,22 +242,20 @@ class _Batcher(Generic[Input]):
         """How many of the idle threads must ask."""
         self._closed = False
 
-    def submit(self, key: str, what: Input, then: Callable[[Any], Any]) -> Future[Any]:
-        future: Future[Any] = InterruptibleFuture()
+    def submit(self, key: str, what: Input, work: Following[Any]) -> None:
         with self._lock:
             roomy = self._work.wait_for(
                 lambda: self._closed or len(self._waiting) < self._waiting_max, self._wait_s
             )
             if self._closed:
-                raise ClosedError("the access to topics' metadata was closed")
+                raise _closed()
             if not roomy:
                 raise BufferFullError(
                     "too many requests are waiting: send fewer at a time", waiting=self._waiting_max
                 )
-            self._waiting.append(_Request(key, what, then, future))
+            self._waiting.append(_Request(key, what, work))
             if key not in self._under_way:
                 self._start()
-        return future
 
     def close(self) -> None:
         with self._lock:
@@ -232,7 +286,7 @@ class _Batcher(Generic[Input]):
         while asks:
             with self._lock:
                 batch = self._next_batch()
-            answers = _answers(self._ask, {key: each.what for key, each in batch.items()})
+            answers = self._ask({key: each.what for key, each in batch.items()})
             with self._lock:
                 self._under_way -= batch.keys()
                 self._asking -= 1
@@ -241,7 +295,7 @@ class _Batcher(Generic[Input]):
                     self._start()
                 self._work.notify_all()
             for key, each in batch.items():
-                call_foreign("a callback of a metadata request", _settle, each, answers[key])
+                call_foreign("a callback of a metadata request", _answer, each.work, answers[key])
             with self._lock:
                 asks = bool(batch and self._waiting) and self._asking < ASKING_MAX
                 if asks:
@@ -269,7 +323,7 @@ class _Batcher(Generic[Input]):
             request = self._waiting.popleft()
             if request.key in held:
                 passed.append(request)
-            elif request.future.set_running_or_notify_cancel():
+            elif request.work.begins():
                 batch[request.key] = request
                 held.add(request.key)
         self._waiting.extendleft(reversed(passed))
@@ -277,26 +331,13 @@ class _Batcher(Generic[Input]):
         return batch
 
 
-def _settle(request: _Request, answer: object) -> None:
-    """Let a future have what its caller makes of the answer."""
-    future = request.future
+def _answer(work: Following[Any], answer: object) -> None:
+    """Let work go on with the answer to its request."""
     if isinstance(answer, _Failed):
-        future.set_exception(answer.error)
-        return
-    try:
-        made = request.then(answer)
-    except BaseException as exc:  # Whatever it is, the waiting caller must get it.
-        future.set_exception(exc)
-        return
-    if not isinstance(made, Future):
-        future.set_result(made)
-        return
+        work.go_on(error=answer.error)
+    else:
+        work.go_on(answer)
 
-    def pass_on(done: Future[Any]) -> None:
-        error = done.exception()
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(done.result())
 
-    made.add_done_callback(pass_on)
+def _closed() -> ClosedError:
+    return ClosedError("the access to topics' metadata was closed")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import Future
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from hqueue.errors import (
     InvalidInputError,
@@ -13,6 +13,7 @@ from hqueue.errors import (
     SubscriptionStateExistsError,
     UnsupportedFormatError,
 )
+from hqueue.metadata.fields import Found
 from hqueue.metadata.managers.encoding import (
     decode_owner_info,
     decode_persistence_info,
@@ -21,6 +22,7 @@ from hqueue.metadata.managers.encoding import (
     encode_persistence_info,
     encode_subscription,
 )
+from hqueue.metadata.managers.following import following
 from hqueue.metadata.managers.infos import (
     HubInfo,
     SubscriptionData,
@@ -32,13 +34,20 @@ from hqueue.metadata.managers.manager import Kind
 from hqueue.metadata.managers.pipeline import Pipeline
 from hqueue.metadata.ports import NEW, Version
 from hqueue.runtime.logs import Log
+from hqueue.runtime.steps import Give, Work, taken_in
+from hqueue.runtime.stepwise import Stepwise, asked, paged, stepwise
 
-__all__ = ["SubscriptionDataManager", "TopicOwnershipManager", "TopicPersistenceManager"]
+__all__ = [
+    "SubscriptionDataManager",
+    "TopicOwnershipManager",
+    "TopicPersistenceManager",
+    "is_partial_in_loop",
+]
 
 logger = Log(__name__)
 
 
-class TopicOwnershipManager:
+class TopicOwnershipManager(Stepwise):
     """The owners of a queue's topics. Thread-safe. Each method returns a future, which
     `asyncio.wrap_future` awaits. `Pipeline` says what its callbacks may do.
 
@@ -66,22 +75,25 @@ class TopicOwnershipManager:
             missing=NoTopicOwnerInfoError,
         )
 
-    def read_owner_info(self, topic: str) -> Future[Versioned[HubInfo] | None]:
+    @following
+    def read_owner_info(self, topic: str) -> Work[Any, Versioned[HubInfo] | None]:
         """Read the owner; None if the topic has none."""
         return self._kind.read(self._layout.owner(topic))
 
-    def write_owner_info(self, topic: str, owner: HubInfo, version: Version) -> Future[Version]:
+    @following
+    def write_owner_info(self, topic: str, owner: HubInfo, version: Version) -> Work[Any, Version]:
         """Make a hub the owner if the owner's record has this version; with `NEW`, if there is no
         record.
         """
         return self._kind.write(self._layout.owner(topic), owner, version)
 
-    def delete_owner_info(self, topic: str, version: Version) -> Future[None]:
+    @following
+    def delete_owner_info(self, topic: str, version: Version) -> Work[Any, None]:
         """Remove the topic's owner if the owner's record has this version."""
         return self._kind.delete(self._layout.owner(topic), version)
 
 
-class TopicPersistenceManager:
+class TopicPersistenceManager(Stepwise):
     """The ranges and the ACL of each topic of a queue. Both are in one record, so a hub that takes
     a topic over has its ACL, and a hub that lost the topic can't change it any more.
 
@@ -104,31 +116,37 @@ class TopicPersistenceManager:
             missing=NoTopicPersistenceInfoError,
         )
 
+    @following
     def read_topic_persistence_info(
         self, topic: str
-    ) -> Future[Versioned[TopicPersistenceInfo] | None]:
+    ) -> Work[Any, Versioned[TopicPersistenceInfo] | None]:
         """Read a topic's record; None if there is no such topic."""
         return self._kind.read(self._layout.ranges(topic))
 
+    @following
     def write_topic_persistence_info(
         self, topic: str, info: TopicPersistenceInfo, version: Version
-    ) -> Future[Version]:
+    ) -> Work[Any, Version]:
         """Write a topic's record if it has this version."""
         return self._kind.write(self._layout.ranges(topic), info, version)
 
-    def delete_topic_persistence_info(self, topic: str, version: Version) -> Future[None]:
+    @following
+    def delete_topic_persistence_info(self, topic: str, version: Version) -> Work[Any, None]:
         """Delete a topic's record if it has this version."""
         return self._kind.delete(self._layout.ranges(topic), version)
 
-    def topics(self) -> Iterator[str]:
+    @paged
+    def topics(self) -> Work[Any, None]:
         """All topics, in the order of their keys."""
-        for key, _ in self._pipeline.scan(self._layout.topics, 1):
-            name = segment_name(key.rpartition("/")[2])
-            if name is not None:
-                yield name
+
+        def named(page: Sequence[tuple[str, Found]]) -> Work[Any, None]:
+            names = (segment_name(key.rpartition("/")[2]) for key, _ in page)
+            yield Give([name for name in names if name is not None])
+
+        yield from taken_in(self._pipeline.store.scan.asked(self._layout.topics, 1), named)
 
 
-class SubscriptionDataManager:
+class SubscriptionDataManager(Stepwise):
     """The subscriptions to each topic of a queue.
 
     Like `TopicOwnershipManager`, with `NoSubscriptionStateError` if a subscription does not exist,
@@ -155,61 +173,83 @@ class SubscriptionDataManager:
     @property
     def is_partial_update_supported(self) -> bool:
         """Whether preferences and state can be updated separately."""
-        return self._pipeline.store.partial
+        return self._is_partial()
 
+    @following
     def create_subscription_data(
         self, topic: str, subscriber: str, data: SubscriptionData
-    ) -> Future[Version]:
+    ) -> Work[Any, Version]:
         """Create a subscription, with both of its parts."""
         _check_whole(data)
         return self._kind.write(self._layout.subscription(topic, subscriber), data, NEW)
 
+    @following
     def update_subscription_data(
         self, topic: str, subscriber: str, data: SubscriptionData, version: Version
-    ) -> Future[Version]:
+    ) -> Work[Any, Version]:
         """Update the given parts of a subscription, if it has this version. The other parts stay,
         even if they are written at the same time. Give all of them if partial updates are not
         supported.
         """
         _check(data)
-        if not self.is_partial_update_supported:
+        is_partial: bool = yield self._is_partial.asked()
+        if not is_partial:
             _check_whole(data)
         if data == SubscriptionData():
             raise InvalidInputError("an update needs preferences, a state, or an owner")
         _check_exists(version)
         key = self._layout.subscription(topic, subscriber)
-        whole = not self.is_partial_update_supported
-        return self._kind.write(key, data, version, whole=whole)
+        return (yield from self._kind.write(key, data, version, whole=not is_partial))
 
+    @following
     def replace_subscription_data(
         self, topic: str, subscriber: str, data: SubscriptionData, version: Version
-    ) -> Future[Version]:
+    ) -> Work[Any, Version]:
         """Replace both parts of a subscription, if it has this version."""
         _check_whole(data)
         _check_exists(version)
         return self._kind.write(self._layout.subscription(topic, subscriber), data, version)
 
+    @following
     def delete_subscription_data(
         self, topic: str, subscriber: str, version: Version
-    ) -> Future[None]:
+    ) -> Work[Any, None]:
         """Delete a subscription, if it has this version."""
         return self._kind.delete(self._layout.subscription(topic, subscriber), version)
 
+    @following
     def read_subscription_data(
         self, topic: str, subscriber: str
-    ) -> Future[Versioned[SubscriptionData] | None]:
+    ) -> Work[Any, Versioned[SubscriptionData] | None]:
         """Read a subscription; None if it does not exist."""
         return self._kind.read(self._layout.subscription(topic, subscriber))
 
-    def read_subscriptions(self, topic: str) -> Future[dict[str, Versioned[SubscriptionData]]]:
+    @following
+    def read_subscriptions(self, topic: str) -> Work[Any, dict[str, Versioned[SubscriptionData]]]:
         """Read all subscriptions to a topic, by subscriber. A record that can't be read is left out
         and logged.
         """
-        return self._pipeline.run(lambda: self._subscriptions(topic))
+        found: dict[str, Versioned[SubscriptionData]] = yield self._pipeline.apart(
+            self._subscriptions.asked(self._layout.subscriptions(topic))
+        )
+        return found
 
-    def _subscriptions(self, topic: str) -> dict[str, Versioned[SubscriptionData]]:
+    @stepwise
+    def _subscriptions(self, prefix: str) -> Work[Any, dict[str, Versioned[SubscriptionData]]]:
         there: dict[str, Versioned[SubscriptionData]] = {}
-        for key, found in self._pipeline.scan(self._layout.subscriptions(topic), 1):
+
+        def take(page: Sequence[tuple[str, Found]]) -> Work[Any, None]:
+            there.update(self._decoded(page))
+            yield from ()
+
+        yield from taken_in(self._pipeline.store.scan.asked(prefix, 1), take)
+        return there
+
+    def _decoded(
+        self, page: Sequence[tuple[str, Found]]
+    ) -> Iterator[tuple[str, Versioned[SubscriptionData]]]:
+        """The subscriptions that can be read, by subscriber."""
+        for key, found in page:
             name = segment_name(key.rpartition("/")[2])
             try:
                 value = self._kind.decoded(key, found)
@@ -217,8 +257,16 @@ class SubscriptionDataManager:
                 logger.warning("a subscription can't be read, and is left out: %s", exc)
                 continue
             if name is not None and value is not None:
-                there[name] = value
-        return there
+                yield name, value
+
+    @stepwise
+    def _is_partial(self) -> Work[Any, bool]:
+        return bool((yield asked(self._pipeline.store.is_partial)))
+
+
+async def is_partial_in_loop(subscriptions: SubscriptionDataManager) -> bool:
+    """Like `SubscriptionDataManager.is_partial_update_supported`, for `hqueue.aio`."""
+    return await subscriptions._is_partial.in_loop()
 
 
 def _check(data: SubscriptionData) -> None:

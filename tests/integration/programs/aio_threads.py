@@ -1,5 +1,5 @@
-"""Has a consumer, a subscriber, a producer that notifies a worker, and a topic of a hub in an event
-loop, and prints the names of the threads that there are then.
+"""Has a consumer, a subscriber, a producer that notifies a worker, a topic of a hub, and topics'
+metadata that is moved, in an event loop, and prints the names of the threads that there are then.
 
 Usage: aio_threads.py HUB QUEUE
 """
@@ -18,6 +18,7 @@ from hqueue import Message, Settings, Subscription
 from hqueue.client import Client
 from hqueue.metadata import Address, PartitionKey, WorkerRecord
 from hqueue.metadata.encoding import encode_worker
+from hqueue.metadata.managers import HubInfo
 from hqueue.metadata.steps import Create
 from hqueue.zookeeper import ZooKeeperCoordination
 from tests.support.memory.cluster import MemoryCluster
@@ -46,6 +47,21 @@ async def notification(client: Client) -> None:
             assert await loop.sock_recv(notifier, 1)
 
 
+async def move(metadata: hqueue.aio.TopicMetadata, moving: hqueue.aio.MetadataMigration) -> None:
+    """Be a hub that owns a topic, while its metadata is moved."""
+    known = asyncio.Event()
+    hub = HubInfo(Address("127.0.0.1", 4_080), "i")
+    watch = metadata.hubs.watch(lambda hubs: known.set() if hub.address in hubs else None)
+    await metadata.hubs.register(hub)
+    await known.wait()
+    watch.close()
+    for store in ("hbase", "zookeeper"):
+        assert (await metadata.election.acquire("t", hub)).won
+        await moving.move(store)
+        while await metadata.store() != store:
+            await asyncio.sleep(0.01)
+
+
 async def main(client: Client) -> list[str]:
     aio = hqueue.aio.Client(client)
     queue = await aio.create_queue(QUEUE, partitions=1)
@@ -54,7 +70,9 @@ async def main(client: Client) -> list[str]:
         queue.subscriber(Subscription("s"), nothing, host="127.0.0.1"),
         queue.producer() as producer,
         hqueue.aio.connect_hubs(HUB, queue=QUEUE) as hubs,
+        aio.topic_metadata(QUEUE) as metadata,
     ):
+        await move(metadata, aio.metadata_migration(QUEUE))
         await producer.send(Message("t", b"v"))
         await hubs.topic("t").publish(b"v")
         notified = asyncio.get_running_loop().create_task(notification(client))

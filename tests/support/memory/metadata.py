@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -21,6 +20,7 @@ from hqueue.metadata.ports import (
 )
 from hqueue.runtime.alarm import needed_loop
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.loop import BackgroundLoop, call_later, in_thread
 from hqueue.runtime.threads import start
 from tests.support.memory.memory_records import MemoryRecords
@@ -28,7 +28,6 @@ from tests.support.memory.tree import MemoryTree
 
 __all__ = ["MemoryCoordination", "MemoryServer", "MemorySession"]
 
-logger = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
 
@@ -148,7 +147,7 @@ class MemorySession:
         loop: BackgroundLoop | None = None,
     ) -> _Watch:
         """As `MetadataStore.watch`."""
-        return _Watch(self, prefix, depth, on_change)
+        return _Watch(self, prefix, depth, on_change, loop)
 
     def on_state(
         self, on_change: Callable[[SessionState], None], on_close: Callable[[], None] | None = None
@@ -271,7 +270,7 @@ class _Listener:
 
 
 class _Watch:
-    """A thread that calls a listener with each view. It is a `Watch`."""
+    """A thread that calls a listener with each view, or has a loop call it. It is a `Watch`."""
 
     def __init__(
         self,
@@ -279,7 +278,9 @@ class _Watch:
         prefix: str,
         depth: int,
         on_change: Callable[[Mapping[str, Record]], None],
+        loop: BackgroundLoop | None,
     ) -> None:
+        self._loop = loop
         self._store = store
         self._prefix = prefix
         self._depth = depth
@@ -305,10 +306,11 @@ class _Watch:
                 view = tree.view(self._prefix, self._depth)
             if view != self._view:
                 self._view = view
-                try:
-                    self._on_change(view)
-                except Exception:
-                    logger.exception("a listener of changes below %s failed", self._prefix)
+                what = f"a listener of changes below {self._prefix}"
+                if self._loop is None:
+                    call_foreign(what, self._on_change, view)
+                else:
+                    self._loop.call(call_foreign, what, self._on_change, view)
 
     @property
     def _over(self) -> bool:

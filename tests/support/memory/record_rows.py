@@ -102,8 +102,9 @@ class MemoryRecordRows(Stepwise):
 
         return (yield in_turn(partial(self._ask, "scan_records", scan)))
 
-    def update(self, updates: Sequence[RowUpdate]) -> list[Answer | HQueueError]:
-        return [self._update(each) for each in updates]
+    @stepwise
+    def update(self, updates: Sequence[RowUpdate]) -> Work[Any, list[Answer | HQueueError]]:
+        return (yield in_turn(lambda: [self._update(each) for each in updates]))
 
     def _update(self, update: RowUpdate) -> Answer | HQueueError:
         key, version, cells = update

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -13,16 +14,21 @@ import pytest
 
 import hqueue
 import hqueue.aio
-from hqueue.aio.in_threads import ProgressInLoop, each_read, made
+from hqueue.aio.client import blocking_client
 from hqueue.aio.loops import AT_ONCE
-from hqueue.errors import BadVersionError, ClosedError, InvalidInputError, UnsupportedFormatError
+from hqueue.errors import (
+    BadVersionError,
+    ClosedError,
+    InvalidInputError,
+    NoTopicOwnerInfoError,
+)
 from hqueue.metadata import Address
-from hqueue.metadata.managers import AvailableHub, MigrationState, Phase, TopicPersistenceInfo
+from hqueue.metadata.managers import AvailableHub, MigrationState, Phase
+from hqueue.metadata.managers.migration_state import MigrationStateRecord
 from hqueue.metadata.ports import ANY, NEW
 from tests.support.backends import MemoryBackend
-from tests.support.cancelling import each_await
+from tests.support.cancelling import AWAITS_MAX, each_await
 from tests.support.metadata_kinds import owner, ranges, subscription
-from tests.support.waiting import wait_for
 
 Cut = Callable[..., Any]
 
@@ -42,7 +48,11 @@ def run(work: Coroutine[Any, Any, None]) -> None:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: unhandled.append(context))
         await asyncio.wait_for(work, 30)
-        assert asyncio.all_tasks() == {asyncio.current_task()}
+        await asyncio.wait_for(nothing_goes_on(asyncio.current_task()), 30)
+
+    async def nothing_goes_on(watching: object) -> None:
+        while asyncio.all_tasks() - {watching, asyncio.current_task()}:
+            await asyncio.sleep(0.005)
 
     asyncio.run(watched())
     assert unhandled == []
@@ -156,28 +166,113 @@ async def register(metadata: hqueue.aio.TopicMetadata, cut: Cut) -> None:
 
 async def look(metadata: hqueue.aio.TopicMetadata, cut: Cut) -> None:
     await metadata.settle()
-    await metadata.persistence.write_topic_persistence_info("t", ranges(1), NEW)
+    with contextlib.suppress(BadVersionError):  # It was moved here.
+        await metadata.persistence.write_topic_persistence_info("t", ranges(1), NEW)
 
     async def listed() -> list[str]:
         return [topic async for topic in metadata.persistence.topics()]
 
-    for ask in (listed, metadata.store, metadata.settle, metadata.hubs.list):
+    async def all_entries() -> list[object]:
+        return [entry async for entry in metadata.entries()]
+
+    for ask in (listed, all_entries, metadata.store, metadata.settle, metadata.hubs.list):
         await cut(ask())
     assert await listed() == ["t"]
-    assert await metadata.store() == "zookeeper"
+    assert len(await all_entries()) == 1
 
 
-@pytest.mark.parametrize("use", [write_ranges, subscribe, register, look])
-def test_what_is_cancelled_can_be_repeated(use: Callable[..., Any]) -> None:
+async def elect(metadata: hqueue.aio.TopicMetadata, cut: Cut) -> None:
+    for number in range(2):
+        await metadata.hubs.register(owner(number))
+    await cut(metadata.election.acquire("t", owner(0)))
+    verdict = await metadata.election.acquire("t", owner(0))
+    assert verdict.owner == owner(0)
+    assert not (await metadata.election.acquire("t", owner(1))).won
+    await cut(metadata.election.release("t", verdict))
+    with contextlib.suppress(NoTopicOwnerInfoError):
+        await metadata.ownership.delete_owner_info("t", ANY)
+    assert (await metadata.election.acquire("t", owner(1))).won
+
+
+async def drop(metadata: hqueue.aio.TopicMetadata, cut: Cut) -> None:
+    registration = await metadata.hubs.register(owner(1))
+    await cut(registration.update(7))
+    await registration.update(8)
+    assert await metadata.hubs.list() == {owner(1).address: AvailableHub(owner(1), 8)}
+    await registration.close()
+    await cut(metadata.hubs.drop(owner(1).address))
+    await cut(metadata.hubs.drop_gone())
+    await metadata.hubs.drop_gone()
+    assert await metadata.hubs.list() == {}
+
+
+@pytest.mark.parametrize("use", [write_ranges, subscribe, register, elect, drop, look])
+def test_what_is_cancelled_can_be_repeated_and_holds_up_no_move(use: Callable[..., Any]) -> None:
     async def once(cut: Cut) -> None:
         with MemoryBackend().connect() as blocking:
-            async with hqueue.aio.Client(blocking).topic_metadata("q") as metadata:
+            blocking.create_queue("q", partitions=1)
+            client = hqueue.aio.Client(blocking)
+            async with client.topic_metadata("q") as metadata:
                 await use(metadata, cut)
+                await client.metadata_migration("q").move("hbase", drain_ms=10_000)
+                await until_known(metadata, "hbase")
+                await use(metadata, lambda work: work)
 
     async def cut_at_each() -> None:
-        assert await each_await(once) >= 1
+        assert 1 <= await each_await(once) < AWAITS_MAX
 
     run(cut_at_each())
+
+
+def test_a_close_that_is_cancelled_goes_on_and_its_writer_leaves(
+    client: hqueue.aio.Client,
+) -> None:
+    async def once(cut: Cut) -> None:
+        metadata = await filled(client)
+        changing = asyncio.create_task(metadata.persistence.delete_topic_persistence_info("t", ANY))
+        await asyncio.sleep(0)
+        await cut(metadata.close())
+        await metadata.close()
+        assert changing.done()
+        await changing
+        with pytest.raises(ClosedError):
+            await metadata.persistence.read_topic_persistence_info("t")
+        assert await writers(client) == {}
+
+    async def cut_at_each() -> None:
+        assert 1 <= await each_await(once) < AWAITS_MAX
+
+    run(cut_at_each())
+
+
+async def writers(client: hqueue.aio.Client) -> dict[str, int]:
+    """Those for which a move waits."""
+    coordination = blocking_client(client).coordination
+    record = MigrationStateRecord(coordination.store, coordination.paths.root, "q", "zookeeper")
+    return await record.writers.in_loop()
+
+
+def test_the_writer_of_a_loop_that_has_ended_leaves_when_another_loop_comes(
+    client: hqueue.aio.Client,
+) -> None:
+    metadata = client.topic_metadata("q")
+
+    async def write() -> None:
+        await metadata.persistence.write_topic_persistence_info("t", ranges(1), NEW)
+
+    async def read() -> None:
+        assert len(await writers(client)) == 1
+        assert await metadata.persistence.read_topic_persistence_info("t")
+
+        async def is_gone() -> bool:
+            return await writers(client) == {}
+
+        await until(is_gone)
+        assert await client.metadata_migration("q").move("hbase", drain_ms=0) == 1
+        await metadata.close()
+
+    run(write())
+    run(read())
 
 
 async def until_known(metadata: hqueue.aio.TopicMetadata, store: str) -> None:
@@ -265,56 +360,33 @@ def test_a_move_that_is_cancelled_abandons_itself(client: hqueue.aio.Client, pha
     run(use())
 
 
-def test_a_thread_does_not_wait_for_a_loop_that_was_closed() -> None:
-    loop = asyncio.new_event_loop()
+@pytest.mark.parametrize("again", [False, True], ids=["once", "twice"])
+def test_a_move_that_is_cancelled_at_any_await_is_abandoned_or_done(
+    client: hqueue.aio.Client, again: bool
+) -> None:
+    """Cancelled again, it is so in a moment."""
+    places = itertools.cycle(("hbase", "zookeeper"))
 
-    async def make() -> ProgressInLoop[[]]:
-        return ProgressInLoop(lambda: None)
+    async def once(cut: Cut) -> None:
+        async with client.topic_metadata("q") as metadata:
+            await metadata.persistence.write_topic_persistence_info("t", ranges(1), ANY)
+            migration, to = client.metadata_migration("q"), next(places)
+            await cut(migration.move(to, drain_ms=10_000))
 
-    progress = loop.run_until_complete(make())
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(progress)
-        loop.close()
-        with pytest.raises(ClosedError):
-            waiting.result(60)
-        with pytest.raises(ClosedError):
-            progress()
+            async def is_over() -> bool:
+                return (await migration.state()).phase is Phase.STABLE
 
+            if again:
+                await until(is_over)
+            assert await is_over()
+            await migration.move(to, drain_ms=10_000)
+            await migration.clear()
+            await until_known(metadata, to)
+            await metadata.persistence.write_topic_persistence_info("t", ranges(2), ANY)
 
-@pytest.mark.parametrize("made_first", [False, True])
-def test_what_is_made_for_a_caller_that_was_cancelled_is_closed(made_first: bool) -> None:
-    begun, goes_on = threading.Event(), threading.Event()
-    closed: list[str] = []
+    async def cut_at_each() -> None:
+        async with await filled(client):
+            pass
+        assert 15 < await each_await(once, again=again) < AWAITS_MAX
 
-    def make() -> str:
-        begun.set()
-        assert goes_on.wait(60)
-        return "made"
-
-    async def use() -> None:
-        task = asyncio.create_task(made(make, closed.append))
-        await asyncio.sleep(0)
-        assert begun.wait(60)
-        if made_first:
-            goes_on.set()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        goes_on.set()
-
-    run(use())
-    wait_for(lambda: closed == ["made"], "what was made is closed")
-
-
-def test_what_was_read_before_an_error_is_given_before_it() -> None:
-    def items() -> Iterator[TopicPersistenceInfo]:
-        yield ranges(1)
-        raise UnsupportedFormatError("what is this")
-
-    async def use() -> None:
-        reading = each_read(items())
-        assert await anext(reading) == ranges(1)
-        with pytest.raises(UnsupportedFormatError):
-            await anext(reading)
-
-    run(use())
+    run(cut_at_each())

@@ -13,6 +13,8 @@ from hqueue.metadata.managers.metadata_locations import MetadataLocations
 from hqueue.metadata.managers.migration import MetadataMigration
 from hqueue.metadata.managers.migration_state import MigrationStateRecord
 from hqueue.metadata.ports import Version
+from hqueue.metadata.steps import Work
+from hqueue.runtime.stepwise import stepwise
 from tests.support.memory.metadata import MemoryServer, MemorySession
 
 LOST = StoreUnavailableError("no answer", outcome=Outcome.UNKNOWN)
@@ -25,8 +27,9 @@ class Failing(MigrationStateRecord):
         super().__init__(store, "/hqueue", "q", "zookeeper")
         self._fail = fail
 
-    def change(self, state: MigrationState, version: Version) -> Version:
-        changed = super().change(state, version)
+    @stepwise
+    def change(self, state: MigrationState, version: Version) -> Work[Version]:
+        changed = yield from super().change.steps(state, version)
         self._fail(state)
         return changed
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from typing import Any
 
 import pytest
 
@@ -19,6 +22,7 @@ from hqueue.metadata.managers import (
     MetadataMigration,
     MigrationState,
     Phase,
+    Rows,
     SubscriptionData,
     SubscriptionPreferences,
     SubscriptionState,
@@ -32,13 +36,18 @@ from hqueue.metadata.managers.migration_state import (
     decode_migration_state,
     encode_migration_state,
 )
+from hqueue.metadata.managers.movable import MovableRecords
 from hqueue.metadata.outcomes import PartlyDoneError, partly_done
 from hqueue.metadata.ports import ANY, NEW, Change, Version
+from hqueue.metadata.steps import Work
+from hqueue.runtime.stepwise import stepwise
+from tests.support.cancelling import AWAITS_MAX, each_await
 from tests.support.memory.metadata import MemoryServer, MemorySession
 from tests.support.waiting import wait_for
 
 ROOT, QUEUE = "/hqueue", "q"
 STATE_PATH = f"{ROOT}/regions/{QUEUE}/metadata/stage"
+LAYOUT = Rows(ROOT, QUEUE)
 WAIT_S = 120.0
 INFO = TopicPersistenceInfo((LogRange(0, MessageID.parse("1700000000000-0")),))
 STATE = SubscriptionState(MessageID.parse("1700000000000-0"))
@@ -55,11 +64,13 @@ class Standing(MemoryFields):
         self.silent = ""
         """The topic whose answer does not come."""
 
-    def write(self, changes: Mapping[str, FieldChange]) -> dict[str, Version | None]:
+    @stepwise
+    def write(self, changes: Mapping[str, FieldChange]) -> Work[dict[str, Version | None]]:
         self.waits.set()
         assert self.may_come.wait(WAIT_S)
         silent = {key for key in changes if self.silent and key.endswith(f"/{self.silent}")}
-        answers = super().write({key: changes[key] for key in changes.keys() - silent})
+        heard = {key: changes[key] for key in changes.keys() - silent}
+        answers = yield from super().write.steps(heard)
         if silent:
             error = StoreUnavailableError("no answer", outcome=Outcome.UNKNOWN)
             raise partly_done(error, answers | dict.fromkeys(silent, error))
@@ -94,7 +105,6 @@ class Cluster:
             root=ROOT,
             first="hbase",
             rows=lambda: self.rows,
-            check=lambda: None,
         )
 
     @property
@@ -152,7 +162,8 @@ def test_of_several_changes_it_is_known_what_came_of_each_after_a_move_too(
     for store in ("zookeeper", "hbase"):
         cluster.migration.move(store)
     cluster.rows.silent = "b"
-    records, keys = metadata._records, [metadata._layout.ranges(topic) for topic in "ab"]
+    records = records_of(metadata)
+    keys = [LAYOUT.ranges(topic) for topic in "ab"]
     with pytest.raises(PartlyDoneError) as caught:
         records.write(dict.fromkeys(keys, FieldChange({"ranges": b"[]"}, NEW)))
     assert caught.value.outcome is Outcome.UNKNOWN
@@ -270,6 +281,24 @@ def test_an_update_of_a_part_is_refused_where_it_was_moved_to_a_store_without(
     assert caught.value.outcome is Outcome.NOT_APPLIED
 
 
+def test_a_change_that_is_cut_at_any_await_is_under_way_no_more(cluster: Cluster) -> None:
+    """As at the end of an event loop, which cancels its tasks."""
+    places = itertools.cycle(("zookeeper", "hbase"))
+    metadata, _ = cluster.writer()
+    records, key = records_of(metadata), LAYOUT.ranges("t")
+
+    async def once(cut: Callable[..., Any]) -> None:
+        await cut(records.write.in_loop({key: FieldChange({"ranges": b"[]"}, ANY)}))
+        await cut(records.delete.in_loop({key: ANY}))
+        await cluster.migration.move.in_loop(next(places), drain_ms=10_000)
+
+    async def cut_at_each() -> None:
+        assert 1 < await each_await(once) < AWAITS_MAX
+
+    asyncio.run(asyncio.wait_for(cut_at_each(), WAIT_S))
+    write(metadata, "t", NEW).result(WAIT_S)
+
+
 def test_a_forked_child_is_another_writer(cluster: Cluster) -> None:
     metadata, _ = cluster.writer()
     write(metadata, "t", NEW).result(WAIT_S)
@@ -347,6 +376,11 @@ def test_a_migration_state_is_these_bytes() -> None:
 
 def write(metadata: TopicMetadata, topic: str, version: Version) -> Future[Version]:
     return metadata.persistence.write_topic_persistence_info(topic, INFO, version)
+
+
+def records_of(metadata: TopicMetadata) -> MovableRecords:
+    """The records below the managers."""
+    return metadata._records
 
 
 def topics(metadata: TopicMetadata) -> list[str]:

@@ -71,7 +71,6 @@ class Cluster:
             first=store,
             rows=lambda: self.rows,
             table=table,
-            check=lambda: None,
         )
 
     def record(self, store: str) -> MigrationStateRecord:

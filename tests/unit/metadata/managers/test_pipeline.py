@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import traceback
 from collections.abc import Iterable, Mapping
 from concurrent.futures import CancelledError, Future
 from typing import Any
@@ -24,8 +25,11 @@ from hqueue.metadata.managers import (
     Versioned,
     pipeline,
 )
+from hqueue.metadata.managers.following import Asked, follow
 from hqueue.metadata.outcomes import partly_done
 from hqueue.metadata.ports import ANY, NEW, Version
+from hqueue.runtime.steps import Work
+from hqueue.runtime.stepwise import stepwise
 from tests.support.metadata_kinds import owner, ranges, subscription
 from tests.support.waiting import wait_for
 
@@ -43,17 +47,20 @@ class GatedFields(MemoryFields):
         """Keys that it answers for at any time."""
         self.error: BaseException | None = None
 
-    def read(self, keys: Iterable[str]) -> dict[str, FieldRecord]:
+    @stepwise
+    def read(self, keys: Iterable[str]) -> Work[Any, dict[str, FieldRecord]]:
         self._pass(keys)
-        return super().read(keys)
+        return (yield from super().read.steps(keys))
 
-    def write(self, changes: Mapping[str, FieldChange]) -> dict[str, Version | None]:
+    @stepwise
+    def write(self, changes: Mapping[str, FieldChange]) -> Work[Any, dict[str, Version | None]]:
         self._pass(changes)
-        return super().write(changes)
+        return (yield from super().write.steps(changes))
 
-    def delete(self, versions: Mapping[str, Version]) -> dict[str, bool]:
+    @stepwise
+    def delete(self, versions: Mapping[str, Version]) -> Work[Any, dict[str, bool]]:
         self._pass(versions)
-        return super().delete(versions)
+        return (yield from super().delete.steps(versions))
 
     def _pass(self, keys: Iterable[str]) -> None:
         self.asked.append([*keys])
@@ -71,33 +78,43 @@ def change(number: int, version: Version = ANY) -> FieldChange:
     return FieldChange({"f": b"%d" % number}, version)
 
 
-def same(answer: Any) -> Any:
-    """What is made of an answer: the answer."""
-    return answer
+def answer_to(asked: Asked) -> Future[Any]:
+    """The answer to a single request."""
+
+    def ask() -> Work[Any, Any]:
+        return (yield asked)
+
+    return follow(ask())
 
 
-def test_who_waits_gets_what_is_made_of_the_answer_or_its_error(store: GatedFields) -> None:
+def test_who_waits_gets_what_work_makes_of_the_answers_or_its_error(store: GatedFields) -> None:
     store.open.set()
     line = Pipeline(store, 20)
 
-    def refuse(answer: object) -> object:
+    def write() -> Work[Any, tuple[Version, str]]:
+        return (yield line.write("a", change(1, NEW))), "made"
+
+    def read_both() -> Work[Any, tuple[Any, Any]]:
+        return (yield line.read("a")), (yield line.read("b"))
+
+    def refuse(*keys: str) -> Work[Any, None]:
+        for key in keys:
+            yield line.read(key)
         raise BadVersionError("no")
 
-    written = line.write("a", change(1, NEW), lambda version: (version, "made"))
-    assert written.result(30)[1] == "made"
-    read = line.read("a", lambda found: line.read("b", lambda other: (found, other)))
-    found, other = read.result(30)
+    assert follow(write()).result(30)[1] == "made"
+    found, other = follow(read_both()).result(30)
     assert (found.fields, other) == ({"f": b"1"}, None)
-    for refused in (line.read("a", refuse), line.read("a", lambda _: line.read("b", refuse))):
+    for refused in (follow(refuse("a")), follow(refuse("a", "b"))):
         with pytest.raises(BadVersionError):
             refused.result(30)
 
 
 def test_what_waits_goes_together(store: GatedFields) -> None:
     line = Pipeline(store, 20)
-    first = [line.read("a", same), line.read("b", same)]
+    first = [answer_to(line.read("a")), answer_to(line.read("b"))]
     wait_for(lambda: store.asked, "something is asked")
-    later = [line.read(f"k{number}", same) for number in range(600)]
+    later = [answer_to(line.read(f"k{number}")) for number in range(600)]
     store.open.set()
     for future in first + later:
         assert future.result(30) is None
@@ -111,21 +128,21 @@ def test_changes_of_a_record_keep_their_order_also_deletions(store: GatedFields)
     line = Pipeline(store, 20)
     for _ in range(50):
         asked: list[Future[Any]] = [
-            line.write("k", change(0, NEW), same),
-            line.write("k", change(1), same),
-            line.delete("k", ANY, same),
-            line.write("k", change(2, NEW), same),
-            line.write("k", change(3), same),
+            answer_to(line.write("k", change(0, NEW))),
+            answer_to(line.write("k", change(1))),
+            answer_to(line.delete("k", ANY)),
+            answer_to(line.write("k", change(2, NEW))),
+            answer_to(line.write("k", change(3))),
         ]
         answers = [future.result(30) for future in asked]
         assert not any(answer is None or answer is False for answer in answers)
-        assert line.delete("k", ANY, same).result(30)
+        assert answer_to(line.delete("k", ANY)).result(30)
 
 
 def test_threads_end_with_the_requests(store: GatedFields) -> None:
     before = threading.active_count()
     line = Pipeline(store, 20)
-    asked = [line.write(f"k{n}", change(n, NEW), same) for n in range(2_000)]
+    asked = [answer_to(line.write(f"k{n}", change(n, NEW))) for n in range(2_000)]
     assert threading.active_count() - before <= pipeline.ASKING_MAX
     store.open.set()
     for future in asked:
@@ -136,7 +153,7 @@ def test_threads_end_with_the_requests(store: GatedFields) -> None:
 def test_a_key_that_is_under_way_starts_no_threads(store: GatedFields) -> None:
     before = threading.active_count()
     line = Pipeline(store, 20)
-    asked = [line.write("k", change(n), same) for n in range(300)]
+    asked = [answer_to(line.write("k", change(n))) for n in range(300)]
     wait_for(lambda: threading.active_count() <= before + 1, "one thread is left")
     store.open.set()
     assert [future.result(30) for future in asked] == [None] * 300
@@ -146,10 +163,10 @@ def test_threads_end_though_a_change_waits_for_its_elder(store: GatedFields) -> 
     before = set(threading.enumerate())
     store.free = {"b"}
     line = Pipeline(store, 20)
-    elder = line.write("a", change(0, NEW), same)
+    elder = answer_to(line.write("a", change(0, NEW)))
     wait_for(lambda: store.asked, "the elder is under way")
-    younger = line.write("a", change(1), same)
-    assert line.write("b", change(0, NEW), same).result(30) is not None
+    younger = answer_to(line.write("a", change(1)))
+    assert answer_to(line.write("b", change(0, NEW))).result(30) is not None
     wait_for(lambda: len({*threading.enumerate()} - before) == 1, "one thread is left")
     store.open.set()
     assert None not in (elder.result(30), younger.result(30))
@@ -161,7 +178,7 @@ def test_no_more_wait_than_the_bound(store: GatedFields) -> None:
 
     def ask_more() -> None:
         for number in range(100):
-            asked.append(line.read(f"k{number}", same))
+            asked.append(answer_to(line.read(f"k{number}")))
 
     with pytest.raises(BufferFullError) as caught:
         ask_more()
@@ -194,12 +211,12 @@ def test_work_that_found_no_thread_takes_no_room_and_its_error_says_so(
 
 def test_what_is_cancelled_before_it_is_sent_is_not_sent(store: GatedFields) -> None:
     line = Pipeline(store, 20)
-    sent = line.write("k", change(0, NEW), same)
+    sent = answer_to(line.write("k", change(0, NEW)))
     wait_for(lambda: store.asked, "it is sent")
-    waiting = line.write("k", change(1), same)
+    waiting = answer_to(line.write("k", change(1)))
     assert not sent.cancel()
     assert waiting.cancel()
-    last = line.write("k", change(2), same)
+    last = answer_to(line.write("k", change(2)))
     store.open.set()
     assert last.result(30) == 1
     with pytest.raises(CancelledError):
@@ -210,27 +227,27 @@ def test_an_error_is_the_answer_to_each_and_the_next_are_asked(store: GatedField
     line = Pipeline(store, 20)
     store.error = KeyError("broken")
     asked: list[Future[Any]] = [
-        line.read("a", same),
-        line.write("b", change(1), same),
-        line.delete("c", ANY, same),
+        answer_to(line.read("a")),
+        answer_to(line.write("b", change(1))),
+        answer_to(line.delete("c", ANY)),
     ]
     store.open.set()
     for future in asked:
         with pytest.raises(KeyError):
             future.result(30)
     store.error = None
-    assert line.write("b", change(1, NEW), same).result(30) is not None
+    assert answer_to(line.write("b", change(1, NEW))).result(30) is not None
 
 
 def test_what_was_asked_for_is_done_after_the_end(store: GatedFields) -> None:
     line = Pipeline(store, 20)
-    asked = [line.write(f"k{n}", change(n, NEW), same) for n in range(300)]
+    asked = [answer_to(line.write(f"k{n}", change(n, NEW))) for n in range(300)]
     line.close()
     line.close()
     for refused in (
-        lambda: line.read("a", same),
-        lambda: line.write("a", change(1), same),
-        lambda: line.delete("a", ANY, same),
+        lambda: answer_to(line.read("a")),
+        lambda: answer_to(line.write("a", change(1))),
+        lambda: answer_to(line.delete("a", ANY)),
         lambda: line.run(lambda: None),
     ):
         with pytest.raises(ClosedError):
@@ -244,14 +261,14 @@ def test_a_callback_may_ask_for_more_and_wait_for_it(store: GatedFields) -> None
     nested: list[object] = []
 
     def more(depth: int) -> None:
-        line.write("k", change(depth, NEW if depth == 0 else ANY), same).result(30)
+        answer_to(line.write("k", change(depth, NEW if depth == 0 else ANY))).result(30)
         if depth < 4:
-            inner: Future[Any] = line.write("k", change(depth), same)
+            inner: Future[Any] = answer_to(line.write("k", change(depth)))
             inner.add_done_callback(lambda _: more(depth + 1))
             inner.result(30)
-        nested.append(line.read("k", same).result(30))
+        nested.append(answer_to(line.read("k")).result(30))
 
-    for future in [line.write(f"k{n}", change(n), same) for n in range(5)]:
+    for future in [answer_to(line.write(f"k{n}", change(n))) for n in range(5)]:
         future.add_done_callback(lambda _: more(0))
     store.open.set()
     wait_for(lambda: len(nested) == 25, "all have ended")
@@ -259,9 +276,9 @@ def test_a_callback_may_ask_for_more_and_wait_for_it(store: GatedFields) -> None
 
 def test_a_callback_that_fails_harms_no_other(store: GatedFields) -> None:
     line = Pipeline(store, 20)
-    first = line.read("a", same)
+    first = answer_to(line.read("a"))
     first.add_done_callback(lambda _: 1 / 0)
-    second = line.read("b", same)
+    second = answer_to(line.read("b"))
     store.open.set()
     assert (first.result(30), second.result(30)) == (None, None)
 
@@ -269,8 +286,8 @@ def test_a_callback_that_fails_harms_no_other(store: GatedFields) -> None:
 def test_of_a_batch_that_fails_each_caller_has_an_error_of_its_own(store: GatedFields) -> None:
     store.error = StoreUnavailableError("away", outcome=Outcome.UNKNOWN, path="x")
     line = Pipeline(store, 20)
-    asked = [line.write(f"k{number}", change(number), same) for number in range(3)]
-    asked += [line.read(f"k{number}", same) for number in range(3)]
+    asked = [answer_to(line.write(f"k{number}", change(number))) for number in range(3)]
+    asked += [answer_to(line.read(f"k{number}")) for number in range(3)]
     store.open.set()
     errors = [future.exception(30) for future in asked]
     assert len({id(error) for error in errors}) == len(errors)
@@ -281,16 +298,16 @@ def test_of_a_batch_that_fails_each_caller_has_an_error_of_its_own(store: GatedF
     for _ in range(3):
         with pytest.raises(StoreUnavailableError):
             asked[0].result(30)
-    assert errors[1] is not None
-    assert errors[1].__traceback__ is None, "what others raise is not in it"
+    first, second = (traceback.extract_tb(error.__traceback__) for error in errors[:2])
+    assert len(second) < len(first), "what others raise is not in it"
 
 
 def test_of_a_batch_in_which_some_fail_each_learns_what_came_of_its_own(store: GatedFields) -> None:
     failed = StoreUnavailableError("away", outcome=Outcome.UNKNOWN)
     line = Pipeline(store, 20)
-    first = line.write("k", change(0), same)
+    first = answer_to(line.write("k", change(0)))
     wait_for(lambda: store.asked, "something is asked")
-    second = [line.delete(key, ANY, same) for key in ("a", "b", "c")]
+    second = [answer_to(line.delete(key, ANY)) for key in ("a", "b", "c")]
     store.error = partly_done(failed, {"k": None, "a": True, "b": False, "c": failed})
     store.open.set()
     assert first.result(30) is None
@@ -300,14 +317,14 @@ def test_of_a_batch_in_which_some_fail_each_learns_what_came_of_its_own(store: G
 
 def test_a_forked_child_starts_afresh(store: GatedFields) -> None:
     line = Pipeline(store, 20)
-    held = [line.write(f"k{n}", change(n, NEW), same) for n in range(10)]
+    held = [answer_to(line.write(f"k{n}", change(n, NEW))) for n in range(10)]
     wait_for(lambda: store.asked, "something is under way")
     child = os.fork()
     if child == 0:
         code = 1
         try:
             line.store = MemoryFields()
-            line.write("k0", change(0, NEW), same).result(30)
+            answer_to(line.write("k0", change(0, NEW))).result(30)
             code = 0 if line.run(lambda: 7).result(30) == 7 else 2
         finally:
             os._exit(code)
