@@ -50,8 +50,8 @@ class LoopSubscriptions(Subscriptions):
     def _background(self) -> Background:
         return self._tasks
 
-    def _make_endpoint(self, host: str, port: int) -> LoopEndpoint:
-        return LoopEndpoint(host, port, self._calls.delivery_guard())
+    def _make_endpoint(self, host: str, port: int, at: str | None) -> LoopEndpoint:
+        return LoopEndpoint(host, port, self._calls.delivery_guard(), at)
 
     def _make_listeners(self, listener: Listener, subscriber: str) -> LoopListeners:
         return LoopListeners(listener, TIMEOUT_MS, self._tasks, subscriber)

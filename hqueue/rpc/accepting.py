@@ -12,7 +12,7 @@ import select
 import selectors
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from hqueue.errors import InvalidInputError
 from hqueue.rpc.callers import Bounds, Callers
@@ -30,6 +30,7 @@ __all__ = [
     "host_towards",
     "listen",
     "listen_at",
+    "numeric_host",
     "raise_file_limit",
 ]
 
@@ -125,9 +126,25 @@ def listen_at(host: str, port: int) -> socket.socket:
     Raises:
         InvalidInputError: nothing can listen there.
     """
-    try:
+    with _translated(host, port):
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
+
+
+def numeric_host(host: str, port: int) -> str:
+    """A host's first address, where `listen_at` listens without looking up a name.
+
+    Raises:
+        InvalidInputError: it has none.
+    """
+    with _translated(host, port):
+        return str(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][4][0])
+
+
+@contextlib.contextmanager
+def _translated(host: str, port: int) -> Iterator[None]:
+    try:
+        yield
     except (OSError, OverflowError, UnicodeError) as exc:
         if is_interruption(exc):
             raise

@@ -83,14 +83,17 @@ class Endpoint(TopicEndpoint, SubscriberHandler):
         host: where hubs reach it, and where it listens.
         port: the port; a free one if 0.
         guard: as `ThriftServer` takes it.
+        at: the host's address, if its name was looked up.
 
     Raises:
         InvalidInputError: it can't listen there.
     """
 
-    def __init__(self, host: str, port: int, guard: PortGuard | None = None) -> None:
+    def __init__(
+        self, host: str, port: int, guard: PortGuard | None = None, at: str | None = None
+    ) -> None:
         super().__init__()
-        listener = listen_at(host, port)
+        listener = listen_at(at or host, port)
         self.address = Address(host, listener.getsockname()[1])
         self._server = ThriftServer(
             subscriber_service(),
@@ -128,15 +131,17 @@ class LoopEndpoint(TopicEndpoint, LoopSubscriberHandler):
     """A subscriber's service on a port of its own, in the event loop that makes it.
 
     Args:
-        host, port, guard: as for `Endpoint`.
+        host, port, guard, at: as for `Endpoint`.
 
     Raises:
         InvalidInputError: it can't listen there.
     """
 
-    def __init__(self, host: str, port: int, guard: PortGuard | None = None) -> None:
+    def __init__(
+        self, host: str, port: int, guard: PortGuard | None = None, at: str | None = None
+    ) -> None:
         super().__init__()
-        listener = listen_at(host, port)
+        listener = listen_at(at or host, port)
         self.address = Address(host, listener.getsockname()[1])
         self._server = ThriftServer(
             subscriber_service(),

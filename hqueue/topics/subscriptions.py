@@ -14,7 +14,7 @@ from hqueue.message_id import MessageID
 from hqueue.metadata import check_name
 from hqueue.metadata.managers import SubscriptionPreferences
 from hqueue.push.listener import Listener
-from hqueue.rpc.accepting import host_towards
+from hqueue.rpc.accepting import host_towards, numeric_host
 from hqueue.rpc.services import load
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.fork import register
@@ -103,7 +103,7 @@ class Subscriptions(Stepwise, abc.ABC):
         """The event loop of the work in the background."""
 
     @abc.abstractmethod
-    def _make_endpoint(self, host: str, port: int) -> EndpointFace:
+    def _make_endpoint(self, host: str, port: int, at: str | None) -> EndpointFace:
         """A port for a subscriber's name.
 
         Raises:
@@ -194,14 +194,16 @@ class Subscriptions(Stepwise, abc.ABC):
         deadline = Deadline(SYSTEM_CLOCK, self._calls.settings.operation_timeout_ms)
         name = queue, topic, subscriber
         yield from self._await_ending(name, deadline)
-        if host is None and (queue, subscriber) not in self._endpoints:
-            host = yield from self._own_host.steps()
+        at: str | None = None
+        if (queue, subscriber) not in self._endpoints:
+            host = host or (yield from self._own_host.steps())
+            at = yield looking_up(host, partial(numeric_host, host, port))
         if not is_wanted():
             raise ClosedError("the subscription was closed before it began: subscribe again")
         subscription: SubscriptionState | None = None
         try:
             with self._opening:
-                endpoint = self._endpoint(queue, subscriber, host, port)
+                endpoint = self._endpoint(queue, subscriber, host, port, at)
                 subscription = self._make_subscription(
                     name,
                     listeners,
@@ -338,7 +340,9 @@ class Subscriptions(Stepwise, abc.ABC):
             text = "a subscription to %r was not ended, though its listener asked for it: %s"
             logger.warning(text, subscription.topic, exc)
 
-    def _endpoint(self, queue: str, subscriber: str, host: str | None, port: int) -> EndpointFace:
+    def _endpoint(
+        self, queue: str, subscriber: str, host: str | None, port: int, at: str | None
+    ) -> EndpointFace:
         """Where a name's messages come. `_opening` is held until it has the topic: without one it
         is closed.
         """
@@ -347,7 +351,7 @@ class Subscriptions(Stepwise, abc.ABC):
         endpoint = self._endpoints.get((queue, subscriber))
         if endpoint is None:
             # Another thread may have closed it just now.
-            endpoint = self._make_endpoint(host or self._own_host(), port)
+            endpoint = self._make_endpoint(host or self._own_host(), port, at)
             self._endpoints[queue, subscriber] = endpoint
             endpoint.start()
         return endpoint

@@ -39,8 +39,8 @@ class ThreadSubscriptions(Subscriptions):
     def _background(self) -> Background:
         return needed_loop()
 
-    def _make_endpoint(self, host: str, port: int) -> Endpoint:
-        return Endpoint(host, port, self._calls.delivery_guard())
+    def _make_endpoint(self, host: str, port: int, at: str | None) -> Endpoint:
+        return Endpoint(host, port, self._calls.delivery_guard(), at)
 
     def _make_listeners(self, listener: Listener, subscriber: str) -> Listeners:
         return Listeners(listener, TIMEOUT_MS, subscriber)

@@ -802,3 +802,37 @@ def test_many_messages_are_made_encoded_and_decoded_beside_the_loop(
         return count
 
     assert run(watch) == 3 * many + 1
+
+
+def test_the_name_of_a_host_is_looked_up_beside_the_loop(
+    connect: Connect, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look_up, name = socket.getaddrinfo, "here.invalid"
+    looked_up: list[bool] = []
+
+    def getaddrinfo(host: Any, *args: Any, **options: Any) -> Any:
+        if host != name:
+            return look_up(host, *args, **options)
+        if options.get("flags") == socket.AI_NUMERICHOST:
+            raise socket.gaierror(socket.EAI_NONAME, "a name")
+        looked_up.append(asyncio._get_running_loop() is None)
+        return look_up("127.0.0.1", *args, **options)
+
+    async def use() -> None:
+        got: asyncio.Queue[bytes] = asyncio.Queue()
+
+        def listener(messages: Sequence[ReceivedMessage]) -> None:
+            for message in messages:
+                got.put_nowait(message.value)
+
+        async with (
+            connect() as client,
+            await client.topic(topic).subscribe("s", listener, host=name),
+        ):
+            await client.topic(topic).publish(b"v")
+            assert await asyncio.wait_for(got.get(), WAIT_S) == b"v"
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    run(use)
+    assert len(looked_up) >= 2, "by this client, and by the hub"
+    assert all(looked_up)
