@@ -91,7 +91,7 @@ class RecordTable(TableUpdates[Servers], OnPorts):
     @stepwise
     def update(self, updates: Sequence[RowUpdate]) -> Asking[list[Answer | HQueueError]]:
         """Like `RowPort.update`."""
-        found = yield from self._update(updates)
+        found = yield from self.updating(updates)
         return [
             self._gone(each) if isinstance(each, QueueNotFoundError) else each for each in found
         ]

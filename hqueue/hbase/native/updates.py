@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from hqueue.errors import HQueueError, Outcome, StoreUnavailableError
 from hqueue.hbase.native.cells import put_cells
 from hqueue.hbase.native.exchanges import Ask, AskAll, Asking, Request
-from hqueue.hbase.native.faces import Via, carried_out
+from hqueue.hbase.native.faces import Via
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.regions import Region, RegionMap, TableRegions
 from hqueue.hbase.native.requests import TableRequests, deletion, has_value, mutate, put_of
@@ -83,12 +83,8 @@ class TableUpdates(TableRequests[Via]):
         self._judges: dict[Address, bool] = {}
         """Whether a server judges the conditions in a Multi."""
 
-    @carried_out
-    def update(self, updates: Sequence[RowUpdate]) -> Asking[list[Answer | HQueueError]]:
-        """Like `RowPort.update`."""
-        return (yield from self._update(updates))
-
-    def _update(self, updates: Sequence[RowUpdate]) -> Asking[list[Answer | HQueueError]]:
+    def updating(self, updates: Sequence[RowUpdate]) -> Asking[list[Answer | HQueueError]]:
+        """What `RowPort.update` does, as work."""
         try:
             if len(updates) == 1:
                 return [(yield from self._update_one(updates[0]))]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pytest
 
 from hqueue import ClosedError, Outcome, Settings, StoreUnavailableError
 from hqueue.errors import HQueueError, QueueDisabledError
+from hqueue.hbase.native.async_servers import AsyncServers
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.regions import Meta, RegionMap
 from hqueue.hbase.native.requests import EQUAL
@@ -20,6 +21,7 @@ from hqueue.hbase.native.updates import BYTES_MAX, TOGETHER_MAX, TableUpdates
 from hqueue.hbase.native.zookeeper_registry import ZooKeeperRegistry
 from hqueue.hbase.record_rows import Answer, RowUpdate
 from hqueue.settings.addresses import Address
+from tests.support.looped import LoopThread
 from tests.support.region_server import RegionServer, meta_node, region_row
 from tests.support.registries import reading
 from tests.support.scripted_server import Asked, ScriptedServer, answer
@@ -118,15 +120,37 @@ def _cells(block: bytes) -> Iterator[Block]:
         at += 4 + total
 
 
-Begin = Callable[..., tuple[TableUpdates, list[Judging]]]
+Update = Callable[[Sequence[RowUpdate]], list[Answer | HQueueError]]
 
 
-@pytest.fixture
-def begin() -> Iterator[Begin]:
+class Table(NamedTuple):
+    """What updates rows, by one of the faces."""
+
+    update: Update
+    servers: Servers | AsyncServers
+
+
+Begin = Callable[..., tuple[Table, list[Judging]]]
+
+
+@pytest.fixture(params=["threads", "asyncio"])
+def begin(request: pytest.FixtureRequest) -> Iterator[Begin]:
     """A table on some region servers, its rows spread evenly."""
     with contextlib.ExitStack() as stack:
 
-        def run(count: int = 1, **settings: Any) -> tuple[TableUpdates, list[Judging]]:
+        def table(settings: Settings, meta: Meta) -> Table:
+            regions = RegionMap(meta, TABLE, 15_000)
+            if request.param == "threads":
+                servers = stack.enter_context(contextlib.closing(Servers(settings)))
+                updates = TableUpdates(servers, TABLE, regions)
+                return Table(lambda rows: servers.carry_out(updates.updating(rows)), servers)
+            thread = stack.enter_context(contextlib.closing(LoopThread()))
+            in_loop = AsyncServers(settings)
+            stack.callback(thread.call, in_loop.close)
+            work = TableUpdates(in_loop, TABLE, regions).updating
+            return Table(lambda rows: thread.run(in_loop.carry_out(work(rows))), in_loop)
+
+        def run(count: int = 1, **settings: Any) -> tuple[Table, list[Judging]]:
             served = [Judging(TABLE) for _ in range(count)]
             addresses: list[Address] = [
                 stack.enter_context(contextlib.closing(ScriptedServer(each))).address
@@ -138,12 +162,11 @@ def begin() -> Iterator[Begin]:
                     region_row(TABLE, start, end, address)
                     for start, end, address in zip(starts, starts[1:], addresses, strict=False)
                 ]
-            servers = stack.enter_context(contextlib.closing(Servers(Settings(**settings))))
             node = meta_node(addresses[0])
             meta = Meta(
                 ZooKeeperRegistry(reading(lambda path: node if "meta" in path else None), "/hbase")
             )
-            return TableUpdates(servers, TABLE, RegionMap(meta, TABLE, 15_000)), served
+            return table(Settings(**settings), meta), served
 
         yield run
 
