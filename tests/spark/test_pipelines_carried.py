@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 import hqueue
 from hqueue import InvalidInputError, Message
 from hqueue.message import partition_of_key
-from pyspark_hqueue.jobs.archive import FILES, Archive, RoundRecord
+from pyspark_hqueue.jobs.archive import FILES, Archive
+from pyspark_hqueue.jobs.manifest import RoundRecord
 from pyspark_hqueue.jobs.queue_copy import Copy
 from pyspark_hqueue.jobs.queue_statistics import Counting
 from pyspark_hqueue.jobs.replay import Replay

@@ -16,13 +16,11 @@ know of any of this: names that begin with ``_`` are passed over by all.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -30,17 +28,22 @@ from hqueue import InvalidInputError
 from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.numbers import whole_number
 from pyspark_hqueue.jobs.folder import Folder
+from pyspark_hqueue.jobs.manifest import (
+    HIDDEN,
+    RECORD,
+    ROUNDS,
+    STAGING,
+    RoundRecord,
+    archived_queue,
+)
+from pyspark_hqueue.jobs.parquet_options import ParquetOptions, sorted_rows
 from pyspark_hqueue.jobs.rounds import Round, Rounds
 from pyspark_hqueue.jobs.sizes import message_bytes
 from pyspark_hqueue.reading.plan import Range
 from pyspark_hqueue.reading.schema import WITH_HEADERS
 
-__all__ = ["FILES", "Archive", "RoundRecord", "archived_queue", "placed_rounds"]
+__all__ = ["FILES", "ROUND_MESSAGES", "Archive"]
 
-HIDDEN = "_hqueue"
-RECORD = f"{HIDDEN}/archive.json"
-ROUNDS = f"{HIDDEN}/rounds"
-STAGING = f"{HIDDEN}/staging"
 ROUND_MESSAGES = 10_000_000
 
 FILES = StructType(
@@ -55,52 +58,6 @@ FILES = StructType(
 _DATE = "cast(date_from_unix_date(cast(shiftright(id, 15) div 86400000 as int)) as string)"
 
 
-@dataclasses.dataclass(frozen=True)
-class RoundRecord:
-    """What a round has written: files as they were named aside, messages, and their bytes."""
-
-    number: int
-    attempt: str
-    files: tuple[str, ...]
-    messages: int
-    bytes: int
-
-    @property
-    def places(self) -> dict[str, str]:
-        """Where each file lies that was written aside, and where it belongs."""
-        found = {}
-        for name in self.files:
-            folder, _, file = name.rpartition("/")
-            found[f"{STAGING}/{self.attempt}/{name}"] = f"{folder}/{self.number:08d}-{file}"
-        return found
-
-    @classmethod
-    def parse(cls, text: str) -> RoundRecord:
-        fields = json.loads(text)
-        return cls(**{**fields, "files": tuple(fields["files"])})
-
-
-def archived_queue(folder: Folder) -> dict[str, Any] | None:
-    """What a folder is the archive of; None if it is not an archive."""
-    text = folder.read(RECORD)
-    return None if text is None else dict(json.loads(text))
-
-
-def placed_rounds(folder: Folder) -> list[RoundRecord]:
-    """The rounds of an archive in their order, up to the first that has files aside still.
-
-    A file of a round that is recorded lies aside or in its place. So one that is not aside, looked
-    for after its record was read, is found in its place from then on.
-    """
-    records = [
-        RoundRecord.parse(folder.read(f"{ROUNDS}/{name}") or "")
-        for name in folder.names(ROUNDS)
-        if name.endswith(".json")
-    ]
-    aside = {f"{STAGING}/{name}" for name in folder.files(STAGING)}
-    return list(itertools.takewhile(lambda record: aside.isdisjoint(record.places), records))
-
-
 class Archive:
     """A queue's messages as files. A run goes on where the last one ended.
 
@@ -111,6 +68,7 @@ class Archive:
         topics: the topics wanted; all if empty. They are fixed by the first run.
         round_messages: of one round: this many are written again at most after a crash.
         options: of the data source's stream: ``failOnDataLoss``, ``hqueue.gateways`` and so on.
+        parquet: how the files are written.
 
     Raises:
         InvalidInputError: the folder has something else in it, or an option is wrong.
@@ -126,7 +84,10 @@ class Archive:
         topics: Sequence[str] = (),
         round_messages: int = ROUND_MESSAGES,
         options: Mapping[str, str] | None = None,
+        parquet: ParquetOptions | None = None,
     ) -> None:
+        self._parquet = parquet or ParquetOptions()
+        spark = self._parquet.session(spark)
         self.folder = Folder(spark, path)
         given = dict(options or {})
         if topics:
@@ -201,15 +162,12 @@ class Archive:
         folder = f"{STAGING}/{attempt}"
         seen = Observation()
         by = ("date", "topic")
-        frame: DataFrame = round_.frame.withColumn("date", F.expr(_DATE))
-        frame = frame.observe(
+        frame = round_.frame.withColumn("date", F.expr(_DATE)).observe(
             seen, F.count(F.lit(1)).alias("messages"), F.sum(message_bytes()).alias("bytes")
         )
-        # Files of a good size, whatever the number of tasks and of topics.
-        frame = frame.hint("rebalance", *map(F.col, by)).sortWithinPartitions(
-            *by, "partition", "id"
-        )
-        frame.write.partitionBy(*by).parquet(self.folder.inside(folder))
+        # Files of the size that is wanted, whatever the number of tasks and of topics.
+        balanced = frame.hint("rebalance", *map(F.col, by))
+        self._parquet.write(sorted_rows(balanced, by), self.folder.inside(folder), by)
         files = tuple(name for name in self.folder.files(folder) if name.endswith(".parquet"))
         found = seen.get
         return RoundRecord(

@@ -16,10 +16,30 @@ from hqueue.cli.registering import group
 from hqueue.cli.session import session_of
 from hqueue.errors import InvalidInputError, SettingsError
 from hqueue.message_id import MessageID
-from hqueue.position import POSITION_HELP, is_relative, parse_position
+from hqueue.position import is_relative, parse_position
 from hqueue.runtime.extras import installing
+from pyspark_hqueue.jobs.command_options import (
+    By,
+    Conf,
+    DryRun,
+    Follow,
+    Loss,
+    Master,
+    QueueName,
+    RoundMessages,
+    RowGroupSize,
+    Start,
+    Stop,
+    TargetFileSize,
+    Topics,
+)
 from pyspark_hqueue.jobs.command_progress import MessagesDone
 from pyspark_hqueue.jobs.command_statistics import show_statistics
+from pyspark_hqueue.jobs.parquet_options import (
+    ROW_GROUP_SIZE_BYTES,
+    TARGET_FILE_SIZE_BYTES,
+    ParquetOptions,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,45 +49,6 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 
-QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
-Topics = Annotated[
-    list[str] | None,
-    typer.Option("--topic", "-t", help="Only this topic. May be given several times."),
-]
-By = Annotated[
-    str | None,
-    typer.Option(
-        help="What chooses the partition: 'partition' (the source's, modulo their number), "
-        "'topic', 'key', or an expression of Spark's SQL over the columns."
-    ),
-]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Report what would be read and written; write nothing.")
-]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new messages.")]
-Loss = Annotated[
-    bool,
-    typer.Option("--allow-data-loss", help="Go on if messages expired before they were read."),
-]
-RoundMessages = Annotated[
-    int | None, typer.Option(min=1, help="Messages per round; a crash repeats at most one round.")
-]
-Start = Annotated[str | None, typer.Option("--start", help=f"Where to begin: {POSITION_HELP}.")]
-Stop = Annotated[
-    str | None, typer.Option("--stop", help="Where to end, given in the same ways as --start.")
-]
-Master = Annotated[
-    str | None,
-    typer.Option(help="Spark's master; that of spark-submit, or this machine, if not given."),
-]
-Conf = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--conf", metavar="NAME=VALUE", help="A Spark setting. May be given several times."
-    ),
-]
-
-
 def archive(
     context: typer.Context,
     queue: QueueName,
@@ -75,6 +56,8 @@ def archive(
     *,
     topic: Topics = None,
     round_messages: RoundMessages = None,
+    target_file_size: TargetFileSize = TARGET_FILE_SIZE_BYTES,
+    row_group_size: RowGroupSize = ROW_GROUP_SIZE_BYTES,
     follow: Follow = False,
     allow_data_loss: Loss = False,
     dry_run: DryRun = False,
@@ -87,7 +70,8 @@ def archive(
     system that Spark writes to.
     """
     with _spark(f"archive {queue}", master, conf) as spark:
-        from pyspark_hqueue.jobs.archive import ROUND_MESSAGES, Archive, RoundRecord  # noqa: PLC0415
+        from pyspark_hqueue.jobs.archive import ROUND_MESSAGES, Archive  # noqa: PLC0415
+        from pyspark_hqueue.jobs.manifest import RoundRecord  # noqa: PLC0415
 
         job = Archive(
             spark,
@@ -96,6 +80,7 @@ def archive(
             topics=topic or (),
             round_messages=round_messages or ROUND_MESSAGES,
             options=_reading(context, allow_data_loss),
+            parquet=ParquetOptions(target_file_size, row_group_size),
         )
         pending = job.pending()
         if dry_run:

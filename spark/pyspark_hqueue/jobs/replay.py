@@ -21,9 +21,10 @@ from pyspark.sql.types import BinaryType, StringType
 from hqueue import InvalidInputError, MessageID
 from hqueue.metadata import check_name
 from hqueue.settings.reserved import check_topic
-from pyspark_hqueue.jobs.archive import FILES, archived_queue, placed_rounds
+from pyspark_hqueue.jobs.archive import FILES
 from pyspark_hqueue.jobs.failures import refusing
 from pyspark_hqueue.jobs.folder import Folder
+from pyspark_hqueue.jobs.manifest import archived_queue, placed_rounds
 from pyspark_hqueue.jobs.targets import Target
 from pyspark_hqueue.reading.clients import client_of
 from pyspark_hqueue.writing.write_options import WriteOptions

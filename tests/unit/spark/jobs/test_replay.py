@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_hqueue.jobs.archive import ROUNDS, RoundRecord
+from pyspark_hqueue.jobs.manifest import ROUNDS, RoundRecord
 from pyspark_hqueue.jobs.replay import Piece, archived_pieces
 
 FILES = ("date=2026-01-31/topic=a/part-0.parquet", "date=2026-01-31/topic=b/part-1.parquet")

@@ -1,0 +1,75 @@
+"""Options that several commands of ``hqueue pipeline`` have."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from hqueue.position import POSITION_HELP
+
+__all__ = [
+    "By",
+    "Conf",
+    "DryRun",
+    "Follow",
+    "Loss",
+    "Master",
+    "QueueName",
+    "RoundMessages",
+    "RowGroupSize",
+    "Start",
+    "Stop",
+    "TargetFileSize",
+    "Topics",
+]
+
+QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
+Topics = Annotated[
+    list[str] | None,
+    typer.Option("--topic", "-t", help="Only this topic. May be given several times."),
+]
+By = Annotated[
+    str | None,
+    typer.Option(
+        help="What chooses the partition: 'partition' (the source's, modulo their number), "
+        "'topic', 'key', or an expression of Spark's SQL over the columns."
+    ),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Report what would be read and written; write nothing.")
+]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new messages.")]
+Loss = Annotated[
+    bool,
+    typer.Option("--allow-data-loss", help="Go on if messages expired before they were read."),
+]
+RoundMessages = Annotated[
+    int | None, typer.Option(min=1, help="Messages per round; a crash repeats at most one round.")
+]
+Start = Annotated[str | None, typer.Option("--start", help=f"Where to begin: {POSITION_HELP}.")]
+Stop = Annotated[
+    str | None, typer.Option("--stop", help="Where to end, given in the same ways as --start.")
+]
+Master = Annotated[
+    str | None,
+    typer.Option(help="Spark's master; that of spark-submit, or this machine, if not given."),
+]
+Conf = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--conf", metavar="NAME=VALUE", help="A Spark setting. May be given several times."
+    ),
+]
+TargetFileSize = Annotated[
+    int,
+    typer.Option("--target-file-size-bytes", min=1, help="The size that files should have."),
+]
+RowGroupSize = Annotated[
+    int,
+    typer.Option(
+        "--row-group-size-bytes",
+        min=1,
+        help="The size that their row groups should have.",
+    ),
+]
