@@ -217,7 +217,7 @@ def test_the_installed_command_does_and_says_the_same(run_process: Run, name: st
     assert (wrong.code, wrong.out) == (2, b"")
 
 
-PIPELINES = [f"pipeline {name}" for name in ("archive", "replay", "copy", "statistics")]
+PIPELINES = [f"pipeline {name}" for name in ("archive", "compact", "replay", "copy", "statistics")]
 
 
 def test_help_names_the_exit_codes_and_every_command_has_help(run: Run) -> None:

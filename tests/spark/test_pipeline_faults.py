@@ -71,6 +71,26 @@ def test_an_archive_that_is_killed_again_and_again_has_each_message_once(
     assert archived(path) == values(source)
 
 
+def test_a_compaction_that_is_killed_again_and_again_has_each_message_once(
+    source: hqueue.Queue, tmp_path: Path
+) -> None:
+    path = tmp_path / "archive"
+    Pipeline(
+        tmp_path / "log", "archive", source.name, str(path), "--round-messages", "3000"
+    ).finish()
+    wanted, files = values(source), len(list(path.glob("date=*/topic=*/*")))
+    pipeline = Pipeline(tmp_path / "log", "compact", str(path))
+    pipeline.kill_when_more_than(lambda: len(list(path.glob("_hqueue/compacting/*"))))
+    assert archived(path) == wanted
+    # While it replaces files: a reader finds the marker, and fails.
+    pipeline.kill_when_more_than(lambda: len(list(path.glob("_hqueue/compactions/*.json"))))
+    if not list(path.rglob("*-wait.parquet")):
+        assert archived(path) == wanted
+    pipeline.finish()
+    assert archived(path) == wanted
+    assert len(list(path.glob("date=*/topic=*/*"))) < files / 5
+
+
 def test_a_replay_that_is_killed_again_and_again_has_each_message_once(
     source: hqueue.Queue, make_queue: Make, tmp_path: Path
 ) -> None:

@@ -5,12 +5,13 @@
     PATH/_hqueue/checkpoint/               which messages each round has: Spark's own
     PATH/_hqueue/rounds/00000012.json      which files round 12 consists of
     PATH/_hqueue/staging/00000012-…/       what a try of round 12 has written
+    PATH/_hqueue/compactions/, compacting/ see `pyspark_hqueue.jobs.compactions`
 
 A round writes its files aside, names them in its record, and then moves them into their places. The
 record is written once: of two tries that come that far, by a restart or because two run at once,
 the later one finds it, and drops its own files. Files are moved by the record alone, so whatever
-run comes after a crash finishes that. A reader never sees a message twice, and no reader needs to
-know of any of this: names that begin with ``_`` are passed over by all.
+run comes after a crash finishes that. A reader never sees a message twice, and needs to know
+nothing of this: Spark and pyarrow pass over names that begin with ``_``.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from hqueue import InvalidInputError
 from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.numbers import whole_number
+from pyspark_hqueue.jobs.compactions import finish_compactions
 from pyspark_hqueue.jobs.folder import Folder
 from pyspark_hqueue.jobs.manifest import (
     HIDDEN,
@@ -132,9 +134,11 @@ class Archive:
         """
         self.folder.publish(RECORD, json.dumps(self._of))
         self._check()  # Another may have been faster.
+        finish_compactions(self.folder)
 
         def archive(round_: Round) -> None:
             record = self._archive(round_)
+            finish_compactions(self.folder)  # Of one that was killed meanwhile.
             if on_round is not None:
                 on_round(round_.messages, record)
 

@@ -103,6 +103,58 @@ def archive(
         )
 
 
+def compact(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="The archive's folder.")],
+    *,
+    target_file_size: TargetFileSize = TARGET_FILE_SIZE_BYTES,
+    row_group_size: RowGroupSize = ROW_GROUP_SIZE_BYTES,
+    rewrite_all: Annotated[
+        bool,
+        typer.Option("--rewrite-all", help="Rewrite all files, also those that are large enough."),
+    ] = False,
+    dry_run: DryRun = False,
+    master: Master = None,
+    conf: Conf = None,
+) -> None:
+    """Compact an archive: rewrite its small files as fewer, larger ones.
+
+    It may run while the archive is written and read, and can be killed anywhere: the next run
+    finishes what is left.
+    """
+    parquet = ParquetOptions(target_file_size, row_group_size)
+    with _spark("compact", master, conf) as spark:
+        from pyspark_hqueue.jobs.compact import Compact  # noqa: PLC0415
+        from pyspark_hqueue.jobs.manifest import CompactionRecord  # noqa: PLC0415
+
+        job = Compact(spark, path, parquet=parquet, rewrite_all=rewrite_all)
+        if dry_run:
+            groups = job.pending()
+            show_table(
+                ("folder", "files", "rounds"),
+                [(group.folder, len(group.replaced), len(group.rounds)) for group in groups],
+                numbers=("files", "rounds"),
+            )
+            files = count_text(sum(len(group.replaced) for group in groups), "file")
+            say(f"{files} would become {count_text(len(groups), 'file')} in {job.folder.uri}.")
+            return
+        records: list[CompactionRecord] = []
+        with MessagesDone("compact", 0, spark) as bar:
+
+            def done(record: CompactionRecord) -> None:
+                records.append(record)
+                bar.advance(record.messages)
+
+            job.run(done)
+        groups = [group for record in records for group in record.groups]
+        replaced = count_text(sum(len(group.replaced) for group in groups), "file")
+        _summary(
+            f"compacted in {job.folder.uri}",
+            sum(record.messages for record in records),
+            bar.seconds,
+            f"{replaced} became {count_text(sum(len(group.files) for group in groups), 'file')}",
+        )
+
+
 def replay(
     context: typer.Context,
     path: Annotated[str, typer.Argument(metavar="PATH", help="An archive, or Parquet files.")],
@@ -375,5 +427,5 @@ register = group(
     "Messages",
     "pipeline",
     "Archive, replay, copy and count queues, with Spark.",
-    *(archive, replay, copy, statistics),
+    *(archive, compact, replay, copy, statistics),
 )

@@ -43,6 +43,10 @@ class Folder:
         """The URI of what has this name."""
         return f"{self.uri}/{name}"
 
+    def raw_path(self, name: str) -> str:
+        """The path in the URI of what has this name, without scheme and host, and escaped."""
+        return str(self._path(name).toUri().getRawPath())
+
     def exists(self, name: str = "") -> bool:
         return bool(self._fs.exists(self._path(name)))
 
@@ -107,6 +111,16 @@ class Folder:
             if exc.java_exception.getClass().getSimpleName() == "FileNotFoundException":
                 return False
             raise
+
+    def flush(self, name: str) -> None:
+        """Let the files of a folder survive a power failure.
+
+        Only a local disk needs it: other file systems keep a file once it is closed.
+        """
+        if self._local:
+            for file in self.files(name):
+                with open(self._local_path(f"{name}/{file}"), "rb") as opened:
+                    os.fsync(opened.fileno())
 
     def delete(self, name: str) -> None:
         """Delete a file or a folder with all that is in it, if it is there."""

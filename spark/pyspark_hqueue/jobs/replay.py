@@ -18,13 +18,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BinaryType, StringType
 
-from hqueue import InvalidInputError, MessageID
+from hqueue import HQueueError, InvalidInputError, MessageID
 from hqueue.metadata import check_name
 from hqueue.settings.reserved import check_topic
 from pyspark_hqueue.jobs.archive import FILES
-from pyspark_hqueue.jobs.failures import refusing
+from pyspark_hqueue.jobs.failures import refusing, translated
 from pyspark_hqueue.jobs.folder import Folder
-from pyspark_hqueue.jobs.manifest import archived_queue, placed_rounds
+from pyspark_hqueue.jobs.manifest import ArchivedFolder, archived_queue, contents_of
 from pyspark_hqueue.jobs.targets import Target
 from pyspark_hqueue.reading.clients import client_of
 from pyspark_hqueue.writing.write_options import WriteOptions
@@ -36,21 +36,33 @@ FILE_PLACE = ("_metadata.file_path", "_metadata.row_index")
 
 @dataclasses.dataclass(frozen=True)
 class Piece:
-    """Files that are replayed together, and how many messages they have."""
+    """Files that are replayed together.
+
+    Args:
+        number: of the archive's round.
+        files: what has its messages and no others.
+        messages: how many they are.
+        compacted: files that have its messages among others.
+        spans: by partition, the ID that its messages in compacted files lie behind of, and their
+            last one.
+    """
 
     number: int
     files: tuple[str, ...]
     messages: int
+    compacted: tuple[str, ...] = ()
+    spans: Mapping[int, tuple[int, int]] = dataclasses.field(default_factory=dict)
 
 
-def archived_pieces(folder: Folder) -> list[Piece]:
+def archived_pieces(folder: ArchivedFolder) -> list[Piece]:
     """The rounds of an archive that are in their places, without files that were deleted since."""
-    records = placed_rounds(folder)
-    there = folder.files()  # After the rounds: a file that was aside before is here now.
+    contents = contents_of(folder)
     pieces = []
-    for record in records:
-        files = tuple(path for path in record.places.values() if path in there)
-        pieces.append(Piece(record.number, files, record.messages if files else 0))
+    for record in contents.rounds:
+        files, compacted = contents.of_round(record)
+        messages = record.messages if files or compacted else 0
+        spans = contents.spans(record.number) if compacted else {}
+        pieces.append(Piece(record.number, files, messages, compacted, spans))
     return pieces
 
 
@@ -167,26 +179,58 @@ class Replay:
             JobError: Spark failed.
         """
         written = 0
-        for piece in self.pending():
+        pieces = self.pending()
+        while pieces:
+            piece = pieces.pop(0)
             if piece.messages:
-                frame = self._chosen(self._frame(piece))
-                written += self._target.write(
-                    frame,
-                    self._order,
-                    write_id=self.write_id,
-                    epoch=piece.number,
-                )
+                try:
+                    written += self._write(piece)
+                except HQueueError:
+                    if not self._compacted_since(piece):
+                        raise
+                    pieces = self.pending()
+                    continue
             # The next epoch says that this piece is done.
             self._queue.claim_epoch(f"spark-write.{self.write_id}", piece.number + 1)
             if on_piece is not None:
                 on_piece(piece)
         return written
 
+    def _write(self, piece: Piece) -> int:
+        with translated():
+            frame = self._chosen(self._frame(piece))
+        return self._target.write(frame, self._order, write_id=self.write_id, epoch=piece.number)
+
+    def _compacted_since(self, piece: Piece) -> bool:
+        """Whether a piece failed because it lies in other files by now."""
+        if not self._is_archive:
+            return False
+        there = archived_pieces(self._folder)
+        return any(each.number == piece.number and each != piece for each in there)
+
     def _frame(self, piece: Piece) -> DataFrame:
         if self._whole is not None:
             return self._whole
+        if not piece.compacted:
+            return self._files(piece.files)
+        lows, lasts = zip(*piece.spans.values(), strict=True)
+        spans = self._spark.createDataFrame(
+            [(partition, *span) for partition, span in piece.spans.items()],
+            "partition int, behind long, last long",
+        )
+        # Row groups are skipped by the first condition.
+        found = (
+            self._files(piece.compacted)
+            .where(F.col("id").between(min(lows), max(lasts)))
+            .join(F.broadcast(spans), "partition")
+            .where((F.col("id") > F.col("behind")) & (F.col("id") <= F.col("last")))
+            .select(*FILES.names)
+        )
+        return found.union(self._files(piece.files)) if piece.files else found
+
+    def _files(self, names: Sequence[str]) -> DataFrame:
         reader = self._spark.read.schema(FILES).option("basePath", self._folder.uri)
-        return reader.parquet(*map(self._folder.inside, piece.files))
+        return reader.parquet(*map(self._folder.inside, names)).select(*FILES.names)
 
     def _chosen(self, frame: DataFrame) -> DataFrame:
         if self._topics:
