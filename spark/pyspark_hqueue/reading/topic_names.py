@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Collection, Sequence
+from itertools import islice
 
-from hqueue import Queue
+from hqueue import MessageID, PartitionOffsets, Queue
 from hqueue.runtime.logs import Log
+from hqueue.settings.limits import TIMESTAMP_MS_MAX
 from hqueue.settings.names import closest
 from pyspark_hqueue.reading.read_options import ReadOptions
 
@@ -14,8 +15,11 @@ __all__ = ["known_topics", "warn_of_topics"]
 
 logger = Log(__name__)
 
+SPANS_MS = (60_000, 3_600_000, TIMESTAMP_MS_MAX)
+"""How far before a partition's end is looked: further, if a topic is not found."""
+
 HEADERS_MAX = 10_000
-"""How many headers are read at most: ten requests or so, if a topic is not found."""
+"""How many headers are read of each span: ten requests or so, if a topic is not found."""
 
 PARTITIONS_MAX = 16
 
@@ -23,8 +27,8 @@ PARTITIONS_MAX = 16
 def warn_of_topics(queue: Queue, options: ReadOptions, partitions: Sequence[int]) -> None:
     """Log topics that ``subscribe`` names, and that the queue seems not to have.
 
-    The newest headers are read until all are found: mostly one request. A topic that is not among
-    them counts as misspelt if these are all that there are, or if one of them has a similar name.
+    Headers are read until all are found: mostly with one request. A topic that is not among them
+    counts as misspelt if these are all that there are, or if one of them has a similar name.
 
     Args:
         queue: the queue.
@@ -57,23 +61,25 @@ def warn_of_topics(queue: Queue, options: ReadOptions, partitions: Sequence[int]
 def known_topics(
     queue: Queue, wanted: Collection[str], partitions: Sequence[int]
 ) -> tuple[frozenset[str], bool]:
-    """The topics of the newest batches, up to those with which all that are wanted are found; and
+    """The topics of the latest batches, or of more if not all that are wanted are among them; and
     whether all batches were looked at.
     """
-    share = HEADERS_MAX // max(1, min(len(partitions), PARTITIONS_MAX))
-    is_all = len(partitions) <= PARTITIONS_MAX
+    looked_at = partitions[:PARTITIONS_MAX]
+    share = HEADERS_MAX // max(1, len(looked_at))
+    offsets: dict[int, PartitionOffsets] = {}
     found: set[str] = set()
-    for partition in partitions[:PARTITIONS_MAX]:
-        (offsets,) = queue.offsets([partition])
-        start = offsets.beginning
-        if start is None:
-            continue
-        if offsets.end_ordinal - offsets.beginning_ordinal > share:
-            # A batch has a message or more: so no more headers than these follow.
-            start = queue.id_at(partition, offsets.end_ordinal - share)
-            is_all = False
-        for header in itertools.islice(queue.headers(partition, start, None), share):
-            found.update(entry.topic for entry in header.topics)
-            if found.issuperset(wanted):
-                return frozenset(found), is_all
-    return frozenset(found), is_all
+    counts: list[int] = []
+    for span_ms in SPANS_MS:
+        counts.clear()
+        for partition in looked_at:
+            if partition not in offsets:
+                (offsets[partition],) = queue.offsets([partition])
+            start_ms = max(0, offsets[partition].end.timestamp - span_ms)
+            count = 0
+            for header in islice(queue.headers(partition, MessageID(start_ms), None), share):
+                count += 1
+                found.update(entry.topic for entry in header.topics)
+                if found.issuperset(wanted):
+                    return frozenset(found), False
+            counts.append(count)
+    return frozenset(found), len(partitions) <= PARTITIONS_MAX and max(counts, default=0) < share

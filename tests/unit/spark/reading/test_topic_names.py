@@ -9,7 +9,10 @@ from hqueue import Queue
 from pyspark_hqueue.reading import topic_names
 from pyspark_hqueue.reading.topic_names import known_topics, warn_of_topics
 from pyspark_hqueue.reading.topic_ranges import planned
+from tests.support.doubles import SteppedClock
 from tests.support.spark_reading import options_of, put
+
+HOUR_MS = 3_600_000
 
 
 @pytest.fixture
@@ -38,13 +41,25 @@ def test_a_misspelt_topic_names_the_one_that_is_meant(
 
 
 def test_in_a_long_log_only_a_similar_name_counts(
-    queue: Queue, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    queue: Queue,
+    clock: SteppedClock,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A topic that is seldom written may lie further back."""
+    """A topic that is seldom written may lie in between."""
+    for topic in ("orders", "bills", "latest"):
+        clock.now_ms += HOUR_MS
+        put(queue, 1, topic=topic)
+    assert known_topics(queue, {"latest"}, [0, 1])[0] == {"latest"}
+    assert known_topics(queue, {"bills"}, [0])[0] == {"latest", "bills"}
+    assert known_topics(queue, {"none"}, [0, 1]) == (
+        {"latest", "bills", "orders", "clicks", "views"},
+        True,
+    )
     monkeypatch.setattr(topic_names, "HEADERS_MAX", 2)
-    put(queue, 1, topic="newest")
-    assert known_topics(queue, {"clicks"}, [0, 1]) == ({"newest", "views"}, False)
-    assert logged(queue, caplog, subscribe="clicks") == ""
+    known, is_all = known_topics(queue, {"orders"}, [0, 1])
+    assert ("orders" in known, is_all) == (False, False)
+    assert logged(queue, caplog, subscribe="orders") == ""
     assert "is 'views' meant?" in logged(queue, caplog, subscribe="view")
 
 
