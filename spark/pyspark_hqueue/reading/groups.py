@@ -103,6 +103,8 @@ class GroupCommits:
                 self._offsets.commit(moved)
             except HQueueError as exc:
                 self._on_commit(exc)
+            else:
+                self._last = {**self._last, **positions}
         elif moved and not self._running and not self._failed:
             self._running, self._last = True, {**self._last, **positions}
             self._offsets.commit_later(moved, self._on_commit)
