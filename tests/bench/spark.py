@@ -9,10 +9,11 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
+from multiprocessing.pool import Pool
 from typing import Any
 
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
@@ -22,7 +23,7 @@ from hqueue.settings.connection import NATIVE
 from pyspark_hqueue import DefaultSource, read
 from pyspark_hqueue.reading.clients import client_of
 from pyspark_hqueue.reading.decode import read_ranges
-from pyspark_hqueue.reading.plan import Task, cut, snapshot
+from pyspark_hqueue.reading.plan import Task, cut, position_of, snapshot
 from pyspark_hqueue.reading.read_options import ReadOptions
 from pyspark_hqueue.reading.schema import COLUMNS
 
@@ -71,7 +72,7 @@ class TupleReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         queue = client_of(self.options.settings).queue(self.options.queue)
-        return list(cut(snapshot(queue, self.options), CORES, queue.id_at))
+        return list(cut(snapshot(queue, self.options), CORES, partial(position_of, queue)))
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         queue = client_of(self.options.settings).queue(self.options.queue)
@@ -100,8 +101,8 @@ def _without_spark(options: ReadOptions, task: Task) -> int:
     return number
 
 
-def fill(bench: Bench, name: str, number: int) -> Queue:
-    queue = bench.queue(name)
+def fill(bench: Bench, name: str, number: int, partitions: int = 4) -> Queue:
+    queue = bench.queue(name, partitions)
     batch = bench.messages(10_000)
     for first in range(0, number, len(batch)):
         queue.put(batch, partition=first // len(batch) % queue.partitions)
@@ -124,7 +125,7 @@ def spark_read(bench: Bench) -> Iterator[Comparison]:
     settings = spark_settings(bench)
     given = {"queue": queue.name, **settings}
     options = ReadOptions.of(given, "batch")
-    tasks = cut(snapshot(queue, options), CORES, queue.id_at)
+    tasks = cut(snapshot(queue, options), CORES, partial(position_of, queue))
     with (
         spark_session() as spark,
         multiprocessing.get_context("spawn").Pool(CORES) as pool,
@@ -155,6 +156,80 @@ def spark_read(bench: Bench) -> Iterator[Comparison]:
             ("Kafka's Spark source", (KAFKA_RATE,) * bench.rounds, 1),
         ):
             yield Comparison(title, contender, rival, "msg/s", figures[name], against, goal)
+
+
+def spark_columns(bench: Bench) -> Iterator[Comparison]:
+    """One column and all of them, of few partitions and of many: the located read against the data
+    source, and both against the same Arrow batches without Spark.
+    """
+    number = bench.many(3_000_000)
+    with (
+        spark_session() as spark,
+        multiprocessing.get_context("spawn").Pool(CORES) as pool,
+    ):
+        spark.dataSource.register(DefaultSource)
+        for partitions in (1, 4, 64):
+            queue = fill(bench, f"spark-columns-{partitions}", number, partitions)
+            for columns in (StructType([COLUMNS["value"]]), COLUMNS):
+                yield from _columns_read(bench, spark, pool, queue, columns)
+
+
+def _columns_read(
+    bench: Bench, spark: SparkSession, pool: Pool, queue: Queue, columns: StructType
+) -> Iterator[Comparison]:
+    settings = spark_settings(bench)
+    given = {"queue": queue.name, **settings}
+    options = ReadOptions.of(given, "batch")
+    tasks = cut(snapshot(queue, options), CORES, partial(position_of, queue))
+
+    def source() -> DataFrameReader:
+        return spark.read.format("hqueue").options(**given)
+
+    def all_counted(frame: DataFrame) -> int:
+        """Spark reads each value of each column."""
+        hashed = F.sum(F.hash(*columns.names).cast("long"))
+        (row,) = frame.agg(F.count("*"), hashed).collect()
+        return int(row[0])
+
+    def located() -> int:
+        return all_counted(read(spark, queue.name, columns=columns.names, **settings))
+
+    def selecting() -> int:
+        return all_counted(source().load().select(*columns.names))
+
+    def with_schema() -> int:
+        return all_counted(source().schema(columns).load())
+
+    def processes() -> int:
+        return sum(pool.map(partial(_read_bare, options, columns), tasks, 1))
+
+    runs = {"located": located, "schema": with_schema, "processes": processes}
+    if columns != COLUMNS:
+        runs["select"] = selecting
+    figures = compare({name: rate(run) for name, run in runs.items()}, bench.rounds)
+    which = "all columns" if columns == COLUMNS else "one column"
+    title = f"Spark, {which} of {queue.partitions} partitions"
+    for contender, rival, goal in (
+        ("located", "schema", 1),
+        ("located", "select", 1),
+        ("located", "processes", 0.25),
+        ("schema", "processes", 0.25),
+    ):
+        if rival in figures:
+            names = (_COLUMN_READS[contender], _COLUMN_READS[rival])
+            yield Comparison(title, *names, "msg/s", figures[contender], figures[rival], goal)
+
+
+_COLUMN_READS = {
+    "located": "located read",
+    "schema": "data source with a schema",
+    "select": "data source, all columns, then select",
+    "processes": "the same Arrow batches, a process a core",
+}
+
+
+def _read_bare(options: ReadOptions, columns: StructType, task: Task) -> int:
+    return sum(batch.num_rows for batch in read_ranges(options, task.ranges, columns))
 
 
 def spark_stream(bench: Bench) -> Iterator[Comparison]:
@@ -206,5 +281,5 @@ def _summed(frame: DataFrame, _: int) -> None:
 
 
 SPARK_CASES: dict[str, Callable[[Bench], Iterator[Comparison]]] = {
-    case.__name__: case for case in (spark_read, spark_stream)
+    case.__name__: case for case in (spark_read, spark_columns, spark_stream)
 }

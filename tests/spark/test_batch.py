@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 import hqueue
-from hqueue import Message, local
+from hqueue import Message, MessageID, local
 from tests.support.past import DAY_MS, put_in_the_past
 from tests.support.proxy import Proxies
 from tests.support.raw import RawTables
@@ -238,6 +238,41 @@ def test_pushed_filters_reach_the_planner(
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
+@pytest.mark.pyspark("4.1")
+def test_pushed_filters_apply_in_full_and_the_plan_shows_them(
+    make_queue: MakeQueue,
+    load: Load,
+    spark: SparkSession,
+    raw: RawTables,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    queue = make_queue(1)
+    first, second, third = put_in_the_past(raw, queue, [30_000, 20_000, 10_000])
+    middle, at = second + 1, MessageID.from_int(second).datetime
+    before, after = (at + n * datetime.timedelta(microseconds=1) for n in (-1, 1))
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        for condition, pushed, rows in (
+            (f"id > {middle}", "GreaterThan", 4),
+            (f"id <= {middle}", "LessThanOrEqual", 5),
+            (f"timestamp > timestamp'{before}'", "GreaterThan", 6),
+            (f"timestamp < timestamp'{at}'", "LessThan", 3),
+            (f"timestamp < timestamp'{after}'", "LessThan", 6),
+            (f"timestamp = timestamp'{after}'", "EqualTo", 0),
+            (f"id in ({first}, {third + 2})", "", 2),
+        ):
+            frame = load(queue).where(condition)
+            assert frame.count() == rows, condition
+            capsys.readouterr()
+            frame.explain("formatted")
+            shown = capsys.readouterr().out
+            assert ("Filter (" in shown) == (not pushed)
+            if pushed:
+                assert f"PushedFilters: [{pushed}(" in shown
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
 def test_what_expired_is_no_part_of_a_read_from_the_earliest(
     make_queue: MakeQueue, load: Load, raw: RawTables
 ) -> None:
@@ -271,6 +306,19 @@ def test_a_queue_truncated_between_planning_and_reading_is_a_loss(
     with pytest.raises(Exception, match=r"truncated.*lost=10"):
         strict.collect()
     assert lenient.collect() == []
+
+
+def test_a_queue_deleted_between_planning_and_reading_is_named(
+    client: hqueue.Client, queue_name: str, load: Load
+) -> None:
+    queue = client.create_queue(queue_name, partitions=1)
+    put(queue, 0, 0, 10)
+    frame = load(queue)
+    plan(frame)
+    client.disable_queue(queue.name)
+    client.delete_queue(queue.name)
+    with pytest.raises(Exception, match=f"QueueNotFoundError: .*{queue.name}"):
+        frame.collect()
 
 
 def test_what_can_t_be_read_ends_a_job_and_is_passed_by_once_that_is_decided(

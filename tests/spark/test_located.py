@@ -75,6 +75,19 @@ def test_only_the_columns_that_are_wanted_are_made(
         read(spark, queue.name, columns=["headers"])
 
 
+def test_a_plan_shows_what_a_read_asks_for(
+    make_queue: MakeQueue, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    queue = make_queue(1)
+    put(queue, 0, 0, 10)
+    stop = queue.offsets()[0].end
+    read(spark, queue.name, columns=["id", "value"], subscribe="t,u").where("id > 5").explain()
+    assert (
+        f"hqueue(queue={queue.name}, topics=[t, u], ranges=[0: 0-0 to {stop}], columns=[id, value])"
+        in capsys.readouterr().out
+    )
+
+
 def test_a_frame_holds_one_snapshot(make_queue: MakeQueue, spark: SparkSession) -> None:
     queue = make_queue(1)
     put(queue, 0, 0, 10)
@@ -119,16 +132,23 @@ def test_a_stream_of_located_batches_gives_each_message_once_over_restarts(
 
 
 @pytest.mark.thorough("a Spark Connect server of its own, 25 s")
-def test_under_connect_the_data_source_reads_and_that_is_said_once(
+def test_under_connect_the_data_source_reads_and_writes_and_that_is_said_once(
     make_queue: MakeQueue, connection: dict[str, str], tmp_path: Path
 ) -> None:
-    queue = make_queue(2)
+    queue, target = make_queue(2), make_queue(2)
     put(queue, 0, 0, 40)
     put(queue, 1, 0, 20)
     log = tmp_path / "log"
     with log.open("wb") as errors:
         done = subprocess.run(
-            [sys.executable, str(CONNECT), queue.name, json.dumps(connection), str(tmp_path)],
+            [
+                sys.executable,
+                str(CONNECT),
+                queue.name,
+                target.name,
+                json.dumps(connection),
+                str(tmp_path),
+            ],
             env={**os.environ, "PYSPARK_PYTHON": sys.executable},
             stdout=subprocess.PIPE,
             stderr=errors,
@@ -138,6 +158,7 @@ def test_under_connect_the_data_source_reads_and_that_is_said_once(
     assert done.returncode == 0, log.read_text(errors="replace")[-5_000:]
     found = json.loads(done.stdout.splitlines()[-1])
     expected = sorted(numbered(40, 20))
-    assert [*found["reads"], found["written"]] == [expected] * 3
+    assert [*found["reads"], found["written"]] == [expected] * 5
+    assert sorted(message.value.decode() for message in target.scan()) == sorted(expected * 2)
     assert len(found["said"]) == 1
     assert "Spark Connect" in found["said"][0]

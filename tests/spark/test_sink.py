@@ -165,6 +165,7 @@ def test_a_stream_is_written_and_goes_on_after_a_restart(
             frame.select("topic", "value", f.col("value").alias("key"))
             .writeStream.format("hqueue")
             .options(**connection, queue=target.name, checkpointLocation=str(tmp_path))
+            .queryName("copy")
             .trigger(availableNow=True)
             .start()
         )

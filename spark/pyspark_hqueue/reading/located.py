@@ -23,6 +23,7 @@ from pyspark_hqueue.reading.clients import client_of, task_token
 from pyspark_hqueue.reading.decode import read_ranges
 from pyspark_hqueue.reading.hosts import names_of
 from pyspark_hqueue.reading.plan import Range, Task, cut, pieces_of, position_of
+from pyspark_hqueue.reading.plan_text import plan_text
 from pyspark_hqueue.reading.py4j_logs import no_py4j_logs
 from pyspark_hqueue.reading.read_options import ReadOptions
 from pyspark_hqueue.reading.topic_ranges import planned
@@ -181,6 +182,7 @@ def frame_of(
                 ranges, token = pickle.loads(packed)
                 yield from read_ranges(options, ranges, columns, token)
 
+    decode.__name__ = plan_text(options, ranges, columns.names)  # Plans show it.
     token = task_token(options)
     located = [(task.proven_by(token), _host_of(task, hosts)) for task in tasks]
     return _placed(spark, located).mapInArrow(decode, columns)

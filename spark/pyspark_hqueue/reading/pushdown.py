@@ -1,7 +1,7 @@
 """Filters of a query that narrow what is read, before anything is.
 
-Spark pushes them from 4.1 on, where ``spark.sql.python.filterPushdown.enabled`` is set. It applies
-all of them again to what comes, so narrowing may leave rows that don't fit, but drops none that do.
+Spark pushes them from 4.1 on, where ``spark.sql.python.filterPushdown.enabled`` is set. Those that
+the reader hands back it applies again to what comes; the others it shows as pushed in the plan.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from hqueue import MessageID
-from hqueue.settings.limits import MESSAGE_ID_MAX, TIMESTAMP_MS_MAX
+from hqueue.message_id import id_of
+from hqueue.settings.limits import MESSAGE_ID_MAX
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
@@ -24,6 +24,7 @@ __all__ = ["Narrowing", "narrowing_of", "pushes_filters"]
 _PUSHING = "pyspark.sql.worker.data_source_pushdown_filters"
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+_MILLISECOND = datetime.timedelta(milliseconds=1)
 
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "EqualTo": operator.eq,
@@ -62,36 +63,56 @@ class Narrowing:
     partitions: tuple[tuple[Callable[[Any, Any], bool], Any], ...] = ()
 
     def matches(self, partition: int) -> bool:
-        return all(compare(partition, value) for compare, value in self.partitions)
+        """Whether anything of a partition is wanted."""
+        return self.start < self.stop and all(
+            compare(partition, value) for compare, value in self.partitions
+        )
 
 
-def narrowing_of(filters: Iterable[Filter]) -> Narrowing:
-    """What all of these filters together leave. Those that say nothing here leave everything."""
-    wanted = Narrowing()
+def narrowing_of(filters: Iterable[Filter]) -> tuple[Narrowing, list[Filter]]:
+    """What all of these filters together leave, and those that it doesn't apply in full."""
+    wanted, rest = Narrowing(), []
     for filter_ in filters:
-        kind = type(filter_).__name__
-        column, value = getattr(filter_, "attribute", None), getattr(filter_, "value", None)
-        if value is None or (kind not in _COMPARISONS and kind != "In"):
-            continue
-        if column == ("partition",):
-            test = (_is_in, tuple(value)) if kind == "In" else (_COMPARISONS[kind], value)
-            wanted = dataclasses.replace(wanted, partitions=(*wanted.partitions, test))
-        elif column == ("topic",) and kind in ("EqualTo", "EqualNullSafe", "In"):
-            topics = frozenset(value) if kind == "In" else frozenset([value])
-            if wanted.topics is not None:
-                topics &= wanted.topics
-            wanted = dataclasses.replace(wanted, topics=topics)
-        elif column in (("id",), ("timestamp",)):
-            values = list(value) if kind == "In" else [value]
-            if not values:
-                continue
-            spans = [_span(kind, _ids_of(one)) for one in values]
-            wanted = dataclasses.replace(
-                wanted,
-                start=max(wanted.start, min(start for start, _ in spans)),
-                stop=min(wanted.stop, max(stop for _, stop in spans)),
-            )
-    return wanted
+        narrowed = _narrowed(wanted, filter_)
+        if narrowed is not None:
+            wanted = narrowed
+        if narrowed is None or _is_wider(filter_):
+            rest.append(filter_)
+    return wanted, rest
+
+
+def _narrowed(wanted: Narrowing, filter_: Filter) -> Narrowing | None:
+    """What a filter leaves of a read; None if it says nothing here."""
+    kind = type(filter_).__name__
+    column, value = _column_of(filter_), getattr(filter_, "value", None)
+    if value is None or (kind not in _COMPARISONS and kind != "In"):
+        return None
+    # No row equals a null.
+    values = [each for each in value if each is not None] if kind == "In" else [value]
+    if column == "partition":
+        test = (_is_in, tuple(values)) if kind == "In" else (_COMPARISONS[kind], value)
+        return dataclasses.replace(wanted, partitions=(*wanted.partitions, test))
+    if column == "topic" and kind in ("EqualTo", "EqualNullSafe", "In"):
+        topics = frozenset(values) if wanted.topics is None else wanted.topics & frozenset(values)
+        return dataclasses.replace(wanted, topics=topics)
+    if column in ("id", "timestamp") and values:
+        spans = [_span(kind, *_ids_of(each)) for each in values]
+        return dataclasses.replace(
+            wanted,
+            start=max(wanted.start, min(start for start, _ in spans)),
+            stop=min(wanted.stop, max(stop for _, stop in spans)),
+        )
+    return None
+
+
+def _is_wider(filter_: Filter) -> bool:
+    """Whether a filter leaves less than the narrowing by it: between IDs of a list lie others."""
+    return type(filter_).__name__ == "In" and _column_of(filter_) in ("id", "timestamp")
+
+
+def _column_of(filter_: Filter) -> str:
+    """The name of a filter's column in lower case; empty if it names no column."""
+    return ".".join(getattr(filter_, "attribute", ())).lower()
 
 
 def _is_in(partition: int, values: tuple[Any, ...]) -> bool:
@@ -99,25 +120,23 @@ def _is_in(partition: int, values: tuple[Any, ...]) -> bool:
 
 
 def _ids_of(value: object) -> tuple[int, int]:
-    """The IDs ``[first, after)`` that an ID or a time stands for: a time for all of its
-    millisecond, which it may be only a part of.
-    """
+    """The first ID that is not before an ID or a time, and the first one behind it."""
     if isinstance(value, datetime.datetime):
         moment = value if value.tzinfo else value.replace(tzinfo=datetime.timezone.utc)
-        ms = (moment - _EPOCH) // datetime.timedelta(milliseconds=1)
-        if ms < 0:
-            return 0, 0
-        first = int(MessageID(min(ms, TIMESTAMP_MS_MAX)))
-        return first, first + int(MessageID(1))
+        since_epoch = moment - _EPOCH
+        # Messages have whole milliseconds, and lie at none between two of them.
+        return id_of(-(-since_epoch // _MILLISECOND)), id_of(since_epoch // _MILLISECOND + 1)
     assert isinstance(value, int)
     return value, value + 1
 
 
-def _span(kind: str, ids: tuple[int, int]) -> tuple[int, int]:
-    """The IDs that fit a comparison with a value, and perhaps some of the value's millisecond."""
-    first, after = ids
-    if kind.startswith("GreaterThan"):
-        return max(0, first), MESSAGE_ID_MAX + 1
-    if kind.startswith("LessThan"):
-        return 0, min(max(0, after), MESSAGE_ID_MAX + 1)
-    return max(0, first), min(max(0, after), MESSAGE_ID_MAX + 1)
+def _span(kind: str, at: int, behind: int) -> tuple[int, int]:
+    """The IDs ``[start, stop)`` that fit a comparison with a value, by what `_ids_of` gives."""
+    start, stop = 0, MESSAGE_ID_MAX + 1
+    if kind in ("GreaterThan", "GreaterThanOrEqual"):
+        start = behind if kind == "GreaterThan" else at
+    elif kind in ("LessThan", "LessThanOrEqual"):
+        stop = at if kind == "LessThan" else behind
+    else:
+        start, stop = at, behind
+    return max(0, start), min(max(0, stop), MESSAGE_ID_MAX + 1)

@@ -87,6 +87,7 @@ class PushingReader(QueueReader):
     """A reader that the filters of the query narrow."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        narrowing = narrowing_of(filters)
+        """Narrow the read; return the filters that Spark must apply to what comes."""
+        narrowing, rest = narrowing_of(filters)
         self.options = dataclasses.replace(self.options, narrowing=narrowing)
-        return filters
+        return rest

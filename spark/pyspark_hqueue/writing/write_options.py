@@ -56,7 +56,9 @@ _OPTIONS = (
     Option("writeId", "write_id", check_name, "batch"),
     Option("writeEpoch", "write_epoch", functools.partial(whole, 0), "batch"),
     Option("delegationTokens", "delegation_tokens", flag),
-    Option("checkpointLocation", "checkpoint", str, "stream"),  # Spark's own: it comes along.
+    # Spark's own, which come along.
+    Option("checkpointLocation", "checkpoint", str, "stream"),
+    Option("queryName", "query_name", str, "stream"),
 )
 
 
@@ -70,6 +72,7 @@ class WriteOptions(TaskOptions):
     write_id: str | None = None
     write_epoch: int = 0
     checkpoint: str | None = None
+    query_name: str | None = None
 
     @classmethod
     def of(cls, given: Mapping[str, str], kind: Literal["batch", "stream"]) -> WriteOptions:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import operator
 import random
 
 import pytest
@@ -12,13 +13,14 @@ from pyspark.sql.datasource import (
     GreaterThan,
     GreaterThanOrEqual,
     In,
+    IsNotNull,
     LessThan,
     LessThanOrEqual,
     Not,
 )
 
 from hqueue import MessageID
-from hqueue.settings.limits import MESSAGE_ID_MAX
+from hqueue.settings.limits import MESSAGE_ID_MAX, SEQUENCE_MAX
 from pyspark_hqueue.reading.admission import shares
 from pyspark_hqueue.reading.plan import Position, Range, Task, cut
 from pyspark_hqueue.reading.pushdown import Narrowing, narrowing_of
@@ -117,7 +119,11 @@ def test_a_limit_is_divided_by_what_each_has_and_used_up(seed: int) -> None:
 
 
 def narrowed(*filters: Filter) -> Narrowing:
-    return narrowing_of(filters)
+    return narrowing_of(filters)[0]
+
+
+def handed_back(*filters: Filter) -> list[Filter]:
+    return narrowing_of(filters)[1]
 
 
 def test_filters_narrow_the_partitions() -> None:
@@ -125,24 +131,28 @@ def test_filters_narrow_the_partitions() -> None:
     for filters, wanted in (
         ([EqualTo(column, 3)], {3}),
         ([In(column, (1, 4))], {1, 4}),
+        ([In(column, (1, None))], {1}),
         ([GreaterThan(column, 1), LessThanOrEqual(column, 3)], {2, 3}),
         ([GreaterThanOrEqual(column, 4), In(column, (1, 4))], {4}),
         ([EqualTo(column, 1), EqualTo(column, 2)], set()),
         ([Not(EqualTo(column, 1))], set(range(6))),
         ([EqualTo(("sequence",), 1)], set(range(6))),
+        ([EqualTo(("id",), 1), EqualTo(("id",), 2)], set()),
     ):
-        assert {p for p in range(6) if narrowing_of(filters).matches(p)} == wanted
+        assert {p for p in range(6) if narrowed(*filters).matches(p)} == wanted
 
 
 def test_filters_narrow_the_topics() -> None:
     column = ("topic",)
     assert narrowed(EqualTo(column, "a")).topics == {"a"}
     assert narrowed(In(column, ("a", "b")), EqualTo(column, "b")).topics == {"b"}
+    assert narrowed(In(column, ("a", None))).topics == {"a"}
+    assert narrowed(EqualTo(("TOPIC",), "a")).topics == {"a"}
     assert narrowed(EqualTo(column, "a"), EqualTo(column, "b")).topics == set()
     assert narrowed(GreaterThan(column, "a")).topics is None
 
 
-def test_filters_narrow_the_ids_and_never_by_too_much() -> None:
+def test_filters_narrow_the_ids() -> None:
     column = ("id",)
     for filters in (
         [EqualTo(column, 50)],
@@ -150,18 +160,51 @@ def test_filters_narrow_the_ids_and_never_by_too_much() -> None:
         [GreaterThanOrEqual(column, 50), LessThanOrEqual(column, 50)],
         [In(column, (50, 50))],
     ):
-        narrowing = narrowing_of(filters)
-        assert narrowing.start in (49, 50)
-        assert narrowing.stop in (51, 52)
+        assert narrowed(*filters) == Narrowing(50, 51)
+    assert narrowed(In(column, (50, 60))) == Narrowing(50, 61)
     assert narrowed(LessThan(column, -5)).stop == 0
-    assert narrowed(GreaterThan(column, MESSAGE_ID_MAX)).start == MESSAGE_ID_MAX
+    assert narrowed(GreaterThan(column, MESSAGE_ID_MAX)).start == MESSAGE_ID_MAX + 1
+    assert not narrowed(GreaterThan(column, MESSAGE_ID_MAX)).matches(0)
     assert narrowed() == Narrowing()
 
 
-def test_filters_narrow_the_time_to_the_millisecond() -> None:
-    column, at = ("timestamp",), datetime.datetime(2026, 1, 1, 0, 0, 0, 1_500, tzinfo=UTC)
-    first = MessageID(1_767_225_600_001)
-    assert narrowed(GreaterThan(column, at)).start == first
-    assert narrowed(LessThan(column, at)).stop == MessageID(first.timestamp + 1)
-    assert narrowed(EqualTo(column, at.replace(tzinfo=None))).start == first
-    assert narrowed(LessThan(column, datetime.datetime(1960, 1, 1, tzinfo=UTC))).stop == 0
+def test_filters_narrow_the_time_as_spark_compares_it() -> None:
+    first_ms = 1_767_225_600_001
+    kinds = {
+        EqualTo: operator.eq,
+        GreaterThan: operator.gt,
+        GreaterThanOrEqual: operator.ge,
+        LessThan: operator.lt,
+        LessThanOrEqual: operator.le,
+    }
+    for microseconds in (0, 1, 500, 999):
+        at_us = 1_000 * first_ms + microseconds
+        at = datetime.datetime.fromtimestamp(0, UTC) + datetime.timedelta(microseconds=at_us)
+        for kind, compare in kinds.items():
+            narrowing = narrowed(kind(("timestamp",), at))
+            for ms in range(first_ms - 2, first_ms + 3):
+                for id_ in (MessageID(ms), MessageID(ms, SEQUENCE_MAX)):
+                    fits = narrowing.start <= id_ < narrowing.stop
+                    assert fits == compare(1_000 * ms, at_us), (kind, microseconds, ms)
+    long_ago = datetime.datetime(1960, 1, 1, tzinfo=UTC)
+    assert narrowed(LessThan(("timestamp",), long_ago)).stop == 0
+    assert narrowed(GreaterThan(("timestamp",), long_ago)) == Narrowing()
+
+
+def test_filters_that_narrow_too_little_are_handed_back() -> None:
+    in_full = [
+        EqualTo(("topic",), "a"),
+        In(("topic",), ("a", "b")),
+        In(("partition",), (1, 4)),
+        GreaterThan(("id",), 5),
+        LessThan(("timestamp",), datetime.datetime(2026, 1, 1, tzinfo=UTC)),
+    ]
+    others = [
+        In(("id",), (5, 9)),
+        In(("id",), ()),
+        GreaterThan(("topic",), "a"),
+        Not(EqualTo(("partition",), 1)),
+        EqualTo(("value",), b"a"),
+        IsNotNull(("key",)),
+    ]
+    assert handed_back(*in_full, *others) == others

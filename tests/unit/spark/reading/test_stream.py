@@ -69,6 +69,28 @@ def test_a_stream_from_a_named_message_misses_it_when_it_expired(
         rows(reader, {}, reader.latestOffset({}, None))
 
 
+def test_a_queue_made_again_with_more_partitions_is_truncated_or_read_on_whole(
+    memory_client: hqueue.Client, queue: Queue, clock: SteppedClock
+) -> None:
+    put(queue, 10)
+    strict = reader_of(startingOffsets="earliest")
+    first = strict.latestOffset({}, None)
+    clock.now_ms += 1_000
+    memory_client.disable_queue("events")
+    memory_client.delete_queue("events")
+    again = memory_client.create_queue("events", partitions=3)
+    for partition in range(3):
+        put(again, 2, partition=partition)
+    lenient = reader_of(startingOffsets="earliest", failOnDataLoss=False)
+    for reader in (strict, lenient):
+        reader.prepareForTriggerAvailableNow()  # It looks at the queue at once.
+    later = strict.latestOffset(first, None)
+    assert lenient.latestOffset(first, None) == later
+    assert rows(lenient, first, later) == 6
+    with pytest.raises(DataLossError, match="truncated"):
+        strict.partitions(first, later)
+
+
 def test_before_pyspark_4_2_a_query_that_goes_on_needs_nothing_of_where_it_began(
     memory: MemoryBackend, queue: Queue
 ) -> None:
