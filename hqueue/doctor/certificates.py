@@ -54,6 +54,12 @@ def check_certificates(subject: Subject) -> Iterator[Finding]:
     yield dated
     if not settings.tls:
         return
+    if settings.tls_optional:
+        yield warning(
+            "certificate",
+            "this process's ports also serve callers without TLS, as the principal 'anonymous'",
+            "set tls_optional to false when all callers speak TLS",
+        )
     yield _principal(settings, certificate)
     yield _names(certificate)
     if _is_in_time(certificate):

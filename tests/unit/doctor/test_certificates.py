@@ -39,6 +39,13 @@ def test_a_good_one_is_well(certificates: Certificates, here: str) -> None:
     assert "accept the certificate" in text
 
 
+def test_that_ports_serve_callers_without_tls_is_a_warning(
+    certificates: Certificates, here: str
+) -> None:
+    found = examined(**certificates.of("half", names=here), tls_optional=True)
+    assert wrong(found).startswith("warning: this process's ports also serve callers without TLS")
+
+
 def test_without_tls_nothing_is_said() -> None:
     assert examined() == []
 
