@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from hqueue.errors import InvalidInputError, SettingsError
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue.runtime.logs import Log
 from hqueue.settings.connection import NATIVE, Settings
 from hqueue.settings.keyword_options import ConnectOptions, Unpack
 
 if TYPE_CHECKING:
     from hqueue.client import Client
     from hqueue.hbase.native import NativeStore
+    from hqueue.metadata.access_rules import Login
     from hqueue.settings.addresses import Address
     from hqueue.store import StorePort
     from hqueue.zookeeper import NodeAccess, ZooKeeperProbe
@@ -21,8 +23,11 @@ if TYPE_CHECKING:
 # which take a third of a second each.
 # ruff: noqa: PLC0415
 
+logger = Log(__name__)
+
 __all__ = [
-    "connect", "first_servers", "open_client", "open_node_access", "open_store", "probe_zookeeper",
+    "connect", "first_servers", "open_client", "open_node_access", "open_store", "own_login",
+    "probe_zookeeper",
 ]  # fmt: skip
 
 
@@ -77,6 +82,19 @@ def open_node_access(settings: Settings) -> NodeAccess:
     from hqueue.zookeeper import NodeAccess
 
     return NodeAccess(settings)
+
+
+def own_login(settings: Settings) -> Login | None:
+    """Return who this process is, by its settings: its login at ZooKeeper; without one that of its
+    certificate, or that at HBase. None if it proves nothing, or what names it can't be used.
+    """
+    from hqueue.zookeeper.own_login import own_login
+
+    try:
+        return own_login(settings)
+    except OSError as exc:
+        logger.warning("can't tell who this process is: %s", exc)
+        return None
 
 
 def first_servers(settings: Settings) -> tuple[Address, Address]:

@@ -20,12 +20,12 @@ from hqueue.produce.producer_options import ProducerOptions
 from hqueue.push.listener import ListenerAnswer
 from hqueue.push.subscriber import SubscriberOptions
 from hqueue.runtime.iteration import Iteration
-from hqueue.settings.connection import AccessRule, Credential
 from hqueue.settings.keyword_options import AlterableAttributes, ConnectOptions, QueueAttributes
+from hqueue.settings.zookeeper_security import AclEntry, Credential
 from hqueue.topics import HubOptions
 
 __all__ = [
-    "AccessRule",
+    "AclEntry",
     "AlterableAttributes",
     "ConnectOptions",
     "ConsumerOptions",

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Collection, Sequence
 from concurrent.futures import Future
 
-from hqueue.cli.endpoints import Met, meet
 from hqueue.cli.exits import say
+from hqueue.net.endpoints import Met, meet
 from hqueue.runtime.loop import call_later
 from hqueue.settings.addresses import Address, zookeeper_servers
 from hqueue.settings.connection import Settings, setting_source

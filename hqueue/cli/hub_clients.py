@@ -39,13 +39,14 @@ def hub_client(context: typer.Context, queue: str, hubs: str | None, publisher: 
     """
     from hqueue.cli.absence import hub_absence  # noqa: PLC0415
     from hqueue.settings.connection import found_settings, setting_source  # noqa: PLC0415
+    from hqueue.settings.port_security import PORT_SECURITY  # noqa: PLC0415
     from hqueue.topics import HubClient, HubClientSettings  # noqa: PLC0415  (not needed for help)
-    from hqueue.topics.settings import SECURITY, hub_addresses  # noqa: PLC0415
+    from hqueue.topics.settings import hub_addresses  # noqa: PLC0415
 
     session = session_of(context)
     there = _registered(context, queue) if hubs is None else ()
     from_variable = hubs is not None and os.environ.get(VARIABLE) == hubs
-    names = ("connect_timeout_ms", "operation_timeout_ms", *SECURITY)
+    names = ("connect_timeout_ms", "operation_timeout_ms", *PORT_SECURITY)
     found = found_settings(names, session.given)
     try:
         settings = HubClientSettings(there or hub_addresses(hubs or ""), queue, publisher, **found)

@@ -66,10 +66,17 @@ def check_certificates(subject: Subject) -> Iterator[Finding]:
         yield _accepted_by_itself(settings, certificate)
 
 
-def tls_of(settings: Settings, *, serves: bool = False) -> TlsContexts:
-    """Make the TLS contexts with which this process calls servers, or serves."""
+def tls_of(settings: Settings, switch: str = "tls", *, serves: bool = False) -> TlsContexts:
+    """Make the TLS contexts with which this process calls servers, or serves.
+
+    Args:
+        settings: say which files.
+        switch: the setting that turns TLS on, for errors.
+        serves: whether they are for this process's own ports.
+    """
     files = TlsFiles(settings.tls_ca, settings.tls_certificate, settings.tls_key)
-    return TlsContexts(files, serves=serves, verify_hostname=settings.tls_verify_hostname)
+    verifies = settings.tls_verify_hostname
+    return TlsContexts(files, serves=serves, verify_hostname=verifies, switch=switch)
 
 
 def end_of(check: str, what: str, certificate: Mapping[str, Any], advice: str) -> Finding:

@@ -1,58 +1,97 @@
-"""Runs all checks, one after the other, and bounds each check's time."""
+"""Runs all checks, one after the other, and bounds each check's time. A check that can say nothing
+because an earlier one failed is left out, and one line says so.
+"""
 
 from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import Any, NamedTuple
 
 from hqueue.doctor.certificates import check_certificates
 from hqueue.doctor.files import check_files
-from hqueue.doctor.findings import Finding, of_error, ok, wrong
+from hqueue.doctor.findings import Finding, of_error, ok, warning, wrong
 from hqueue.doctor.hbase import check_hbase
 from hqueue.doctor.hubs import check_hubs
 from hqueue.doctor.kerberos import check_kerberos
 from hqueue.doctor.names import check_names
 from hqueue.doctor.subject import Subject
-from hqueue.doctor.zookeeper import check_zookeeper
+from hqueue.doctor.zookeeper import check_zookeeper, check_zookeeper_servers
 from hqueue.errors import HQueueError, SettingsError
 from hqueue.runtime.thread_pool import ThreadPool
-from hqueue.settings.connection import Settings
+from hqueue.settings.connection import NATIVE, Settings
+from hqueue.settings.security import KERBEROS
 
-__all__ = ["Subject", "examine"]
+__all__ = ["Check", "Subject", "examine"]
 
 CHECK_S = 20.0
 """The time limit of a check, unless ``operation_timeout_ms`` is shorter."""
 
-Check = Callable[[Subject], Iterator[Finding]]
+RunCheck = Callable[[Subject], Iterator[Finding]]
+"""Yields what it finds. A generator may return why checks that build on it can say nothing."""
 
-CHECKS: tuple[tuple[str, Check], ...] = (
-    ("files", check_files),
-    ("certificate", check_certificates),
-    ("kerberos", check_kerberos),
-    ("names", check_names),
-    ("zookeeper", check_zookeeper),
-    ("hbase", check_hbase),
-    ("hubs", check_hubs),
+
+class Check(NamedTuple):
+    """One check."""
+
+    name: str
+    run: RunCheck
+    needs: Callable[[Subject], Iterable[RunCheck]] = lambda subject: ()
+    """Returns the checks without whose success this one can say nothing."""
+
+
+def _needs_of_zookeeper(subject: Subject) -> Iterator[RunCheck]:
+    if subject.settings.zookeeper_authentication == KERBEROS:
+        yield check_kerberos
+    yield check_zookeeper_servers
+
+
+def _needs_of_hbase(subject: Subject) -> Iterator[RunCheck]:
+    if subject.settings.hbase_authentication == KERBEROS:
+        yield check_kerberos
+    if subject.settings.hbase == NATIVE and not subject.settings.hbase_masters:
+        yield check_zookeeper
+
+
+def _needs_of_hubs(subject: Subject) -> Iterator[RunCheck]:
+    if not subject.hubs and subject.queue is not None:
+        yield from (check_zookeeper, check_hbase)
+
+
+CHECKS = (
+    Check("files", check_files),
+    Check("certificate", check_certificates),
+    Check("kerberos", check_kerberos),
+    Check("names", check_names),
+    Check("zookeeper", check_zookeeper_servers),
+    Check("zookeeper", check_zookeeper, _needs_of_zookeeper),
+    Check("hbase", check_hbase, _needs_of_hbase),
+    Check("hubs", check_hubs, _needs_of_hubs),
 )
 
 
 def examine(
-    load: Callable[[], Settings], checks: tuple[tuple[str, Check], ...] = CHECKS, **given: Any
+    load: Callable[[], Settings],
+    checks: tuple[Check, ...] = CHECKS,
+    *,
+    faults: Callable[[], Iterable[HQueueError]] = tuple,
+    **given: Any,
 ) -> Iterator[Finding]:
     """Run all checks, and yield each check's findings when it ends. Raises nothing unless it is
     interrupted. A check that hangs stays behind in a thread that ends with the process.
 
     Args:
         load: returns the settings, or raises a `SettingsError`.
-        checks: the checks, and their names.
+        checks: the checks.
+        faults: returns all errors of the settings, or raises the only one.
         given: the other fields of the `Subject`.
     """
     try:
         settings = load()
     except SettingsError as exc:
-        yield of_error("settings", exc, "correct the setting that this line names")
+        for fault in _all_of(faults) or [exc]:
+            yield of_error("settings", fault, "correct the setting that this line names")
         return
     yield ok("settings", "the settings can be read, and fit together")
     bound_s = min(CHECK_S, settings.operation_timeout_ms / 1e3)
@@ -69,34 +108,80 @@ def examine(
         **given,
     )
     pool = ThreadPool(len(checks), "hqueue-doctor")
+    left_out: set[RunCheck] = set()
     try:
-        for name, check in checks:
-            yield from _run(pool, name, check, subject, bound_s)
+        for number, check in enumerate(checks):
+            if check.run in left_out:
+                continue
+            reason = yield from _run(pool, check, subject, bound_s)
+            if reason is not None:
+                later = _depending(check, checks[number + 1 :], subject, left_out)
+                if later:
+                    left_out |= {each.run for each in later}
+                    yield _not_examined(check.name, later, reason)
     finally:
         pool.shutdown(wait=False)
 
 
+def _all_of(faults: Callable[[], Iterable[HQueueError]]) -> list[HQueueError]:
+    try:
+        return [*faults()]
+    except SettingsError as exc:
+        return [exc]
+
+
+def _depending(
+    failed: Check,
+    later: Iterable[Check],
+    subject: Subject,
+    left_out: Iterable[RunCheck],
+) -> list[Check]:
+    """Return the later checks that need one that failed, themselves or by way of others."""
+    missing, found = {failed.run}, []
+    for check in later:
+        if check.run not in left_out and not missing.isdisjoint(check.needs(subject)):
+            missing.add(check.run)
+            found.append(check)
+    return found
+
+
+def _not_examined(name: str, later: Iterable[Check], reason: str) -> Finding:
+    names = list(dict.fromkeys(each.name for each in later))
+    return warning(
+        name,
+        f"not examined, because {reason}: {', '.join(names)}",
+        "correct what the lines above name, and run this again",
+    )
+
+
 def _run(
-    pool: ThreadPool, name: str, check: Check, subject: Subject, bound_s: float
-) -> Iterator[Finding]:
+    pool: ThreadPool, check: Check, subject: Subject, bound_s: float
+) -> Generator[Finding, None, str | None]:
+    """Yield what a check finds, and return the reason if others can't be examined after it."""
     found: list[Finding] = []
 
-    def run() -> None:
-        for finding in check(subject):
-            found.append(finding)
+    def run() -> str | None:
+        findings = check.run(subject)
+        while True:
+            try:
+                found.append(next(findings))
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
 
+    reason: str | None = "that check failed"
     try:
-        pool.submit(run).result(bound_s)
+        reason = pool.submit(run).result(bound_s)
     except concurrent.futures.TimeoutError:
         yield from list(found)
         yield wrong(
-            name,
+            check.name,
             f"the check did not end within {bound_s:.0f} s",
             "check that the name service, the KDC and the servers answer: other commands would "
             "wait, too",
         )
     except HQueueError as exc:
         yield from found
-        yield of_error(name, exc)
+        yield of_error(check.name, exc)
     else:
         yield from found
+    return reason

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Generator
 from typing import NamedTuple
 
 from hqueue.errors import (
@@ -13,7 +14,7 @@ from hqueue.errors import (
 )
 from hqueue.net.refusals import RefusedError
 
-__all__ = ["OWN_FILES", "Finding", "Level", "of_error", "ok", "said", "warning", "wrong"]
+__all__ = ["OWN_FILES", "Finding", "Found", "Level", "of_error", "ok", "said", "warning", "wrong"]
 
 FACT_LENGTH_MAX = 300
 
@@ -39,6 +40,10 @@ class Finding(NamedTuple):
     found: str
     advice: str = ""
     """What to do; nothing where all is well."""
+
+
+Found = Generator[Finding, None, "str | None"]
+"""What a check finds that others build on. It returns why they can say nothing, or None."""
 
 
 def ok(check: str, found: str) -> Finding:

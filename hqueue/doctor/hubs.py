@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from hqueue.connecting import open_client
 from hqueue.doctor.certificates import tls_of
 from hqueue.doctor.findings import Finding, ok, said, warning, wrong
-from hqueue.doctor.peers import look_at_peers
+from hqueue.doctor.peers import Peers, look_at_peers
 from hqueue.doctor.subject import Subject
 from hqueue.net.alerts import refusal_in
 from hqueue.net.contexts import TlsContexts
@@ -35,8 +35,9 @@ def check_hubs(subject: Subject) -> Iterator[Finding]:
             )
     tls = tls_of(settings) if settings.tls else None
     timeout_s = settings.connect_timeout_ms / 1e3 / max(1, len(hubs))
+    peers = Peers("hubs", "the hub", tls, "tls", timeout_s)
     for hub in hubs:
-        (reached,) = look_at_peers("hubs", "the hub", [hub], tls, timeout_s)
+        (reached,) = look_at_peers(peers, [hub])
         yield reached
         if not reached.advice:
             yield _call(hub, tls, timeout_s)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
-from hqueue.doctor.findings import FACT_LENGTH_MAX, Finding, ok, warning, wrong
+from hqueue.doctor.findings import FACT_LENGTH_MAX, Finding, Found, ok, warning, wrong
 from hqueue.doctor.subject import Subject
+from hqueue.net.kdc import KdcUnavailableError
 from hqueue.net.kerberos import Login
 from hqueue.net.keytab import principals_in
 from hqueue.net.refusals import RefusedError
@@ -14,15 +14,17 @@ from hqueue.settings.connection import Settings
 
 __all__ = ["check_kerberos"]
 
+NO_TICKET = "this client has no ticket"
+
 SOON_S = 600
 """The doctor warns of a ticket of ``kinit`` that is valid for less than this."""
 
 
-def check_kerberos(subject: Subject) -> Iterator[Finding]:
+def check_kerberos(subject: Subject) -> Found:
     """Check that this client has keys or a ticket, and that the KDC accepts them."""
     settings = subject.settings
     if not subject.is_proven:
-        return
+        return None
     if settings.kerberos_keytab is not None:
         finding = _look_at_keytab(settings.kerberos_keytab, settings.kerberos_principal)
         yield finding
@@ -41,19 +43,21 @@ def check_kerberos(subject: Subject) -> Iterator[Finding]:
             if settings.kerberos_keytab is None
             else "compare `klist -k FILE` with kerberos_principal, and get a new keytab",
         )
-        return
-    except OSError as exc:
+        return NO_TICKET
+    except KdcUnavailableError as exc:
+        facts = ", ".join(f"{name}={fact}" for name, fact in exc.facts.items())
         yield wrong(
             "kerberos",
-            f"the KDC can't be reached: {exc}",
+            f"the KDC can't be reached [{facts}]",
             "check that the KDC runs, and its host and port in kerberos_config or /etc/krb5.conf",
         )
-        return
+        return NO_TICKET
     what = f"the ticket of {principal} is valid for {_span(left_s)}"
     if settings.kerberos_keytab is None and left_s < SOON_S:
         yield warning("kerberos", what, "run kinit again in time, or set kerberos_keytab")
     else:
         yield ok("kerberos", what)
+    return None
 
 
 def _login(settings: Settings) -> Login:
@@ -79,7 +83,7 @@ def _look_at_keytab(path: str, principal: str | None) -> Finding:
             "have a keytab made: `kadmin ktadd -k FILE PRINCIPAL`",
         )
     names = ", ".join(found) or "nobody"
-    wanted = [principal, *found][0] if principal or found else None
+    wanted = principal or next(iter(found), None)
     if wanted is None or not any(each == wanted or _name(each) == wanted for each in found):
         return wrong(
             "kerberos",

@@ -4,75 +4,117 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from hqueue.doctor.certificates import end_of
 from hqueue.doctor.findings import OWN_FILES, Finding, ok, said, wrong
+from hqueue.net.alerts import is_not_tls
 from hqueue.net.contexts import TlsContexts
+from hqueue.net.endpoints import Met, meet
 from hqueue.net.refusals import RefusedError
 from hqueue.net.sockets import shake
 from hqueue.runtime.sockets import open_connection
 from hqueue.settings.addresses import Address
 
-__all__ = ["look_at_peers"]
+__all__ = ["Peers", "look_at_peers"]
 
 _OTHER_HOST = (62, 64)
 """OpenSSL's numbers: ``X509_V_ERR_HOSTNAME_MISMATCH``, ``X509_V_ERR_IP_ADDRESS_MISMATCH``."""
 
 
-def look_at_peers(
-    check: str, what: str, addresses: Iterable[Address], tls: TlsContexts | None, timeout_s: float
-) -> Iterator[Finding]:
-    """Connect to servers, and shake hands.
+_UNKNOWN = (Met.SILENT, Met.OTHER)
+
+
+class Peers(NamedTuple):
+    """Describes servers of one kind, and how this client calls them."""
+
+    check: str
+    """The check."""
+    what: str
+    """What the report calls such a server."""
+    tls: TlsContexts | None
+    """The TLS contexts; None for connections in clear."""
+    switch: str
+    """The setting that turns TLS on."""
+    timeout_s: float
+    """The time limit of each."""
+    kind: Met | None = None
+    """What listens there, if it is known by its answers in clear."""
+
+
+def look_at_peers(peers: Peers, addresses: Iterable[Address]) -> Iterator[Finding]:
+    """Connect to servers, shake hands, and see in clear whether they are of the right kind. Where
+    one side alone speaks TLS, the finding names the setting.
 
     Args:
-        check: the check.
-        what: what the report calls such a server.
+        peers: what they are.
         addresses: where they listen.
-        tls: the TLS contexts; None for connections in clear.
-        timeout_s: the time limit of each.
     """
     for address in dict.fromkeys(addresses):
-        yield _look_at(check, f"{what} {address}", address, tls, timeout_s)
+        yield _look_at(peers, f"{peers.what} {address}", address)
 
 
-def _look_at(
-    check: str, what: str, address: Address, tls: TlsContexts | None, timeout_s: float
-) -> Finding:
+def _look_at(peers: Peers, what: str, address: Address) -> Finding:
+    check = peers.check
     try:
-        certificate = _certificate_at(address, tls, timeout_s)
-    except RefusedError as exc:
-        return _of_refusal(check, what, address, exc)
+        opened = open_connection(address, peers.timeout_s)
     except OSError as exc:
         return wrong(
             check,
             f"{what} can't be reached: {exc or type(exc).__name__}",
-            "check that it runs, listens there and speaks TLS as the settings say, and that a "
-            "firewall lets this host in",
+            "check that it runs and listens there, and that a firewall lets this host in",
         )
-    if certificate is None:
-        return ok(check, f"{what} can be reached")
+    if peers.tls is None:
+        opened.close()
+        return _look_in_clear(peers, what, address)
+    opened.settimeout(peers.timeout_s)
+    try:
+        with shake(opened, peers.tls, address.host) as shaken:
+            certificate: Mapping[str, Any] = shaken.getpeercert() or {}
+    except RefusedError as exc:
+        return _of_refusal(peers, what, address, exc)
+    except OSError as exc:
+        met = meet(address, peers.timeout_s, peers.kind)
+        if met is not Met.TLS and met not in _UNKNOWN:
+            return _without_tls(peers, f"{what} does not speak TLS: {met.value} answers there")
+        return wrong(
+            check,
+            f"{what} does not shake hands: {exc or type(exc).__name__}",
+            f"check that it speaks TLS there, which {peers.switch} turns on in this client; its "
+            "log says more",
+        )
     return end_of(
         check, f"the certificate of {what}", certificate, "have another one made for that server"
     )
 
 
-def _certificate_at(
-    address: Address, tls: TlsContexts | None, timeout_s: float
-) -> Mapping[str, Any] | None:
-    """Return the certificate that a server shows; None in clear."""
-    opened = open_connection(address, timeout_s)
-    if tls is None:
-        opened.close()
-        return None
-    opened.settimeout(timeout_s)
-    with shake(opened, tls, address.host) as shaken:
-        return shaken.getpeercert() or {}
+def _look_in_clear(peers: Peers, what: str, address: Address) -> Finding:
+    met = meet(address, peers.timeout_s, peers.kind)
+    if met is Met.TLS:
+        return wrong(
+            peers.check,
+            f"{what} speaks TLS, and this client calls it in clear",
+            f"set {peers.switch}, and tls_ca if the system does not trust its authority; or "
+            "correct the address",
+        )
+    if peers.kind is not None and met is not peers.kind and met not in _UNKNOWN:
+        return wrong(
+            peers.check,
+            f"{what} can't be reached: {met.value} answers there",
+            "correct the address in the settings",
+        )
+    return ok(peers.check, f"{what} can be reached")
 
 
-def _of_refusal(check: str, what: str, address: Address, error: RefusedError) -> Finding:
+def _without_tls(peers: Peers, found: str) -> Finding:
+    return wrong(peers.check, found, f"turn {peers.switch} off, or correct the address")
+
+
+def _of_refusal(peers: Peers, what: str, address: Address, error: RefusedError) -> Finding:
     """Say who did not accept whom, and which hosts a certificate for other hosts names."""
-    cause = error.__cause__
+    check, cause = peers.check, error.__cause__
+    if cause is not None and is_not_tls(cause):
+        return _without_tls(peers, f"{what} does not speak TLS: {said(error)}")
     if not isinstance(cause, ssl.SSLCertVerificationError):
         is_own = "setting" in error.facts
         return wrong(

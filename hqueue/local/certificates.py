@@ -7,11 +7,48 @@ from pathlib import Path
 
 from hqueue.errors import LocalServerError
 
-__all__ = ["make_authority", "make_certificate"]
+__all__ = ["is_valid", "keep_authority", "make_authority", "make_certificate"]
 
 TIMEOUT_S = 60.0
 VALID_DAYS = 30
+AUTHORITY_DAYS = 365
+DAY_S = 86_400
 _KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+
+
+def keep_authority(folder: Path) -> Path:
+    """Return the authority in a folder, ``ca.pem``, if its files are good and it is valid for as
+    long as the certificates that it will sign; else make another one.
+
+    Raises:
+        LocalServerError: openssl is missing, or failed.
+    """
+    path, key = folder / "ca.pem", folder / "ca.key"
+    if is_valid(path, VALID_DAYS * DAY_S) and _public_key(path) == _public_key(key):
+        return path
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return make_authority(folder)
+
+
+def is_valid(certificate: Path, for_s: int = 0) -> bool:
+    """Return whether a certificate can be read, and is valid in this many seconds."""
+    if not certificate.exists():
+        return False
+    checked = ("-noout", "-checkend", str(for_s))
+    try:
+        _openssl(certificate.parent, "x509", "-in", certificate.name, *checked)
+    except LocalServerError:
+        return False
+    return True
+
+
+def _public_key(path: Path) -> str | None:
+    """Return the public key of a certificate or of a key; None if it can't be read."""
+    read = ("pkey", "-pubout") if path.suffix == ".key" else ("x509", "-pubkey", "-noout")
+    try:
+        return _openssl(path.parent, *read, "-in", path.name)
+    except LocalServerError:
+        return None
 
 
 def make_authority(folder: Path, name: str = "ca") -> Path:
@@ -21,7 +58,7 @@ def make_authority(folder: Path, name: str = "ca") -> Path:
         LocalServerError: openssl is missing, or failed.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    days = ("-days", str(VALID_DAYS))
+    days = ("-days", str(AUTHORITY_DAYS))
     _openssl(
         folder, "req", "-x509", *_KEY, "-keyout", f"{name}.key", "-out", f"{name}.pem",
         *days, "-subj", f"/CN=hqueue local {name}",
@@ -75,7 +112,8 @@ def make_certificate(
     return folder / f"{name}.pem"
 
 
-def _openssl(folder: Path, *arguments: str) -> None:
+def _openssl(folder: Path, *arguments: str) -> str:
+    """Run the command, and return what it prints."""
     try:
         done = subprocess.run(
             ["openssl", *arguments],
@@ -93,3 +131,4 @@ def _openssl(folder: Path, *arguments: str) -> None:
         ) from exc
     if done.returncode != 0:
         raise LocalServerError("certificates can't be made", log=done.stderr[-2_000:])
+    return done.stdout

@@ -5,6 +5,7 @@
 <home>/lock              held while a server is started, stopped or reset
 <home>/data/<profile>    what the servers store; stays until a reset
 <home>/conf/<process>    what was written for the last start
+<home>/authority         what signs certificates; stays until a reset
 <home>/logs/<process>.log
 """
 
@@ -91,6 +92,11 @@ class Home:
     def conf(self) -> Path:
         """The folder of the processes' own configuration folders."""
         return self.path / "conf"
+
+    @property
+    def authority(self) -> Path:
+        """The folder of the authority that signs the certificates of each start."""
+        return self.path / "authority"
 
     @property
     def temporary(self) -> Path:

@@ -13,6 +13,7 @@ from hqueue.local.configuration import (
     Launcher,
     Xml,
 )
+from hqueue.local.home import Home
 from hqueue.local.process import ProcessPlan
 from hqueue.settings.addresses import GatewayAddress
 
@@ -89,6 +90,8 @@ class Profile:
     layout: Callable[[Launcher, Mapping[str, int], bool], Layout]
     """Writes the settings of all processes and says how to start them; given whether with gateways,
     which have ports then, too."""
+    is_usable: Callable[[Home], bool] = lambda home: True
+    """Whether what was written for the last start can still be used."""
 
 
 def is_gateway(process: str) -> bool:

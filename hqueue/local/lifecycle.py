@@ -32,6 +32,9 @@ logger = Log(__name__)
 PROFILES: Mapping[str, Profile] = {p.name: p for p in (STANDALONE, CLUSTER, SECURE)}
 
 START_TIMEOUT_S = 300.0
+MISSING_TIMEOUT_MS = 90_000.0
+"""Of starting what is missing: later all is started again."""
+
 PORT_TRIES_MAX = 4
 
 _Path = str | os.PathLike[str] | None
@@ -46,7 +49,8 @@ def start(
     timeout_s: float = START_TIMEOUT_S,
     progress: Progress | None = None,
 ) -> LocalServer:
-    """Start a server, or return the one of the same profile that runs already.
+    """Start a server, or return the one of the same profile that runs already. If some of its
+    processes have ended, only these are started, as long as the others go on with them.
 
     When it returns, a row was written and read back, through each gateway if there are any, and the
     connection file says how to reach the server: through its gateways, or natively without any. The
@@ -89,6 +93,10 @@ def start(
     deadline = Deadline(SYSTEM_CLOCK, timeout_s * 1e3)
     with server_home.locked(timeout_s):
         if _runs(server_home, profile, gateways, ports):
+            return LocalServer(server_home)
+        if _start_missing(
+            server_home, PROFILES[profile], gateways, ports, deadline=deadline, progress=progress
+        ):
             return LocalServer(server_home)
         launcher = Launcher(server_home, java, jars, gateway_jars, kdc_jars)
         for tries_left in reversed(range(PORT_TRIES_MAX)):
@@ -181,6 +189,55 @@ def _runs(home: Home, profile: str, gateways: bool, ports: Mapping[str, int] | N
             running={name: used.get(name) for name in different},
         )
     return True
+
+
+def _start_missing(
+    home: Home,
+    profile: Profile,
+    gateways: bool,
+    ports: Mapping[str, int] | None,
+    *,
+    deadline: Deadline,
+    progress: Progress | None,
+) -> bool:
+    """Start the processes that have ended since the last start, if others run and are those that
+    are wanted. The caller holds the home's lock.
+
+    Returns:
+        Whether the server is ready. If not, all of it must be started again.
+    """
+    last = home.read_state()
+    if last is None or not last.ready or last.profile != profile.name:
+        return False
+    running = {process.name: process for process in last.processes if process.alive()}
+    is_wanted = (last.gateways or not gateways) and (ports or {}).items() <= last.ports.items()
+    if not running or not is_wanted or not profile.is_usable(home):
+        return False
+    state = dataclasses.replace(last, ready=False)
+    home.write_state(state)
+
+    def started(process: LocalProcess) -> None:
+        nonlocal state
+        state = state.with_process(process)
+        home.write_state(state)
+
+    try:
+        bring_up(
+            [process.plan for process in last.processes],
+            settings={"zookeeper": state.zookeeper, **state.settings},
+            deadline=Deadline(SYSTEM_CLOCK, min(MISSING_TIMEOUT_MS, deadline.remaining_ms)),
+            started=started,
+            progress=progress,
+            running=running,
+        )
+        home.write_state(dataclasses.replace(state, ready=True))
+    except LocalServerError as exc:
+        logger.info("what is left of the local server can't be used; starting all of it: %s", exc)
+        return False
+    except BaseException:
+        end_left_overs(home)
+        raise
+    return home.connection_file.exists()
 
 
 def _start_once(

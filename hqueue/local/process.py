@@ -55,6 +55,8 @@ class ProcessPlan:
     """What it has printed when it is up; "" if its ports alone say so."""
     stop_command: tuple[str, ...] = ()
     """What asks it to end better than SIGTERM does; none for most."""
+    written: tuple[str, ...] = ()
+    """The paths of files that it writes when it begins, and that must not exist before."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,7 +104,8 @@ class LocalProcess:
         """Read the form in the state file."""
         plan = dict(value["plan"])
         plan["command"] = tuple(plan["command"])
-        plan["stop_command"] = tuple(plan.get("stop_command", ()))
+        for name in ("stop_command", "written"):
+            plan[name] = tuple(plan.get(name, ()))
         return cls(ProcessPlan(**plan), int(value["pid"]), float(value["created"]))
 
     def _found(self) -> psutil.Process | None:
@@ -138,6 +141,8 @@ def spawn(plan: ProcessPlan) -> LocalProcess:
     log = Path(plan.log)
     with contextlib.suppress(FileNotFoundError):
         os.replace(log, log.with_name(f"{log.name}.before"))
+    for path in plan.written:
+        Path(path).unlink(missing_ok=True)
     output = log.with_suffix(".out")
     with open(output, "wb") as sink:
         child = subprocess.Popen(

@@ -4,13 +4,16 @@ whose ZooKeeper knows Kerberos.
 
 from __future__ import annotations
 
+import dataclasses
 import getpass
+import shutil
 import socket
 from collections.abc import Mapping
 from pathlib import Path
 
-from hqueue.local.certificates import make_authority, make_certificate
+from hqueue.local.certificates import is_valid, keep_authority, make_certificate
 from hqueue.local.configuration import FULL_COMPILER, LARGE_HEAP, QUICK_COMPILER, Launcher, Xml
+from hqueue.local.home import Home
 from hqueue.local.layout import Layout, Profile, master_plan
 from hqueue.local.process import ProcessPlan
 from hqueue.local.standalone import HOST, PORTS, server_settings
@@ -23,6 +26,7 @@ REALM = f"{ORGANIZATION}.{DOMAIN}"
 SERVER = f"hbase/{HOST}"
 ZOOKEEPER = f"zookeeper/{HOST}"
 DAY_MS = 86_400_000
+USABLE_S = 3_600
 TOKEN_PROVIDER = "org.apache.hadoop.hbase.security.token.TokenProvider"
 """Gives delegation tokens."""
 
@@ -108,7 +112,7 @@ def _layout(launcher: Launcher, ports: Mapping[str, int], gateways: bool) -> Lay
             role: {"authorizer": "rules", "administrators": f"{_user()},ops"}
             for role in ("worker", "hub")
         },
-        prepare=lambda: _make_certificates(folder),
+        prepare=lambda: _make_certificates(folder, launcher.home.authority),
     )
 
 
@@ -198,7 +202,7 @@ def _kdc(launcher: Launcher, port: int, folder: Path, keytab: Path) -> ProcessPl
     properties.write_text(
         "".join(f"{name}={value}\n" for name, value in values.items()), encoding="utf-8"
     )
-    return launcher.of_kdc().plan(
+    plan = launcher.of_kdc().plan(
         "kdc",
         "org.apache.hadoop.minikdc.MiniKdc",
         *(str(work), str(properties), str(keytab), SERVER, ZOOKEEPER, *_principals()),
@@ -208,10 +212,15 @@ def _kdc(launcher: Launcher, port: int, folder: Path, keytab: Path) -> ProcessPl
         options=QUICK_COMPILER,
         ready_text=_KDC_IS_READY,
     )
+    # It would add its keys to those that are there.
+    return dataclasses.replace(plan, written=(str(keytab),))
 
 
-def _make_certificates(folder: Path) -> None:
-    make_authority(folder)
+def _make_certificates(folder: Path, authority: Path) -> None:
+    """Make the certificates of this start, signed by the authority that all starts share."""
+    keep_authority(authority)
+    for name in ("ca.pem", "ca.key"):
+        shutil.copy(authority / name, folder)
     here = f"IP:{HOST},DNS:localhost,DNS:{socket.gethostname()}"
     for name in ("server", *_principals()):
         make_certificate(folder, name, hosts=here)
@@ -231,4 +240,12 @@ def _user() -> str:
     return user if is_name(user) and user not in _TAKEN else "hqueue"
 
 
-SECURE = Profile("secure", (*PORTS, "kdc"), (), True, _layout)
+def _is_usable(home: Home) -> bool:
+    """Return whether the certificates of the last start are there, and valid for another hour."""
+    folder = home.conf / "security"
+    return all(
+        is_valid(folder / f"{name}.pem", USABLE_S) for name in ("ca", "server", *_principals())
+    )
+
+
+SECURE = Profile("secure", (*PORTS, "kdc"), (), True, _layout, _is_usable)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast
 
 from hqueue.errors import LocalServerError
@@ -45,6 +46,7 @@ def bring_up(
     deadline: Deadline,
     started: Callable[[LocalProcess], None],
     progress: Progress | None = None,
+    running: Mapping[str, LocalProcess] = MappingProxyType({}),
 ) -> list[LocalProcess]:
     """Start all processes and wait until every gateway serves rows; HBase itself, without any.
 
@@ -54,6 +56,7 @@ def bring_up(
         deadline: when to give up.
         started: called with each process at once after it was started.
         progress: called with a line of text at each step.
+        running: those that run already, by name.
 
     Raises:
         PortTakenError: a process found its port taken.
@@ -65,10 +68,12 @@ def bring_up(
     ordered = sorted(plans, key=lambda plan: plan.stage)
     for _, stage in itertools.groupby(ordered, key=lambda plan: plan.stage):
         for plan in stage:
-            tell(f"starting {plan.name}")
-            process = spawn(plan)
+            process = running.get(plan.name)
+            if process is None:
+                tell(f"starting {plan.name}")
+                process = spawn(plan)
+                started(process)
             processes.append(process)
-            started(process)
         if plan.stage < ordered[-1].stage:
             for process in processes:
                 await_listening(process, deadline=deadline, beside=processes)

@@ -73,6 +73,7 @@ def reset(*, home: str | os.PathLike[str] | None = None, timeout_s: float = LOCK
             server_home.path / "data",
             server_home.logs,
             server_home.conf,
+            server_home.authority,
             server_home.temporary,
         ):
             shutil.rmtree(folder, ignore_errors=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from hqueue.errors import BadVersionError, InvalidInputError, UnsupportedFormatError
-from hqueue.metadata.access_rules import AccessRules
+from hqueue.metadata.access_rules import AccessRules, Login
 from hqueue.metadata.encoding import decode_access_rules, encode_access_rules
 from hqueue.metadata.paths import Paths
 from hqueue.metadata.ports import NEW, VALUE_BYTES_MAX, Change, MetadataStore, Record, Watch
@@ -40,12 +40,15 @@ class AccessRecord(OnStore):
         return None if record is None else self._rules(record)
 
     @stepwise
-    def change(self, edit: Callable[[AccessRules], AccessRules]) -> Work[AccessRules]:
+    def change(
+        self, edit: Callable[[AccessRules], AccessRules], by: Login | None = None
+    ) -> Work[AccessRules]:
         """Change the rules. Whatever others change meanwhile stays.
 
         Args:
             edit: makes the new rules of the current ones. Called again if others changed them
                 meanwhile.
+            by: who changes them, for the audit of those who apply them.
 
         Returns:
             The rules that are there now.
@@ -60,7 +63,7 @@ class AccessRecord(OnStore):
             rules = edit(known or AccessRules())
             if rules == (known or AccessRules()):
                 return rules
-            value = encode_access_rules(rules)
+            value = encode_access_rules(rules, by)
             if len(value) > VALUE_BYTES_MAX:
                 raise InvalidInputError(
                     "the access rules are larger than a record can be: use prefixes",
@@ -70,7 +73,7 @@ class AccessRecord(OnStore):
             version = NEW if known is None else known.revision
             done = yield Write({self._path: Change(value, version)})
             if done[self._path] is not None:
-                return AccessRules(rules, done[self._path])
+                return AccessRules(rules, done[self._path], by)
         raise BadVersionError("other programs keep changing the access rules: try again later")
 
     def watch(

@@ -10,6 +10,7 @@ import dataclasses
 import enum
 import functools
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from hqueue.errors import InvalidInputError
 from hqueue.message import topic_bytes
@@ -18,7 +19,7 @@ from hqueue.metadata.records import check_name
 from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.names import EVERYBODY, is_among
 
-__all__ = ["RULES_MAX", "AccessRule", "AccessRules", "Operation"]
+__all__ = ["RULES_MAX", "AccessRule", "AccessRules", "Login", "Operation"]
 
 RULES_MAX = 4_096
 DECISIONS_KEPT_MAX = 16_384
@@ -107,19 +108,34 @@ class AccessRule:
         )
 
 
+class Login(NamedTuple):
+    """Names who a program is, as it says itself: nobody checks that."""
+
+    name: str
+    kind: str
+    """What the name is, such as ``Kerberos principal``."""
+
+
 class AccessRules:
     """All rules, as one version of their record has them. Immutable; thread-safe.
 
     Args:
         rules: the rules.
         revision: what compare-and-set compares. Set by the store.
+        changed_by: who changed them last; None if that is not known.
 
     Raises:
         InvalidInputError: there are too many.
     """
 
-    def __init__(self, rules: Iterable[AccessRule] = (), revision: Version = NEW) -> None:
+    def __init__(
+        self,
+        rules: Iterable[AccessRule] = (),
+        revision: Version = NEW,
+        changed_by: Login | None = None,
+    ) -> None:
         self.revision = revision
+        self.changed_by = changed_by
         merged: dict[tuple[str, str, str, str | None], AccessRule] = {}
         for rule in rules:
             operations = rule.operations

@@ -23,7 +23,8 @@ own:
                                            "operations": ["create", "publish"],
                                            "queue": "events", "topic": "*",
                                            "name": "batch-*" (left out where only own names
-                                                              are allowed)}, …]}
+                                                              are allowed)}, …],
+                  "changed_by": {"name": "ops", "kind": "certificate"} (if that is known)}
 
 ``queues`` has for each partition the index of a member. ``keys`` has the key to sign with, then
 the one before it. ``delivery`` and each option in it may be missing: then the defaults of
@@ -42,7 +43,7 @@ from hqueue.errors import HQueueError, UnsupportedFormatError
 from hqueue.format.header import NONCE_BYTES
 from hqueue.format.rowkey import ROW_KEY_BYTES
 from hqueue.message_id import MessageID
-from hqueue.metadata.access_rules import AccessRule, AccessRules, Operation
+from hqueue.metadata.access_rules import AccessRule, AccessRules, Login, Operation
 from hqueue.metadata.append_keys import KEY_ID_BYTES, SECRET_BYTES, AppendKey, AppendKeys
 from hqueue.metadata.ports import Version
 from hqueue.metadata.records import (
@@ -314,7 +315,8 @@ def decode_append_keys(data: bytes, path: str, revision: Version) -> AppendKeys:
     return decode_fields(data, path, read)
 
 
-def encode_access_rules(rules: Iterable[AccessRule]) -> bytes:
+def encode_access_rules(rules: Iterable[AccessRule], changed_by: Login | None = None) -> bytes:
+    changed = {} if changed_by is None else {"changed_by": changed_by._asdict()}
     return encode_fields(
         rules=[
             {
@@ -325,7 +327,8 @@ def encode_access_rules(rules: Iterable[AccessRule]) -> bytes:
                 **({} if rule.name is None else {"name": rule.name}),
             }
             for rule in rules
-        ]
+        ],
+        **changed,
     )
 
 
@@ -341,9 +344,12 @@ def decode_access_rules(data: bytes, path: str, revision: Version) -> AccessRule
             text_of(fields["name"]) if "name" in fields else None,
         )
 
-    return decode_fields(
-        data, path, lambda fields: AccessRules(map(rule, list_of(fields["rules"])), revision)
-    )
+    def read(fields: dict[str, Any]) -> AccessRules:
+        by = fields.get("changed_by")
+        login = None if by is None else Login(text_of(by["name"]), text_of(by["kind"]))
+        return AccessRules(map(rule, list_of(fields["rules"])), revision, login)
+
+    return decode_fields(data, path, read)
 
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode

@@ -6,6 +6,7 @@ library's own ask it, and callers wait for them no longer than their bounds.
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
 import itertools
 import os
@@ -15,6 +16,7 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from hqueue.net.gssapi import Context, Credential, GssError
+from hqueue.net.kdc import KdcUnavailableError, log_answered, log_unavailable
 from hqueue.net.refusals import RefusedError
 from hqueue.runtime.loop import by_threads
 from hqueue.runtime.steps import Wait
@@ -26,6 +28,12 @@ Result = TypeVar("Result")
 
 ASKING_MAX = 4
 """How many threads ask a KDC at a time."""
+
+KDC_SHARE = 0.9
+"""A KDC may take this share of what a connection has left: its opener is told that the KDC is
+silent before it gives up itself."""
+
+SILENT = "it did not answer in time"
 
 _KRB5, _GSS = 0x96C73A00, 0x025EA100
 """The tables of the library's errors: they say what is wrong. What is in neither, as an error of
@@ -109,6 +117,8 @@ class Login:
         """Which tickets are used."""
         self._used: set[tuple[int, str]] = set()
         """Of which generation there are tickets for which servers."""
+        self._without_ticket: set[str] = set()
+        """The servers for which the KDC gave no answer the last time."""
 
     def begin(self, server: str, *, confidential: bool, ends_s: float) -> Wait:
         """Ask for a context with a server: the answer is a `Begun`.
@@ -120,13 +130,14 @@ class Login:
 
         Raises:
             RefusedError: there are no good keys or tickets, or the KDC refuses them.
-            TimeoutError: the KDC did not answer in time.
-            OSError: the KDC can't be reached, or is in trouble.
+            KdcUnavailableError: the KDC did not answer in time, can't be reached, or is in trouble.
+                It is logged once, until the KDC answers again.
         """
         call = partial(self._begin, server, confidential)
-        left_ms = max(1.0, (ends_s - time.monotonic()) * 1e3)
+        bound_s = max(0.001, (ends_s - time.monotonic()) * KDC_SHARE)
         return Wait(
-            partial(self._in_time, call, ends_s), partial(by_threads, self._threads, left_ms, call)
+            partial(self._begin_in_time, server, call, bound_s),
+            partial(self._begin_in_loop, server, call, bound_s),
         )
 
     def renew(self, generation: int) -> None:
@@ -143,9 +154,9 @@ class Login:
             ends_s: when it is given up, by `time.monotonic`.
 
         Raises:
-            As `begin`.
+            As `begin`. Nothing is logged.
         """
-        return self._in_time(self._identity, ends_s)
+        return self._in_time(self._identity, max(0.0, ends_s - time.monotonic()))
 
     def _identity(self) -> Identity:
         self._configure()
@@ -155,16 +166,40 @@ class Login:
         except GssError as exc:
             raise self._translated(exc) from exc
 
-    def _in_time(self, call: Callable[[], Result], ends_s: float) -> Result:
+    def _in_time(self, call: Callable[[], Result], bound_s: float) -> Result:
         asked = self._threads.submit(call)
         try:
-            return asked.result(max(0.0, ends_s - time.monotonic()))
+            return asked.result(bound_s)
         except concurrent.futures.TimeoutError as exc:
             if asked.done():
                 raise
-            raise TimeoutError("the KDC did not answer in time") from exc
+            raise KdcUnavailableError(SILENT, self._principal) from exc
         finally:
             asked.cancel()
+
+    def _begin_in_time(self, server: str, call: Callable[[], Begun], bound_s: float) -> Begun:
+        try:
+            return self._in_time(call, bound_s)
+        except KdcUnavailableError as exc:
+            self._on_unavailable(server, exc)
+            raise
+
+    async def _begin_in_loop(self, server: str, call: Callable[[], Begun], bound_s: float) -> Begun:
+        asked = asyncio.ensure_future(by_threads(self._threads, 2e3 * bound_s, call))
+        try:
+            await asyncio.wait([asked], timeout=bound_s)
+            if not asked.done():
+                raise KdcUnavailableError(SILENT, self._principal)
+            return await asked
+        except KdcUnavailableError as exc:
+            self._on_unavailable(server, exc)
+            raise
+        finally:
+            asked.cancel()
+
+    def _on_unavailable(self, server: str, error: KdcUnavailableError) -> None:
+        self._without_ticket.add(server)
+        log_unavailable(error)
 
     def _begin(self, server: str, confidential: bool) -> Begun:
         generation = self.generation
@@ -176,6 +211,9 @@ class Login:
             token = context.step(b"")
         except GssError as exc:
             raise self._translated(exc, server) from exc
+        if server in self._without_ticket or (is_fresh and self._keytab):
+            self._without_ticket.discard(server)
+            log_answered(self._principal)
         self._used.add((generation, server))
         return Begun(context, token, generation, is_fresh or not self._keytab)
 
@@ -217,7 +255,7 @@ class Login:
         """Translate an error of the library: into a refusal, or into one that may pass."""
         is_known = error.minor & ~0xFF in (_KRB5, _GSS)
         if error.minor in _MAY_PASS or not is_known:
-            return ConnectionError(f"Kerberos: {error}")
+            return KdcUnavailableError(str(error), self._principal)
         return RefusedError(
             f"Kerberos refused: {self._advice(error.minor)}",
             reason=str(error),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from hqueue.errors import SettingsError
 from hqueue.net.contexts import TlsContexts
 from hqueue.net.guard import PortGuard
@@ -12,36 +10,9 @@ from hqueue.net.principals import PrincipalRules
 from hqueue.net.refusals import RefusedError
 from hqueue.net.tls_files import TlsFiles
 from hqueue.settings.names import EVERYBODY, names_in
+from hqueue.settings.port_security import PortSecuritySettings
 
-__all__ = ["PortSecurity", "SecuritySettings", "client_contexts", "security_of"]
-
-
-class SecuritySettings(Protocol):
-    """The settings that say it."""
-
-    @property
-    def tls(self) -> bool: ...
-
-    @property
-    def tls_optional(self) -> bool: ...
-
-    @property
-    def tls_ca(self) -> str | None: ...
-
-    @property
-    def tls_certificate(self) -> str | None: ...
-
-    @property
-    def tls_key(self) -> str | None: ...
-
-    @property
-    def tls_verify_hostname(self) -> bool: ...
-
-    @property
-    def tls_principal_rules(self) -> str: ...
-
-    @property
-    def delivery_principals(self) -> str | None: ...
+__all__ = ["PortSecurity", "client_contexts", "security_of"]
 
 
 class PortSecurity:
@@ -55,7 +26,7 @@ class PortSecurity:
         SettingsError: files can't be read, or the rules are none.
     """
 
-    def __init__(self, settings: SecuritySettings) -> None:
+    def __init__(self, settings: PortSecuritySettings) -> None:
         files = TlsFiles(settings.tls_ca, settings.tls_certificate, settings.tls_key)
         self._optional = settings.tls_optional
         self.client = client_contexts(
@@ -113,7 +84,7 @@ class PortSecurity:
 
 
 def client_contexts(
-    settings: SecuritySettings, switch: str, plaintext: PlaintextServers | None = None
+    settings: PortSecuritySettings, switch: str, plaintext: PlaintextServers | None = None
 ) -> TlsContexts:
     """What servers are called with by TLS.
 
@@ -131,7 +102,7 @@ def client_contexts(
     )
 
 
-def security_of(settings: SecuritySettings) -> PortSecurity | None:
+def security_of(settings: PortSecuritySettings) -> PortSecurity | None:
     """What the settings say; None for open ports.
 
     Raises:

@@ -11,13 +11,14 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
-from hqueue.errors import InvalidInputError, SettingsError
+from hqueue.errors import HQueueError, InvalidInputError, SettingsError
 from hqueue.settings.addresses import Address, GatewayAddress, master_address, zookeeper_servers
 from hqueue.settings.attributes import check_queue_name
-from hqueue.settings.fields import check_fields
+from hqueue.settings.fields import field_faults, read_field
 from hqueue.settings.kinds import check_kind, check_mapping
 from hqueue.settings.loading import (
     ROLES,
@@ -26,18 +27,31 @@ from hqueue.settings.loading import (
     prefix_of,
     user_file,
 )
-from hqueue.settings.port_security import check_port_security
+from hqueue.settings.port_security import PortSecuritySettings, port_security_faults
 from hqueue.settings.security import (
     KERBEROS,
     PROTECTIONS,
     SIMPLE,
     TOKEN,
-    check_security,
     read_protections,
+    security_faults,
 )
-from hqueue.settings.zookeeper_security import DIGEST, NONE, check_zookeeper_security
+from hqueue.settings.zookeeper_security import (
+    DIGEST,
+    NONE,
+    AclEntry,
+    Credential,
+    zookeeper_security_faults,
+)
 
-__all__ = ["AccessRule", "Credential", "Settings", "found_settings", "setting_source"]
+__all__ = [
+    "AclEntry",
+    "Credential",
+    "Settings",
+    "found_settings",
+    "setting_source",
+    "settings_faults",
+]
 
 ENVIRONMENT_PREFIX = "HQUEUE_"
 _NOT_SETTINGS = {
@@ -45,53 +59,7 @@ _NOT_SETTINGS = {
 }  # fmt: skip
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Credential:
-    """A proof of identity for ZooKeeper, written ``scheme:credential``."""
-
-    scheme: str
-    credential: str = dataclasses.field(repr=False)
-
-    @classmethod
-    def parse(cls, text: str) -> Credential:
-        """Read ``scheme:credential``. The text is a secret, and no error shows it."""
-        scheme, colon, credential = check_kind(text, str, "text").strip().partition(":")
-        if not (scheme and colon and credential):
-            raise SettingsError("zookeeper_auth must be written as scheme:credential")
-        return cls(scheme, credential)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class AccessRule:
-    """An entry of a ZooKeeper node's access control list, written ``scheme:id:permissions``."""
-
-    scheme: str
-    id: str
-    permissions: str
-
-    def __post_init__(self) -> None:
-        for name in ("scheme", "id", "permissions"):
-            check_kind(getattr(self, name), str, name)
-        wrong = set(self.permissions) - set("cdrwa")
-        if not self.scheme or not self.permissions or wrong:
-            raise SettingsError(
-                "zookeeper_acl must be written as scheme:id:permissions, with permissions out of "
-                "'cdrwa'",
-                zookeeper_acl=str(self),
-            )
-
-    @classmethod
-    def parse(cls, text: str) -> AccessRule:
-        """Read ``scheme:id:permissions``; the id may have colons."""
-        scheme, _, rest = check_kind(text, str, "text").strip().partition(":")
-        identity, _, permissions = rest.rpartition(":")
-        return cls(scheme, identity, permissions)
-
-    def __str__(self) -> str:
-        return f"{self.scheme}:{self.id}:{self.permissions}"
-
-
-_Item = TypeVar("_Item", Address, GatewayAddress, Credential, AccessRule)
+_Item = TypeVar("_Item", Address, GatewayAddress, Credential, AclEntry)
 
 
 def _listed(
@@ -105,6 +73,39 @@ def _listed(
     if not isinstance(value, Iterable):
         raise SettingsError("this setting must be a list, or one string with commas", setting=name)
     return tuple(item if isinstance(item, kind) else parse(str(item)) for item in value)
+
+
+def _chosen(name: str, known: Sequence[str], value: Any) -> Any:
+    if value not in known:
+        raise SettingsError(f"{name} must be {' or '.join(map(repr, known))}", **{name: value})
+    return value
+
+
+def _path(name: str, example: str, path: Any) -> Any:
+    if not re.fullmatch(r"(/[^/\x00-\x1f]+)+", path) or {".", ".."} & set(path.split("/")):
+        raise SettingsError(f"{name} must be a ZooKeeper path, such as {example}", **{name: path})
+    return path
+
+
+def _connection_string(value: str) -> str:
+    try:
+        zookeeper_servers(value)
+    except InvalidInputError as exc:
+        raise SettingsError(
+            "zookeeper must be written as host:port,host:port, with or without a path at the end",
+            zookeeper=value,
+        ) from exc
+    return value
+
+
+def _table(value: str) -> str:
+    try:
+        return check_queue_name(value)
+    except InvalidInputError as exc:
+        raise SettingsError(
+            "metadata_table must be a table's name, with the same characters as a queue's",
+            metadata_table=value,
+        ) from exc
 
 
 NATIVE = "native"
@@ -131,12 +132,12 @@ _LISTED: Mapping[str, tuple[type[Any], Callable[[str], Any]]] = {
     "hbase_masters": (Address, master_address),
     "gateways": (GatewayAddress, GatewayAddress.parse),
     "zookeeper_auth": (Credential, Credential.parse),
-    "zookeeper_acl": (AccessRule, AccessRule.parse),
+    "zookeeper_acl": (AclEntry, AclEntry.parse),
 }
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class Settings(PortSecuritySettings):
     """All settings of a connection. Frozen, and checked when made. Times are in milliseconds."""
 
     hbase: str = ""
@@ -153,18 +154,6 @@ class Settings:
     hbase_znode_parent: str = "/hbase"
     """The ZooKeeper node below which HBase registers its servers, its own
     ``zookeeper.znode.parent``. Only for ``native`` without ``hbase_masters``.
-    """
-
-    tls: bool = False
-    """Whether HQueue's own ports speak TLS, and those who call them: workers', hubs', subscribers',
-    the Thrift API, metrics and health. Both sides show certificates. It needs ``tls_ca`` and
-    ``tls_certificate``.
-    """
-
-    tls_optional: bool = False
-    """With ``tls``, whether this process also serves callers without TLS, as the principal
-    ``anonymous``, and calls servers that don't speak TLS without it. For moving a cluster to TLS
-    while it runs: see docs/security.md.
     """
 
     hbase_authentication: str = SIMPLE
@@ -217,36 +206,6 @@ class Settings:
     or the system's configuration says.
     """
 
-    tls_ca: str | None = None
-    """A file with the certificates of the authorities that are trusted, in PEM; by default the
-    system's. The files of TLS are read again when they change.
-    """
-
-    tls_certificate: str | None = None
-    """A file with the certificate of this process, in PEM, and those that signed it. HBase asks
-    for one by default.
-    """
-
-    tls_key: str | None = None
-    """A file with the private key of ``tls_certificate``, in PEM and without a password; by default
-    the key is in the certificate's file.
-    """
-
-    tls_verify_hostname: bool = True
-    """Whether a server's certificate must name the host in the server's address."""
-
-    tls_principal_rules: str = "DEFAULT"
-    """The rules by which this process's own ports make principals of certificates, as Kafka's
-    ``ssl.principal.mapping.rules``: see docs/security.md. By default a principal is the subject's
-    common name.
-    """
-
-    delivery_principals: str | None = None
-    """With ``tls``, the principals of the workers and hubs that may deliver messages to subscribers
-    in this process: names with commas between. A name that ends with ``*`` stands for all names
-    that begin with the text before it.
-    """
-
     gateways: tuple[GatewayAddress, ...] = ()
     """The Thrift gateways: ``host:thrift1_port/thrift2_port`` with commas between. The gateway on a
     partition's region host is preferred. Left out, the gateway of this machine is used. Only for
@@ -296,7 +255,7 @@ class Settings:
     read for each connection.
     """
 
-    zookeeper_acl: tuple[AccessRule, ...] = ()
+    zookeeper_acl: tuple[AclEntry, ...] = ()
     """The ACL of new nodes: ``scheme:id:permissions``, as ZooKeeper's own command line
     writes it. By default ``auth::cdrwa``, which allows only the creator's principal, if the session
     proves who it is by ``zookeeper_authentication`` or by credentials; else ``world:anyone:cdrwa``.
@@ -359,39 +318,42 @@ class Settings:
     """How far this machine's clock may differ from a region server's before appends are refused."""
 
     def __post_init__(self) -> None:
+        for fault in self._faults():
+            raise fault
+
+    def _faults(self) -> Iterator[HQueueError]:
+        """Read each field, and yield an error for each one that is wrong, which has its default
+        then; and for each way in which the others don't fit together.
+        """
+        wrong: set[str] = set()
+        for name, reading in self._readings():
+            for fault in reading:
+                wrong.add(name or str(fault.facts.get("setting")))
+                yield fault
+        for fault in self._misfits():
+            # What was wrong by itself may have been meant to fit.
+            named = {*re.findall(r"\w+", fault.text), *fault.facts, fault.facts.get("setting")}
+            if wrong.isdisjoint(named):
+                yield fault
+
+    def _readings(self) -> Iterator[tuple[str, Iterator[HQueueError]]]:
+        """Name fields, and read them; no name stands for that in an error's fact ``setting``."""
         for name, (kind, parse) in _LISTED.items():
-            object.__setattr__(self, name, _listed(name, kind, parse, getattr(self, name)))
-        object.__setattr__(self, "hbase_protection", read_protections(self.hbase_protection))
+            yield name, read_field(self, name, partial(_listed, name, kind, parse))
+        yield "hbase_protection", read_field(self, "hbase_protection", read_protections)
         self._choose_hbase()
-        check_fields(self, _BOUNDS, empty_texts=False)
-        check_port_security(self)
+        yield "", field_faults(self, _BOUNDS, empty_texts=False)
         for name, known in _CHOICES.items():
-            if getattr(self, name) not in known:
-                choice = " or ".join(map(repr, known))
-                raise SettingsError(f"{name} must be {choice}", **{name: getattr(self, name)})
-        check_security(self, is_native=self.hbase == NATIVE)
-        check_zookeeper_security(self)
+            yield name, read_field(self, name, partial(_chosen, name, known))
         for name, example in _PATHS.items():
-            path = getattr(self, name)
-            if not re.fullmatch(r"(/[^/\x00-\x1f]+)+", path) or {".", ".."} & set(path.split("/")):
-                raise SettingsError(
-                    f"{name} must be a ZooKeeper path, such as {example}", **{name: path}
-                )
-        try:
-            zookeeper_servers(self.zookeeper)
-        except InvalidInputError as exc:
-            raise SettingsError(
-                "zookeeper must be written as host:port,host:port, with or without a path at the "
-                "end",
-                zookeeper=self.zookeeper,
-            ) from exc
-        try:
-            object.__setattr__(self, "metadata_table", check_queue_name(self.metadata_table))
-        except InvalidInputError as exc:
-            raise SettingsError(
-                "metadata_table must be a table's name, with the same characters as a queue's",
-                metadata_table=self.metadata_table,
-            ) from exc
+            yield name, read_field(self, name, partial(_path, name, example))
+        yield "zookeeper", read_field(self, "zookeeper", _connection_string)
+        yield "metadata_table", read_field(self, "metadata_table", _table)
+
+    def _misfits(self) -> Iterator[HQueueError]:
+        yield from port_security_faults(self)
+        yield from security_faults(self, is_native=self.hbase == NATIVE)
+        yield from zookeeper_security_faults(self)
 
     def _choose_hbase(self) -> None:
         """What stands for what was left out of the ways to HBase."""
@@ -422,6 +384,15 @@ class Settings:
             check_mapping(arguments, "arguments")
         settings: Settings = _find(environ).make(arguments)
         return settings
+
+
+def settings_faults(arguments: Mapping[str, object]) -> list[HQueueError]:
+    """Return the error of each wrong setting, of which `Settings.load` raises the first.
+
+    Raises:
+        SettingsError: a settings file can't be read.
+    """
+    return _find(os.environ).faults(arguments)
 
 
 def setting_source(name: str) -> str:

@@ -11,8 +11,9 @@ from typing import TypedDict
 
 from hqueue.errors import InvalidInputError
 from hqueue.settings.addresses import Address, GatewayAddress
-from hqueue.settings.connection import AccessRule, Credential
 from hqueue.settings.names import with_closest
+from hqueue.settings.port_security import PortSecurityOptions
+from hqueue.settings.zookeeper_security import AclEntry, Credential
 
 if sys.version_info >= (3, 11):
     from typing import Unpack
@@ -22,7 +23,7 @@ else:
 __all__ = ["AlterableAttributes", "ConnectOptions", "QueueAttributes", "Unpack", "check_options"]
 
 
-class ConnectOptions(TypedDict, total=False):
+class ConnectOptions(PortSecurityOptions, total=False):
     """Settings of a connection, by their names in `Settings`, which describes each.
 
     Give a list as a sequence, or as a text with commas. None counts as not given.
@@ -31,8 +32,6 @@ class ConnectOptions(TypedDict, total=False):
     hbase: str | None
     hbase_masters: str | Address | Sequence[str | Address] | None
     hbase_znode_parent: str | None
-    tls: bool | None
-    tls_optional: bool | None
     hbase_authentication: str | None
     hbase_token_file: str | None
     hbase_principal: str | None
@@ -44,12 +43,6 @@ class ConnectOptions(TypedDict, total=False):
     kerberos_keytab: str | None
     kerberos_config: str | None
     kerberos_ticket_cache: str | None
-    tls_ca: str | None
-    tls_certificate: str | None
-    tls_key: str | None
-    tls_verify_hostname: bool | None
-    tls_principal_rules: str | None
-    delivery_principals: str | None
     gateways: str | GatewayAddress | Sequence[str | GatewayAddress] | None
     zookeeper: str | None
     zookeeper_root: str | None
@@ -61,7 +54,7 @@ class ConnectOptions(TypedDict, total=False):
     zookeeper_tls: bool | None
     zookeeper_auth: str | Credential | Sequence[str | Credential] | None
     zookeeper_auth_file: str | None
-    zookeeper_acl: str | AccessRule | Sequence[str | AccessRule] | None
+    zookeeper_acl: str | AclEntry | Sequence[str | AclEntry] | None
     metadata_store: str | None
     notify_workers: bool | None
     gateways_tls: bool | None

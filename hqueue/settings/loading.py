@@ -124,6 +124,24 @@ class FoundSettings:
             exc.facts.update(self._place_of(exc))
             raise
 
+    def faults(self, arguments: Mapping[str, Any] | None) -> list[HQueueError]:
+        """Return the error of each setting that is unknown or has a wrong value, and of those that
+        don't fit together; each says where the setting is from, as in `make`.
+        """
+        given = {k: v for k, v in (arguments or {}).items() if v is not None}
+        self._places = {k: v for k, v in self._places.items() if k not in given}
+        merged = {**self._values, **given}
+        faults: list[HQueueError] = [
+            _unknown(name, self._known) for name in merged if name not in self._known
+        ]
+        made: Any = object.__new__(self._kind)
+        for field in dataclasses.fields(self._kind):  # type: ignore[arg-type]
+            object.__setattr__(made, field.name, merged.get(field.name, field.default))
+        faults += made._faults()
+        for fault in faults:
+            fault.facts.update(self._place_of(fault))
+        return faults
+
     def has(self, name: str) -> bool:
         """Whether a setting was found."""
         return name in self._values
@@ -202,8 +220,12 @@ def all_known(
     known = [field.name for field in dataclasses.fields(kind)]
     for name in merged:
         if name not in known:
-            raise with_closest(SettingsError("unknown setting", setting=name), name, known)
+            raise _unknown(name, known)
     return merged
+
+
+def _unknown(name: str, known: Iterable[str]) -> SettingsError:
+    return with_closest(SettingsError("unknown setting", setting=name), name, known)
 
 
 def _read_file(path: Path) -> dict[str, Any]:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from hqueue.errors import SettingsError
 
 __all__ = [
-    "AUTHENTICATION", "INTEGRITY", "KERBEROS", "PRIVACY", "PROTECTIONS", "SIMPLE", "TOKEN",
-    "check_security", "read_protections",
+    "AUTHENTICATION",
+    "INTEGRITY",
+    "KERBEROS",
+    "PRIVACY",
+    "PROTECTIONS",
+    "SIMPLE",
+    "TOKEN",
+    "read_protections",
+    "security_faults",
 ]  # fmt: skip
 
 SIMPLE, KERBEROS, TOKEN = "simple", "kerberos", "token"
@@ -40,37 +47,33 @@ def read_protections(value: object) -> tuple[str, ...]:
     return tuple(items)
 
 
-def check_security(settings: Any, *, is_native: bool) -> None:
-    """Return if the settings fit together.
-
-    Raises:
-        SettingsError: they don't.
-    """
+def security_faults(settings: Any, *, is_native: bool) -> Iterator[SettingsError]:
+    """Yield an error for each way in which the settings don't fit together."""
     proves = settings.hbase_authentication != SIMPLE
     by_kerberos = settings.hbase_authentication == KERBEROS
     for name in _OF_KERBEROS:
         if getattr(settings, name) is not None and not (
             by_kerberos or settings.zookeeper_authentication == KERBEROS
         ):
-            raise SettingsError(
+            yield SettingsError(
                 f"{name} needs hbase_authentication='kerberos' or "
                 "zookeeper_authentication='kerberos'",
                 **{name: getattr(settings, name)},
             )
     if settings.hbase_master_principal is not None and not by_kerberos:
-        raise SettingsError(
+        yield SettingsError(
             "hbase_master_principal needs hbase_authentication='kerberos'",
             hbase_master_principal=settings.hbase_master_principal,
         )
     if settings.hbase_token_file is not None and not proves:
-        raise SettingsError(
+        yield SettingsError(
             "hbase_token_file needs hbase_authentication='token', or 'kerberos' for a client that "
             "may have no ticket",
             hbase_token_file=settings.hbase_token_file,
         )
     by_keytab = by_kerberos and settings.kerberos_keytab is not None
     if settings.hbase_token_file is not None and by_keytab:
-        raise SettingsError(
+        yield SettingsError(
             "give kerberos_keytab or hbase_token_file, not both: a client with a keytab needs no "
             "token",
             hbase_token_file=settings.hbase_token_file,
@@ -78,35 +81,35 @@ def check_security(settings: Any, *, is_native: bool) -> None:
     uses_tls = settings.hbase_tls or settings.gateways_tls or settings.zookeeper_tls or settings.tls
     for name in _OF_TLS:
         if getattr(settings, name) is not None and not uses_tls:
-            raise SettingsError(
+            yield SettingsError(
                 f"{name} needs hbase_tls=True, gateways_tls=True, zookeeper_tls=True, or tls=True "
                 "for HQueue's own ports",
                 **{name: getattr(settings, name)},
             )
     if settings.tls_key is not None and settings.tls_certificate is None:
-        raise SettingsError(
+        yield SettingsError(
             "tls_key needs tls_certificate, the certificate that belongs to the key",
             tls_key=settings.tls_key,
         )
     if settings.kerberos_keytab is not None and settings.kerberos_ticket_cache is not None:
-        raise SettingsError(
+        yield SettingsError(
             "give kerberos_keytab or kerberos_ticket_cache, not both: with a keytab the client "
             "keeps its tickets in memory",
             kerberos_ticket_cache=settings.kerberos_ticket_cache,
         )
     if settings.hbase_fallback_to_simple and not proves:
-        raise SettingsError(
+        yield SettingsError(
             "hbase_fallback_to_simple needs hbase_authentication='kerberos' or 'token'",
             hbase_fallback_to_simple=True,
         )
     if (proves or settings.hbase_tls) and not is_native:
-        raise SettingsError(
+        yield SettingsError(
             "hbase_authentication and hbase_tls secure only the native way to HBase: leave out "
             "gateways, or set hbase='native'; for TLS to gateways set gateways_tls",
             hbase=settings.hbase,
         )
     if settings.gateways_tls and is_native:
-        raise SettingsError(
+        yield SettingsError(
             "gateways_tls secures the way to gateways: give gateways, or use hbase_tls",
             gateways_tls=True,
         )

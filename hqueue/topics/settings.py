@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TypedDict
 
 from hqueue.errors import InvalidInputError, SettingsError
 from hqueue.metadata import check_name
@@ -13,17 +12,16 @@ from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.connection import found_settings
 from hqueue.settings.fields import check_fields
 from hqueue.settings.loading import all_known
-from hqueue.settings.port_security import check_port_security
+from hqueue.settings.port_security import (
+    PORT_SECURITY,
+    PortSecurityOptions,
+    PortSecuritySettings,
+    check_port_security,
+)
 
 __all__ = [
-    "SECURITY", "HubClientSettings", "HubOptions", "hub_addresses", "hub_settings", "queue_named",
+    "HubClientSettings", "HubOptions", "hub_addresses", "hub_settings", "queue_named",
 ]  # fmt: skip
-
-SECURITY = (
-    "tls", "tls_optional", "tls_ca", "tls_certificate", "tls_key", "tls_verify_hostname",
-    "tls_principal_rules", "delivery_principals",
-)  # fmt: skip
-"""The settings that a client of hubs shares with `hqueue.connect`."""
 
 _BOUNDS = {
     "connect_timeout_ms": (1, 3_600_000),
@@ -34,7 +32,7 @@ _BOUNDS = {
 }
 
 
-class HubOptions(TypedDict, total=False):
+class HubOptions(PortSecurityOptions, total=False):
     """Settings of a client of hubs by their names in `HubClientSettings`."""
 
     queue: str | None
@@ -44,18 +42,10 @@ class HubOptions(TypedDict, total=False):
     redirects_max: int
     connections_max: int
     owners_max: int
-    tls: bool
-    tls_optional: bool
-    tls_ca: str | None
-    tls_certificate: str | None
-    tls_key: str | None
-    tls_verify_hostname: bool
-    tls_principal_rules: str
-    delivery_principals: str | None
 
 
 @dataclasses.dataclass(frozen=True)
-class HubClientSettings:
+class HubClientSettings(PortSecuritySettings):
     """All settings of a client of hubs. Frozen, and checked when made. Times are in milliseconds.
 
     Raises:
@@ -91,45 +81,6 @@ class HubClientSettings:
 
     owners_max: int = 100_000
     """For how many topics the client remembers the owning hub."""
-
-    tls: bool = False
-    """Whether hubs speak TLS, and so the client's own port for its subscriptions. Both sides show
-    certificates. It needs ``tls_ca`` and ``tls_certificate``.
-    """
-
-    tls_optional: bool = False
-    """With ``tls``, whether the client calls hubs that don't speak TLS without it, and hubs may
-    deliver messages to it without TLS, as the principal ``anonymous``. For moving a cluster to TLS
-    while it runs: see docs/security.md.
-    """
-
-    tls_ca: str | None = None
-    """A file with the certificates of the authorities that are trusted, in PEM; by default the
-    system's. The files of TLS are read again when they change.
-    """
-
-    tls_certificate: str | None = None
-    """A file with the certificate of this process, in PEM, and those that signed it."""
-
-    tls_key: str | None = None
-    """A file with the private key of ``tls_certificate``, in PEM and without a password; by default
-    the key is in the certificate's file.
-    """
-
-    tls_verify_hostname: bool = True
-    """Whether a server's certificate must name the host in the server's address."""
-
-    tls_principal_rules: str = "DEFAULT"
-    """The rules by which the client makes principals of hubs' certificates, as Kafka's
-    ``ssl.principal.mapping.rules``: see docs/security.md. By default a principal is the subject's
-    common name.
-    """
-
-    delivery_principals: str | None = None
-    """With ``tls``, the principals of the hubs that may deliver messages to this client: names with
-    commas between. A name that ends with ``*`` stands for all names that begin with the text before
-    it.
-    """
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hubs", hub_addresses(self.hubs))
@@ -175,8 +126,8 @@ def hub_settings(
     """
     known = all_known(HubClientSettings, {}, given)
     if known.get("tls") is None:
-        named = {name: known[name] for name in SECURITY if name in known}
-        known |= found_settings(SECURITY, named)
+        named = {name: known[name] for name in PORT_SECURITY if name in known}
+        known |= found_settings(PORT_SECURITY, named)
     return HubClientSettings(hub_addresses(hubs), **known)
 
 

@@ -34,7 +34,7 @@ from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.steps import Work
 from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.zookeeper.member import Member
-from hqueue.zookeeper.proving import node_rules
+from hqueue.zookeeper.proving import node_acl
 from hqueue.zookeeper.requests import create, delete, ensure, exists, get
 from hqueue.zookeeper.session import (
     PIPELINED_MAX,
@@ -51,7 +51,7 @@ __all__ = ["ZooKeeperEphemerals", "batches", "guarded_write"]
 WRITE_BYTES = 64
 """What a guarded write takes of a transaction besides paths, value and access rights, at most."""
 
-RULE_BYTES = 12
+ENTRY_BYTES = 12
 """What an access right takes besides its scheme and ID."""
 
 _Item = TypeVar("_Item")
@@ -176,7 +176,7 @@ class ZooKeeperEphemerals(Stepwise):
     def write_bytes(self, write: GuardedWrite) -> int:
         """What a guarded write takes of a transaction, at most."""
         prefix_bytes = self._session.members.prefix_bytes
-        rules = node_rules(self._session.settings)
+        acl = node_acl(self._session.settings)
         return (
             WRITE_BYTES
             + len(write.value)
@@ -184,7 +184,7 @@ class ZooKeeperEphemerals(Stepwise):
                 prefix_bytes + len(path.encode())
                 for path in (write.absent, write.key, write.absent)
             )
-            + sum(RULE_BYTES + len(f"{rule.scheme}{rule.id}".encode()) for rule in rules)
+            + sum(ENTRY_BYTES + len(f"{entry.scheme}{entry.id}".encode()) for entry in acl)
         )
 
     def _put(

@@ -77,7 +77,7 @@ def secure_handshake(
     security: SessionSecurity,
     timeout_ms: int,
     granted: Callable[[int], None],
-    failed: Callable[[str, RefusedError | None], None],
+    failed: Callable[[BaseException, RefusedError | None], None],
 ) -> None:
     """Have a client prove who it is in each connection, before anything says that it is connected.
 
@@ -86,7 +86,7 @@ def secure_handshake(
         security: how.
         timeout_ms: how long a KDC, and how long the server may take for it.
         granted: called with the session's time-out when it is connected.
-        failed: called when the connection can't be had, with the reason; also with the refusal if
+        failed: called when the connection can't be had, with the error; also with the refusal if
             client and server don't accept each other, after which kazoo ends the client. It must
             not raise.
     """
@@ -107,7 +107,7 @@ def secure_handshake(
             connection._socket.setblocking(False)
         except BaseException as exc:
             refusal = None if isinstance(exc, SessionExpiredError) else _refusal_in(exc)
-            failed(f"{type(exc).__name__}: {exc}", refusal)
+            failed(exc, refusal)
             if refusal is not None:
                 raise AuthFailedError(refusal.text) from exc
             if isinstance(exc, _KNOWN):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import atexit
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from kazoo.client import KazooClient
 from kazoo.protocol.serialization import Connect
@@ -14,6 +14,7 @@ from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 
 from hqueue.metadata.ports import SessionState
+from hqueue.net.kdc import kdc_error_of
 from hqueue.net.refusals import RefusedError
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.runtime.interrupts import is_interruption
@@ -23,9 +24,9 @@ from hqueue.runtime.threads import try_start
 from hqueue.settings.connection import Settings
 from hqueue.zookeeper.courier import Later
 from hqueue.zookeeper.handshake import Handler, secure_handshake
-from hqueue.zookeeper.proving import SessionSecurity, acl_of, node_rules
+from hqueue.zookeeper.proving import SessionSecurity, acl_of, node_acl
 
-__all__ = ["Member", "end_all"]
+__all__ = ["Failure", "Member", "end_all"]
 
 logger = Log(__name__)
 
@@ -54,6 +55,14 @@ _STATES = {
     KazooState.SUSPENDED: SessionState.SUSPENDED,
     KazooState.LOST: SessionState.LOST,
 }
+
+
+class Failure(NamedTuple):
+    """Says why a session could not connect."""
+
+    text: str | None
+    """What an error says; None where ZooKeeper itself can't be reached."""
+    facts: Mapping[str, str]
 
 
 class Member:
@@ -96,7 +105,7 @@ class Member:
         """Whether the session that it is a member of goes on without it."""
         self.silent_since_ms: float | None = None
         """When the first request was sent since the last answer. None if none was."""
-        self.failure: str | None = None
+        self.failure: Failure | None = None
         """Why it could not connect the last time; None if it could."""
         self._refused = refused
         self._outlived = outlived
@@ -107,7 +116,7 @@ class Member:
             timeout=settings.zookeeper_session_timeout_ms / 1e3,
             handler=Handler(security.tls),
             use_ssl=security.tls is not None,
-            default_acl=acl_of(node_rules(settings)),
+            default_acl=acl_of(node_acl(settings)),
             logger=kazoo_logger,
             connection_retry=KazooRetry(
                 max_tries=-1, delay=0.1, max_delay=RECONNECT_PAUSE_MS_MAX / 1e3
@@ -202,8 +211,12 @@ class Member:
             self._grace.cancel()
             self._grace = None
 
-    def _failed(self, reason: str, refusal: RefusedError | None) -> None:
-        self.failure = reason
+    def _failed(self, error: BaseException, refusal: RefusedError | None) -> None:
+        away = kdc_error_of(error)
+        if away is not None:
+            self.failure = Failure(away.text, away.facts)
+        else:
+            self.failure = Failure(None, {"reason": f"{type(error).__name__}: {error}"})
         if refusal is not None:
             self._refused(self, refusal)
 

@@ -330,12 +330,12 @@ class Members(Stepwise):
                 self._members.append(self._open())
 
     def _unreachable(self) -> StoreUnavailableError:
-        failure = next((member.failure for member in self._members if member.failure), None)
+        failures = (member.failure for member in self._members if member.failure)
+        text, facts = next(failures, (None, {}))
+        if text is None:
+            text = "ZooKeeper can't be reached" if are_descriptors_left() else NO_DESCRIPTORS
         return StoreUnavailableError(
-            "ZooKeeper can't be reached" if are_descriptors_left() else NO_DESCRIPTORS,
-            outcome=Outcome.NOT_APPLIED,
-            zookeeper=self._settings.zookeeper,
-            **({"reason": failure} if failure else {}),
+            text, outcome=Outcome.NOT_APPLIED, zookeeper=self._settings.zookeeper, **facts
         )
 
     def _open(self) -> Member:

@@ -8,11 +8,12 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from kazoo.exceptions import BadVersionError, NoAuthError, NoNodeError
+from kazoo.hosts import collect_hosts
 from kazoo.security import ACL, Permissions
 
 from hqueue.errors import RequestRefusedError, SettingsError
 from hqueue.settings.connection import Settings
-from hqueue.zookeeper.proving import acl_of, node_rules
+from hqueue.zookeeper.proving import acl_of, node_acl
 from hqueue.zookeeper.requests import children, get_acl, set_acl
 from hqueue.zookeeper.session import PIPELINED_MAX, Request, Session
 
@@ -44,8 +45,10 @@ class NodeAccess:
     def __init__(self, settings: Settings) -> None:
         self._session = Session(settings)
         self._root = settings.zookeeper_root
-        self._acl = acl_of(node_rules(settings))
-        self.acl_text = ",".join(map(str, node_rules(settings)))
+        chroot = collect_hosts(settings.zookeeper)[1] or ""
+        self._has_hbase = f"{settings.hbase_znode_parent}/".startswith(f"{chroot}{self._root}/")
+        self._acl = acl_of(node_acl(settings))
+        self.acl_text = ",".join(map(str, node_acl(settings)))
         """The ACL of new nodes, as settings write it."""
 
     def __enter__(self) -> NodeAccess:
@@ -60,11 +63,18 @@ class NodeAccess:
         self._session.close()
 
     def check_closes(self) -> None:
-        """Return if the ACL of new nodes keeps others from changing them.
+        """Return if the ACL of new nodes keeps others from changing them, and all nodes below the
+        root are HQueue's.
 
         Raises:
-            SettingsError: it doesn't.
+            SettingsError: it doesn't, or they aren't.
         """
+        if self._has_hbase:
+            raise SettingsError(
+                "HBase's own nodes lie below zookeeper_root, and HBase could not use them any "
+                "more: choose a root of HQueue's own, such as /hqueue",
+                zookeeper_root=self._root,
+            )
         if _is_open(self._acl):
             raise SettingsError(
                 "zookeeper_acl lets anyone change nodes: set zookeeper_authentication, or another "
@@ -89,7 +99,7 @@ class NodeAccess:
             every: whether nodes that are not open get it, too.
 
         Raises:
-            SettingsError: the ACL closes nothing.
+            SettingsError: as `check_closes`.
             RequestRefusedError: ZooKeeper does not take the ACL.
             StoreUnavailableError, AuthenticationError: as `survey`.
         """

@@ -30,12 +30,19 @@ from hqueue.net.sasl import Gssapi
 from hqueue.net.talking import Talking
 from hqueue.net.tls_files import TlsFiles
 from hqueue.runtime.loop import blocking
-from hqueue.settings.connection import AccessRule, Credential, Settings
+from hqueue.settings.connection import Settings
 from hqueue.settings.security import AUTHENTICATION, KERBEROS
-from hqueue.settings.zookeeper_security import DIGEST, SASL, check_credentials, proves_by_setting
+from hqueue.settings.zookeeper_security import (
+    DIGEST,
+    SASL,
+    AclEntry,
+    Credential,
+    check_credentials,
+    proves_by_setting,
+)
 from hqueue.zookeeper.exchange import LENGTH, Exchange, sized, unsized
 
-__all__ = ["Proof", "SessionSecurity", "acl_of", "node_rules"]
+__all__ = ["Proof", "SessionSecurity", "acl_of", "credentials_of", "node_acl"]
 
 _SASL_KIND = 102
 _AUTH_XID, _AUTH_KIND = -4, 100
@@ -95,11 +102,11 @@ class SessionSecurity:
 
         Raises:
             RefusedError: there are no good keys, tickets or credentials.
-            OSError: the KDC gave no answer in time, can't be reached, or is in trouble.
+            KdcUnavailableError: the KDC gave no answer in time, can't be reached, or is in trouble.
         """
         credentials: Sequence[Credential] = self._settings.zookeeper_auth
         if self._settings.zookeeper_auth_file is not None:
-            credentials = yield blocking(self._read_credentials)
+            credentials = yield blocking(partial(credentials_of, self._settings))
         further = [each for each in credentials if each.scheme != SASL]
         if self._login is not None:
             principal = self._settings.zookeeper_principal.replace("_HOST", host.lower())
@@ -115,22 +122,30 @@ class SessionSecurity:
             )
         return Proof(further)
 
-    def _read_credentials(self) -> list[Credential]:
-        path = self._settings.zookeeper_auth_file or ""
-        try:
-            with open(path, encoding="utf-8") as file:
-                lines = file.read(_FILE_BYTES_MAX).splitlines()
-            credentials = [Credential.parse(line) for line in lines if line.strip()]
-            check_credentials(credentials, self._settings.zookeeper_authentication)
-        except (OSError, ValueError, SettingsError) as exc:
-            reason = exc.text if isinstance(exc, SettingsError) else type(exc).__name__
-            raise RefusedError(
-                "zookeeper_auth_file can't be used: check that the file exists, can be read by "
-                "this user, and has a credential scheme:credential in each line",
-                path=path,
-                reason=reason,
-            ) from None
-        return credentials
+
+def credentials_of(settings: Settings) -> Sequence[Credential]:
+    """Return the credentials that settings give, or those in the file that they name.
+
+    Raises:
+        RefusedError: the file can't be used. The error shows nothing of it.
+    """
+    path = settings.zookeeper_auth_file
+    if path is None:
+        return settings.zookeeper_auth
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = file.read(_FILE_BYTES_MAX).splitlines()
+        credentials = [Credential.parse(line) for line in lines if line.strip()]
+        check_credentials(credentials, settings.zookeeper_authentication)
+    except (OSError, ValueError, SettingsError) as exc:
+        reason = exc.text if isinstance(exc, SettingsError) else type(exc).__name__
+        raise RefusedError(
+            "zookeeper_auth_file can't be used: check that the file exists, can be read by this "
+            "user, and has a credential scheme:credential in each line",
+            path=path,
+            reason=reason,
+        ) from None
+    return credentials
 
 
 class Proof:
@@ -225,18 +240,18 @@ def _user_refused(user: str, answer: str) -> OSError:
     )
 
 
-def node_rules(settings: Settings) -> Sequence[AccessRule]:
+def node_acl(settings: Settings) -> Sequence[AclEntry]:
     """Return the ACL of new nodes, as settings say."""
     if settings.zookeeper_acl:
         return settings.zookeeper_acl
     if proves_by_setting(settings):
-        return (AccessRule("auth", "", "cdrwa"),)
-    return (AccessRule("world", "anyone", "cdrwa"),)
+        return (AclEntry("auth", "", "cdrwa"),)
+    return (AclEntry("world", "anyone", "cdrwa"),)
 
 
-def acl_of(rules: Iterable[AccessRule]) -> list[ACL]:
-    """Convert rules into kazoo's."""
+def acl_of(entries: Iterable[AclEntry]) -> list[ACL]:
+    """Convert an ACL into kazoo's."""
     return [
-        ACL(sum(_PERMISSIONS[each] for each in set(rule.permissions)), Id(rule.scheme, rule.id))
-        for rule in rules
+        ACL(sum(_PERMISSIONS[each] for each in set(entry.permissions)), Id(entry.scheme, entry.id))
+        for entry in entries
     ]

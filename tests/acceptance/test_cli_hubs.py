@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import hqueue
-from hqueue.cli.endpoints import Met, meet
+from hqueue.net.endpoints import Met, meet
 from tests.acceptance.commands import DEADLINE_S, Run, Running, Start, command
 from tests.support.backends import Backend
 from tests.support.certificates import Certificates

@@ -10,9 +10,9 @@ from typing import Protocol
 import pytest
 
 from hqueue import GatewayAddress, Outcome, Settings, StoreUnavailableError, local
-from hqueue.hbase.native.greeting import Security
 from hqueue.hbase.native.native_store import open_registry
 from hqueue.hbase.native.opening import Opener
+from hqueue.hbase.native.security import Security
 from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.thrift.gateway_store import GatewayStore
 from hqueue.runtime.steps import Wait

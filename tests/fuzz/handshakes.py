@@ -17,8 +17,9 @@ from typing import Any, cast
 
 from hypothesis import strategies as st
 
-from hqueue.hbase.native.greeting import Security, greeting
+from hqueue.hbase.native.greeting import greeting
 from hqueue.hbase.native.opening import Opened
+from hqueue.hbase.native.security import Security
 from hqueue.hbase.native.wire import CLIENT, LENGTH
 from hqueue.log.ports import Row
 from hqueue.net.contexts import TlsContexts

@@ -214,7 +214,7 @@ def test_a_kdc_that_is_silent_is_waited_for_and_nothing_says_connected(
                     pytest.raises(StoreUnavailableError, match="can't be reached") as caught,
                 ):
                     other.records.read(["/"])
-                assert "the KDC did not answer in time" in str(caught.value)
+                assert "did not answer in time" in str(caught.value)
                 assert time.monotonic() - begun_s < 8
                 assert store.state is not SessionState.CONNECTED
             finally:

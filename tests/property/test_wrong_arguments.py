@@ -25,7 +25,7 @@ import pytest
 import hqueue
 from hqueue import HQueueError, Message, MessageID, PartitionKey, Scan, Subscription
 from hqueue.typing import (
-    AccessRule,
+    AclEntry,
     AlterableAttributes,
     ConnectOptions,
     ConsumerOptions,
@@ -152,11 +152,11 @@ def _options(kind: type, **good: object) -> dict[str, object]:
 LEFT_OUT = object()
 
 CALLS: dict[str, Callable[[World], Call]] = {
-    "AccessRule": lambda w: (
-        AccessRule,
+    "AclEntry": lambda w: (
+        AclEntry,
         {"scheme": "s", "id": "i", "permissions": "r"},
     ),
-    "AccessRule.parse": lambda w: (AccessRule.parse, {"text": "world:anyone:r"}),
+    "AclEntry.parse": lambda w: (AclEntry.parse, {"text": "world:anyone:r"}),
     "Address.parse": lambda w: (hqueue.Address.parse, {"text": "host:1"}),
     "Client.add_subscriber": lambda w: (
         w.client.add_subscriber,

@@ -17,8 +17,8 @@ from hqueue.hbase.native.async_servers import AsyncServers
 from hqueue.hbase.native.calls import REQUESTS_MAX
 from hqueue.hbase.native.connection import Connection
 from hqueue.hbase.native.exchanges import Request
-from hqueue.hbase.native.greeting import OPEN, Security
 from hqueue.hbase.native.opening import Opener
+from hqueue.hbase.native.security import OPEN, Security
 from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.wire import Answer
 from hqueue.log.table_ports import AsyncLogPort, LogPort

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 
 from hqueue import Settings
 from hqueue.hbase.native.exchanges import Asking, Request
-from hqueue.hbase.native.greeting import Security
 from hqueue.hbase.native.native_store import open_registry
 from hqueue.hbase.native.opening import Opener
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.regions import Meta
 from hqueue.hbase.native.registry import Registry
+from hqueue.hbase.native.security import Security
 from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.wire import MASTER, field
 from hqueue.settings.addresses import Address

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hqueue import Settings
-from hqueue.hbase.native.greeting import Security
 from hqueue.hbase.native.opening import Opener
 from hqueue.hbase.native.protocol import pb
+from hqueue.hbase.native.security import Security
 from hqueue.hbase.native.wire import LENGTH
 from hqueue.settings.addresses import Address
 

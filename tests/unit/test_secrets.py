@@ -23,8 +23,8 @@ import typer
 import hqueue
 from hqueue import Message, SettingsError, Subscription
 from hqueue.cli.app import app
-from hqueue.settings.connection import Credential
 from hqueue.settings.secret_fields import secret_fields
+from hqueue.settings.zookeeper_security import Credential
 from hqueue.topics.settings import HubClientSettings
 from hqueue_workers.hub.settings import HubSettings
 from hqueue_workers.node.settings import WorkerSettings

@@ -139,7 +139,10 @@ def check(
 
 
 def _change(context: typer.Context, edit: Callable[[AccessRules], AccessRules]) -> None:
-    session_of(context).client.coordination.access_rules.change(edit)
+    from hqueue.connecting import own_login  # noqa: PLC0415  (not needed for help)
+
+    client = session_of(context).client
+    client.coordination.access_rules.change(edit, by=own_login(client.settings))
 
 
 def _rule(principal: str, operations: str, queue: str, topic: str, name: str | None) -> AccessRule:

@@ -42,10 +42,11 @@ def doctor(
     don't count.
     """
     from hqueue.doctor import Level, examine  # noqa: PLC0415  (not needed for help)
-    from hqueue.settings.connection import Settings  # noqa: PLC0415
+    from hqueue.settings.connection import Settings, settings_faults  # noqa: PLC0415
     from hqueue.topics.settings import hub_addresses  # noqa: PLC0415
 
-    load = partial(Settings.load, session_of(context).given)
+    given = session_of(context).given
+    load, faults = partial(Settings.load, given), partial(settings_faults, given)
     named = () if hubs is None else hub_addresses(hubs)
     counts: collections.Counter[Level] = collections.Counter()
 
@@ -53,7 +54,7 @@ def doctor(
         counts[finding.level] += 1
         return finding.check, finding.level.value, finding.found, finding.advice
 
-    found = map(counted, examine(load, queue=queue, hubs=named))
+    found = map(counted, examine(load, faults=faults, queue=queue, hubs=named))
     show_rows(("check", "state", "found", "advice"), found, json=json)
     say(f"{counts[Level.WRONG]} wrong, {counts[Level.WARNING]} warnings, {counts[Level.OK]} ok.")
     if counts[Level.WRONG]:

@@ -11,10 +11,10 @@ from hqueue.errors import (
 )
 from hqueue.hbase.native.async_servers import AsyncServers
 from hqueue.hbase.native.exchanges import Ask, Asking, Request
-from hqueue.hbase.native.greeting import Security
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.regions import META_REGION, META_TABLE
 from hqueue.hbase.native.registry import Registry
+from hqueue.hbase.native.security import Security
 from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.translation import reads_answer
 from hqueue.hbase.native.wire import Answer, RemoteError

@@ -12,6 +12,7 @@ from hqueue.hbase import reachability
 from hqueue.hbase.native.calls import REQUESTS_MAX
 from hqueue.hbase.native.translation import translate_answer, translate_silence
 from hqueue.hbase.native.wire import CLIENT, Answer, RemoteError
+from hqueue.net.kdc import kdc_error_of
 from hqueue.net.refusals import refusal_of
 from hqueue.runtime.steps import Pause, Wait
 from hqueue.settings.addresses import Address
@@ -110,7 +111,7 @@ def unsent(request: Request, table: str, reason: OSError) -> HQueueError:
 
 
 def _silence(request: Request, table: str, reason: OSError, *, sent: bool) -> HQueueError:
-    if refusal_of(reason) is None:
+    if refusal_of(reason) is None and kdc_error_of(reason) is None:
         reachability.unanswered(request.address, reason)
     silence = translate_silence(
         reason, table, request.method.decode(), str(request.address), sent=sent

@@ -18,21 +18,19 @@ that has its principal, and the preamble follows. Older servers refuse the quest
 from __future__ import annotations
 
 import base64
-import os
 import ssl
 import struct
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
 
 from hqueue.hbase.native.protocol import pb
+from hqueue.hbase.native.security import Security
 from hqueue.hbase.native.wire import (
-    CLIENT,
     FRAME_BYTES_MAX,
     LENGTH,
-    MASTER,
+    SAID_BYTES_MAX,
     WHO_IS_THERE,
     RemoteError,
     connection_header,
@@ -41,121 +39,30 @@ from hqueue.hbase.native.wire import (
 )
 from hqueue.hbase.native.wire import KERBEROS as BY_KERBEROS
 from hqueue.hbase.native.wire import TOKEN as BY_TOKEN
-from hqueue.net.contexts import TlsContexts
 from hqueue.net.digest_md5 import DigestMd5
 from hqueue.net.framing import Beginning
 from hqueue.net.kerberos import Begun, Login
 from hqueue.net.layers import Wrapping
 from hqueue.net.refusals import RefusedError
 from hqueue.net.sasl import Gssapi
-from hqueue.net.security import client_contexts
 from hqueue.net.talking import Talk, Talking
 from hqueue.net.tls import Tls
-from hqueue.net.tokens import DelegationToken, HeldTokens
+from hqueue.net.tokens import DelegationToken
 from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.loop import blocking
-from hqueue.runtime.steps import Work
 from hqueue.settings.addresses import Address
-from hqueue.settings.connection import Settings
-from hqueue.settings.security import KERBEROS, PRIVACY, SIMPLE
+from hqueue.settings.security import PRIVACY
 
-__all__ = ["OPEN", "Security", "greeting"]
+__all__ = ["greeting"]
 
 _STATUS = struct.Struct(">ii")
 _SIZE = struct.Struct(">i")
 _FALLS_BACK = -88
-TOKEN_BYTES_MAX = 1024 * 1024
 LATE_BYTES_MAX = 16 * 1024
 """Each of both words of an error that comes in the place of an answer."""
 
-_TOKEN_FILE = "HADOOP_TOKEN_FILE_LOCATION"
 _DIGEST_URI, _DIGEST_REALM = "null/default", "default"
 """HBase's servers accept no others."""
-
-
-class Security(NamedTuple):
-    """Says how connections to HBase are secured."""
-
-    tls: TlsContexts | None = None
-    login: Login | None = None
-    """Who this client is by Kerberos; None where it does not use that."""
-    tokens: HeldTokens | None = None
-    """The tokens by which it proves itself, alone, or without a ticket for `login`; or None."""
-    protections: Sequence[str] = ()
-    """The layers that are good enough, the best one first."""
-    regionserver: str = ""
-    """The region servers' principal, with ``_HOST``."""
-    master: str = ""
-    """The masters'."""
-    falls_back: bool = False
-    """Whether the client accepts a server that asks for no proof."""
-    cluster_id: Callable[[], Work[Any, str]] | None = None
-    """Asks for the cluster's ID; None where no one names it before this client proved itself."""
-
-    @classmethod
-    def of(
-        cls, settings: Settings, cluster_id: Callable[[], Work[Any, str]] | None = None
-    ) -> Security:
-        """Make it of the settings."""
-        tls = login = tokens = None
-        if settings.hbase_tls:
-            tls = client_contexts(settings, "hbase_tls")
-        if settings.hbase_authentication == KERBEROS:
-            login = Login(
-                settings.kerberos_principal,
-                settings.kerberos_keytab,
-                settings.kerberos_ticket_cache,
-                settings.kerberos_config,
-            )
-        is_by_keytab = login is not None and settings.kerberos_keytab is not None
-        if settings.hbase_authentication != SIMPLE and not is_by_keytab:
-            tokens = HeldTokens(settings.hbase_token_file or os.environ.get(_TOKEN_FILE))
-        return cls(
-            tls,
-            login,
-            tokens,
-            settings.hbase_protection,
-            settings.hbase_principal,
-            settings.hbase_master_principal or settings.hbase_principal,
-            settings.hbase_fallback_to_simple,
-            cluster_id,
-        )
-
-    def principals(self, server: Address, service: str) -> list[str]:
-        """Return the principals that a server of a service may have: masters and region servers
-        alike say where the cluster's servers are.
-        """
-        roles = {CLIENT: [self.regionserver], MASTER: [self.master]}
-        named = roles.get(service, [self.master, self.regionserver])
-        return [*dict.fromkeys(each.replace("_HOST", server.host.lower()) for each in named)]
-
-    def token(self) -> Work[Any, DelegationToken]:
-        """Choose the token by which this client proves itself.
-
-        Raises:
-            RefusedError: there is none, its file can't be used, or it can't be chosen.
-        """
-        assert self.tokens is not None
-        found: list[DelegationToken] = yield blocking(self.tokens.all)
-        if len(found) > 1:
-            if self.cluster_id is None:
-                raise RefusedError(
-                    "there are delegation tokens of several clusters, and with hbase_masters "
-                    "nothing says which is the right one: leave hbase_masters out, so that "
-                    "ZooKeeper names the cluster, or give a file with one token"
-                )
-            cluster_id = yield from self.cluster_id()
-            found = [token for token in found if token.service == cluster_id]
-        if not found:
-            raise RefusedError(
-                "there is no delegation token of this cluster: give hbase_token_file, set "
-                "HADOOP_TOKEN_FILE_LOCATION, or call Client.use_token"
-            )
-        return found[0]
-
-
-OPEN = Security()
-"""Nobody proves anything, and nothing is hidden."""
 
 
 def greeting(
@@ -218,7 +125,7 @@ def _ask_principal(
     """
     talk.say(WHO_IS_THERE)
     (size,) = LENGTH.unpack((yield from talk.hear(LENGTH.size)))
-    if not 0 < size <= TOKEN_BYTES_MAX:
+    if not 0 < size <= SAID_BYTES_MAX:
         raise ValueError("the server does not say who it is")
     frame: bytes = yield from talk.hear(size)
     _, said = read_answer(bytearray(frame))
@@ -373,13 +280,13 @@ def _challenge(talk: Talk) -> Talking[bytes | None]:
     status, size = _STATUS.unpack((yield from talk.hear(_STATUS.size)))
     if status == 0 and size == _FALLS_BACK:
         return None
-    if status not in (0, 1) or not 0 <= size <= TOKEN_BYTES_MAX:
+    if status not in (0, 1) or not 0 <= size <= SAID_BYTES_MAX:
         raise ValueError("the server's part of the handshake is malformed")
     said: bytes = yield from talk.hear(size)
     if status == 0:
         return said
     (size,) = _SIZE.unpack((yield from talk.hear(_SIZE.size)))
-    if not 0 <= size <= TOKEN_BYTES_MAX:
+    if not 0 <= size <= SAID_BYTES_MAX:
         raise ValueError("the server's part of the handshake is malformed")
     text: bytes = yield from talk.hear(size)
     raise _NotAcceptedError(said.decode(errors="replace"), text.decode(errors="replace"))

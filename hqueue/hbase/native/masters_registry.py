@@ -18,6 +18,7 @@ from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.registry import Registry, address_of
 from hqueue.hbase.native.translation import reads_answer
 from hqueue.hbase.native.wire import REGISTRY, Answer
+from hqueue.net.kdc import kdc_error_of
 from hqueue.runtime.clock import bounded_ms
 from hqueue.settings.addresses import Address
 from hqueue.settings.connection import Settings
@@ -88,8 +89,8 @@ class MastersRegistry(Registry):
                 continue
             self._masters = (*masters[number:], *masters[:number])
             return found
-        if all(isinstance(error, RequestRefusedError) for error in errors):
-            raise errors[0]
+        if all(isinstance(error, RequestRefusedError) or kdc_error_of(error) for error in errors):
+            raise errors[0]  # No master is to blame for a KDC that is away.
         raise StoreUnavailableError(
             "no HBase master answers where the cluster's servers are",
             outcome=Outcome.NOT_APPLIED,

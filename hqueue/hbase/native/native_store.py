@@ -5,16 +5,17 @@ from __future__ import annotations
 from hqueue.format import rowkey
 from hqueue.hbase.native.appends import TableAppends
 from hqueue.hbase.native.async_servers import AsyncServers
+from hqueue.hbase.native.cluster_question import ClusterQuestion
 from hqueue.hbase.native.delegation_tokens import DelegationTokens
 from hqueue.hbase.native.exchanges import Asking
 from hqueue.hbase.native.faces import Via
-from hqueue.hbase.native.greeting import Security
 from hqueue.hbase.native.masters_registry import MastersRegistry
 from hqueue.hbase.native.opening import Opener, Route, direct
 from hqueue.hbase.native.reads import TableReads
 from hqueue.hbase.native.record_table import RecordTable
 from hqueue.hbase.native.regions import Meta, RegionMap
 from hqueue.hbase.native.registry import Registry
+from hqueue.hbase.native.security import Security
 from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.tables import Tables
 from hqueue.hbase.native.zookeeper_registry import ReadNode, ZooKeeperRegistry
@@ -85,9 +86,11 @@ class NativeStore(OnPorts):
     ) -> None:
         self._settings = settings
         self._registry = open_registry(settings, read_node)
-        # Masters answer only after a client has proved itself.
-        cluster_id = None if settings.hbase_masters else self._registry.cluster_id
-        security = Security.of(settings, cluster_id)
+        # As a registry masters answer only after a client has proved itself.
+        asked = ClusterQuestion(settings, route).ask
+        security = Security.of(
+            settings, asked if settings.hbase_masters else self._registry.cluster_id
+        )
         opener = Opener(security, route)
         self._servers = Servers(settings, opener.open)
         self._async_servers = AsyncServers(settings, opener.open_in_loop)

@@ -6,7 +6,8 @@ import socket
 import time
 from collections.abc import Awaitable, Callable
 
-from hqueue.hbase.native.greeting import OPEN, Security, greeting
+from hqueue.hbase.native.greeting import greeting
+from hqueue.hbase.native.security import OPEN, Security
 from hqueue.hbase.native.wire import FRAME_BYTES_MAX
 from hqueue.net.framing import Beginning, Frames
 from hqueue.net.layers import Layer, Secured

@@ -24,6 +24,7 @@ from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.registry import Registry, checked_address
 from hqueue.hbase.native.scanning import Range, Scanning
 from hqueue.hbase.native.translation import reads_answer
+from hqueue.net.kdc import kdc_error_of
 from hqueue.runtime.clock import bounded_ms
 from hqueue.runtime.turn import Turn
 from hqueue.settings.addresses import Address
@@ -160,8 +161,9 @@ class Meta:
             raise
         except StoreUnavailableError as exc:
             facts: dict[str, Any] = {**exc.facts, "queue": table}
+            text = "the locations of the table's regions can't be found"
             raise StoreUnavailableError(
-                "the locations of the table's regions can't be found",
+                exc.text if kdc_error_of(exc) else text,
                 outcome=Outcome.NOT_APPLIED,
                 **facts,
             ) from exc

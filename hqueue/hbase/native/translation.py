@@ -20,6 +20,7 @@ from hqueue.errors import (
 from hqueue.hbase.answers import ReadsAnswer
 from hqueue.hbase.native.wire import RemoteError
 from hqueue.hbase.reachability import silence_text
+from hqueue.net.kdc import kdc_error_of
 from hqueue.net.refusals import RefusedError, refusal_of
 
 __all__ = [
@@ -161,6 +162,16 @@ def translate_silence(
     if refusal is not None and not sent:
         facts: dict[str, Any] = {"server": server, "request": method, **refusal.facts}
         return AuthenticationError(refusal.text, queue=table, **facts)
+    away = kdc_error_of(error)
+    if away is not None and not sent:
+        return StoreUnavailableError(
+            away.text,
+            outcome=Outcome.NOT_APPLIED,
+            queue=table,
+            request=method,
+            server=server,
+            **away.facts,
+        )
     return StoreUnavailableError(
         silence_text(error, "server", sent=sent),
         outcome=Outcome.UNKNOWN if sent else Outcome.NOT_APPLIED,

@@ -29,8 +29,10 @@ __all__ = [
     "LENGTH",
     "MASTER",
     "REGISTRY",
+    "SAID_BYTES_MAX",
     "SIMPLE",
     "TOKEN",
+    "WHICH_CLUSTER",
     "WHOLE_CONNECTION",
     "WHO_IS_THERE",
     "Answer",
@@ -60,6 +62,12 @@ SIMPLE, KERBEROS, TOKEN = 80, 81, 82
 
 WHO_IS_THERE = b"Securi"
 """Before the preamble: asks for the server's principal, which nobody has proven then."""
+
+WHICH_CLUSTER = b"Regist"
+"""Likewise: asks for the cluster's ID, after which the server closes the connection."""
+
+SAID_BYTES_MAX = 1024 * 1024
+"""Of one message before the connection header."""
 
 WHOLE_CONNECTION = 0xFFFFFFFF
 """The number in an answer that is about the connection, which the server closes."""

@@ -7,6 +7,7 @@ with each task: with the partitions of a read, and with the writer of a write.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 
 from hqueue import Client, Settings, StoreUnavailableError, connect
@@ -62,9 +63,24 @@ def _supply(settings: Settings) -> TokenSupply:
     return TokenSupply(client_of(settings))
 
 
+@dataclasses.dataclass(frozen=True)
+class _HeldToken:
+    """A token, and its times by the monotonic clock."""
+
+    token: bytes = dataclasses.field(repr=False)
+    renewed_ms: float
+    """When to get another one."""
+    ends_ms: float
+    """When it expires."""
+
+
+_NO_TOKEN = _HeldToken(b"", float("-inf"), float("-inf"))
+
+
 class TokenSupply:
     """The token that tasks get: one, until three quarters of its life are over, then another one.
-    Thread-safe.
+    Thread-safe: threads that find it old at the same time each get another one, and the last one
+    stays.
 
     Args:
         client: gets them.
@@ -74,8 +90,8 @@ class TokenSupply:
     def __init__(self, client: Client, clock: Clock = SYSTEM_CLOCK) -> None:
         self._client = client
         self._clock = clock
-        self._token: bytes | None = None
-        self._renewed_ms = self._ends_ms = float("-inf")
+        self._held = _NO_TOKEN
+        """Replaced as a whole, so that no thread sees one token with another one's times."""
 
     def current(self) -> bytes:
         """The token, with its secret. While HBase is away, the earlier one as long as it lives.
@@ -84,20 +100,21 @@ class TokenSupply:
             RequestRefusedError: HBase gives none.
             StoreUnavailableError: HBase did not answer.
         """
-        token, now_ms = self._token, self._clock.monotonic_ms()
-        if token is not None and now_ms < self._renewed_ms:
-            return token
+        held, now_ms = self._held, self._clock.monotonic_ms()
+        if now_ms < held.renewed_ms:
+            return held.token
         try:
             got = self._client.delegation_token()
         except StoreUnavailableError as exc:
-            if token is None or now_ms >= self._ends_ms:
+            if now_ms >= held.ends_ms:
                 raise
             logger.warning("can't get another delegation token; trying again in a minute: %s", exc)
-            self._renewed_ms = now_ms + RETRY_MS
-            return token
+            if self._held is held:
+                self._held = dataclasses.replace(held, renewed_ms=now_ms + RETRY_MS)
+            return held.token
         logger.info("Spark tasks authenticate with %r from now on", got)
         # One that was issued long ago is the one of a file, which others replace.
         left_ms = max(0, got.expires_ms - max(got.issued_ms, self._clock.wall_ms()))
-        self._renewed_ms, self._ends_ms = now_ms + RENEWED_AFTER * left_ms, now_ms + left_ms
-        self._token = token = got.to_bytes()
+        token = got.to_bytes()
+        self._held = _HeldToken(token, now_ms + RENEWED_AFTER * left_ms, now_ms + left_ms)
         return token

@@ -171,7 +171,9 @@ class Connection:
 
     def _frame(self) -> Fields:
         length = self._reader.read(_INT.size)
-        if len(length) < _INT.size:
+        if length == b"srvr":
+            self._socket.sendall(b"Zookeeper version: in memory")
+        if length == b"srvr" or len(length) < _INT.size:
             raise EOFError
         return Fields(self._reader.read(_INT.unpack(length)[0]))
 

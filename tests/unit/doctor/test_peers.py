@@ -14,8 +14,9 @@ import pytest
 import hqueue
 from hqueue.doctor import Finding, Level, Subject
 from hqueue.doctor.hubs import check_hubs
-from hqueue.doctor.peers import look_at_peers
+from hqueue.doctor.peers import Peers, look_at_peers
 from hqueue.net.contexts import TlsContexts
+from hqueue.net.endpoints import Met
 from hqueue.net.tls_files import TlsFiles
 from hqueue.settings.addresses import Address
 from tests.support.certificates import Certificates
@@ -51,9 +52,34 @@ def served(certificate: Path | None, ca: Path | None = None) -> Iterator[Address
         thread.join()
 
 
-def look(address: Address, ca: Path | None) -> Finding:
-    tls = None if ca is None else TlsContexts(TlsFiles(str(ca)))
-    [found] = look_at_peers("hbase", "the server", [address, address], tls, 5)
+HBASE_REFUSES = b"\0\0\0\x40Expected HEADER=HBas but received HEADER=GET "
+
+
+@contextlib.contextmanager
+def saying(answer: bytes) -> Iterator[Address]:
+    """A server that says this to whatever it hears, in clear, and hangs up."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    opened, _ = listener.accept()
+                    with opened, contextlib.suppress(OSError):
+                        opened.recv(4_096)
+                        opened.sendall(answer)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        try:
+            yield Address("127.0.0.1", listener.getsockname()[1])
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+
+
+def look(address: Address, ca: Path | None, kind: Met | None = None) -> Finding:
+    tls = None if ca is None else TlsContexts(TlsFiles(str(ca)), switch="hbase_tls")
+    peers = Peers("hbase", "the server", tls, "hbase_tls", 2, kind)
+    [found] = look_at_peers(peers, [address, address])
     return found
 
 
@@ -90,7 +116,29 @@ def test_a_server_in_clear_is_wrong_where_tls_is_wanted(certificates: Certificat
     with served(None) as address:
         found = look(address, certificates.folder / "ca.pem")
     assert found.level is Level.WRONG
-    assert "speaks TLS as the settings say" in found.advice
+    assert "hbase_tls" in found.advice
+    with saying(HBASE_REFUSES) as address:
+        found = look(address, certificates.folder / "ca.pem", Met.HBASE)
+    assert "does not speak TLS" in found.found
+    assert found.advice == "turn hbase_tls off, or correct the address"
+
+
+def test_a_server_in_tls_is_wrong_where_this_client_speaks_clear(
+    certificates: Certificates,
+) -> None:
+    with served(certificates.make("peer")) as address:
+        found = look(address, None, Met.HBASE)
+    assert found.level is Level.WRONG
+    assert "speaks TLS, and this client calls it in clear" in found.found
+    assert found.advice.startswith("set hbase_tls, and tls_ca")
+
+
+def test_a_server_of_another_kind_is_wrong() -> None:
+    with saying(HBASE_REFUSES) as address:
+        assert look(address, None, Met.HBASE).level is Level.OK
+        found = look(address, None, Met.ZOOKEEPER)
+    assert found.level is Level.WRONG
+    assert found.found.endswith("a server of HBase's own protocol answers there")
 
 
 def test_a_file_of_this_client_is_not_looked_for_in_a_server_s_log(
@@ -99,7 +147,7 @@ def test_a_file_of_this_client_is_not_looked_for_in_a_server_s_log(
     absent = certificates.folder / "absent.pem"
     tls = TlsContexts(TlsFiles(str(certificates.folder / "ca.pem"), str(absent)))
     with served(None) as address:
-        [found] = look_at_peers("hbase", "the server", [address], tls, 5)
+        [found] = look_at_peers(Peers("hbase", "the server", tls, "hbase_tls", 5), [address])
     assert f"reason={absent} can't be read" in found.found
     assert "no server was asked" in found.advice
 

@@ -10,7 +10,7 @@ import pytest
 import hqueue
 from hqueue.doctor import Finding, Level, Subject
 from hqueue.doctor import zookeeper as checked
-from hqueue.doctor.zookeeper import check_zookeeper
+from hqueue.doctor.zookeeper import check_zookeeper, check_zookeeper_servers
 from hqueue.errors import RequestRefusedError
 from tests.support.memory.zookeeper import MemoryZooKeeper
 
@@ -28,7 +28,8 @@ def examined(server: MemoryZooKeeper, **given: Any) -> list[Finding]:
         connect_timeout_ms=1_000,
         **given,
     )
-    return [*check_zookeeper(Subject(settings))]
+    subject = Subject(settings)
+    return [*check_zookeeper_servers(subject), *check_zookeeper(subject)]
 
 
 def test_one_that_answers_is_well(zookeeper: MemoryZooKeeper) -> None:

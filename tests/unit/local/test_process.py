@@ -19,6 +19,7 @@ from hqueue.local.process import (
     end_all,
     marked_processes,
     spawn,
+    wait_ended,
     wait_paused,
 )
 
@@ -86,6 +87,21 @@ def test_processes_are_found_by_their_home_without_a_state(
     ours = begin(start_python, tmp_path, SLEEPER, f"-Dhqueue.local.home={tmp_path}")
     begin(start_python, tmp_path, SLEEPER, f"-Dhqueue.local.home={tmp_path}-other")
     assert [process.pid for process in marked_processes(tmp_path)] == [ours.pid]
+
+
+def test_what_a_process_writes_when_it_begins_is_removed_before(
+    start_python: list[LocalProcess], tmp_path: Path
+) -> None:
+    path = tmp_path / "keys"
+    path.write_text("of before")
+    code = f"import os; print(os.path.exists({str(path)!r}), 'up', flush=True)"
+    log = tmp_path / "p.log"
+    plan = ProcessPlan("p", "", {}, (sys.executable, "-c", code), log=str(log))
+    for written in ((str(path),), (str(path), str(tmp_path / "absent"))):
+        process = spawn(dataclasses.replace(plan, written=written))
+        start_python.append(process)
+        assert wait_ended([process], 20) == []
+        assert log.with_suffix(".out").read_text(encoding="utf-8").startswith("False")
 
 
 def test_a_process_is_in_a_session_of_its_own(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hqueue.errors import BadVersionError, InvalidInputError, UnsupportedFormatError
-from hqueue.metadata.access_rules import RULES_MAX, AccessRule, AccessRules, Operation
+from hqueue.metadata.access_rules import RULES_MAX, AccessRule, AccessRules, Login, Operation
 from hqueue.metadata.encoding import decode_access_rules, encode_access_rules
 from hqueue.metadata.ports import ANY, NEW, Change
 from tests.support.memory.metadata import MemoryCoordination, MemoryServer
@@ -169,6 +169,15 @@ def test_the_record_has_these_bytes() -> None:
         "create", "publish", "read", "subscribe", "consume", "unsubscribe", "move", "delete",
         "administer",
     }  # fmt: skip
+
+
+def test_the_record_says_who_changed_it_if_that_is_known() -> None:
+    login = Login("ops", "certificate")
+    written = encode_access_rules(RULES, login)
+    assert written == GOLDEN[:-1] + b', "changed_by": {"name": "ops", "kind": "certificate"}}'
+    read = decode_access_rules(written, "/path", NEW)
+    assert (read, read.changed_by) == (RULES, login)
+    assert decode_access_rules(GOLDEN, "/path", NEW).changed_by is None
 
 
 @pytest.mark.parametrize(

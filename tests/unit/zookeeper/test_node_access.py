@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from hqueue import Settings, SettingsError
+from hqueue.cli.exits import ExitCode
 from hqueue.connecting import open_node_access
 from hqueue.metadata.ports import NEW, Change
 from hqueue.zookeeper import NodeAccess, ZooKeeperStore
+from tests.support.command_line import run_here
 from tests.support.memory.zookeeper import ANYONE, SET_ACL, MemoryZooKeeper
 
 USERS = {"app": "secret", "worker": "secret"}
@@ -137,3 +139,38 @@ def test_an_acl_that_closes_nothing_is_refused(server: MemoryZooKeeper, given: A
 def test_there_may_be_no_nodes_at_all(server: MemoryZooKeeper) -> None:
     with open_node_access(settings_of(server)) as access:
         assert not counted(access, NodeAccess.survey)
+
+
+@pytest.mark.parametrize(
+    ("root", "chroot"), [("/hbase", ""), ("/a", ""), ("/b", "/a"), ("/hbase/hqueue", "")]
+)
+def test_nodes_of_hbase_are_not_closed(server: MemoryZooKeeper, root: str, chroot: str) -> None:
+    parent = {"/a": "/a/hbase", "/b": "/a/b/hbase"}.get(root, "/hbase")
+    settings = replace(
+        settings_of(server, **proving("app")),
+        zookeeper=f"127.0.0.1:{server.port}{chroot}",
+        zookeeper_root=root,
+        hbase_znode_parent=parent,
+    )
+    with open_node_access(settings) as access:
+        if root == "/hbase/hqueue":  # Beside them.
+            access.check_closes()
+            return
+        with pytest.raises(SettingsError, match="HBase's own nodes lie below zookeeper_root"):
+            access.close_all()
+
+
+def test_the_root_of_all_nodes_is_not_hqueues(server: MemoryZooKeeper) -> None:
+    create(server, "/others", "/others/e").close()
+    before = server.acls()
+    environ = {
+        "HQUEUE_ZOOKEEPER": f"127.0.0.1:{server.port}",
+        "HQUEUE_ZOOKEEPER_ROOT": "/",
+        "HQUEUE_ZOOKEEPER_AUTHENTICATION": "digest",
+        "HQUEUE_ZOOKEEPER_AUTH": "sasl:app:secret",
+    }
+    for arguments in ([], ["--apply", "--yes"], ["--apply", "--all", "--yes"]):
+        code, _, err = run_here(["secure-nodes", *arguments], b"", environ)
+        assert code == ExitCode.USAGE
+        assert "zookeeper_root must be a ZooKeeper path, such as /hqueue" in err
+    assert server.acls() == before

@@ -105,7 +105,16 @@ class AccessControl:
             self._rules = found
             if found != before:
                 added, removed = set(found) - set(before), set(before) - set(found)
-                self._audit.did("access", None, "", added=_text(added), removed=_text(removed))
+                by = found.changed_by
+                self._audit.did(
+                    "access",
+                    None if by is None else by.name,
+                    "",
+                    # ZooKeeper does not say who wrote the record.
+                    login=None if by is None else f"{by.kind}, as its program says",
+                    added=_text(added),
+                    removed=_text(removed),
+                )
                 for listener in self._listeners:
                     listener()
 

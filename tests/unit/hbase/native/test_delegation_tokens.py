@@ -20,9 +20,9 @@ from hqueue.errors import AuthenticationError
 from hqueue.hbase.native.async_servers import AsyncServers
 from hqueue.hbase.native.delegation_tokens import DelegationTokens
 from hqueue.hbase.native.exchanges import Request
-from hqueue.hbase.native.greeting import Security
 from hqueue.hbase.native.masters_registry import MastersRegistry
 from hqueue.hbase.native.protocol import pb
+from hqueue.hbase.native.security import Security
 from hqueue.hbase.native.servers import Servers
 from hqueue.net.contexts import TlsContexts
 from hqueue.net.refusals import RefusedError
@@ -163,20 +163,6 @@ def test_a_server_that_asks_for_no_proof_is_refused_unless_that_is_allowed(
 
 def test_a_client_without_a_token_is_refused(transport: Open, serve: Serve) -> None:
     refused(transport(holding()), serve(TokenDoor()), r"Client\.use_token")
-
-
-def test_tokens_of_several_clusters_need_one_that_names_the_right_one(
-    transport: Open, serve: Serve
-) -> None:
-    door, held = TokenDoor(TOKEN), HeldTokens()
-    server = serve(door)
-    servers = transport(Security(tokens=held, protections=ALL))
-    held.use(OTHER)
-    refused(servers, server, "delegation token")
-    held.use(TOKEN)
-    refused(servers, server, "several clusters")
-    held.use(dataclasses.replace(TOKEN, service=OTHER.service))
-    refused(servers, server, "several clusters")
 
 
 def test_a_newer_token_is_used_from_the_next_connection_on(transport: Open, serve: Serve) -> None:

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hqueue.hbase.native.greeting import Security, greeting
+from hqueue.hbase.native.greeting import greeting
 from hqueue.hbase.native.opening import Opened
 from hqueue.hbase.native.protocol import pb
+from hqueue.hbase.native.security import Security
 from hqueue.hbase.native.wire import CLIENT, MASTER, REGISTRY, WHOLE_CONNECTION, varint
 from hqueue.net.kerberos import Begun
 from hqueue.net.layers import Wrapping

@@ -15,8 +15,8 @@ import pytest
 from hqueue import Outcome, Settings, StoreUnavailableError
 from hqueue.errors import AuthenticationError
 from hqueue.hbase.native.exchanges import Request
-from hqueue.hbase.native.greeting import OPEN, Security
 from hqueue.hbase.native.protocol import pb
+from hqueue.hbase.native.security import OPEN, Security
 from hqueue.hbase.native.wire import LENGTH, WHOLE_CONNECTION, varint
 from hqueue.net.contexts import TlsContexts
 from hqueue.net.kerberos import Login as KerberosLogin

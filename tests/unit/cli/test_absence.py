@@ -16,7 +16,7 @@ import pytest
 
 from hqueue import Settings
 from hqueue.cli.absence import hbase_absence
-from hqueue.cli.endpoints import Met, meet
+from hqueue.net.endpoints import Met, meet
 from hqueue.settings.addresses import Address
 from tests.support.backends import MemoryBackend
 from tests.support.command_line import run_here

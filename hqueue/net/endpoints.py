@@ -1,4 +1,4 @@
-"""What listens at an address: said to a user whose command waits for it.
+"""Finds out what listens at an address.
 
 Each protocol is tried by a connection of its own, with a question that harms none of the others:
 these servers end the connection when they can't read a call, and do nothing else.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import functools
+import ssl
 
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.sockets import open_connection
@@ -40,6 +42,10 @@ _HUBS_CALL = b"\x80\x01\x00\x01\x00\x00\x00\x0aapiAddress\x00\x00\x00\x00\x00"
 _HUBS_ANSWER = b"\x80\x01\x00\x02"
 """A call that nothing but a hub has, and what its answer begins with: no exception."""
 
+_WHICH_CLUSTER = b"Regist"
+_OF_CONNECTION = b"\x08\xff\xff\xff\xff\x0f"
+"""Asks a server of HBase for its cluster's ID, and what the answer has in its header."""
+
 _QUESTIONS = (
     b"GET / HTTP/1.0\r\n\r\n",
     b"srvr",
@@ -47,15 +53,28 @@ _QUESTIONS = (
     len(_CALL).to_bytes(4, "big") + _CALL,
 )
 
+_OWN_QUESTIONS = {
+    Met.ZOOKEEPER: b"srvr", Met.THRIFT: _CALL, Met.HUB: _HUBS_CALL, Met.HBASE: _WHICH_CLUSTER
+}  # fmt: skip
 
-_OWN_QUESTIONS = {Met.ZOOKEEPER: b"srvr", Met.THRIFT: _CALL, Met.HUB: _HUBS_CALL}
+
+@functools.cache
+def _hello() -> bytes:
+    """How a client of TLS begins: servers that say nothing in clear answer that."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    said = ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        context.wrap_bio(ssl.MemoryBIO(), said).do_handshake()
+    return said.read()
 
 
 _SIGNS: tuple[tuple[Met, tuple[bytes, ...], tuple[bytes, ...]], ...] = (
     (Met.WEB, (b"HTTP/",), ()),
     (Met.SSH, (b"SSH-",), ()),
     (Met.TLS, (b"\x15\x03", b"\x16\x03"), ()),
-    (Met.HBASE, (), (b"HBas", b"org.apache.hadoop.hbase")),
+    (Met.HBASE, (), (b"HBas", b"org.apache.hadoop.hbase", _OF_CONNECTION)),
     (Met.ZOOKEEPER, (), (b"ookeeper version", b"ZooKeeper", b"in the whitelist")),
     (Met.THRIFT, (b"\x80\x01",), (b"\x80\x01\x00\x03",)),
 )
@@ -74,7 +93,8 @@ def meet(address: Address, timeout_s: float, wanted: Met | None = None) -> Met:
     deadline = Deadline(SYSTEM_CLOCK, timeout_s * 1e3)
     met = Met.NOTHING
     own = _OWN_QUESTIONS.get(wanted) if wanted is not None else None
-    questions = [*([] if own is None else [own]), *(each for each in _QUESTIONS if each != own)]
+    asked = (*_QUESTIONS, _hello())
+    questions = [*([] if own is None else [own]), *(each for each in asked if each != own)]
     for number, question in enumerate(questions):
         left_s = deadline.remaining_ms / 1e3 / (len(questions) - number)
         try:
