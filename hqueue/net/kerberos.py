@@ -30,8 +30,8 @@ ASKING_MAX = 4
 """How many threads ask a KDC at a time."""
 
 KDC_SHARE = 0.9
-"""A KDC may take this share of what a connection has left: its opener is told that the KDC is
-silent before it gives up itself."""
+"""A KDC may take this share of the time that a connection has left: so its opener learns that the
+KDC is silent before it gives up itself."""
 
 SILENT = "it did not answer in time"
 

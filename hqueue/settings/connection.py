@@ -387,7 +387,7 @@ class Settings(PortSecuritySettings):
 
 
 def settings_faults(arguments: Mapping[str, object]) -> list[HQueueError]:
-    """Return the error of each wrong setting, of which `Settings.load` raises the first.
+    """Return the error of each wrong setting; `Settings.load` raises only the first.
 
     Raises:
         SettingsError: a settings file can't be read.

@@ -64,7 +64,7 @@ def realm(
 
 @pytest.fixture
 def given(realm: Realm) -> Iterator[dict[str, object]]:
-    """Settings of a client that proves itself to HBase and ZooKeeper, of which both listen."""
+    """Settings of a client that proves itself to HBase and ZooKeeper. Both listen."""
     with socket.create_server(("127.0.0.1", 0)) as hbase, MemoryZooKeeper() as zookeeper:
         yield {
             "hbase_authentication": "kerberos",
