@@ -85,6 +85,7 @@ class QueueAdministration(Stepwise):
         log = yield from self._cluster.log.steps(name)
         if existed:
             check_same_partitions(name, log.partitions, partitions)
+        yield from self._cluster.keep_opening(name, partitions)
         return log
 
     @stepwise
@@ -114,7 +115,10 @@ class QueueAdministration(Stepwise):
             )
         seconds: int | Literal["keep"] | None = "keep" if ttl == "keep" else ttl_seconds(ttl)
         yield self._cluster.tables.alter.asked(name, ttl_seconds=seconds, attributes=checked)
-        return (yield from self.describe.steps(name))
+        altered = yield from self.describe.steps(name)
+        if altered.enabled:
+            yield from self._cluster.keep_opening(name, altered.partitions)
+        return altered
 
     @stepwise
     def enable(self, name: str) -> Work[Any, None]:
@@ -146,7 +150,10 @@ class QueueAdministration(Stepwise):
     @stepwise
     def truncate(self, name: str) -> Work[Any, None]:
         """Like `Client.truncate_queue`."""
-        yield self._cluster.tables.truncate.asked(check_queue_name(name))
+        name = check_queue_name(name)
+        yield self._cluster.tables.truncate.asked(name)
+        partitions = (yield from self.describe.steps(name)).partitions
+        yield from self._cluster.keep_opening(name, partitions)
 
     @stepwise
     def locations(self, name: str) -> Work[Any, list[PartitionLocation]]:

@@ -7,8 +7,16 @@ from functools import partial
 from typing import Any
 
 from hqueue.consume.skipped_batches import SkipCounts
-from hqueue.errors import SettingsError
+from hqueue.errors import (
+    AuthenticationError,
+    QueueStateError,
+    RequestRefusedError,
+    SettingsError,
+    StoreUnavailableError,
+)
 from hqueue.format.header import Bodies
+from hqueue.handle.opening_record import NAME as OPENING
+from hqueue.handle.opening_record import decode_opening, encode_opening
 from hqueue.handle.queue_log import QueueLog
 from hqueue.log import Appended
 from hqueue.log.table_ports import PartitionLocation, TablePort
@@ -16,13 +24,16 @@ from hqueue.metadata import Coordinate
 from hqueue.metadata.fields import ClearableRecords
 from hqueue.net.tokens import DelegationToken
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
-from hqueue.runtime.steps import Work
+from hqueue.runtime.logs import Log
+from hqueue.runtime.steps import Wait, Work
 from hqueue.runtime.stepwise import OnPorts, stepwise
 from hqueue.settings.attributes import QueueDescription, check_queue_name
 from hqueue.settings.connection import Settings
 from hqueue.store import StorePort, TokenPort
 
 __all__ = ["Cluster"]
+
+logger = Log(__name__)
 
 OnAppend = Callable[[int, Appended, Bodies], None]
 
@@ -104,9 +115,10 @@ class Cluster(OnPorts):
         Raises:
             InvalidInputError: no queue has such a name.
             QueueNotFoundError, NotAQueueError: there is no such queue.
+            RequestRefusedError: this client may not read it.
         """
         name = check_queue_name(name)
-        description = yield from self.describe.steps(name)
+        description = yield from self._opening(name)
         return QueueLog(
             description,
             partial(self.describe.asked, name),
@@ -124,6 +136,47 @@ class Cluster(OnPorts):
         found: QueueDescription
         found = yield self._store.tables.describe.asked(check_queue_name(name))
         return found
+
+    def _opening(self, name: str) -> Work[Any, QueueDescription]:
+        """What must be known of a queue to open it: as the store describes it, or, to those to whom
+        it does not, as the queue's own record says.
+        """
+        try:
+            return (yield from self.describe.steps(name))
+        except AuthenticationError:
+            raise
+        except RequestRefusedError:
+            here, in_loop = self._store.log(name), self._store.async_log(name)
+
+            def read() -> Work[Any, bytes | None]:
+                found: bytes | None = yield Wait(
+                    partial(here.record, OPENING), partial(in_loop.record, OPENING)
+                )
+                return found
+
+            deadline = Deadline(self.clock, self.settings.operation_timeout_ms)
+            record = yield from deadline.bound(deadline.insist(read))
+            if record is None:
+                raise
+            return decode_opening(record, name)
+
+    def keep_opening(self, name: str, partitions: int) -> Work[Any, None]:
+        """Keep the record by which those may open a queue to whom the store does not describe it.
+        If it can't be kept now, those can't open it, and the log says so.
+        """
+        here, in_loop = self._store.log(name), self._store.async_log(name)
+        given = OPENING, None, encode_opening(partitions)
+        try:
+            yield Wait(
+                partial(here.replace_record, *given), partial(in_loop.replace_record, *given)
+            )
+        except (StoreUnavailableError, RequestRefusedError, QueueStateError) as exc:
+            logger.warning(
+                "principals without the right CREATE can't open the queue %s until it was altered: "
+                "its record was not written: %s",
+                name,
+                exc,
+            )
 
     @stepwise
     def locations(self, name: str, partitions: int) -> Work[Any, list[PartitionLocation]]:

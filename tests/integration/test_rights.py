@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import uuid
 from collections.abc import Callable, Iterator
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import hqueue
+import hqueue.aio
 from hqueue import Message, Outcome, RequestRefusedError, local
 from tests.support.hbase_rights import HBaseRights
 from tests.support.waiting import wait_for
@@ -20,6 +22,8 @@ MESSAGE = Message("t", b"v")
 ALL = {"open", "scan", "put", "keyed put", "alter", "truncate", "disable", "delete"}
 """What is tried."""
 WRITING = {"put", "keyed put"}
+ADMINISTERING = {"alter", "truncate", "disable", "delete"}
+"""What takes C."""
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +52,15 @@ def client(secure_server: local.LocalServer) -> Iterator[hqueue.Client]:
     given["metadata_table"] = "rights_metadata"  # Other tests' table is not theirs to look into.
     with hqueue.connect(secure_server.settings(**given)) as client:
         yield client
+
+
+def may(call: Callable[[], object]) -> bool:
+    """Whether a principal may do something."""
+    try:
+        call()
+    except RequestRefusedError:
+        return False
+    return True
 
 
 def allowed(client: hqueue.Client, name: str) -> set[str]:
@@ -79,7 +92,9 @@ def allowed(client: hqueue.Client, name: str) -> set[str]:
     ("granted", "refused"),
     [
         ("", ALL),
-        ("RW", ALL),  # A queue is opened by its table's description, which takes C.
+        ("R", WRITING | ADMINISTERING),
+        ("RW", ADMINISTERING),
+        ("W", ALL),
         ("RC", WRITING),
         ("C", {"scan", *WRITING}),
         ("RWC", set()),
@@ -90,8 +105,13 @@ def test_a_principal_may_do_what_it_was_granted(
 ) -> None:
     if granted:
         rights.grant(USER, granted, name)
-    if "C" in granted:  # A server hears of rights a moment after the master.
+    # A server hears of rights a moment after the master.
+    if "C" in granted:
         wait_for(lambda: name in {each.name for each in client.list_queues()}, "the grant counts")
+    elif "R" in granted:
+        wait_for(lambda: may(lambda: client.queue(name)), "the grant counts")
+    if "W" in granted and "R" in granted:
+        wait_for(lambda: may(lambda: client.queue(name).put(MESSAGE)), "that of writing, too")
     assert ALL - allowed(client, name) == refused
 
 
@@ -102,13 +122,25 @@ def test_a_right_that_is_revoked_is_gone(
     wait_for(lambda: name in {each.name for each in client.list_queues()}, "the grant counts")
     queue = client.queue(name)
 
-    def is_refused() -> bool:
-        try:
-            queue.put(MESSAGE)
-        except RequestRefusedError:
-            return True
-        return False
-
-    wait_for(lambda: not is_refused(), "the server has heard of it")
+    wait_for(lambda: may(lambda: queue.put(MESSAGE)), "the server has heard of it")
     rights.revoke(USER, name)
-    wait_for(is_refused, "the open queue is of no use any more")
+    wait_for(lambda: not may(lambda: queue.put(MESSAGE)), "the open queue is of no use any more")
+
+
+def test_with_rights_to_read_and_write_both_faces_work_and_the_record_outlives_a_truncation(
+    secure_server: local.LocalServer, client: hqueue.Client, rights: HBaseRights, name: str
+) -> None:
+    with hqueue.connect(secure_server.settings()) as owner:
+        owner.truncate_queue(name)
+    rights.grant(USER, "RW", name)
+    wait_for(lambda: may(lambda: client.queue(name).put(MESSAGE)), "the grant counts")
+
+    async def run() -> list[bytes]:
+        queue = await hqueue.aio.Client(client).queue(name)
+        await queue.put(Message("t", b"looped"))
+        async with queue.scan() as messages:
+            return [message.value async for message in messages]
+
+    assert b"looped" in asyncio.run(run())
+    with pytest.raises(RequestRefusedError):
+        client.queue(name).describe()
