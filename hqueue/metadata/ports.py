@@ -147,13 +147,15 @@ class ChangeableRecords(Protocol):
     """Existing versioned records, to read and change. Thread-safe."""
 
     def keys(self, prefix: str, depth: int) -> Sequence[str]:
-        """The keys `depth` segments below a prefix that are records, or have records below them."""
+        """Return the keys `depth` segments below a prefix that are records, or have records below
+        them.
+        """
 
     def list(self, prefix: str, depth: int) -> Mapping[str, Record]:
-        """The records `depth` segments below a prefix."""
+        """Return the records `depth` segments below a prefix."""
 
     def read(self, keys: Iterable[str]) -> Mapping[str, Record]:
-        """Those of these records that exist."""
+        """Return those of these records that exist."""
 
     def write(
         self, changes: Mapping[str, Change], guards: Mapping[str, Guard] | None = None
@@ -248,7 +250,7 @@ class Ephemerals(Protocol):
         """
 
     def own(self, keys: Iterable[str], on_change: Callable[[str], None]) -> Mapping[str, Record]:
-        """The records of those of these keys that this session has registered now.
+        """Return the records of these keys, as far as this session has registered them now.
 
         The next change of each is reported once, even if another client removes, replaces or
         overwrites the registration. A change while the session is not connected is not reported;
@@ -299,7 +301,7 @@ class MetadataStore(Protocol):
 
     @property
     def session_timeout_ms(self) -> int:
-        """How long the store keeps a session without a sign of life."""
+        """The time for which the store keeps a session without a sign of life."""
 
     @property
     def loop(self) -> BackgroundLoop:

@@ -61,12 +61,12 @@ _calling_principal: ContextVar[str | None] = ContextVar("calling_principal", def
 
 
 def calling_host() -> str:
-    """The IP address whose call is answered here; empty where none is."""
+    """Return the IP address whose call is answered here; empty if none is."""
     return _calling_host.get()
 
 
 def calling_principal() -> str | None:
-    """The proven principal of the caller that is answered here; `ANONYMOUS` if it has proven
+    """Return the proven principal of the caller that is answered here; `ANONYMOUS` if it has proven
     nothing, and need not; None if the port asks for no proof.
     """
     return _calling_principal.get()
@@ -219,7 +219,7 @@ class ThriftServer:
 
     @property
     def usage(self) -> ServerUsage:
-        """What the calls take now. From any thread."""
+        """The memory that the calls take now. Read by any thread."""
         callers = self._port.callers
         return ServerUsage(self._port.memory_bytes, callers.held_bytes, callers.queued_count)
 
@@ -263,7 +263,7 @@ class ThriftServer:
         self._port.abandon()
 
     def _answer_bytes(self, begun: bytes) -> int:
-        """What the answer to a call may take, if it may be large."""
+        """Return the bytes that the answer to a call may take, if it may be large."""
         head = call_head(begun)
         is_large = head is not None and head[0] in self._large_answers
         return self._large_answer_bytes if is_large else 0
@@ -320,7 +320,7 @@ class ThriftServer:
         raise AssertionError("it goes on or returns")
 
     def _goes_on(self, connection: ServedConnection, served: int) -> bool:
-        """Whether the caller's next call is there, and must be served here after this many."""
+        """Return whether the caller's next call is there, and must be served here after this many."""
         connection.passed_bytes = 0
         request = connection.request = connection.gathered()
         if connection.reason is not None or self._port.closing:
@@ -337,7 +337,7 @@ class ThriftServer:
         return self._port.admits(connection)
 
     def _answer(self, connection: ServedConnection) -> bytes | None:
-        """The answer to a connection's request; None if it is still to come."""
+        """Return the answer to a connection's request; None if it comes later."""
         step, connection.step = connection.step, None
         if step is not None:
             return step()

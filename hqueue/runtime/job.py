@@ -21,14 +21,14 @@ RETRY_MS = 1_000.0
 
 
 class Job:
-    """Has work done, never twice at a time, when it is asked for and when it is due again, in tasks
-    of a loop: between them there is none. Thread-safe. In a forked child it does nothing.
+    """Does work when it is requested and when it is due again, never twice at a time. Each time a
+    task of a loop does it; no task waits meanwhile. Thread-safe. In a forked child it does nothing.
 
     Args:
-        work: what is done, by a thread of the loop's (see `in_thread`), or in the loop if it is a
+        work: does the work, in a thread of the loop's (see `in_thread`), or in the loop if it is a
             coroutine function. Returns in how many milliseconds it is due again; infinity if only
-            when it is asked for. It is over when this raises `ClosedError`, or is cancelled.
-        retry_ms: when work is tried again that no thread could be had for, or that failed
+            when it is requested. The job is over when this raises `ClosedError`, or is cancelled.
+        retry_ms: the pause before another try if the system starts no thread, or if the work failed
             unexpectedly.
         loop: the loop; the process's if None.
 
@@ -51,17 +51,17 @@ class Job:
         self._due: asyncio.TimerHandle | None = None
 
     def ask(self) -> None:
-        """Have it done soon; once more, if it is being done."""
+        """Do the work soon; once more, if it is under way."""
         self._asked = True
         self._loop.call(self._look)
 
     def close(self) -> None:
-        """Have it done no more. What is being done is not waited for."""
+        """Do the work no more. Does not wait for work that is under way."""
         self._over = True
         self._loop.call(self._look)
 
     def _look(self) -> None:
-        """Begin, if it was asked for and is not being done. In the loop."""
+        """Begin, if the work was requested and is not under way. Called in the loop."""
         if self._due is not None and (self._asked or self._over):
             self._due.cancel()
             self._due = None

@@ -33,8 +33,8 @@ __all__ = [
 
 
 def as_thrift(error: BaseException) -> Exception:
-    """An error as the IDL has it. What nobody expected is said to be unknown, and its text kept
-    to itself.
+    """Convert an error into one of the IDL's. An error that nobody expected becomes an unknown one,
+    without its text.
     """
     idl = load("hub")
     made: Exception
@@ -65,7 +65,7 @@ def as_thrift(error: BaseException) -> Exception:
 
 
 def text_of(text: Any, name: str, bytes_max: int = NAME_BYTES_MAX) -> str:
-    """A text of a call, which has no more than this many bytes.
+    """Return a text of a call, which has no more than this many bytes.
 
     Raises:
         InvalidInputError: it is missing, too long, or no UTF-8.
@@ -81,7 +81,7 @@ def text_of(text: Any, name: str, bytes_max: int = NAME_BYTES_MAX) -> str:
 
 
 def topic_of(name: Any) -> str:
-    """A topic's name in a call.
+    """Return a topic's name in a call.
 
     Raises:
         InvalidInputError: it is not a topic's name.
@@ -92,7 +92,7 @@ def topic_of(name: Any) -> str:
 
 
 def message_id_of(struct: Any, name: str) -> MessageID:
-    """A message's ID in a call.
+    """Return a message's ID in a call.
 
     Raises:
         InvalidInputError: it is missing, or none.
@@ -103,7 +103,7 @@ def message_id_of(struct: Any, name: str) -> MessageID:
 
 
 def since_of(struct: Any) -> int:
-    """The ID before which a publisher tried nothing; 0 if it is left out.
+    """Return the ID before which a publisher tried nothing; 0 if it is left out.
 
     Raises:
         InvalidInputError: it is not a message ID.
@@ -112,7 +112,7 @@ def since_of(struct: Any) -> int:
 
 
 def acl_lists_of(struct: Any) -> dict[str, tuple[str, ...]]:
-    """Those lists of an ACL that a call gives, by their names.
+    """Return the lists of an ACL that a call gives, by their names.
 
     Raises:
         InvalidInputError: one is not a list of names.
@@ -127,7 +127,7 @@ def acl_lists_of(struct: Any) -> dict[str, tuple[str, ...]]:
 
 
 def acl_struct(acl: TopicACL) -> Any:
-    """A topic's ACL, as the IDL has it."""
+    """Convert a topic's ACL into the IDL's."""
     return load("hub").TTopicAccess(
         publish=list(acl.publish),
         subscribe=list(acl.subscribe),

@@ -40,7 +40,7 @@ class Audited(Protocol):
 
 
 def calling_by(given: Any, option: str) -> Named:
-    """Who calls, where a call is answered.
+    """Return the caller whose call is answered here.
 
     Raises:
         InvalidInputError: the call gives no name.
@@ -100,7 +100,7 @@ def _outcome_of(error: BaseException | None) -> str:
 
 
 def _shown(given: Any) -> str:
-    """A text of a call, for people."""
+    """Write a text of a call for people."""
     if isinstance(given, bytes):
         given = given.decode(errors="replace")
     return str(given)[:TEXT_LENGTH_MAX]

@@ -108,7 +108,7 @@ class Managing:
     async def _owned(
         self, caller: str, operation: Operation, topic: str, serving: Future[OwnedTopic]
     ) -> OwnedTopic:
-        """The topic once this hub owns it, if the caller may do this with it."""
+        """Return the topic once this hub owns it, if the caller may do this with it."""
         try:
             owned = await asyncio.wrap_future(serving)
             self._topics.check_allowed(caller, operation, owned)

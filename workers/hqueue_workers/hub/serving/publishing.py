@@ -81,7 +81,8 @@ class Publishing:
     def last_message(
         self, by: Named, topic: str, since: int, *, redirected: bool
     ) -> Future[LastMessage | None]:
-        """A publisher's last message with a sequence number from an ID on; it may be an older one.
+        """Find a publisher's last message with a sequence number from an ID on; it may be an older
+        one.
 
         The future's errors are those of `QueueTopics.serve`, `NotAllowedError`, and the log's.
         """
@@ -158,7 +159,7 @@ class Publishing:
 
 
 def _plain(error: BaseException) -> BaseException:
-    """A topic that changes hands again and again is unavailable for the moment."""
+    """Convert the error of a topic that changes hands again and again: it is unavailable now."""
     if isinstance(error, (FencedTopicError, UnknownSequenceNumbersError)):
         return StoreUnavailableError(
             "the topic is moving to another hub", outcome=Outcome.NOT_APPLIED, topic=error.topic

@@ -53,12 +53,14 @@ __all__ = ["HubService", "hub_service"]
 
 
 def hub_service() -> Any:
-    """The service of the IDL. Reading the IDL takes a while, the first time."""
+    """Load the service of the IDL, which takes a while the first time."""
     return load("hub").HQueueHubService
 
 
 def _counted(call: Callable[..., Future[Any]]) -> Callable[..., Future[Any]]:
-    """A method of the service: what it raises at once is counted, and as the IDL has it."""
+    """Decorate a method of the service: count what it raises at once, and convert it into the IDL's
+    errors.
+    """
 
     @functools.wraps(call)
     def begun(self: HubService, *arguments: Any) -> Future[Any]:
@@ -247,9 +249,7 @@ class HubService(SubscriptionService):
         say: Callable[[Any], Any] = lambda done: done,
         absent: type[HQueueError] | tuple[()] = (),
     ) -> Future[Any]:
-        """An answer that is what was done, or its error; None is what was done where that is
-        `absent`.
-        """
+        """Make an answer of what was done, or of its error; None stands for `absent`."""
         answer: Future[Any] = Future()
 
         def ended(found: Future[Any]) -> None:
@@ -293,7 +293,7 @@ class HubService(SubscriptionService):
         return self._message_id(at.timestamp, at.sequence)
 
     def _thrift(self, error: BaseException) -> Exception:
-        """An error as the IDL has it; it is counted, but for redirects."""
+        """Convert an error into one of the IDL's, and count it, unless it is a redirect."""
         if not isinstance(error, RedirectedError):
             self._metrics.failed.inc()
         return as_thrift(error)
@@ -320,7 +320,7 @@ def _sequence(caller: str, number: Any, since: Any, count: int) -> PublishSequen
 
 
 def _read(topic: Any, messages: Sequence[Any] | None) -> tuple[str, list[Message]]:
-    """The topic's name, and the messages as the library has them."""
+    """Return the topic's name, and the messages as the library has them."""
     name = text_of(topic, "topic")
     reserved.check_topic(name)
     if not messages or None in messages:

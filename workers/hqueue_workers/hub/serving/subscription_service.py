@@ -49,7 +49,7 @@ class ServedQueue(Protocol):
 
 
 def _declared(call: Callable[..., Future[Any]]) -> Callable[..., Future[Any]]:
-    """A method of the service: what it raises at once is as the IDL has it."""
+    """Decorate a method of the service: convert what it raises at once into the IDL's errors."""
 
     @functools.wraps(call)
     def begun(*arguments: Any) -> Future[Any]:
@@ -226,7 +226,7 @@ class SubscriptionService:
 
 
 def _claimant(at: ServedQueue, by: Named, operation: Operation, topic: str) -> Claimant:
-    """Who does something with a subscription of its name, if that is not another's."""
+    """Return the caller, if the subscription of this name is not another's."""
 
     def check(owner: str | None) -> None:
         at.topics.check_name(by.principal, operation, topic, by.name, owner)
@@ -235,7 +235,7 @@ def _claimant(at: ServedQueue, by: Named, operation: Operation, topic: str) -> C
 
 
 def _session_key(session: Any) -> SessionKey:
-    """The session of this name that is the caller's own, where a call is answered."""
+    """Return the key of the session of this name that is the caller's own."""
     return SessionKey(check_name(text_of(session, "session")), calling_principal())
 
 

@@ -90,8 +90,8 @@ class Backlogs:
         self._looking = False
 
     async def take(self, subscription: SubscriptionSession, messages_max: int) -> Call | None:
-        """The next call of a subscription that has something below its topic's end; None if the
-        caller must ask again.
+        """Return the next call of a subscription that has something below its topic's end; None if
+        the caller must ask again.
 
         Raises:
             HQueueError: the log can't be read now, or is broken there.
@@ -108,7 +108,7 @@ class Backlogs:
             self._end_some()
 
     def leave(self, subscription: SubscriptionSession) -> None:
-        """It needs nothing of the log now."""
+        """Note that it needs nothing of the log now."""
         reading = self._readings.pop(subscription, None)
         if reading is not None:
             self._end(reading)
@@ -177,12 +177,12 @@ class Backlogs:
 
     @property
     def readings(self) -> int:
-        """How many readings go on."""
+        """The number of readings that go on."""
         return len(self._readings)
 
     @property
     def held_bytes(self) -> int:
-        """What the readings hold together, also those of calls under way."""
+        """The bytes that the readings hold together, also those of calls under way."""
         alone = sum(reading.cursor.size for reading in self._readings.values())
         return alone + sum(shared.size for shared in self._shared.values())
 

@@ -112,7 +112,7 @@ class ClientSessions:
         self._ending = False
 
     def heard(self, key: SessionKey, host: str = "") -> None:
-        """A client attaches something.
+        """Note that a client attaches something.
 
         Args:
             key: the session's.
@@ -155,8 +155,8 @@ class ClientSessions:
             session.waiting.set_result(None)
 
     async def wait(self, key: SessionKey, wait_ms: int) -> list[SessionEnd]:
-        """What ended of a session and was not reported yet, once there is something, or after a
-        while. An earlier call of the session that waits ends.
+        """Wait until something of a session has ended, or for a while, and return what ended and
+        was not reported yet. An earlier call of the session that waits ends.
 
         Raises:
             InvalidInputError: there is no such session, or it was over long ago.
@@ -215,7 +215,7 @@ class ClientSessions:
         return session.waiting is None and silent_ms > self._session_ms
 
     def silent(self) -> set[SessionKey]:
-        """The sessions that are over. Those that have been for long are forgotten."""
+        """Return the sessions that are over, and forget those that have been for long."""
         now_ms = self._clock.monotonic_ms()
         over = set()
         for key, session in list(self._sessions.items()):

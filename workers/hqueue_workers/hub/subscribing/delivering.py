@@ -129,7 +129,7 @@ class Delivering:
         self._endpoints = SubscriberEndpoints(lambda: self._lease.holds, may_reach, security)
 
     def wake(self, subscription: SubscriptionSession) -> None:
-        """It may have something to get."""
+        """Look whether it has something to get."""
         if subscription.queued or subscription.running or subscription.left:
             return
         if subscription.position < subscription.topic.end and subscription.room > 0:
@@ -143,7 +143,7 @@ class Delivering:
             self._runtime.start(self._run())
 
     def _again(self, subscription: SubscriptionSession) -> None:
-        """A pause has ended."""
+        """Go on after a pause."""
         subscription.queued = False
         self.wake(subscription)
 
@@ -233,7 +233,7 @@ class Delivering:
         return await self.caller.deliver(endpoint.pool, _Turn(self, subscription, endpoint))
 
     async def _take(self, subscription: SubscriptionSession) -> Call | None:
-        """The next call: it has all messages that lie below its end. None if it is not wanted."""
+        """Return the next call, with all messages that lie below its end; None if it is not wanted."""
         subscribed, position = subscription.topic, subscription.position
         until = subscribed.end if subscription.tries.end is None else subscription.tries.end
         count = min(OPTIONS.batch_messages_max, subscription.room, subscription.interval)
@@ -251,7 +251,7 @@ class Delivering:
         return call
 
     async def _may_have(self, subscription: SubscriptionSession, until: int) -> bool:
-        """Whether a subscription that was just attached may have missed anything."""
+        """Return whether a subscription that was just attached may have missed anything."""
         owned = subscription.topic.owned
         start, stop = MessageID.from_int(subscription.position), MessageID.from_int(until)
         subscription.looked = True
@@ -289,7 +289,7 @@ class Delivering:
             return
 
         def ids(after: int, count: int | None) -> list[int]:
-            """The IDs of this many messages, but of the first ones; or how many there are."""
+            """Return the IDs of this many messages, except the first ones; or how many there are."""
             with queue.scan_topic(
                 topic,
                 start=MessageID.from_int(position),

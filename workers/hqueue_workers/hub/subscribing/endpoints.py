@@ -70,7 +70,7 @@ class SubscriberEndpoints:
         self._log = SeldomLog(logger)  # Anybody can name any number of addresses.
 
     def at(self, address: Address, principal: str | None = None) -> SubscriberEndpoint:
-        """The endpoint at an address.
+        """Return the endpoint at an address.
 
         Args:
             address: where it listens.
@@ -119,7 +119,7 @@ class SubscriberEndpoints:
         )
 
     def answered(self, endpoint: SubscriberEndpoint) -> None:
-        """A call was answered."""
+        """Note that a call was answered."""
         endpoint.uncalled = False
         if endpoint.silent:
             endpoint.silent = False
@@ -128,8 +128,8 @@ class SubscriberEndpoints:
                 del self._answered[next(iter(self._answered))]
 
     def unanswered(self, endpoint: SubscriberEndpoint, error: NoAnswerError) -> None:
-        """A call was not. Of an address that is not called it is said once, and why: its
-        subscribers hear nothing.
+        """Note that a call was not answered. If the address is not called at all, log that once,
+        with the reason: its subscribers hear nothing.
         """
         endpoint.silent = True
         self._answered.pop(endpoint.pool.address, None)

@@ -74,7 +74,7 @@ class SubscriptionLagMeter:
         self.measured = measured
 
     async def _choose(self) -> list[SubscriptionSession]:
-        """Those that are behind for longest, then others."""
+        """Choose those that are behind for longest, then others."""
         chosen: list[SubscriptionSession] = []
         every = self._sessions.every()
         for at in range(0, len(every), TOGETHER):

@@ -32,17 +32,17 @@ class Share:
         return len(self._calls)
 
     def has_room(self, host: str) -> bool:
-        """Whether one more call may be made for a host."""
+        """Return whether one more call may be made for a host."""
         calls = self._calls[host]
         return self._free > 0 and (not calls or calls < self._ahead * self._free)
 
     def take(self, host: str) -> None:
-        """A call is made."""
+        """Count a call that is made."""
         self._free -= 1
         self._calls[host] += 1
 
     def give_back(self, host: str) -> None:
-        """It has ended."""
+        """Count a call that has ended."""
         self._free += 1
         self._calls[host] -= 1
         if not self._calls[host]:

@@ -42,7 +42,7 @@ class SubscriptionRecords:
         self._room = asyncio.Semaphore(ASKED_MAX)
 
     async def read(self, topic: str, subscriber: str) -> Versioned[SubscriptionData] | None:
-        """A subscription, if there is one."""
+        """Return a subscription, if there is one."""
         return await self._do(
             lambda: self._manager.read_subscription_data(topic, subscriber), Outcome.NOT_APPLIED
         )

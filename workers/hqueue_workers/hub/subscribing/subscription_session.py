@@ -42,7 +42,7 @@ class Delivery(NamedTuple):
 
     @property
     def holder(self) -> str:
-        """Who attaches the subscription: the principal, or the address without proof."""
+        """The principal that attaches the subscription; its address, if it proves none."""
         return self.principal if is_proven(self.principal) else self.host
 
     @property
@@ -181,7 +181,9 @@ class SubscriptionSession:
         self.tries = tries if is_ahead else tries.passed()
 
     def delivered(self, ids: Sequence[int], end: int) -> None:
-        """The subscriber has these messages, and nothing else lies below `end` for it."""
+        """Note that the subscriber has these messages, and that nothing else lies below `end` for
+        it.
+        """
         self._advance(len(ids), end)
         if not ids:
             return
@@ -205,7 +207,7 @@ class SubscriptionSession:
             self.waiting = max(0, self.waiting - count)
 
     def consume(self, message_id: int) -> None:
-        """The subscriber is done with this message, and all before it."""
+        """Note that the subscriber is done with this message, and all before it."""
         count = 0
         while self.outstanding and self.outstanding[0] <= message_id:
             self.outstanding.popleft()

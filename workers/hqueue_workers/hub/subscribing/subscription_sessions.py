@@ -106,12 +106,12 @@ class SubscriptionSessions:
         self._runtime.start(self._look_after())
 
     def find(self, topic: str, subscriber: str) -> SubscriptionSession | None:
-        """A subscription that is attached."""
+        """Return a subscription, if it is attached."""
         subscribed = self._subscribed.get(topic)
         return None if subscribed is None else subscribed.subscriptions.get(subscriber)
 
     def every(self) -> list[SubscriptionSession]:
-        """All that are attached now."""
+        """Return all that are attached now."""
         return [
             each
             for subscribed in self._subscribed.values()
@@ -119,7 +119,9 @@ class SubscriptionSessions:
         ]
 
     def wake(self, subscription: SubscriptionSession) -> None:
-        """It was changed: it may have something to get, and its cursor may have moved."""
+        """Look at a subscription that was changed: it may have something to get, and its cursor may
+        have moved.
+        """
         if subscription.dirty:
             self._moved.add(subscription)
         self.delivering.wake(subscription)
@@ -172,7 +174,7 @@ class SubscriptionSessions:
 
     @contextlib.asynccontextmanager
     async def subscribed(self, owned: OwnedTopic) -> AsyncIterator[SubscribedTopic]:
-        """The topic with its attached subscriptions, for as long as the caller needs it.
+        """Return the topic with its attached subscriptions, for as long as the caller needs it.
 
         Raises:
             StoreUnavailableError: the topic is not this hub's any more.
@@ -207,7 +209,7 @@ class SubscriptionSessions:
             del self._subscribed[subscribed.owned.name]
 
     def end(self, subscribed: SubscribedTopic) -> int:
-        """No message that comes from now on has an ID below this one."""
+        """Return an ID below which no message comes from now on."""
         return max(subscribed.end, self._topics.end_of(subscribed.owned))
 
     def _on_appended(
@@ -247,12 +249,12 @@ class SubscriptionSessions:
         self._drop_topic(subscribed)
 
     async def restrict_all(self) -> None:
-        """The access rules were changed: as `restrict`, for all topics."""
+        """Do as `restrict` for all topics, after a change of the access rules."""
         for subscribed in list(self._subscribed.values()):
             await self.restrict(subscribed.owned)
 
     async def restrict(self, owned: OwnedTopic) -> None:
-        """The topic's ACL was changed: detach those that may not subscribe any more. They get
+        """Detach those that may not subscribe any more, after a change of the topic's ACL. They get
         the error when they subscribe again.
         """
         subscribed = self._subscribed.get(owned.name)
@@ -429,6 +431,6 @@ class SubscriptionSessions:
 def _batches(
     subscriptions: Sequence[SubscriptionSession],
 ) -> Iterator[Sequence[SubscriptionSession]]:
-    """A few at a time."""
+    """Yield a few at a time."""
     for at in range(0, len(subscriptions), TOGETHER):
         yield subscriptions[at : at + TOGETHER]

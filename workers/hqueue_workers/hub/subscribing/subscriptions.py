@@ -176,7 +176,9 @@ class Subscriptions:
         mode: SubscribeMode,
         preferences: SubscriptionPreferences | None,
     ) -> tuple[SubscriptionSession, bool]:
-        """A subscription that is not attached, read or created; whether it was created."""
+        """Read a subscription that is not attached, or create it; return it, and whether it was
+        created.
+        """
         subscriber = by.name
         key = (subscribed.owned.name, subscriber)
         caller = (by.principal or subscriber), host
@@ -287,5 +289,5 @@ class Subscriptions:
 
 
 def _kept_bytes(preferences: SubscriptionPreferences) -> int:
-    """What the application's preferences take."""
+    """Return the bytes that the application's preferences take."""
     return sum(len(each.encode()) for pair in preferences.application.items() for each in pair)
