@@ -66,8 +66,8 @@ def calling_host() -> str:
 
 
 def calling_principal() -> str | None:
-    """Return the proven principal of the caller that is answered here; `ANONYMOUS` if it has proven
-    nothing, and need not; None if the port asks for no proof.
+    """Return the proven principal of the caller that is answered here; `ANONYMOUS` if it has
+    proven nothing, and need not; None if the port asks for no proof.
     """
     return _calling_principal.get()
 
@@ -320,7 +320,7 @@ class ThriftServer:
         raise AssertionError("it goes on or returns")
 
     def _goes_on(self, connection: ServedConnection, served: int) -> bool:
-        """Return whether the caller's next call is there, and must be served here after this many."""
+        """Return whether the caller's next call is there, and to serve here after this many."""
         connection.passed_bytes = 0
         request = connection.request = connection.gathered()
         if connection.reason is not None or self._port.closing:

@@ -233,7 +233,7 @@ class Delivering:
         return await self.caller.deliver(endpoint.pool, _Turn(self, subscription, endpoint))
 
     async def _take(self, subscription: SubscriptionSession) -> Call | None:
-        """Return the next call, with all messages that lie below its end; None if it is not wanted."""
+        """Return the next call, with all messages below its end; None if it is not wanted."""
         subscribed, position = subscription.topic, subscription.position
         until = subscribed.end if subscription.tries.end is None else subscription.tries.end
         count = min(OPTIONS.batch_messages_max, subscription.room, subscription.interval)
@@ -289,7 +289,7 @@ class Delivering:
             return
 
         def ids(after: int, count: int | None) -> list[int]:
-            """Return the IDs of this many messages, except the first ones; or how many there are."""
+            """Return the IDs of this many messages, but of the first ones; or their number."""
             with queue.scan_topic(
                 topic,
                 start=MessageID.from_int(position),
