@@ -10,6 +10,8 @@ It lies with the queue's other records, and says only what never changes:
 
 from __future__ import annotations
 
+from typing import Any
+
 from hqueue.errors import UnsupportedFormatError
 from hqueue.metadata.encoding import decode_fields, encode_fields
 from hqueue.settings.attributes import QueueDescription, check_partitions
@@ -31,11 +33,15 @@ def decode_opening(data: bytes, queue: str) -> QueueDescription:
     Raises:
         UnsupportedFormatError: a later release made it, or the table.
     """
-    found = decode_fields(data, queue, lambda fields: (fields["format"], fields["partitions"]))
-    if found[0] != FORMAT:
+
+    def read(fields: dict[str, Any]) -> tuple[object, int]:
+        return fields["format"], check_partitions(fields["partitions"])
+
+    form, partitions = decode_fields(data, queue, read)
+    if form != FORMAT:
         raise UnsupportedFormatError(
             "a queue's table has a format that this release does not know",
             queue=queue,
-            format=found[0],
+            format=form,
         )
-    return QueueDescription(queue, check_partitions(found[1]), None, {})
+    return QueueDescription(queue, partitions, None, {})

@@ -320,7 +320,7 @@ class ThriftServer:
         raise AssertionError("it goes on or returns")
 
     def _goes_on(self, connection: ServedConnection, served: int) -> bool:
-        """Return whether the caller's next call is there, and to serve here after this many."""
+        """Return whether the next call is there, and must be served here after this many."""
         connection.passed_bytes = 0
         request = connection.request = connection.gathered()
         if connection.reason is not None or self._port.closing:

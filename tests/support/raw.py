@@ -20,9 +20,14 @@ import thriftpy2
 from thriftpy2.rpc import make_client
 
 from hqueue import GatewayAddress
+from hqueue.handle.opening_record import NAME
+from hqueue.hbase.schema import RECORD_ROW_PREFIX
 from hqueue.local.jars import ensure_jars
 
-__all__ = ["RawHBase", "RawTables", "Region"]
+__all__ = ["OPENING_ROW", "RawHBase", "RawTables", "Region"]
+
+OPENING_ROW = RECORD_ROW_PREFIX + NAME.encode()
+"""The row of the record by which a queue is opened."""
 
 _IDL = "org/apache/hadoop/hbase/thrift2/hbase.thrift"
 TIMEOUT_MS = 60_000
@@ -60,7 +65,7 @@ class RawTables(Protocol):
         """The table's regions by start key."""
 
     def rows(self, name: str) -> dict[bytes, dict[bytes, bytes]]:
-        """Every row with all its cells."""
+        """Every row with all its cells, except the record by which a queue is opened."""
 
     def put(
         self, name: str, row: bytes, cells: Mapping[bytes, bytes], timestamp_ms: int | None = None
@@ -159,9 +164,11 @@ class RawHBase:
         )
 
     def rows(self, name: str) -> dict[bytes, dict[bytes, bytes]]:
-        """Every row with all its cells."""
+        """Every row with all its cells, except the record by which a queue is opened."""
         with self.thrift1() as connection:
-            return dict(connection.table(name).scan())
+            found = dict(connection.table(name).scan())
+        found.pop(OPENING_ROW, None)
+        return found
 
     def put(
         self, name: str, row: bytes, cells: Mapping[bytes, bytes], timestamp_ms: int | None = None

@@ -23,7 +23,7 @@ from hqueue.format import rowkey
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.settings.attributes import ATTRIBUTES, QueueDescription
 from tests.support.memory.rows import Rows
-from tests.support.raw import Region
+from tests.support.raw import OPENING_ROW, Region
 
 __all__ = ["MemoryCluster", "Table"]
 
@@ -223,10 +223,11 @@ class MemoryCluster:
             ]
 
     def rows(self, name: str) -> dict[bytes, dict[bytes, bytes]]:
-        """Every row with all its cells."""
+        """Every row with all its cells, except the record by which a queue is opened."""
         with self._lock:
             rows = self.table(name).rows
-            visible = {key: rows.visible(key) for key in rows.between()}
+            keys = [key for key in rows.between() if key != OPENING_ROW]
+            visible = {key: rows.visible(key) for key in keys}
             return {
                 key: {column: cell.value for column, cell in sorted(cells.items())}
                 for key, cells in visible.items()

@@ -289,7 +289,7 @@ class Delivering:
             return
 
         def ids(after: int, count: int | None) -> list[int]:
-            """Return the IDs of this many messages, but of the first ones; or their number."""
+            """Return the IDs of messages after the first ones; without a count, their number."""
             with queue.scan_topic(
                 topic,
                 start=MessageID.from_int(position),
