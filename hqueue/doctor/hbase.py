@@ -13,6 +13,7 @@ from hqueue.doctor.names import look_up
 from hqueue.doctor.peers import Peers, look_at_peers
 from hqueue.doctor.subject import Subject
 from hqueue.errors import HQueueError, RequestRefusedError
+from hqueue.handle.opening_record import NAME as OPENING
 from hqueue.net.endpoints import Met
 from hqueue.settings.addresses import Address
 from hqueue.settings.connection import HTTP, NATIVE, Settings
@@ -86,17 +87,18 @@ def _any_is_well(found: Iterable[Finding]) -> bool:
 def _look_at_queue(
     store: StorePort, subject: Subject, queue: str, queues: list[str]
 ) -> Iterator[Finding]:
-    grant = f"in HBase's shell: grant 'PRINCIPAL', 'RWC', '{queue}'"
-    if queue not in queues:
-        yield wrong(
-            "queue",
-            f"no queue {queue!r} exists, or this client may not open it",
-            "compare the name with `hqueue list`, which leaves out queues that this principal may "
-            f"not open; {grant}",
-        )
+    grant = f"in HBase's shell: grant 'PRINCIPAL', 'RW', '{queue}'"
     log = store.log(queue)
     try:
         log.newest(0, 0)
+        if queue not in queues and log.record(OPENING) is None:
+            yield wrong(
+                "queue",
+                f"no queue {queue!r} exists, or this client may not open it",
+                "compare the name with `hqueue list`, which leaves out queues that this principal "
+                "may not describe; in HBase's shell: grant 'PRINCIPAL', 'RWC', "
+                f"'{queue}', or have a principal with C alter the queue",
+            )
     except RequestRefusedError as exc:
         yield of_error("queue", exc, grant)
         return

@@ -35,9 +35,10 @@ def examined(
     queues: Answer = lambda: [SimpleNamespace(name="events")],
     newest: Answer = lambda *_: None,
     clock: Answer = lambda: (0.0, 1.0),
+    record: bytes | None = None,
     servers: Answer = lambda _: (NOWHERE, NOWHERE),
 ) -> list[Finding]:
-    log = SimpleNamespace(newest=newest, clock_offset_ms=clock)
+    log = SimpleNamespace(newest=newest, clock_offset_ms=clock, record=lambda _: record)
     store = SimpleNamespace(
         tables=SimpleNamespace(list=queues), log=lambda _: log, close=lambda: None
     )
@@ -56,10 +57,17 @@ def test_a_queue_that_may_be_read_and_written_is_well(monkeypatch: pytest.Monkey
     assert {each.level for each in found} == {Level.OK}
 
 
+def test_a_queue_that_is_not_described_to_this_client_can_be_opened_by_its_record(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = examined(monkeypatch, queues=list, record=b"{}")
+    assert {each.level for each in found} == {Level.OK}
+
+
 @pytest.mark.parametrize(
     ("given", "text", "advice"),
     [
-        ({"newest": refuses}, "HBase refused", "grant 'PRINCIPAL', 'RWC', 'events'"),
+        ({"newest": refuses}, "HBase refused", "grant 'PRINCIPAL', 'RW', 'events'"),
         ({"clock": refuses}, "HBase refused", "if this client must write, in HBase's shell: grant"),
         ({"newest": is_away}, "no answer", "check that HBase runs"),
         ({"queues": list}, "no queue 'events' exists", "grant 'PRINCIPAL', 'RWC', 'events'"),
