@@ -322,11 +322,13 @@ def test_of_a_server_whose_kdc_was_killed_alone_a_start_starts_only_that(
 def test_changed_certificates_serve_from_the_next_connection_on(
     connect: Connect, secure_server: local.LocalServer, name: str, tmp_path: Path
 ) -> None:
-    shown = tmp_path / "shown.pem"
+    shown, trusted = tmp_path / "shown.pem", tmp_path / "trusted.pem"
     shutil.copy(secure_server.settings().tls_certificate or "", shown)
-    client = connect(tls_certificate=str(shown), **EACH_TIME_ANOTHER, **SHORT)
+    # The client itself trusts the stranger's authority: else it would keep its certificate.
+    known = Path(secure_server.settings().tls_ca or "").read_bytes()
+    trusted.write_bytes(known + make_authority(tmp_path).read_bytes())
+    client = connect(tls_certificate=str(shown), tls_ca=str(trusted), **EACH_TIME_ANOTHER, **SHORT)
     put_and_find(client, name)
-    make_authority(tmp_path)
     make_certificate(tmp_path, "stranger", hosts="DNS:localhost")
     os.replace(tmp_path / "stranger.pem", shown)
     with pytest.raises(AuthenticationError, match="check tls_certificate"):
