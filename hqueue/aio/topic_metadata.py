@@ -39,8 +39,10 @@ class _InLoop:
         self.metadata = opened_in(metadata, self.loop, self.tasks)
 
     def close_soon(self) -> None:
-        """Close it, by a task of the running loop, if one runs: its own was closed."""
-        if asyncio._get_running_loop() is not None:
+        """Close it, by a task of the running loop, if its own was closed. A forked child leaves it
+        to its parent.
+        """
+        if self.loop.loop.is_closed() and asyncio._get_running_loop() is not None:
             ProgramLoop().start(self.metadata.close.in_loop)
 
 
@@ -102,7 +104,7 @@ class TopicMetadata:
         """Refuse further requests, and finish those that were made. Raises nothing of its own. If
         the caller is cancelled, it is closed in the background.
         """
-        here = self._here
+        here = self._loops.here()
         self._is_closed = True
         await here.loop.run(self._close(here))
 

@@ -121,7 +121,14 @@ def test_several_loops_use_one_metadata_at_the_same_time(client: hqueue.aio.Clie
         with pytest.raises(ClosedError):
             await metadata.persistence.read_topic_persistence_info("t")
 
+    async def look_again() -> None:
+        for _ in range(2):
+            with pytest.raises(ClosedError):
+                await metadata.persistence.read_topic_persistence_info("t")
+            await metadata.close()
+
     run(look())
+    run(look_again())
 
 
 async def write_ranges(metadata: hqueue.aio.TopicMetadata, cut: Cut) -> None:
