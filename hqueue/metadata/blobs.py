@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from hqueue.errors import (
@@ -32,6 +32,7 @@ from hqueue.metadata.ports import (
     Version,
 )
 from hqueue.metadata.steps import Delete, Keys, Work
+from hqueue.runtime.loop import computing, is_much
 from hqueue.runtime.steps import Give
 from hqueue.runtime.stepwise import Stepwise, asked, paged, stepwise
 from hqueue.settings.numbers import is_whole
@@ -103,7 +104,7 @@ class BlobRecords(Stepwise):
     @stepwise
     def read(self, keys: Iterable[str]) -> Work[dict[str, Found]]:
         """Like `FieldRecords.read`."""
-        found = dict(_decoded((yield asked(self._records.read, keys))))
+        found = yield from _decoded_all((yield asked(self._records.read, keys)))
         self._known.update(
             {key: each.version for key, each in found.items() if isinstance(each, FieldRecord)}
         )
@@ -114,8 +115,9 @@ class BlobRecords(Stepwise):
         """Like `FieldRecords.scan`. All keys are known before the first record is read."""
         keys = sorted((yield asked(self._records.keys, prefix, depth)))
         for first in range(0, len(keys), PORTION):
-            found = yield asked(self._records.read, keys[first : first + PORTION])
-            yield Give(sorted(_decoded(found), key=lambda item: item[0]))
+            portion = yield asked(self._records.read, keys[first : first + PORTION])
+            found = yield from _decoded_all(portion)
+            yield Give(sorted(found.items(), key=lambda item: item[0]))
 
     @stepwise
     def write(self, changes: Mapping[str, FieldChange]) -> Work[dict[str, Version | None]]:
@@ -306,10 +308,14 @@ def encode_blob(fields: Fields) -> bytes:
     return blob
 
 
-def _decoded(found: Mapping[str, Record]) -> Iterator[tuple[str, Found]]:
-    for key, record in found.items():
-        if not is_gone(record):
-            yield key, _decode(record, key)
+def _decoded_all(found: Mapping[str, Record]) -> Work[dict[str, Found]]:
+    def decode() -> dict[str, Found]:
+        return {key: _decode(each, key) for key, each in found.items() if not is_gone(each)}
+
+    if not is_much(len(found), lambda: sum(len(each.value) for each in found.values())):
+        return decode()
+    decoded: dict[str, Found] = yield computing(decode)
+    return decoded
 
 
 def is_gone(record: Record) -> bool:

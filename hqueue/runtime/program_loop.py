@@ -140,8 +140,8 @@ class ProgramLoop:
         return result_of(task)
 
     async def idle(self) -> None:
-        """Wait until the tasks that go on now have ended."""
-        if tasks := self._tasks - {asyncio.current_task()}:
+        """Wait until no task goes on but the caller's."""
+        while tasks := self._tasks - {asyncio.current_task()}:
             await asyncio.wait(tasks)
 
     def to_end(self, wait: Wait) -> Wait:

@@ -131,6 +131,59 @@ def test_several_loops_use_one_metadata_at_the_same_time(client: hqueue.aio.Clie
     run(look_again())
 
 
+def test_a_loop_that_ends_in_the_middle_of_changes_holds_up_no_move(
+    client: hqueue.aio.Client,
+) -> None:
+    metadata = client.topic_metadata("q")
+    unhandled: list[dict[str, Any]] = []
+    left: list[asyncio.Task[Any]] = []
+
+    async def leave() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, what: unhandled.append(what))
+        manager = metadata.persistence
+        await manager.write_topic_persistence_info("t", ranges(1), NEW)
+        for number in range(9):
+            writing = manager.write_topic_persistence_info(f"t{number % 3}", ranges(number), ANY)
+            left.append(asyncio.create_task(writing))
+        await asyncio.sleep(0)
+
+    async def go_on() -> None:
+        assert await metadata.store() == "zookeeper"
+        assert await client.metadata_migration("q").move("hbase", drain_ms=10_000) == 1
+        await until_known(metadata, "hbase")
+        await metadata.persistence.write_topic_persistence_info("t", ranges(2), ANY)
+        await metadata.close()
+
+    asyncio.run(leave())
+    assert all(each.cancelled() for each in left)
+    run(go_on())
+    assert unhandled == []
+
+
+def test_changes_of_a_record_keep_their_order_and_what_was_not_sent_is_taken_back(
+    client: hqueue.aio.Client,
+) -> None:
+    async def use() -> None:
+        async with client.topic_metadata("q") as metadata:
+            manager = metadata.persistence
+            for _ in range(20):
+                writes = [
+                    asyncio.create_task(manager.write_topic_persistence_info("t", info, version))
+                    for info, version in [(ranges(1), NEW), *((ranges(n), ANY) for n in range(9))]
+                ]
+                await asyncio.sleep(0)  # The first one is sent, and the others wait for it.
+                for each in writes[5:]:
+                    each.cancel()
+                versions = await asyncio.gather(*writes, return_exceptions=True)
+                assert len(set(versions[:5])) == 5
+                found = await manager.read_topic_persistence_info("t")
+                assert found is not None
+                assert (found.value, found.version) == (ranges(3), versions[4])
+                await manager.delete_topic_persistence_info("t", found.version)
+
+    run(use())
+
+
 async def write_ranges(metadata: hqueue.aio.TopicMetadata, cut: Cut) -> None:
     manager = metadata.persistence
     await cut(manager.write_topic_persistence_info("t", ranges(1), NEW))

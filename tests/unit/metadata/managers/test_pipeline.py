@@ -23,6 +23,7 @@ from hqueue.metadata.managers import (
     TopicOwnershipManager,
     TopicPersistenceManager,
     Versioned,
+    batching,
     pipeline,
 )
 from hqueue.metadata.managers.following import Asked, follow
@@ -119,7 +120,7 @@ def test_what_waits_goes_together(store: GatedFields) -> None:
     for future in first + later:
         assert future.result(30) is None
     assert sum(map(len, store.asked)) == 602
-    assert max(map(len, store.asked)) == pipeline.TOGETHER_MAX
+    assert max(map(len, store.asked)) == batching.TOGETHER_MAX
     assert len(store.asked) <= 8
 
 
@@ -143,7 +144,7 @@ def test_threads_end_with_the_requests(store: GatedFields) -> None:
     before = threading.active_count()
     line = Pipeline(store, 20)
     asked = [answer_to(line.write(f"k{n}", change(n, NEW))) for n in range(2_000)]
-    assert threading.active_count() - before <= pipeline.ASKING_MAX
+    assert threading.active_count() - before <= batching.ASKING_MAX
     store.open.set()
     for future in asked:
         assert future.result(30) is not None
@@ -363,4 +364,4 @@ def test_hundreds_of_operations_are_awaited_with_few_threads() -> None:
         await asyncio.gather(*(topic(number) for number in range(300)))
 
     asyncio.run(all_topics())
-    assert most - before <= 2 * pipeline.THREADS_MAX + pipeline.SCANS_MAX
+    assert most - before <= 2 * batching.THREADS_MAX + pipeline.SCANS_MAX
