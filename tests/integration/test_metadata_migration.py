@@ -348,6 +348,15 @@ def test_in_an_event_loop_it_is_written_moved_and_read(
             for topic in TOPICS:
                 await metadata.subscriptions.create_subscription_data(topic, "s", data(0))
                 await metadata.persistence.write_topic_persistence_info(topic, INFO, NEW)
+
+            def cut(phase: str, records: int) -> None:
+                if phase == "draining":
+                    cancelled.cancel()
+
+            cancelled = asyncio.create_task(moving.move("hbase", on_progress=cut))
+            with pytest.raises(asyncio.CancelledError):
+                await cancelled
+            assert (await moving.state()).phase is Phase.STABLE
             assert await moving.move("hbase") == 2 * len(TOPICS)
             while await metadata.store() != "hbase":
                 await asyncio.sleep(0.01)
