@@ -120,7 +120,7 @@ def killed(environment: dict[str, str], filled: str, tmp_path: Path) -> Path:
     return path
 
 
-def test_a_killed_archive_goes_on_and_is_replayed(
+def test_a_killed_archive_goes_on_and_is_compacted_and_replayed(
     run_process: Run,
     killed: Path,
     client: hqueue.Client,
@@ -132,6 +132,10 @@ def test_a_killed_archive_goes_on_and_is_replayed(
     ended = run_process("pipeline", "archive", filled, str(path), *LOCAL)
     assert ended.code == 0, ended.err
     wanted = sorted((m.partition, int(m.id)) for m in client.queue(filled).scan())
+    assert archived(path) == wanted
+    ended = run_process("pipeline", "compact", str(path), *LOCAL)
+    assert ended.code == 0, ended.err
+    assert "became 2 files" in ended.err
     assert archived(path) == wanted
     ended = run_process("pipeline", "replay", str(path), opened.name, *LOCAL)
     assert ended.code == 0, ended.err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +22,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 import hqueue
-from hqueue import InvalidInputError
+from hqueue import InvalidInputError, Message
+from pyspark_hqueue.jobs.archive import Archive
 from pyspark_hqueue.jobs.compact import Compact
 from pyspark_hqueue.jobs.folder import Folder
 from pyspark_hqueue.jobs.manifest import CompactionRecord
@@ -160,6 +162,29 @@ def test_files_of_before_are_rewritten_with_the_columns_and_times_of_now(
             (row["id"] >> 15) / 1000, dt.timezone.utc
         )
         assert (row["sequence"], row["value"]) == (row["id"] & 0x7FFF, b"%d" % row["id"])
+
+
+def test_an_archive_has_files_of_the_wanted_size_and_compaction_has(
+    spark: SparkSession, connection: dict[str, str], make_queue: Make, tmp_path: Path
+) -> None:
+    queue = make_queue(1)
+    chance = random.Random(1)
+    for _ in range(10):
+        queue.put([Message("a", chance.randbytes(2_000)) for _ in range(50)])
+    path = tmp_path / "archive"
+    options = {**connection, "maxRecordsPerPartition": "25"}
+    small = ParquetOptions(128 * 1024, 64 * 1024)
+    Archive(spark, queue.name, str(path), options=options, parquet=small).run()
+    sizes = [file.stat().st_size for file in path.glob("date=*/topic=*/*.parquet")]
+    assert 5 < len(sizes) < 15
+    assert max(sizes) < 256 * 1024
+    wanted = [int(message.id) for message in queue.scan()]
+    Compact(spark, str(path), parquet=ParquetOptions(512 * 1024, 64 * 1024)).run()
+    files = sorted(path.glob("date=*/topic=*/*.parquet"))
+    assert len(files) in (2, 3)
+    assert by_arrow(path, None) == wanted
+    assert max(file.stat().st_size for file in files) < 600 * 1024
+    assert pq.ParquetFile(files[0]).num_row_groups > 1
 
 
 def test_a_replay_goes_on_in_compacted_files(

@@ -58,6 +58,8 @@ class Compact:
     ) -> None:
         self._parquet = parquet or ParquetOptions()
         self._spark = self._parquet.session(spark)
+        # Otherwise Spark looks at each of many small files in a task of its own.
+        self._spark.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", 32)
         self._rewrite_all = rewrite_all
         self.folder = Folder(spark, path)
         if archived_queue(self.folder) is None:

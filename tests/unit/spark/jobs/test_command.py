@@ -42,3 +42,10 @@ def test_a_replay_that_would_have_another_name_each_time_is_refused(
 @pytest.mark.parametrize("moment", ["1700000000000-0", "2024-05-01T12:00Z", "1700000000000"])
 def test_a_replay_from_a_fixed_moment_needs_no_write_id(moment: str) -> None:
     assert "Spark was started" in said("replay", "/archive", "events", "--start", moment)
+
+
+@pytest.mark.parametrize("size", ["--target-file-size-bytes", "--row-group-size-bytes"])
+def test_sizes_of_files_that_are_too_small_are_refused(size: str) -> None:
+    shown = said("compact", "/archive", size, "1000")
+    assert "the least size is 65536 bytes" in shown
+    assert "Spark was started" in said("compact", "/archive", size, "65536")
