@@ -12,7 +12,7 @@ from hqueue.aio.topic_subscription import TopicSubscription
 from hqueue.errors import HQueueError
 from hqueue.push.listener import Listener
 from hqueue.push.loop_service import LoopConsumption, LoopListeners
-from hqueue.runtime.program_loop import ProgramLoop
+from hqueue.runtime.program_loop import ProgramLoop, result_of
 from hqueue.runtime.steps import Wait, Work, carry_out_in_loop
 from hqueue.topics.calls import HubCalls
 from hqueue.topics.delivering_hubs import Background
@@ -40,6 +40,7 @@ class LoopSubscriptions(Subscriptions):
 
     def __init__(self, calls: HubCalls, client: Callable[[], object | None]) -> None:
         self._tasks = ProgramLoop()
+        self._closing: asyncio.Task[None] | None = None
         super().__init__(calls, client)
 
     @property
@@ -90,8 +91,14 @@ class LoopSubscriptions(Subscriptions):
         return await self._tasks.made(subscribe, self.leave.in_loop)
 
     async def release(self) -> None:
-        """Close all subscriptions, and end the work in the background."""
-        await self._tasks.run(self.close.in_loop())
+        """Close all subscriptions, and end the work in the background. Callers that come meanwhile
+        wait for the same.
+        """
+        if self._closing is None or self._closing.done():
+            self._closing = self._tasks.begin(self.close.in_loop())
+        closing = self._closing
+        await asyncio.wait([closing])
+        result_of(closing)
         self.hubs.close(None)
         await self._tasks.close(END_S)
 

@@ -836,3 +836,17 @@ def test_the_name_of_a_host_is_looked_up_beside_the_loop(
     run(use)
     assert len(looked_up) >= 2, "by this client, and by the hub"
     assert all(looked_up)
+
+
+@pytest.mark.parametrize("turns", [0, 1, 3, 6])
+def test_two_may_close_a_client_at_the_same_time(connect: Connect, topic: str, turns: int) -> None:
+    async def use() -> None:
+        client = connect()
+        await client.topic(topic).subscribe("s", lambda messages: None)
+        closing = [asyncio.create_task(client.close())]
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        closing.append(asyncio.create_task(client.close()))
+        await asyncio.gather(*closing)
+
+    run(use)
