@@ -549,7 +549,7 @@ def test_where_tls_is_optional_a_caller_says_in_time_whether_it_speaks_it(serve:
                 assert caller.recv(1) == b""
     wait_for(lambda: served.guard.refused == {"handshake": 1}, "the silent one is counted")
     served.connect().close()
-    assert served.call() == "loader"
+    wait_for(lambda: _is_served(served), "others are served")
 
 
 def test_where_tls_is_optional_calls_in_clear_come_in_pieces_and_large(serve: Serve) -> None:
@@ -577,7 +577,15 @@ def test_where_tls_is_optional_what_is_neither_ends_the_connection(
             while stranger.recv(1024):
                 pass
     assert served.hub.calls == 0
-    assert served.call() == "loader"
+    wait_for(lambda: _is_served(served), "others are served")
+
+
+def _is_served(served: Served) -> bool:
+    """Whether a call is answered: a busy machine may take too long for a handshake."""
+    try:
+        return served.call() == "loader"
+    except OSError:
+        return False
 
 
 @both_clients
