@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import psutil
 import pyspark
 
 from tests.support.waiting import wait_for
@@ -61,6 +62,14 @@ class SparkCluster:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+    def processes(self) -> list[psutil.Process]:
+        """All that its processes have started."""
+        return [
+            child
+            for process in self._processes
+            for child in psutil.Process(process.pid).children(recursive=True)
+        ]
 
     def logs(self) -> str:
         """The last lines of each process."""

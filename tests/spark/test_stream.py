@@ -300,3 +300,21 @@ def test_a_queue_made_again_with_more_partitions_is_read_whole(
         put(again, partition, 10, 2)
     reading.run_to_the_end()
     assert reading.values() == [*numbered(3), "0:10", "0:11", "1:10", "1:11", "2:10", "2:11"]
+
+
+@pytest.mark.thorough("tables are deleted and made, 15 s")
+def test_a_running_stream_reads_on_in_a_queue_made_again_with_more_partitions(
+    make_queue: MakeQueue, stream: OpenStream, client: hqueue.Client
+) -> None:
+    queue = make_queue(1)
+    put(queue, 0, 0, 3)
+    reading = stream(queue, startingOffsets="earliest", failOnDataLoss=False)
+    with reading.running():
+        reading.await_values(3)
+        client.disable_queue(queue.name)
+        client.delete_queue(queue.name)
+        again = client.create_queue(queue.name, partitions=3)
+        for partition in range(3):
+            put(again, partition, 10, 2)
+        wanted = [*numbered(3), "0:10", "0:11", "1:10", "1:11", "2:10", "2:11"]
+        assert reading.await_values(9) == wanted
