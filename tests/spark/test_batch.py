@@ -129,23 +129,6 @@ def test_topics_partitions_and_offsets_choose_what_is_read(
         assert values(load(queue, **options)) == expected, options
 
 
-def test_errors_say_what_is_right(make_queue: MakeQueue, load: Load, spark: SparkSession) -> None:
-    queue = make_queue(2)
-    for options, text in (
-        ({"subscribes": "a"}, "closest='subscribe'"),
-        ({"assign": "7"}, "no such partition"),
-        ({"startingOffsets": '{"0": -2}'}, "every partition"),
-        ({"maxOffsetsPerTrigger": 3}, "for a stream only"),
-        ({"hqueue.gateway": "x"}, "closest='gateways'"),
-    ):
-        with pytest.raises(Exception, match=text):
-            load(queue, **options).collect()
-    with pytest.raises(Exception, match="QueueNotFoundError"):
-        spark.read.format("hqueue").load("there-is-none").collect()
-    with pytest.raises(Exception, match="give no schema"):
-        spark.read.format("hqueue").schema("a int").load(queue.name).collect()
-
-
 def test_a_sql_view_reads_a_queue(make_queue: MakeQueue, spark: SparkSession) -> None:
     queue = make_queue(1)
     put(queue, 0, 0, 5)

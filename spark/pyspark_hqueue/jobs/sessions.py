@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 
 from pyspark.sql import SparkSession
 
+from pyspark_hqueue.reading.pythons import check_data_source, check_tasks
+
 __all__ = ["spark_session"]
 
 
@@ -29,7 +31,10 @@ def spark_session(
         conf: Spark's settings.
         quiet: whether what Spark's process writes to stderr is shown only if the job fails.
     """
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    python = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        # No spark-submit began this: the shell or notebook that this names, if any, is no worker.
+        os.environ["PYSPARK_DRIVER_PYTHON"] = python
     there = SparkSession.getActiveSession()
     builder = SparkSession.builder.appName(f"hqueue {name}")
     if master is not None:
@@ -41,6 +46,8 @@ def spark_session(
         with starting:
             spark = builder.getOrCreate()
         try:
+            check_tasks(spark)
+            check_data_source(spark)
             yield spark
         finally:
             if there is None:

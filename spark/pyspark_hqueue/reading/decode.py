@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,15 +14,31 @@ from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.settings.limits import SEQUENCE_MAX
 from pyspark_hqueue.reading.clients import client_of
 from pyspark_hqueue.reading.loss import report_loss
+from pyspark_hqueue.reading.plain_errors import plain_iteration
 from pyspark_hqueue.reading.plan import Range
 from pyspark_hqueue.reading.read_options import ReadOptions
 from pyspark_hqueue.reading.schema import COLUMNS, arrow_schema
 
-__all__ = ["read_ranges", "topics_named"]
+__all__ = ["read_ranges", "read_tasks", "topics_named"]
 
 PAUSE_MS = 200
 
 
+def read_tasks(given: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The messages of tasks.
+
+    Args:
+        given: the options and the columns, pickled.
+        batches: the tasks: a column of ranges with a token, pickled.
+    """
+    options, columns = pickle.loads(given)
+    for batch in batches:
+        for packed in batch.column(0).to_pylist():
+            ranges, token = pickle.loads(packed)
+            yield from read_ranges(options, ranges, columns, token)
+
+
+@plain_iteration
 def read_ranges(
     options: ReadOptions,
     ranges: Sequence[Range],
@@ -41,7 +58,7 @@ def read_ranges(
     Raises:
         DataLossError: messages of it are gone, and the options make that an error.
     """
-    queue = client_of(options.settings, token).queue(options.queue)
+    queue = client_of(options.task_settings, token).queue(options.queue)
     schema = arrow_schema(columns)
     for range_ in ranges:
         for batch in _read(queue, range_, options):

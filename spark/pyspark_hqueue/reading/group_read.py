@@ -12,6 +12,7 @@ from hqueue.engine import Engine
 from pyspark_hqueue.reading.clients import client_of
 from pyspark_hqueue.reading.located import frame_of, has_jvm, texts_of, wanted_columns
 from pyspark_hqueue.reading.plan import partitions_of
+from pyspark_hqueue.reading.pythons import check_tasks
 from pyspark_hqueue.reading.read_options import ReadOptions
 from pyspark_hqueue.reading.topic_ranges import planned
 
@@ -49,6 +50,7 @@ def read_group(
     Raises:
         InvalidInputError: an option is unknown or has a wrong value, a column does not exist, or
             the session is one of Spark Connect.
+        SettingsError: the Python of the tasks is another one than this, without HQueue.
         GroupActiveError: the group has consumers of the queue.
         CommitFailedError: a consumer or another program took the group's offsets over meanwhile.
         StoreUnavailableError: HBase or ZooKeeper was unavailable.
@@ -60,6 +62,7 @@ def read_group(
         )
     parsed = ReadOptions.of({**texts_of(options), "queue": queue, "startingGroup": group}, "batch")
     wanted = wanted_columns(spark, columns, parsed.columns)
+    check_tasks(spark)
     client = client_of(parsed.settings)
     offsets = Engine(client).standalone_offsets(group, queue)
     offsets.begin(partitions_of(client.queue(queue), parsed))

@@ -20,11 +20,12 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from hqueue import InvalidInputError, Queue
 from hqueue.runtime.logs import Log
 from pyspark_hqueue.reading.clients import client_of, task_token
-from pyspark_hqueue.reading.decode import read_ranges
 from pyspark_hqueue.reading.hosts import names_of
+from pyspark_hqueue.reading.plain_errors import plain_errors
 from pyspark_hqueue.reading.plan import Range, Task, cut, pieces_of, position_of
 from pyspark_hqueue.reading.plan_text import plan_text
 from pyspark_hqueue.reading.py4j_logs import no_py4j_logs
+from pyspark_hqueue.reading.pythons import check_data_source, check_tasks
 from pyspark_hqueue.reading.read_options import ReadOptions
 from pyspark_hqueue.reading.topic_ranges import planned
 
@@ -35,6 +36,7 @@ logger = Log(__name__)
 _TASKS = StructType([StructField("ranges", BinaryType(), nullable=False)])
 
 
+@plain_errors
 def read(
     spark: SparkSession,
     queue: str,
@@ -56,6 +58,7 @@ def read(
 
     Raises:
         InvalidInputError: an option is unknown or has a wrong value, or a column does not exist.
+        SettingsError: the Python of the tasks is another one than this, without HQueue.
     """
     given = {**texts_of(options), "queue": queue}
     if not has_jvm(spark):
@@ -64,10 +67,12 @@ def read(
         return frame.select(*wanted_columns(spark, columns, frame.schema).names)
     parsed = ReadOptions.of(given, "batch")
     wanted = wanted_columns(spark, columns, parsed.columns)
+    check_tasks(spark)
     ranges = planned(client_of(parsed.settings), parsed)
     return frame_of(spark, parsed, ranges, wanted)
 
 
+@plain_errors
 def foreach_batch(
     spark: SparkSession,
     queue: str,
@@ -88,6 +93,10 @@ def foreach_batch(
         function: called with the frame of each batch, and the batch's ID.
         columns: the columns to read, as for `read`.
         options: the data source's stream options.
+
+    Raises:
+        InvalidInputError: an option is unknown or has a wrong value, or a column does not exist.
+        SettingsError: the Python of the tasks is another one than this, without HQueue.
     """
     given = {**texts_of(options), "queue": queue}
     if not has_jvm(spark):
@@ -97,6 +106,8 @@ def foreach_batch(
         return frame.select(*names).writeStream.foreachBatch(function)
     parsed = ReadOptions.of(given, "stream")
     wanted = wanted_columns(spark, columns, parsed.columns)
+    check_tasks(spark)
+    check_data_source(spark)
 
     def located(ranges: DataFrame, batch_id: int) -> None:
         found = [Range(**row.asDict()) for row in ranges.collect()]
@@ -176,16 +187,41 @@ def frame_of(
     else:
         tasks = _by_host(queue, options, ranges, hosts, spark.sparkContext.defaultParallelism)
 
-    def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for packed in batch.column(0).to_pylist():
-                ranges, token = pickle.loads(packed)
-                yield from read_ranges(options, ranges, columns, token)
-
-    decode.__name__ = plan_text(options, ranges, columns.names)  # Plans show it.
+    decode = _decoder(options, columns, plan_text(options, ranges, columns.names))
     token = task_token(options)
     located = [(task.proven_by(token), _host_of(task, hosts)) for task in tasks]
     return _placed(spark, located).mapInArrow(decode, columns)
+
+
+def _decoder(
+    options: ReadOptions, columns: StructType, name: str
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What a task does. A Python without HQueue can load it, too, and says what it is.
+
+    Args:
+        options: how messages are read.
+        columns: those that are made.
+        name: what plans show.
+    """
+    given = pickle.dumps((options, columns))
+
+    def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            from pyspark_hqueue.reading.decode import read_tasks  # noqa: PLC0415
+        except ImportError as exc:
+            import platform  # noqa: PLC0415
+            import sys  # noqa: PLC0415
+
+            sys.tracebacklimit = 0  # As `plain_errors` does.
+            raise RuntimeError(
+                f"the Python of a task, {sys.executable} on {platform.node()}, can't read a queue "
+                f"({exc}): install HQueue with its extra spark there, or set PYSPARK_PYTHON to a "
+                "Python that has it before the session begins"
+            ) from None
+        return read_tasks(given, batches)
+
+    decode.__name__ = name
+    return decode
 
 
 def _by_host(

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from hqueue.message_id import id_of
 from hqueue.settings.limits import MESSAGE_ID_MAX
+from pyspark_hqueue.reading.plain_errors import main_is_of_spark
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
 
 __all__ = ["Narrowing", "narrowing_of", "pushes_filters"]
 
-_PUSHING = "pyspark.sql.worker.data_source_pushdown_filters"
+_PUSHING = "sql.worker.data_source_pushdown_filters"
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 _MILLISECOND = datetime.timedelta(milliseconds=1)
@@ -42,8 +43,7 @@ def pushes_filters() -> bool:
     Spark refuses a reader that could take filters wherever the session doesn't push any, and tells
     a data source nothing of the session.
     """
-    main = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return _PUSHING in sys.modules or (main is not None and main.name == _PUSHING)
+    return f"pyspark.{_PUSHING}" in sys.modules or main_is_of_spark(_PUSHING)
 
 
 @dataclasses.dataclass(frozen=True)

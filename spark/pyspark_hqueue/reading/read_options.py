@@ -277,6 +277,11 @@ _OPTIONS = (
     Option("delegationTokens", "delegation_tokens", flag),
 )
 
+_OF_STREAMS = {option.name.lower() for option in _OPTIONS if option.only == "stream"} - {
+    option.name.lower() for option in _OPTIONS if option.only != "stream"
+}
+"""Options, in lower case, that only streams have."""
+
 _GROUPS = (
     "a read is no member of a group: startingGroup begins at a group's offsets, and commitGroup "
     "lets a stream commit to one"
@@ -403,6 +408,20 @@ class ReadOptions(TaskOptions):
         if self.narrowing.topics is None or topics is None:
             return self.narrowing.topics if topics is None else topics
         return topics & self.narrowing.topics
+
+    @classmethod
+    def check(cls, given: Mapping[str, str]) -> None:
+        """Refuse what is wrong in a batch and in a stream: Spark asks for the columns before it
+        says which it reads. Raises as `parse_options`.
+        """
+        try:
+            cls.of(given, "batch")
+        except InvalidInputError as of_batch:
+            try:
+                cls.of(given, "stream")
+            except InvalidInputError as of_stream:
+                is_stream = any(name.lower() in _OF_STREAMS for name in given)
+                raise (of_stream if is_stream else of_batch) from None
 
     @classmethod
     def of(cls, given: Mapping[str, str], kind: Literal["batch", "stream"]) -> ReadOptions:

@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 from hqueue import InvalidInputError
 from pyspark_hqueue.reading.clients import client_of, task_token
 from pyspark_hqueue.reading.decode import read_ranges
+from pyspark_hqueue.reading.plain_errors import plain_errors
 from pyspark_hqueue.reading.plan import Task, cut, pieces_of, position_of
 from pyspark_hqueue.reading.pushdown import narrowing_of, pushes_filters
 from pyspark_hqueue.reading.read_options import ReadOptions
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
 __all__ = ["batch_reader", "check_schema", "schema_of"]
 
 
+@plain_errors
 def schema_of(options: Mapping[str, str]) -> StructType:
-    """The columns that a read with these options has."""
+    """The columns that a read with these options has. Raises as `ReadOptions.check`."""
+    ReadOptions.check(options)
     if options.get("rangesonly", "").lower() == "true":
         return RANGES
     return WITH_HEADERS if options.get("includeheaders", "").lower() == "true" else COLUMNS
@@ -53,6 +56,7 @@ def check_schema(given: StructType, there: StructType) -> None:
         )
 
 
+@plain_errors
 def batch_reader(given: Mapping[str, str], schema: StructType) -> DataSourceReader:
     """A reader for these options. Raises as `ReadOptions.of`."""
     options = ReadOptions.of(given, "batch")
@@ -68,6 +72,7 @@ class QueueReader(DataSourceReader):
         self.options = options
         self.columns = columns
 
+    @plain_errors
     def partitions(self) -> list[InputPartition]:
         client = client_of(self.options.settings)
         ranges = planned(client, self.options)

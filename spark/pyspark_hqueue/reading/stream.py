@@ -39,6 +39,7 @@ from pyspark_hqueue.reading.clients import client_of, task_token
 from pyspark_hqueue.reading.decode import read_ranges
 from pyspark_hqueue.reading.end_offsets import EndOffsets
 from pyspark_hqueue.reading.groups import GroupCommits, commits_of, committed_by
+from pyspark_hqueue.reading.plain_errors import plain_errors
 from pyspark_hqueue.reading.plan import (
     Position,
     Task,
@@ -65,6 +66,7 @@ from pyspark_hqueue.reading.topic_names import warn_of_topics
 __all__ = ["QueueStreamReader", "stream_reader"]
 
 
+@plain_errors
 def stream_reader(given: Mapping[str, str], schema: StructType) -> QueueStreamReader:
     """A stream reader for these options. Raises as `ReadOptions.of`."""
     options = ReadOptions.of(given, "stream")
@@ -98,16 +100,19 @@ class QueueStreamReader(AvailableNow, DataSourceStreamReader):
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
         return default_limit(self.options)
 
+    @plain_errors
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Read what is there by now, and then end."""
         self._target = self._now(refresh=True)
 
+    @plain_errors
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
         """The ends of the log, for the query's progress, and how far behind them the batch ends
         that was named last.
         """
         return latest_offset(self.options.queue, self._now(), self._named)
 
+    @plain_errors
     def latestOffset(  # noqa: N802
         self, start: dict[str, Any] | None = None, limit: Any = None
     ) -> dict[str, Any]:
@@ -145,10 +150,12 @@ class QueueStreamReader(AvailableNow, DataSourceStreamReader):
             return offset_of(self.options.queue, end)
         return offset_of(self.options.queue, end, self._start, self._committed)
 
+    @plain_errors
     def commit(self, end: dict[str, Any]) -> None:
         """The batch that ended here is finished."""
         self._finished(positions_in(end))
 
+    @plain_errors
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The tasks between two offsets.
 

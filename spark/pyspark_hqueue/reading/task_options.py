@@ -26,15 +26,29 @@ class TaskOptions:
     """What each kind of work has. Pickled, it carries no secret: a process that reads it takes the
     secrets from where `hqueue.connect` finds them there, if any was given. Nor does it carry by
     what the driver proves itself, if tasks have tokens.
-
-    Raises:
-        SettingsError: when it is unpickled, and a secret is given nowhere.
     """
 
     queue: str
     settings: Settings
     delegation_tokens: bool = dataclasses.field(default=True, kw_only=True)
     """Whether tasks get tokens, where HBase asks for a proof."""
+    missing: tuple[str, ...] = dataclasses.field(default=(), kw_only=True)
+    """Secrets that the driver has, and this process does not."""
+
+    @property
+    def task_settings(self) -> Settings:
+        """The settings for the client of a task.
+
+        Raises:
+            SettingsError: a secret is given nowhere in this process's reach.
+        """
+        if self.missing:
+            raise SettingsError(
+                "a secret does not go to executors with a task: set it there, too, by its "
+                "variable or in the settings file",
+                settings=list(self.missing),
+            )
+        return self.settings
 
     @property
     def needs_tokens(self) -> bool:
@@ -55,13 +69,7 @@ class TaskOptions:
         left_out = state.pop("left_out")
         if left_out:
             here = found_settings(left_out, {})
-            missing = [name for name in left_out if not here.get(name)]
-            if missing:
-                raise SettingsError(
-                    "a secret does not go to executors with a task: set it there, too, by its "
-                    "variable or in the settings file",
-                    settings=missing,
-                )
+            state["missing"] = tuple(name for name in left_out if not here.get(name))
             state["settings"] = _with(state["settings"], here)
         vars(self).update(state)
 

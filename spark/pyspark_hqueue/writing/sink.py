@@ -26,9 +26,17 @@ from pyspark import TaskContext
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from hqueue import Client, IdempotencyKeyReusedError, MessageID, MessageTooLargeError, Queue
+from hqueue import (
+    Client,
+    IdempotencyKeyReusedError,
+    InvalidInputError,
+    MessageID,
+    MessageTooLargeError,
+    Queue,
+)
 from hqueue.runtime.logs import Log
 from pyspark_hqueue.reading.clients import client_of, task_token
+from pyspark_hqueue.reading.plain_errors import plain_errors
 from pyspark_hqueue.writing.chunks import ANY, Chunk, Chunks, largest_row
 from pyspark_hqueue.writing.write_options import WriteOptions, check_columns, columns_of
 
@@ -76,6 +84,7 @@ class Writing:
         return self.since if isinstance(self.since, MessageID) else self.since[partition]
 
 
+@plain_errors
 def batch_writer(
     given: Mapping[str, str], schema: StructType, *, overwrite: bool
 ) -> spark.DataSourceWriter:
@@ -95,6 +104,7 @@ def batch_writer(
     return QueueWriter(options, queue.partitions, Writing(name, since))
 
 
+@plain_errors
 def stream_writer(
     given: Mapping[str, str], schema: StructType, *, overwrite: bool
 ) -> spark.DataSourceStreamWriter:
@@ -114,8 +124,9 @@ class QueueWriter(spark.DataSourceArrowWriter):
         self._writing = writing
         self._token = task_token(options)
 
+    @plain_errors
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        client = client_of(self._options.settings, self._token)
+        client = client_of(self._options.task_settings, self._token)
         queue = _opened(client, self._options.queue, self._partitions)
         return _write(queue, self._options, self._writing, iterator)
 
@@ -133,13 +144,14 @@ class QueueStreamWriter(_StreamWriter):  # type: ignore[misc]
         self._token = task_token(options)
         """Spark makes a writer for each batch."""
 
+    @plain_errors
     def write(self, iterator: Iterator[Any]) -> Written:
         task = _task()
         query = task.getLocalProperty("sql.streaming.queryId")
         batch = task.getLocalProperty("streaming.sql.batchId")
         assert query is not None
         assert batch is not None
-        client = client_of(self._options.settings, self._token)
+        client = client_of(self._options.task_settings, self._token)
         queue = _opened(client, self._options.queue, self._partitions)
         since = queue.claim_epoch(f"spark.{query}", int(batch))
         if not TAKES_ARROW:
@@ -147,7 +159,15 @@ class QueueStreamWriter(_StreamWriter):  # type: ignore[misc]
         writing = Writing(f"stream/{query}/{batch}", since)
         return _write(queue, self._options, writing, iterator)
 
+    @plain_errors
     def commit(self, messages: Sequence[spark.WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        if None in messages:
+            # Spark drops the rows of a continuous query instead of calling `write`, and commits.
+            raise InvalidInputError(
+                "a query with a continuous trigger can't write to a queue: start it with "
+                "trigger(processingTime=…) or trigger(availableNow=True)",
+                queue=self._options.queue,
+            )
         _report(self._options, messages)
 
 

@@ -77,7 +77,13 @@ class WriteOptions(TaskOptions):
     @classmethod
     def of(cls, given: Mapping[str, str], kind: Literal["batch", "stream"]) -> WriteOptions:
         """The options of a write, checked. Raises as `parse_options`."""
-        return cls(**parse_options(given, _OPTIONS, kind))
+        options = cls(**parse_options(given, _OPTIONS, kind))
+        if options.write_id is None and options.write_epoch:
+            raise InvalidInputError(
+                "writeEpoch counts the steps of a write that writeId names: give both",
+                writeEpoch=options.write_epoch,
+            )
+        return options
 
 
 def check_columns(schema: StructType, options: WriteOptions, *, overwrite: bool) -> None:

@@ -11,7 +11,7 @@ import pytest
 from pyspark.cloudpickle import dumps
 
 import hqueue
-from hqueue import InvalidInputError, Outcome, StoreUnavailableError
+from hqueue import InvalidInputError, Outcome, SettingsError, StoreUnavailableError
 from hqueue.net.tokens import DelegationToken
 from pyspark_hqueue.reading import clients
 from pyspark_hqueue.reading.clients import TokenSupply, client_of, task_token
@@ -89,6 +89,19 @@ def test_an_executor_with_a_keytab_of_its_own_uses_the_token_all_the_same(
     settings = pickle.loads(pickled).settings
     assert (settings.hbase_authentication, settings.kerberos_keytab) == ("token", None)
     assert settings.zookeeper_auth == options.settings.zookeeper_auth
+
+
+def test_a_task_where_a_secret_is_missing_says_so_when_it_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HQUEUE_ZOOKEEPER_AUTH", "digest:app:hush-hush")
+    pickled = pickle.dumps(options_of())
+    assert pickle.loads(pickled).task_settings.zookeeper_auth
+    monkeypatch.delenv("HQUEUE_ZOOKEEPER_AUTH")
+    options = pickle.loads(pickled)  # An error here would be one of Spark's, of many lines.
+    with pytest.raises(SettingsError, match="set it there, too") as caught:
+        _ = options.task_settings
+    assert caught.value.settings == ["zookeeper_auth"]
 
 
 def test_without_tokens_tasks_prove_themselves_as_the_driver_does() -> None:

@@ -34,6 +34,34 @@ def test_the_options_say_which_columns_there_are(
     assert DefaultSource({"queue": "q", **options}).schema() == columns
 
 
+@pytest.mark.parametrize(
+    ("options", "option"),
+    [
+        ({"subscribes": "a"}, "subscribes"),
+        ({"includeheaders": "yes"}, "includeHeaders"),
+        ({"assign": "x", "endingOffsets": "latest"}, "assign"),
+        ({"assign": "x", "maxOffsetsPerTrigger": "1"}, "assign"),
+        ({"endingOffsets": "x"}, "endingOffsets"),
+        ({"maxOffsetsPerTrigger": "x"}, "maxOffsetsPerTrigger"),
+        ({"endingOffsets": "latest", "maxOffsetsPerTrigger": "1"}, "endingOffsets"),
+    ],
+)
+def test_an_option_that_is_wrong_in_batch_and_in_a_stream_is_an_error_at_once(
+    options: dict[str, str], option: str
+) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        DefaultSource({"queue": "q", **options}).schema()
+    assert caught.value.option == option
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"startingOffsets": "latest"}, {"minOffsetsPerTrigger": "1"}, {"endingOffsets": "latest"}],
+)
+def test_an_option_that_only_one_kind_of_read_has_may_be_right(options: dict[str, str]) -> None:
+    assert DefaultSource({"queue": "q", **options}).schema() == COLUMNS
+
+
 def test_what_there_was_before_comes_first() -> None:
     before = ["partition", "timestamp", "sequence", "id", "topic", "value"]
     assert COLUMNS.names == [*before, "key"]
