@@ -162,7 +162,8 @@ class QueueStreamWriter(_StreamWriter):  # type: ignore[misc]
     @plain_errors
     def commit(self, messages: Sequence[spark.WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         if None in messages:
-            # Spark drops the rows of a continuous query instead of calling `write`, and commits.
+            # Spark drops the rows of a continuous query instead of calling `write`, and commits. It
+            # logs this error, and does not count the rows as done.
             raise InvalidInputError(
                 "a query with a continuous trigger can't write to a queue: start it with "
                 "trigger(processingTime=…) or trigger(availableNow=True)",
