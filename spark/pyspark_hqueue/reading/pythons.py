@@ -44,7 +44,7 @@ def check_tasks(spark: SparkSession) -> None:
 
 
 def check_data_source(spark: SparkSession) -> None:
-    """Like `check_tasks`, for the Python of the data source, of which any version does."""
+    """Like `check_tasks`, for the Python of the data source, which may have any version."""
     if _is_here(spark):
         jvm = spark.sparkContext._jvm
         assert jvm is not None
