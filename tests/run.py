@@ -28,7 +28,9 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
-ELSEWHERE = "not kafka and not drivers and not larger and not repeated and not secured"
+ELSEWHERE = (
+    "not kafka and not drivers and not tables and not larger and not repeated and not secured"
+)
 """What needs an environment or a quarter of an hour of its own, and has its own commands."""
 
 ROOT = Path(__file__).parents[1]

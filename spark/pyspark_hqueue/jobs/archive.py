@@ -1,4 +1,6 @@
-"""Archiving a queue: its messages as Parquet files, by date and topic, each of them once.
+"""Archiving a queue: its messages in Parquet files, by date and topic, or in a table, each once.
+
+An archive of files:
 
     PATH/date=2026-01-31/topic=clicks/00000012-part-….parquet
     PATH/_hqueue/archive.json              which queue, and which topics
@@ -20,6 +22,7 @@ import dataclasses
 import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from pyspark.sql import Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -28,6 +31,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from hqueue import InvalidInputError
 from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.numbers import whole_number
+from pyspark_hqueue.jobs.archive_target import Archived, ArchiveTarget
 from pyspark_hqueue.jobs.compactions import finish_compactions
 from pyspark_hqueue.jobs.folder import Folder
 from pyspark_hqueue.jobs.manifest import (
@@ -41,11 +45,13 @@ from pyspark_hqueue.jobs.manifest import (
 from pyspark_hqueue.jobs.parquet_options import ParquetOptions, sorted_rows
 from pyspark_hqueue.jobs.rounds import Round, Rounds
 from pyspark_hqueue.jobs.sizes import message_bytes
+from pyspark_hqueue.jobs.tables import table_target
 from pyspark_hqueue.reading.plan import Range
 from pyspark_hqueue.reading.schema import WITH_HEADERS
 
-__all__ = ["FILES", "ROUND_MESSAGES", "Archive"]
+__all__ = ["FILES", "ROUND_MESSAGES", "Archive", "ArchiveFolder"]
 
+PARQUET = "parquet"
 ROUND_MESSAGES = 10_000_000
 
 FILES = StructType(
@@ -61,19 +67,23 @@ _DATE = "cast(date_from_unix_date(cast(shiftright(id, 15) div 86400000 as int)) 
 
 
 class Archive:
-    """A queue's messages as files. A run goes on where the last one ended.
+    """A queue's messages as files, or in a table. A run goes on where the last one ended.
 
     Args:
         spark: the session.
         queue: the queue's name.
-        path: a folder that is empty, does not exist, or is an archive of this queue.
+        path: for Parquet, a folder that is empty, does not exist, or is an archive of this queue;
+            otherwise a table: its name, or the path of a Delta table. It need not exist.
+        output_format: ``parquet``, ``delta`` or ``iceberg``.
+        checkpoint: a folder, one for each table. An archive of files has its own.
         topics: the topics wanted; all if empty. They are fixed by the first run.
         round_messages: of one round: this many are written again at most after a crash.
         options: of the data source's stream: ``failOnDataLoss``, ``hqueue.gateways`` and so on.
-        parquet: how the files are written.
+        parquet: how the files of a folder are written.
 
     Raises:
-        InvalidInputError: the folder has something else in it, or an option is wrong.
+        InvalidInputError: the folder or table has something else in it, or other columns, or Spark
+            can't reach it, or an option is wrong.
         QueueNotFoundError: there is no such queue.
     """
 
@@ -83,23 +93,85 @@ class Archive:
         queue: str,
         path: str,
         *,
+        output_format: str = PARQUET,
+        checkpoint: str | None = None,
         topics: Sequence[str] = (),
         round_messages: int = ROUND_MESSAGES,
         options: Mapping[str, str] | None = None,
         parquet: ParquetOptions | None = None,
     ) -> None:
-        self._parquet = parquet or ParquetOptions()
-        spark = self._parquet.session(spark)
-        self.folder = Folder(spark, path)
         given = dict(options or {})
         if topics:
             given["subscribe"] = ",".join(topics)
-        checkpoint = Folder(spark, self.folder.inside(f"{HIDDEN}/checkpoint"))
-        self._rounds = Rounds(spark, queue, checkpoint, given, round_messages)
-        self._of = {"version": 1, "queue": check_queue_name(queue), "topics": sorted(topics)}
-        self._check()
+        of = {"version": 1, "queue": check_queue_name(queue), "topics": sorted(topics)}
+        self.target: ArchiveTarget
+        if output_format == PARQUET:
+            if checkpoint is not None:
+                raise InvalidInputError(
+                    "an archive of files keeps its own checkpoint: leave it out",
+                    checkpoint=checkpoint,
+                )
+            self.target = ArchiveFolder(spark, path, of, parquet or ParquetOptions())
+        else:
+            self.target = table_target(spark, path, output_format, checkpoint, of)
+        self._rounds = Rounds(
+            self.target.spark, queue, self.target.checkpoint, given, round_messages
+        )
+        self.target.check()
 
-    def _check(self) -> None:
+    def pending(self) -> list[Range]:
+        """What a run would archive. Raises as `Rounds.pending`."""
+        return self._rounds.pending()
+
+    def run(
+        self, on_round: Callable[[int, Archived], None] | None = None, *, follow: bool = False
+    ) -> None:
+        """Archive what is there by now, or, following, what comes as well.
+
+        Args:
+            on_round: called after each round, with the messages that it passed, of all topics.
+            follow: go on until the program is interrupted.
+
+        Raises:
+            As `Rounds.run`.
+        """
+        self.target.prepare()
+
+        def archive(round_: Round) -> None:
+            archived = self.target.write(round_)
+            if on_round is not None:
+                on_round(round_.messages, archived)
+
+        self._rounds.run(archive, follow=follow)
+
+
+class ArchiveFolder:
+    """A folder of Parquet files, as an `ArchiveTarget`.
+
+    Args:
+        spark: the session.
+        path: the folder's path or URI.
+        of: what `archived_queue` says of the folder.
+        parquet: how the files are written.
+
+    Raises:
+        InvalidInputError: Spark can't use the path.
+    """
+
+    def __init__(
+        self, spark: SparkSession, path: str, of: Mapping[str, Any], parquet: ParquetOptions
+    ) -> None:
+        self._parquet = parquet
+        self.spark = spark = parquet.session(spark)
+        self.folder = Folder(spark, path)
+        self.checkpoint = Folder(spark, self.folder.inside(f"{HIDDEN}/checkpoint"))
+        self._of = of
+
+    @property
+    def name(self) -> str:
+        return self.folder.uri
+
+    def check(self) -> None:
         there = archived_queue(self.folder)
         if there is None:
             if others := [name for name in self.folder.names() if name != HIDDEN]:
@@ -116,35 +188,12 @@ class Archive:
                 topics=there.get("topics"),
             )
 
-    def pending(self) -> list[Range]:
-        """What a run would archive. Raises as `Rounds.pending`."""
-        return self._rounds.pending()
-
-    def run(
-        self, on_round: Callable[[int, RoundRecord], None] | None = None, *, follow: bool = False
-    ) -> None:
-        """Archive what is there by now, or, following, what comes as well.
-
-        Args:
-            on_round: called after each round, with the messages that it passed, of all topics.
-            follow: go on until the program is interrupted.
-
-        Raises:
-            As `Rounds.run`.
-        """
+    def prepare(self) -> None:
         self.folder.publish(RECORD, json.dumps(self._of))
-        self._check()  # Another may have been faster.
+        self.check()  # Another may have been faster.
         finish_compactions(self.folder)
 
-        def archive(round_: Round) -> None:
-            record = self._archive(round_)
-            finish_compactions(self.folder)  # Of one that was killed meanwhile.
-            if on_round is not None:
-                on_round(round_.messages, record)
-
-        self._rounds.run(archive, follow=follow)
-
-    def _archive(self, round_: Round) -> RoundRecord:
+    def write(self, round_: Round) -> RoundRecord:
         name = f"{ROUNDS}/{round_.number:08d}.json"
         text = self.folder.read(name)
         if text is None:
@@ -160,6 +209,7 @@ class Archive:
             assert text is not None
         record = RoundRecord.parse(text)
         self._place(record)
+        finish_compactions(self.folder)  # Of one that was killed meanwhile.
         return record
 
     def _write(self, round_: Round, attempt: str) -> RoundRecord:

@@ -19,17 +19,20 @@ from hqueue.message_id import MessageID
 from hqueue.position import is_relative, parse_position
 from hqueue.runtime.extras import installing
 from pyspark_hqueue.jobs.command_options import (
+    ArchiveFormat,
     By,
     Conf,
     DryRun,
     Follow,
     Loss,
     Master,
+    OutputFormat,
     QueueName,
     RoundMessages,
     RowGroupSize,
     Start,
     Stop,
+    TableCheckpoint,
     TargetFileSize,
     Topics,
 )
@@ -44,6 +47,7 @@ from pyspark_hqueue.jobs.parquet_options import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from pyspark_hqueue.jobs.archive_target import Archived
     from pyspark_hqueue.reading.plan import Range
 
 __all__ = ["register"]
@@ -52,8 +56,12 @@ __all__ = ["register"]
 def archive(
     context: typer.Context,
     queue: QueueName,
-    path: Annotated[str, typer.Argument(metavar="PATH", help="The archive's folder.")],
+    path: Annotated[
+        str, typer.Argument(metavar="PATH", help="The archive's folder, or the table's name.")
+    ],
     *,
+    output_format: OutputFormat = ArchiveFormat.PARQUET,
+    checkpoint: TableCheckpoint = None,
     topic: Topics = None,
     round_messages: RoundMessages = None,
     target_file_size: TargetFileSize = TARGET_FILE_SIZE_BYTES,
@@ -64,19 +72,20 @@ def archive(
     master: Master = None,
     conf: Conf = None,
 ) -> None:
-    """Archive a queue as Parquet, by date and topic, each message once.
+    """Archive a queue as Parquet, or in a table of Delta Lake or Iceberg, each message once.
 
     A run goes on where the last one ended, and can be killed anywhere. PATH is a folder on any file
-    system that Spark writes to.
+    system that Spark writes to; with --format delta or iceberg it is a table.
     """
     with _spark(f"archive {queue}", master, conf) as spark:
         from pyspark_hqueue.jobs.archive import ROUND_MESSAGES, Archive  # noqa: PLC0415
-        from pyspark_hqueue.jobs.manifest import RoundRecord  # noqa: PLC0415
 
         job = Archive(
             spark,
             queue,
             path,
+            output_format=output_format.value,
+            checkpoint=checkpoint,
             topics=topic or (),
             round_messages=round_messages or ROUND_MESSAGES,
             options=_reading(context, allow_data_loss),
@@ -84,22 +93,22 @@ def archive(
         )
         pending = job.pending()
         if dry_run:
-            _show_ranges(pending, f"would be archived to {job.folder.uri}")
+            _show_ranges(pending, f"would be archived to {job.target.name}")
             return
-        records: list[RoundRecord] = []
+        rounds: list[Archived] = []
         with MessagesDone(f"archive {queue}", _messages(pending), spark) as bar:
 
-            def done(messages: int, record: RoundRecord) -> None:
-                records.append(record)
+            def done(messages: int, archived: Archived) -> None:
+                rounds.append(archived)
                 bar.advance(messages)
 
             _until_interrupted(lambda: job.run(done, follow=follow), follow=follow)
         _summary(
-            f"archived to {job.folder.uri}",
-            sum(record.messages for record in records),
+            f"archived to {job.target.name}",
+            sum(archived.messages for archived in rounds),
             bar.seconds,
-            f"{size_text(sum(record.bytes for record in records))}, "
-            f"{count_text(sum(len(record.files) for record in records), 'file')}",
+            f"{size_text(sum(archived.bytes for archived in rounds))}, "
+            f"{count_text(sum(archived.file_count for archived in rounds), 'file')}",
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Annotated
 
 import typer
@@ -9,20 +10,32 @@ import typer
 from hqueue.position import POSITION_HELP
 
 __all__ = [
+    "ArchiveFormat",
     "By",
     "Conf",
     "DryRun",
     "Follow",
     "Loss",
     "Master",
+    "OutputFormat",
     "QueueName",
     "RoundMessages",
     "RowGroupSize",
     "Start",
     "Stop",
+    "TableCheckpoint",
     "TargetFileSize",
     "Topics",
 ]
+
+
+class ArchiveFormat(str, enum.Enum):
+    """What an archive is written as."""
+
+    PARQUET = "parquet"
+    DELTA = "delta"
+    ICEBERG = "iceberg"
+
 
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
 Topics = Annotated[
@@ -72,4 +85,11 @@ RowGroupSize = Annotated[
         min=1,
         help="The size that their row groups should have.",
     ),
+]
+OutputFormat = Annotated[
+    ArchiveFormat, typer.Option("--format", help="Parquet files, or the table's format.")
+]
+TableCheckpoint = Annotated[
+    str | None,
+    typer.Option("--checkpoint", "-c", help="For a table: a folder, one for each table."),
 ]

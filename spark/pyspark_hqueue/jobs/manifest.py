@@ -68,6 +68,10 @@ class RoundRecord:
     bytes: int
 
     @property
+    def file_count(self) -> int:
+        return len(self.files)
+
+    @property
     def places(self) -> dict[str, str]:
         """Where each file lies that was written aside, and where it belongs."""
         found = {}

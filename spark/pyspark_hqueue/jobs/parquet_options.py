@@ -56,7 +56,9 @@ class ParquetOptions:
             "spark.sql.files.ignoreCorruptFiles": "false",
             "spark.sql.files.ignoreMissingFiles": "false",
         }
-        return type(spark)(spark.sparkContext, spark._jsparkSession.cloneSession(), settings)
+        from pyspark_hqueue.jobs.sessions import separate_session  # noqa: PLC0415  (needs PySpark)
+
+        return separate_session(spark, settings)
 
     def write(self, frame: DataFrame, uri: str, by: tuple[str, ...]) -> None:
         """Write a frame of such a session into a new folder.

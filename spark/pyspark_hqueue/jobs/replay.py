@@ -149,6 +149,13 @@ class Replay:
     def _load(self) -> DataFrame:
         if not self._folder.exists():
             raise InvalidInputError("there are no files at this path", path=self._folder.uri)
+        metadata = self._folder.names("metadata")
+        if self._folder.exists("_delta_log") or any(n.endswith(".metadata.json") for n in metadata):
+            raise InvalidInputError(
+                "these are the files of a table, among them some that are no longer part of it: "
+                "read the table with Spark, and write its rows with the sink, see docs/tables.md",
+                path=self._folder.uri,
+            )
         with refusing("the files at this path are not Parquet files", path=self._folder.uri):
             return self._spark.read.parquet(self._folder.uri)
 

@@ -12,7 +12,15 @@ from pyspark.sql import SparkSession
 
 from pyspark_hqueue.reading.pythons import check_data_source, check_tasks
 
-__all__ = ["spark_session"]
+__all__ = ["separate_session", "spark_session"]
+
+
+def separate_session(
+    spark: SparkSession, settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """A session like this one but for some settings. The given one stays as it is."""
+    clone = spark._jsparkSession.cloneSession()
+    return type(spark)(spark.sparkContext, clone, {**(settings or {})})
 
 
 @contextlib.contextmanager
