@@ -11,7 +11,12 @@ import pytest
 
 import hqueue
 import hqueue.aio
-from hqueue import Message, Outcome, RequestRefusedError, local
+from hqueue import Message, MessageID, Outcome, RequestRefusedError, local
+from hqueue.metadata.managers import (
+    SubscriptionData,
+    SubscriptionPreferences,
+    SubscriptionState,
+)
 from tests.support.hbase_rights import HBaseRights
 from tests.support.waiting import wait_for
 
@@ -144,3 +149,39 @@ def test_with_rights_to_read_and_write_both_faces_work_and_the_record_outlives_a
     assert b"looped" in asyncio.run(run())
     with pytest.raises(RequestRefusedError):
         client.queue(name).describe()
+
+
+def test_a_queue_is_deleted_by_those_that_may_delete_its_topics_records_in_hbase(
+    secure_server: local.LocalServer, rights: HBaseRights, name: str
+) -> None:
+    table = f"{name}-topics"
+    own = secure_server.settings()
+    assert own.kerberos_principal is not None
+    user = f"{USER}@{own.kerberos_principal.partition('@')[2]}"
+    with (
+        hqueue.connect(secure_server.settings(metadata_table=table)) as owner,
+        hqueue.connect(
+            secure_server.settings(
+                kerberos_principal=user, metadata_table=table, zookeeper_root="/rights"
+            )
+        ) as client,
+    ):
+        with owner.topic_metadata(name, store="hbase") as metadata:
+            data = SubscriptionData(SubscriptionPreferences(), SubscriptionState(MessageID(5)))
+            metadata.subscriptions.create_subscription_data("t", "s", data).result(60)
+        rights.grant(USER, "RWC", name)
+        wait_for(lambda: name in {each.name for each in client.list_queues()}, "the grant counts")
+        for granted in ("", "RW"):
+            if granted:
+                rights.grant(USER, granted, table)
+            with pytest.raises(RequestRefusedError):
+                client.delete_queue(name, force=True)
+            assert not owner.describe_queue(name).enabled, "it is there, and disabled"
+        rights.grant(USER, "RWC", table)
+
+        def is_deleted() -> bool:  # A server hears of rights a moment after the master.
+            with contextlib.suppress(RequestRefusedError):
+                client.delete_queue(name, force=True)
+            return name not in {each.name for each in owner.list_queues()}
+
+        wait_for(is_deleted, "the grant counts")
