@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -166,9 +166,13 @@ def compact(
 
 def replay(
     context: typer.Context,
-    path: Annotated[str, typer.Argument(metavar="PATH", help="An archive, or Parquet files.")],
+    path: Annotated[
+        str, typer.Argument(metavar="PATH", help="An archive, Parquet files, or a table's name.")
+    ],
     queue: QueueName,
     *,
+    input_format: OutputFormat = ArchiveFormat.PARQUET,
+    checkpoint: TableCheckpoint = None,
     by: By = None,
     topic: Topics = None,
     as_topic: Annotated[
@@ -190,32 +194,42 @@ def replay(
     """Replay an archive, or any Parquet with the columns topic and value, into a queue.
 
     Each message is written once, however often this is run; what an archive got meanwhile is added.
-    The order in which messages lie is kept in each partition.
+    The order in which messages lie is kept in each partition. With --format delta or iceberg, PATH
+    is a table that is an archive.
     """
+    is_table = input_format is not ArchiveFormat.PARQUET
+    if is_table and (checkpoint is None or write_id is not None):
+        raise InvalidInputError(
+            "the replay of a table is identified by its --checkpoint, and has no --write-id"
+        )
+    if not is_table and checkpoint is not None:
+        raise InvalidInputError("only the replay of a table has a --checkpoint: leave it out")
     bounds = [None if moment is None else parse_position(moment) for moment in (start, stop)]
     relative = [moment for moment in (start, stop) if moment is not None and is_relative(moment)]
     if relative and write_id is None:
         # The same command would be another replay each time, and write everything again.
         raise InvalidInputError(
             "a replay is identified by its bounds, and these bounds change with each run: give a "
-            "fixed time, or a --write-id",
+            f"fixed time{'' if is_table else ', or a --write-id'}",
             position=relative[0],
         )
     with _spark(f"replay into {queue}", master, conf) as spark:
         from pyspark_hqueue.jobs.replay import Replay  # noqa: PLC0415
+        from pyspark_hqueue.jobs.table_replay import TableReplay  # noqa: PLC0415
 
-        job = Replay(
-            spark,
-            path,
-            queue,
-            by=by,
-            topics=topic or (),
-            topic=as_topic,
-            start=bounds[0],
-            stop=bounds[1],
-            write_id=write_id,
-            options=session_of(context).spark_options,
-        )
+        chosen: dict[str, Any] = {
+            "by": by,
+            "topics": topic or (),
+            "topic": as_topic,
+            "start": bounds[0],
+            "stop": bounds[1],
+            "options": session_of(context).spark_options,
+        }
+        job: Replay | TableReplay
+        if checkpoint is None:
+            job = Replay(spark, path, queue, write_id=write_id, **chosen)
+        else:
+            job = TableReplay(spark, path, input_format.value, queue, checkpoint, **chosen)
         pieces = job.pending()
         total = sum(piece.messages for piece in pieces)
         if dry_run:
@@ -225,7 +239,9 @@ def replay(
                 numbers=("round", "files", "messages"),
             )
             count = count_text(total, "message")
-            say(f"{count} at most would be written to {queue}, as {job.write_id}.")
+            say(
+                f"{count} at most would be written to {queue}, as {job.write_id or 'a new replay'}."
+            )
             return
         with MessagesDone(f"replay into {queue}", total, spark) as bar:
             written = job.run(lambda piece: bar.advance(piece.messages))

@@ -153,7 +153,7 @@ class Replay:
         if self._folder.exists("_delta_log") or any(n.endswith(".metadata.json") for n in metadata):
             raise InvalidInputError(
                 "these are the files of a table, among them some that are no longer part of it: "
-                "read the table with Spark, and write its rows with the sink, see docs/tables.md",
+                "replay the table, with --format delta or iceberg and a --checkpoint",
                 path=self._folder.uri,
             )
         with refusing("the files at this path are not Parquet files", path=self._folder.uri):

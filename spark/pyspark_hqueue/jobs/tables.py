@@ -32,7 +32,7 @@ from pyspark_hqueue.jobs.sessions import separate_session
 from pyspark_hqueue.jobs.snapshots import Snapshot, Snapshots, round_tag
 from pyspark_hqueue.reading.schema import WITH_HEADERS
 
-__all__ = ["TableRound", "column_differences", "table_target"]
+__all__ = ["TableRound", "column_differences", "table_frame", "table_target"]
 
 ARCHIVE = "hqueue.archive"
 """The property that says which archive a table is."""
@@ -82,8 +82,32 @@ def table_target(
     return kind(spark, table, checkpoint, of)
 
 
-def column_differences(there: StructType, wanted: StructType) -> list[str]:
-    """How the columns of a table differ from those of an archive; empty if they do not."""
+def table_frame(spark: SparkSession, table: str, table_format: str) -> DataFrame:
+    """A table that there is, to read it.
+
+    Args:
+        spark: the session.
+        table: as for `table_target`.
+        table_format: ``delta`` or ``iceberg``.
+
+    Raises:
+        InvalidInputError: there is no such table, or the session can't use it.
+    """
+    _check_format(table_format)
+    try:
+        return spark.table(_sql_name(spark, table, table_format))
+    except (PySparkException, Py4JError) as exc:
+        raise _refusal(table, table_format, exc) from exc
+
+
+def column_differences(there: StructType, wanted: StructType, *, writing: bool = True) -> list[str]:
+    """How the columns of a table differ from those of an archive; empty if they do not.
+
+    Args:
+        there: the table's columns.
+        wanted: the archive's.
+        writing: whether nulls are written to the table.
+    """
     found = []
     columns = {field.name: field for field in there}
     for field in wanted:
@@ -93,7 +117,7 @@ def column_differences(there: StructType, wanted: StructType) -> list[str]:
             found.append(f"it has no column {field.name} {kind}")
         elif column.dataType.simpleString() != kind:
             found.append(f"{field.name} is {column.dataType.simpleString()}, not {kind}")
-        elif field.nullable and not column.nullable:
+        elif writing and field.nullable and not column.nullable:
             found.append(f"{field.name} does not allow nulls")
     return found + [f"it has a column {name} more" for name in columns]
 

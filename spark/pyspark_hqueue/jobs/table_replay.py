@@ -1,0 +1,225 @@
+"""Replaying a table that is an archive into a queue: each message once, in the order of the IDs.
+
+    CHECKPOINT/replay.json            which table, and what of it; the ID of the replay
+    CHECKPOINT/pieces/00000002.json   the last ID of each partition in piece 2
+
+An archive only grows at the ends of its partitions. So a piece, which is what lies between its own
+last IDs and those of the piece before it, stays the same whatever the table gets or how its files
+are rewritten. It is recorded before it is written, and the queue knows which piece is under way
+(`hqueue.Queue.claim_epoch`), as in any other replay.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StructType
+
+from hqueue import InvalidInputError, MessageID
+from hqueue.settings.reserved import check_topic
+from pyspark_hqueue.jobs.folder import Folder
+from pyspark_hqueue.jobs.tables import column_differences, table_frame
+from pyspark_hqueue.jobs.targets import Target
+from pyspark_hqueue.reading.clients import client_of
+from pyspark_hqueue.reading.schema import WITH_HEADERS
+from pyspark_hqueue.writing.write_options import WriteOptions
+
+__all__ = ["TablePiece", "TableReplay"]
+
+NEEDED = StructType(
+    [WITH_HEADERS[name] for name in ("partition", "id", "topic", "value", "key", "headers")]
+)
+RECORD = "replay.json"
+PIECES = "pieces"
+
+
+@dataclasses.dataclass(frozen=True)
+class TablePiece:
+    """What of a table is replayed together.
+
+    Args:
+        number: pieces are counted from 0 on.
+        after: the last ID of each partition in the piece before.
+        last: its own last IDs.
+        messages: how many there are, of all topics.
+        files: none: a table knows its files itself.
+    """
+
+    number: int
+    after: Mapping[int, int]
+    last: Mapping[int, int]
+    messages: int
+    files: tuple[str, ...] = ()
+
+
+class TableReplay:
+    """A table of an archive to write to a queue. A run goes on where the last one ended.
+
+    Args:
+        spark: the session.
+        table: its name, or the path of a Delta table.
+        input_format: ``delta`` or ``iceberg``.
+        queue: the queue's name.
+        checkpoint: a folder, one for each replay: with another one all is written again.
+        by: what decides on a message's partition, see `pyspark_hqueue.jobs.targets`.
+        topics: only messages of these topics; all if empty.
+        topic: the topic of what is written, instead of the table's.
+        start: only messages from this ID on.
+        stop: only messages before this ID.
+        options: of the data source's sink: ``hqueue.gateways`` and so on.
+
+    Raises:
+        InvalidInputError: there is no such table, or columns are missing, or the checkpoint
+            belongs to another replay.
+        QueueNotFoundError: there is no such queue.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        table: str,
+        input_format: str,
+        queue: str,
+        checkpoint: str,
+        *,
+        by: str | None = None,
+        topics: Sequence[str] = (),
+        topic: str | None = None,
+        start: MessageID | None = None,
+        stop: MessageID | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        given = dict(options or {})
+        self._frame = table_frame(spark, table, input_format)
+        self._checkpoint = Folder(spark, checkpoint)
+        checked = WriteOptions.of({**given, "queue": queue}, "batch")
+        self._queue = client_of(checked.settings).queue(queue)
+        if topic is not None:
+            check_topic(topic)
+        self._topics, self._topic = tuple(sorted(topics)), topic
+        self._start, self._stop = start, stop
+        self._target = Target(queue, self._queue.partitions, by or "partition", given)
+        self._of = {
+            "version": 1,
+            "table": table,
+            "queue": queue,
+            "by": self._target.by,
+            "topics": [*self._topics],
+            "topic": topic,
+            "start": None if start is None else str(start),
+            "stop": None if stop is None else str(stop),
+        }
+        there = [field for field in self._frame.schema if field.name in NEEDED.names]
+        if differences := column_differences(StructType(there), NEEDED, writing=False):
+            raise InvalidInputError(
+                "the table is not an archive of a queue", table=table, differences=differences
+            )
+        self._target.check(self._frame)
+        self._id()
+
+    @property
+    def write_id(self) -> str | None:
+        """What the replay is known by in the queue; None before its first run."""
+        found = self._id()
+        return None if found is None else f"replay.{found}"
+
+    def _id(self) -> str | None:
+        text = self._checkpoint.read(RECORD)
+        if text is None:
+            return None
+        record = json.loads(text)
+        if {name: record.get(name) for name in self._of} != self._of:
+            raise InvalidInputError(
+                "the checkpoint belongs to another replay: give another folder",
+                checkpoint=self._checkpoint.uri,
+                table=record.get("table"),
+                queue=record.get("queue"),
+            )
+        return str(record["id"])
+
+    def pending(self) -> list[TablePiece]:
+        """What a run would replay, or go on with. Nothing is changed by asking."""
+        pieces = self._recorded()
+        after = pieces[-1].last if pieces else {}
+        rest = self._after(after).groupBy("partition")
+        found = rest.agg(F.max("id").alias("last"), F.count(F.lit(1)).alias("messages")).collect()
+        if found:
+            last = {**after, **{row["partition"]: row["last"] for row in found}}
+            messages = sum(row["messages"] for row in found)
+            pieces.append(TablePiece(len(pieces), after, last, messages))
+        write_id = self.write_id
+        epoch = self._queue.current_epoch(f"spark-write.{write_id}") if write_id else None
+        return [piece for piece in pieces if epoch is None or piece.number >= epoch[0]]
+
+    def _recorded(self) -> list[TablePiece]:
+        pieces: list[TablePiece] = []
+        while (text := self._checkpoint.read(f"{PIECES}/{len(pieces):08d}.json")) is not None:
+            record = json.loads(text)
+            last = {int(partition): last for partition, last in record["last"].items()}
+            after = pieces[-1].last if pieces else {}
+            pieces.append(TablePiece(len(pieces), after, last, record["messages"]))
+        return pieces
+
+    def run(self, on_piece: Callable[[TablePiece], None] | None = None) -> int:
+        """Write what is pending.
+
+        Args:
+            on_piece: called with each piece that is written.
+
+        Returns:
+            How many messages were written, or were found to be there.
+
+        Raises:
+            IdempotencyKeyReusedError: messages of the piece that was begun are gone from the table.
+            FencedError: another run is further than this one.
+            HQueueError: the queue can't be written to.
+            JobError: Spark failed.
+        """
+        pending = self.pending()
+        self._checkpoint.publish(RECORD, json.dumps({**self._of, "id": uuid.uuid4().hex}))
+        write_id = self.write_id
+        assert write_id is not None
+        written = 0
+        for piece in pending:
+            text = json.dumps({"last": piece.last, "messages": piece.messages})
+            self._checkpoint.publish(f"{PIECES}/{piece.number:08d}.json", text)
+            recorded = self._recorded()[piece.number]  # Another run may have been faster.
+            written += self._target.write(
+                self._chosen(recorded), ("partition", "id"), write_id=write_id, epoch=piece.number
+            )
+            # The next epoch says that this piece is done.
+            self._queue.claim_epoch(f"spark-write.{write_id}", piece.number + 1)
+            if on_piece is not None:
+                on_piece(recorded)
+        return written
+
+    def _after(self, after: Mapping[int, int]) -> DataFrame:
+        """What lies behind these IDs."""
+        return self._frame.where(F.col("id") > _of_partition(after))
+
+    def _chosen(self, piece: TablePiece) -> DataFrame:
+        frame = self._after(piece.after).where(F.col("id") <= _of_partition(piece.last))
+        # Bounds for all partitions let Spark pass over files.
+        first = min(piece.after.get(partition, -1) for partition in piece.last)
+        frame = frame.where((F.col("id") > first) & (F.col("id") <= max(piece.last.values())))
+        if self._topics:
+            frame = frame.where(F.col("topic").isin([*self._topics]))
+        if self._start is not None:
+            frame = frame.where(F.col("id") >= int(self._start))
+        if self._stop is not None:
+            frame = frame.where(F.col("id") < int(self._stop))
+        return frame if self._topic is None else frame.withColumn("topic", F.lit(self._topic))
+
+
+def _of_partition(ids: Mapping[int, int]) -> Column:
+    """The ID of each row's partition, or one before all others."""
+    if not ids:
+        return F.lit(-1)
+    pairs = itertools.chain.from_iterable(ids.items())
+    return F.coalesce(F.create_map(*map(F.lit, pairs))[F.col("partition")], F.lit(-1))
