@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -63,13 +64,14 @@ class SparkCluster:
                 process.kill()
                 process.wait()
 
-    def processes(self) -> list[psutil.Process]:
-        """All that its processes have started."""
-        return [
-            child
-            for process in self._processes
-            for child in psutil.Process(process.pid).children(recursive=True)
-        ]
+    def started(self) -> list[tuple[psutil.Process, list[str]]]:
+        """All that its processes have started and that still runs, with the command lines."""
+        found = []
+        for process in self._processes:
+            for child in psutil.Process(process.pid).children(recursive=True):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    found.append((child, child.cmdline()))
+        return found
 
     def logs(self) -> str:
         """The last lines of each process."""

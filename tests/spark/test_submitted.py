@@ -103,8 +103,10 @@ class Case:
 
 
 @pytest.fixture
-def case(make_queue: MakeQueue, server: local.LocalServer, tmp_path: Path) -> Case:
-    return Case(make_queue(2), server, tmp_path)
+def case(make_queue: MakeQueue, server: local.LocalServer, tmp_path: Path) -> Iterator[Case]:
+    made = Case(make_queue(2), server, tmp_path)
+    yield made
+    made.let_go()  # Of a test that failed, too: the others have the same driver.
 
 
 @pytest.fixture(autouse=True)
@@ -122,9 +124,8 @@ def executor_on(cluster: SparkCluster, host: str) -> psutil.Process:
     """The executor of one of the cluster's workers."""
     (found,) = (
         process
-        for process in cluster.processes()
-        if {"--hostname", host} <= set(process.cmdline())
-        and "CoarseGrainedExecutorBackend" in " ".join(process.cmdline())
+        for process, command in cluster.started()
+        if host in command and any("CoarseGrainedExecutorBackend" in word for word in command)
     )
     return found
 
