@@ -24,7 +24,7 @@ from hqueue.net.refusals import RefusedError
 from hqueue.net.talking import Receive, Send, Talk
 from hqueue.runtime.steps import Wait, carry_out
 from hqueue.settings.addresses import Address
-from tests.unit.net.test_sasl import Context
+from tests.support.letter_context import LetterContext
 
 SERVER = Address("Host.Example", 16_020)
 ALL = ("authentication", "integrity", "privacy")
@@ -43,7 +43,7 @@ class Login:
 
     def begin(self, server: str, *, confidential: bool, ends_s: float) -> Wait:
         self.asked.append((server, confidential))
-        begun = Begun(Context(), TOKEN, 7, self._is_fresh)  # type: ignore[arg-type]
+        begun = Begun(LetterContext(), TOKEN, 7, self._is_fresh)  # type: ignore[arg-type]
 
         async def in_loop() -> Begun:
             return begun
