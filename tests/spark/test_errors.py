@@ -92,11 +92,11 @@ def test_a_task_s_error_has_no_frames(
     assert first_line(writer.save).startswith("hqueue.errors.InvalidInputError: ")
 
 
-@pytest.mark.parametrize("server", ["silent", "absent"])
+@pytest.mark.parametrize("there", ["silent", "absent"])
 def test_a_read_a_stream_and_a_write_that_reach_no_server_end_in_their_bound(
-    spark: SparkSession, tmp_path: Path, server: str, request: pytest.FixtureRequest
+    spark: SparkSession, tmp_path: Path, there: str, request: pytest.FixtureRequest
 ) -> None:
-    address = request.getfixturevalue(server)
+    address = request.getfixturevalue(there)
     gateway = f"{address}/{address.rpartition(':')[2]}"
     nowhere = {**BOUND, "queue": "q", "hqueue.gateways": gateway}
     stream = spark.readStream.format("hqueue").options(**nowhere).load()
