@@ -11,6 +11,7 @@ from typing import cast
 
 from hqueue.net.own_certificate import OwnCertificate, examine
 from hqueue.net.plaintext_servers import PlaintextServers
+from hqueue.net.principals import PrincipalRules
 from hqueue.net.refusals import RefusedError
 from hqueue.net.tls_files import TlsFiles, make_context
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
@@ -40,6 +41,8 @@ class TlsContexts:
         verify_hostname: whether a server's certificate must name the host that was called.
         switch: the setting that turns TLS on, for errors.
         plaintext: the servers that a client may call without TLS; None if it may call none so.
+        rules: make principals at HQueue's own ports, if the certificate is for these: then one that
+            replaces it must be fit for servers and clients, and make a principal.
         clock: where time comes from.
     """
 
@@ -51,10 +54,12 @@ class TlsContexts:
         verify_hostname: bool = True,
         switch: str = "tls",
         plaintext: PlaintextServers | None = None,
+        rules: PrincipalRules | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.switch = switch
         self.plaintext = plaintext
+        self._rules = rules
         self._clock = clock
         self._files = files
         self._serves = serves
@@ -130,7 +135,7 @@ class TlsContexts:
             return context
         versions = _versions(filter(None, (certificate, key)))
         if versions != self._own_versions:
-            own = examine(self._files, serves=self._serves)
+            own = examine(self._files, serves=self._serves, rules=self._rules)
             if self._own is not None:
                 own.check_replaces(self._own, certificate, self._clock.wall_ms() / 1e3)
             self._own, self._own_versions = own, versions

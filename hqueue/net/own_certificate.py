@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from hqueue.net.principals import PrincipalRules
 from hqueue.net.refusals import RefusedError
 from hqueue.net.tls_files import TlsFiles, make_context
 
@@ -95,8 +96,8 @@ class OwnCertificate(NamedTuple):
     begin_s: float
     end_s: float
     """Since 1970."""
-    fault: str = ""
-    """Why others with the same authorities would not accept it in its role, whatever the time."""
+    faults: frozenset[str] = frozenset()
+    """Why others with the same settings would not accept it in its roles, whatever the time."""
 
     def check_replaces(self, earlier: OwnCertificate, path: str, now_s: float) -> None:
         """Return if it may replace an earlier one.
@@ -107,20 +108,20 @@ class OwnCertificate(NamedTuple):
             now_s: the time, since 1970.
 
         Raises:
-            RefusedError: others would not accept it, and the earlier one has not this fault. Its
-                fact ``begins_s`` says when it will be valid, if that is the fault.
+            RefusedError: others would not accept it, because of a fault that the earlier one does
+                not have. Its fact ``begins_s`` says when it will be valid, if that is the fault.
         """
-        reason = ""
         if not self.begin_s <= now_s < self.end_s:
             reason = "it has expired" if now_s >= self.end_s else "it is not valid yet"
-        elif self.fault and self.fault != earlier.fault:
-            reason = self.fault
+        else:
+            reason = "; ".join(sorted(self.faults - earlier.faults))
         if reason:
             begins_s = self.begin_s if now_s < self.begin_s else math.inf
             raise RefusedError(
                 "the new tls_certificate is one that others would not accept: check its dates and "
-                "this machine's clock, that an authority in tls_ca has signed it, and that its "
-                "extendedKeyUsage, if it has one, has serverAuth and clientAuth",
+                "this machine's clock, that an authority in tls_ca has signed it, that its "
+                "extendedKeyUsage, if it has one, has serverAuth and clientAuth, and that "
+                "tls_principal_rules make a principal of it",
                 setting="tls_certificate",
                 path=path,
                 reason=reason,
@@ -128,27 +129,37 @@ class OwnCertificate(NamedTuple):
             )
 
 
-def examine(files: TlsFiles, *, serves: bool) -> OwnCertificate:
-    """Examine a certificate of this process in a role.
+def examine(
+    files: TlsFiles, *, serves: bool, rules: PrincipalRules | None = None
+) -> OwnCertificate:
+    """Examine a certificate of this process in its roles.
 
     Args:
         files: with a certificate.
-        serves: whether it is a server's.
+        serves: whether it is a server's; else it is a client's.
+        rules: make principals at HQueue's own ports. A certificate for these must be fit for
+            servers and for clients, and make a principal. None for other servers.
 
     Raises:
         RefusedError: as `read_certificate`.
     """
     assert files.certificate is not None
-    client, server = _both_sides(files)
-    (server if serves else client).verify_mode = ssl.CERT_NONE
-    fault = ""
-    try:
-        seen = shake_hands(client, server, "localhost")
-        certificate = seen[0] if serves else seen[1]
-    except ssl.SSLError as exc:
-        fault = getattr(exc, "verify_message", "") or str(exc)
-        certificate = read_certificate(files.certificate, files.key)
-    return OwnCertificate(*dates_of(certificate), fault)
+    certificate = read_certificate(files.certificate, files.key)
+    faults = set()
+    for is_servers in (serves,) if rules is None else (True, False):
+        client, server = _both_sides(files)
+        (server if is_servers else client).verify_mode = ssl.CERT_NONE
+        try:
+            shake_hands(client, server, "localhost")
+        except ssl.SSLError as exc:
+            role = "a server" if is_servers else "a client"
+            faults.add(f"as {role}: {getattr(exc, 'verify_message', '') or exc}")
+    if rules is not None:
+        try:
+            rules.principal_of(certificate)
+        except RefusedError as exc:
+            faults.add(exc.text)
+    return OwnCertificate(*dates_of(certificate), frozenset(faults))
 
 
 def dates_of(certificate: Mapping[str, Any]) -> tuple[float, float]:

@@ -29,13 +29,12 @@ class PortSecurity:
     def __init__(self, settings: PortSecuritySettings) -> None:
         files = TlsFiles(settings.tls_ca, settings.tls_certificate, settings.tls_key)
         self._optional = settings.tls_optional
-        self.client = client_contexts(
-            settings, "tls", PlaintextServers() if self._optional else None
-        )
-        """What servers are called with."""
-        self._server = TlsContexts(files, serves=True)
         self.rules = PrincipalRules(settings.tls_principal_rules)
         """Make principals of certificates."""
+        plaintext = PlaintextServers() if self._optional else None
+        self.client = client_contexts(settings, "tls", plaintext, self.rules)
+        """What servers are called with."""
+        self._server = TlsContexts(files, serves=True, rules=self.rules)
         self._delivery_principals = settings.delivery_principals
         self.guards: list[PortGuard] = []
         """Of the ports that were guarded."""
@@ -84,14 +83,17 @@ class PortSecurity:
 
 
 def client_contexts(
-    settings: PortSecuritySettings, switch: str, plaintext: PlaintextServers | None = None
+    settings: PortSecuritySettings,
+    switch: str,
+    plaintext: PlaintextServers | None = None,
+    rules: PrincipalRules | None = None,
 ) -> TlsContexts:
     """What servers are called with by TLS.
 
     Args:
         settings: say which files.
         switch: the setting that turns TLS on, for errors.
-        plaintext: as `TlsContexts` takes it.
+        plaintext, rules: as `TlsContexts` takes them.
     """
     files = TlsFiles(settings.tls_ca, settings.tls_certificate, settings.tls_key)
     return TlsContexts(
@@ -99,6 +101,7 @@ def client_contexts(
         verify_hostname=settings.tls_verify_hostname,
         switch=switch,
         plaintext=plaintext,
+        rules=rules,
     )
 
 

@@ -15,7 +15,7 @@ import hqueue
 from hqueue import SettingsError
 from hqueue.net.contexts import TlsContexts
 from hqueue.net.refusals import RefusedError
-from hqueue.net.security import security_of
+from hqueue.net.security import PortSecurity, security_of
 from hqueue.net.tls_files import TlsFiles
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from tests.support.certificates import Certificates, without_key
@@ -100,6 +100,50 @@ def test_a_certificate_that_others_would_not_accept_replaces_none_and_is_logged_
     assert contexts.expires_s is not None
     assert expires_s is not None
     assert contexts.expires_s > expires_s + 10 * 86_400
+
+
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [
+        ({"usage": "serverAuth"}, "as a client: "),
+        ({"usage": "clientAuth"}, "as a server: "),
+        ({"subject": "/O=Tests/CN=*"}, "a principal can't have"),
+        ({"subject": "/O=Tests"}, "no rule makes a principal"),
+    ],
+)
+def test_at_hqueues_own_ports_it_must_be_fit_for_both_sides_and_make_a_principal(
+    certificates: Certificates,
+    caplog: pytest.LogCaptureFixture,
+    made: dict[str, Any],
+    reason: str,
+) -> None:
+    shown = certificates.make("both")
+    security = PortSecurity(hqueue.Settings(**certificates.of("both")))
+    calls, expires_s = security.client.current(), security.expires_s
+    with caplog.at_level(logging.ERROR):
+        certificates.make("both", days=20, **made)
+        assert security.client.current() is calls
+        assert security.expires_s == expires_s
+    assert len(caplog.records) == 2, "the ports, and the calls"
+    for record in caplog.records:
+        assert f"path={shown}, reason=" in record.getMessage()
+        assert reason in record.getMessage()
+    certificates.make("both", days=20)
+    assert security.client.current() is not calls
+    assert security.expires_s > expires_s
+
+
+def test_a_fault_that_the_earlier_certificate_has_as_well_does_not_keep_another_from_following(
+    certificates: Certificates,
+) -> None:
+    certificates.make("client-only", usage="clientAuth")
+    client = PortSecurity(hqueue.Settings(**certificates.of("client-only"))).client
+    first = client.current()
+    certificates.make("client-only", usage="clientAuth")
+    second = client.current()
+    assert second is not first
+    certificates.make("client-only", usage="serverAuth")
+    assert client.current() is second
 
 
 def test_one_that_is_not_valid_yet_replaces_the_earlier_one_once_it_is(
