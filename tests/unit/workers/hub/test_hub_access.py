@@ -9,15 +9,19 @@ from typing import Any
 
 import pytest
 
-from hqueue import Message, NotAllowedError, Outcome, SettingsError
+from hqueue import InvalidInputError, Message, NotAllowedError, Outcome, SettingsError
 from hqueue.errors import UnsupportedFormatError
 from hqueue.metadata.ports import ANY
+from hqueue.rpc.services import load
 from hqueue_workers.api.structs import API, SERVICE
 from tests.support.certificates import Certificates
 from tests.support.hubs import HubThread
 from tests.support.secured_hubs import QUEUE, RULES, RuledHubs
 from tests.support.waiting import wait_for
 from tests.unit.workers.hub.test_hub_security import audit
+
+IDL = load("hub")
+NEVER = load("subscriber").TMessageID(2**47, 0)
 
 both_faces = pytest.mark.parametrize("in_loop", [False, True], ids=["threads", "asyncio"])
 
@@ -63,6 +67,38 @@ def test_each_operation_needs_a_rule_of_its_own(scene: RuledHubs, in_loop: bool)
     assert refused(lambda: loader.topic("other").publish(b"v"))
     scene.change("revoke", "load*", "publish", queue=QUEUE, topic="clicks*")
     wait_for(lambda: refused(calls["create"]), "the right is gone")
+
+
+def test_the_right_is_checked_before_what_the_arguments_name(
+    scene: RuledHubs, caplog: pytest.LogCaptureFixture
+) -> None:
+    hub = scene.hub(**RULES)
+    scene.change("grant", "*", "subscribe")
+    scene.change("grant", "reader", "create,publish,consume")
+    scene.change("grant", "other", "consume")
+    topics = {name: scene.connect(name).topic("t") for name in ("ops", "reader", "other")}
+    wait_for(lambda: not refused(lambda: topics["reader"].publish(b"v")), "the hub follows")
+    absent = scene.connect("loader", publisher="loader").topic("absent")
+    with caplog.at_level(logging.WARNING, "hqueue.audit"):
+        for move in (topics["reader"].move, absent.move):
+            assert refused(lambda: move("localhost:1"))  # noqa: B023
+        assert refused(absent.delete)
+        assert refused(absent.acl)
+        assert refused(lambda: absent.unsubscribe("loader"))
+        assert refused(absent.last_sequence_number)
+    actions = ["move", "move", "delete", "acl", "unsubscribe", "publish"]
+    assert [line.partition('action="')[2].partition('"')[0] for line in audit(caplog)] == actions
+    with pytest.raises(InvalidInputError, match="not available"):
+        topics["ops"].move("localhost:1")
+    with topics["reader"].subscribe("reader", print):
+        pass
+    with pytest.raises(IDL.TNotAllowed), scene.calls("other", hub.address) as calls:
+        calls.consume(QUEUE, "reader", "t", NEVER, False)
+    with (
+        pytest.raises(IDL.TIllegalArgument, match="no message with such an ID"),
+        scene.calls("reader", hub.address) as calls,
+    ):
+        calls.consume(QUEUE, "reader", "t", NEVER, False)
 
 
 @both_faces

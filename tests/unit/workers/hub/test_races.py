@@ -14,6 +14,7 @@ import hqueue
 from hqueue import Message, Outcome, StoreUnavailableError
 from hqueue.errors import NoSubscriptionStateError
 from hqueue.metadata.managers import LogRange
+from hqueue_workers.hub.authorizer import Operation
 from hqueue_workers.hub.owning.queue_topics import QueueTopics
 from hqueue_workers.hub.serving.callers import Named
 from hqueue_workers.hub.writing.owned_topic import Published, RedirectedError
@@ -200,7 +201,7 @@ def test_a_hub_that_stands_still_while_its_topic_is_deleted_does_not_bring_it_ba
     scene.topics(1).abandon("t").result(WAIT_S)
     managing = scene.hubs[1].hosted(QUEUE).managing
     with stopped_at(scene.topics(0).records, "look", after=True) as (reached, go_on):
-        slow = scene.topics(0).serve("me", "t", redirected=True, create=False)
+        slow = scene.topics(0).serve("me", Operation.MOVE, "t", redirected=True, create=False)
         assert reached.wait(WAIT_S)
         assert managing.delete("me", "t", redirected=True).result(WAIT_S)
         go_on.set()

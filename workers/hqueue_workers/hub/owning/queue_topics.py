@@ -55,6 +55,7 @@ class _Request(NamedTuple):
     """Who asks for which topic, and how."""
 
     caller: str
+    operation: Operation
     topic: str
     redirected: bool
     create: bool
@@ -146,17 +147,20 @@ class QueueTopics:
         """Whether it ends, and takes no topic more."""
 
     def serve(
-        self, caller: str, topic: str, *, redirected: bool, create: bool
+        self, caller: str, operation: Operation, topic: str, *, redirected: bool, create: bool
     ) -> Future[OwnedTopic]:
-        """The topic, once this hub owns it.
+        """The topic, once this hub owns it. Whether the caller may do the operation with the topic
+        that there is, `check_allowed` says.
 
-        The future's errors are `RedirectedError` where another hub owns it, `NotAllowedError`,
-        `BufferFullError` where this hub owns as many topics as it may, the store's, and
-        `NoSubscriptionStateError` where there is no such topic and `create` is false.
+        The future's errors are `RedirectedError` where another hub owns it, `BufferFullError` where
+        this hub owns as many topics as it may, the store's, `NotAllowedError` where there is no
+        such topic and the caller may not create it, or do the operation with any, and
+        `NoSubscriptionStateError` where there is none and `create` is false.
         """
         owned = self.serving(topic)
         if owned is None:
-            return self._resolve(caller, topic, redirected=redirected, create=create)
+            request = _Request(caller, operation, topic, redirected, create)
+            return self._resolve(request)
         done: Future[OwnedTopic] = Future()
         done.set_result(owned)
         return done
@@ -309,9 +313,7 @@ class QueueTopics:
                 topic=topic,
             )
 
-    def _resolve(
-        self, caller: str, topic: str, *, redirected: bool, create: bool = True
-    ) -> Future[OwnedTopic]:
+    def _resolve(self, key: _Request) -> Future[OwnedTopic]:
         """Run the flow, once for all that ask at the same time."""
         if not self._certain():
             raise StoreUnavailableError(
@@ -319,7 +321,7 @@ class QueueTopics:
                 outcome=Outcome.NOT_APPLIED,
                 queue=self.queue,
             )
-        key, host = _Request(caller, topic, redirected, create), calling_host()
+        topic, host = key.topic, calling_host()
         with self._lock:
             if self.closing:
                 raise StoreUnavailableError(
@@ -371,7 +373,7 @@ class QueueTopics:
         done.set_exception(error)
 
     def _flow(self, key: _Request, host: str) -> OwnedTopic:
-        caller, topic, redirected, create = key
+        caller, operation, topic, redirected, create = key
         looked = self.records.look(topic)
         for _ in range(STEPS_MAX):
             step = next_step(
@@ -382,6 +384,7 @@ class QueueTopics:
                 raise RedirectedError(step.address)
             if step is CREATE:
                 if not create:
+                    self._check_allowed(caller, operation, topic, TopicACL())
                     raise NoSubscriptionStateError("there is no such topic", topic=topic)
                 self._check_allowed(caller, Operation.CREATE, topic, TopicACL())
                 self._creations.count(caller, host)

@@ -54,15 +54,15 @@ class Managing:
         was done.
         """
 
+        operation, redirected = Operation.MOVE, redirected or to == self._me
+        serving = self._topics.serve(caller, operation, topic, redirected=redirected, create=False)
+
         async def move() -> None:
+            owned = await self._owned(caller, operation, topic, serving)
             if to not in await self._runtime.coordinate(self._hubs):
                 raise InvalidInputError(
                     "the hub to move the topic to is not available", hub=str(to)
                 )
-            serving = self._topics.serve(
-                caller, topic, redirected=redirected or to == self._me, create=False
-            )
-            owned = await self._owned(caller, Operation.MOVE, topic, serving)
             if to != self._me:
                 await asyncio.wrap_future(self._topics.abandon(owned.name))
                 raise RedirectedError(to)
@@ -75,11 +75,12 @@ class Managing:
         The future's errors are those of `QueueTopics.serve` and `QueueTopics.delete`, and
         `NotAllowedError`.
         """
-        serving = self._topics.serve(caller, topic, redirected=redirected, create=False)
+        operation = Operation.DELETE
+        serving = self._topics.serve(caller, operation, topic, redirected=redirected, create=False)
 
         async def delete() -> bool:
             try:
-                owned = await self._owned(caller, Operation.DELETE, topic, serving)
+                owned = await self._owned(caller, operation, topic, serving)
             except _NoTopicError:
                 return False
             await asyncio.wrap_future(self._topics.delete(owned.name))
@@ -97,10 +98,11 @@ class Managing:
         `NotAllowedError`, and `InvalidInputError` where nothing is given, and there is no such
         topic.
         """
-        serving = self._topics.serve(caller, topic, redirected=redirected, create=bool(given))
+        operation, create = Operation.ADMINISTER, bool(given)
+        serving = self._topics.serve(caller, operation, topic, redirected=redirected, create=create)
 
         async def change() -> TopicACL:
-            owned = await self._owned(caller, Operation.ADMINISTER, topic, serving)
+            owned = await self._owned(caller, operation, topic, serving)
             return await self._acl_changes.change(owned, given)
 
         return self._runtime.submit(change())

@@ -152,7 +152,11 @@ class Publishing:
                 learn(owned)
                 return
             self._topics.serve(
-                call.by.caller, call.topic, redirected=redirected, create=call.create
+                call.by.caller,
+                Operation.PUBLISH,
+                call.topic,
+                redirected=redirected,
+                create=call.create,
             ).add_done_callback(then(learn))
         except BaseException as exc:  # Its caller must learn it.
             failed(exc)

@@ -182,7 +182,9 @@ class SubscriptionService:
         queue, subscriber, topic, redirected = called
         at = self._queue(queue)
         by, on = calling_by(subscriber, "subscriber"), topic_of(topic)
-        serving = at.topics.serve(by.caller, on, redirected=bool(redirected), create=create)
+        serving = at.topics.serve(
+            by.caller, operation, on, redirected=bool(redirected), create=create
+        )
 
         async def served() -> _Result:
             owned = await asyncio.wrap_future(serving)

@@ -263,18 +263,20 @@ class Subscriptions:
         """
         key = (owned.name, by.name)
         async with self.sessions.locks.of(key), self.sessions.subscribed(owned) as subscribed:
-            if message_id >= self.sessions.end(subscribed):
-                raise InvalidInputError("the topic has no message with such an ID yet")
             found = subscribed.subscriptions.get(by.name)
+            known = None if found is not None else await self._records.read(*key)
             if found is not None:
                 by.check(found.owner)
+            elif known is not None:
+                by.check(known.value.owner or by.name)
+            if message_id >= self.sessions.end(subscribed):
+                raise InvalidInputError("the topic has no message with such an ID yet")
+            if found is not None:
                 found.consume(message_id)
                 self.sessions.wake(found)
                 return
-            known = await self._records.read(*key)
             if known is None:
                 raise NoSubscriptionStateError("there is no such subscription", topic=key[0])
-            by.check(known.value.owner or by.name)
             assert known.value.state is not None
             if known.value.state.consumed < message_id:
                 await self._records.update(*key, known.version, consumed=message_id)
