@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeVar
 
 from hqueue.net.gssapi import Context, Credential, GssError
 from hqueue.net.kdc import KdcUnavailableError, log_answered, log_unavailable
+from hqueue.net.keytab import KEYTABS
 from hqueue.net.refusals import RefusedError
 from hqueue.runtime.loop import by_threads
 from hqueue.runtime.steps import Wait
@@ -241,10 +242,19 @@ class Login:
     def _store(self, generation: int) -> dict[str, str]:
         if not self._keytab:
             return {"ccache": self._ticket_cache} if self._ticket_cache else {}
-        if not os.access(self._keytab, os.R_OK):
+        try:
+            with open(self._keytab, "rb") as opened:
+                begins = opened.read(len(KEYTABS[0]))
+        except OSError as exc:
             raise RefusedError(
                 "kerberos_keytab can't be read: check that the file exists, and that this user may "
                 "read it",
+                keytab=self._keytab,
+            ) from exc
+        if begins not in KEYTABS:
+            raise RefusedError(
+                "kerberos_keytab is not a keytab, which begins with the bytes 05 02: check which "
+                "file it names, or get a new one from the KDC",
                 keytab=self._keytab,
             )
         # A child process has tickets of its own, by the number of its process.

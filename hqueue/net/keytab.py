@@ -10,9 +10,13 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-__all__ = ["principals_in"]
+__all__ = ["KEYTABS", "principals_in"]
 
 _VERSION = b"\x05\x02"
+KEYTABS = (_VERSION, b"\x05\x01")
+"""What a keytab begins with: Kerberos also reads the older version, whose numbers are in the byte
+order of the machine that wrote it."""
+
 _SIZE = struct.Struct(">i")
 _COUNT = struct.Struct(">H")
 

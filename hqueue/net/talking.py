@@ -47,6 +47,8 @@ class Talk:
         """What the connection goes on through; None if it is in clear."""
         self.beginning: Beginning | None = None
         """Looks at what the other side says first when the talk is over, if anything does."""
+        self.has_heard = False
+        """Whether the other side has said anything, after a handshake of TLS if there is one."""
         self._heard = bytearray()
         """In clear, and not used yet."""
         self._to_send = bytearray()
@@ -136,6 +138,7 @@ class Talk:
         return bytes(self._heard)
 
     def _take_in(self, received: bytes) -> None:
+        self.has_heard = True
         if self.layer is None:
             self._heard += received
         else:

@@ -26,6 +26,7 @@ __all__ = [
     "CallWalk",
     "NoCallError",
     "NotThriftError",
+    "TlsHelloError",
     "call_head",
     "check_call",
 ]
@@ -63,12 +64,20 @@ _PAIRS = struct.Struct(">BBI")
 _ELEMENTS = struct.Struct(">BI")
 
 
+TLS_HANDSHAKE = b"\x16\x03"
+"""How a caller's handshake of TLS begins."""
+
+
 class NoCallError(Exception):
     """These bytes begin no call, whatever comes after them."""
 
 
 class NotThriftError(NoCallError):
     """These bytes are not Thrift's binary protocol."""
+
+
+class TlsHelloError(NotThriftError):
+    """These bytes begin a handshake of TLS."""
 
 
 class _Open:
@@ -147,6 +156,8 @@ class CallWalk:
             return
         kind, length = _HEAD.unpack_from(data)
         if kind not in self._kinds or length > NAME_BYTES_MAX:
+            if data.startswith(TLS_HANDSHAKE):
+                raise TlsHelloError("the caller speaks TLS, and this port does not")
             raise NotThriftError("the call does not begin like a call of Thrift's binary protocol")
         self._at = _HEAD.size + length + 4
         self._open.append(_Open())

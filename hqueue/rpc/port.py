@@ -120,6 +120,7 @@ class Port:
         )
         self._look_ms = 0.0
         self._log = SeldomLog(logger)
+        self._hellos = SeldomLog(logger)
         self._make_lock()
         self._back: collections.deque[ServedConnection] = collections.deque()
         """Served, and the port's again."""
@@ -557,6 +558,12 @@ class Port:
     def _hang_up(self, connection: ServedConnection) -> None:
         if connection.shaking and not self.closing:
             self._note_refusal(connection, "handshake", connection.reason or "it did not go on")
+        elif connection.greets_by_tls:
+            self._hellos.info(
+                "a caller at %s speaks TLS, and this port does not: with tls_optional it "
+                "calls again without; otherwise set tls here",
+                connection.peer,
+            )
         elif connection.reason:
             self._log.warning(
                 "closed the connection from %s: %s", connection.peer, connection.reason

@@ -19,7 +19,7 @@ from hqueue.net.quotas import Account
 from hqueue.net.refusals import RefusedError
 from hqueue.net.sockets import RECORD_BYTES, WOULD_BLOCK, say_end
 from hqueue.rpc.callers import Caller
-from hqueue.rpc.calls import NoCallError
+from hqueue.rpc.calls import NoCallError, TlsHelloError
 from hqueue.rpc.gathering import Gatherer, Request
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.runtime.switch_interval import short_turns
@@ -48,6 +48,7 @@ class ServedConnection(Caller):
         "account",
         "events",
         "forbidden",
+        "greets_by_tls",
         "last",
         "leaving",
         "memory_bytes",
@@ -106,6 +107,9 @@ class ServedConnection(Caller):
         """What the caller has not read yet of its answer."""
         self.reason: str | None = None
         """Why the server hangs up on it; empty if the caller has gone."""
+        self.greets_by_tls = False
+        """Whether the caller speaks TLS at a port that doesn't: callers with `tls_optional` try
+        that first, and then call without."""
         self.refusal: HQueueError | None = None
         """The answer that it gets before, if its request is read so far that it can get one."""
         self.leaving = False
@@ -199,6 +203,7 @@ class ServedConnection(Caller):
             return self.gatherer.next()
         except NoCallError as exc:
             self.reason = str(exc)
+            self.greets_by_tls = isinstance(exc, TlsHelloError)
             self.refusal = InvalidInputError("the server refuses the call", reason=str(exc))
             return None
 

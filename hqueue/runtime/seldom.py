@@ -41,8 +41,15 @@ class SeldomLog:
     def after_fork_in_child(self) -> None:
         self._lock = threading.RLock()
 
+    def info(self, text: str, *given: object) -> None:
+        """Like `warning`, at the level info."""
+        self._line(logging.INFO, text, given)
+
     def warning(self, text: str, *given: object) -> None:
         """Write a line, unless another one was written less than a second ago."""
+        self._line(logging.WARNING, text, given)
+
+    def _line(self, level: int, text: str, given: tuple[object, ...]) -> None:
         now_ms = self._clock.monotonic_ms()
         with self._lock:
             if now_ms < self._next_ms:
@@ -50,7 +57,7 @@ class SeldomLog:
                 return
             left_out, self._left_out = self._left_out, 0
             self._next_ms = now_ms + EVERY_MS
-        _write(self._logger, left_out, text, given)
+        _write(self._logger, level, left_out, text, given)
 
 
 class EachLog:
@@ -85,7 +92,7 @@ class EachLog:
                 return
             share.lines.take(now_ms)
             left_out, share.left_out = share.left_out, 0
-        _write(self._logger, left_out, text, given)
+        _write(self._logger, logging.WARNING, left_out, text, given)
 
 
 class _Share:
@@ -98,10 +105,10 @@ class _Share:
         self.left_out = 0
 
 
-def _write(logger: Log, left_out: int, text: str, given: tuple[object, ...]) -> None:
+def _write(logger: Log, level: int, left_out: int, text: str, given: tuple[object, ...]) -> None:
     if left_out:
         text, given = f"{text} (%d lines like this were left out)", (*given, left_out)
-    logger.warning(text, *given)
+    logger.log(level, text, *given)
 
 
 class FaultLog:

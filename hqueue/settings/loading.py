@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import platformdirs
 
@@ -26,6 +26,7 @@ __all__ = [
     "ROLES",
     "FoundSettings",
     "all_known",
+    "find_role_setting",
     "load_role_settings",
     "local_connection_file",
     "prefix_of",
@@ -209,6 +210,26 @@ def load_role_settings(
     found.add_environment(environ, prefix_of(role))
     settings: _Kind = found.make(arguments)
     return settings
+
+
+def find_role_setting(
+    role: str, name: str, environ: Mapping[str, str] | None = None
+) -> object | None:
+    """Find one setting of a role where `load_role_settings` finds it; None if it is not there. Its
+    value, and the role's other settings, are not checked.
+
+    Raises:
+        SettingsError: the settings file can't be read.
+    """
+    environ = os.environ if environ is None else environ
+    variable = prefix_of(role) + name.upper()
+    if variable in environ:
+        return environ[variable]
+    for path in (user_file(environ), local_connection_file(environ)):
+        table = _read_file(path).get(role)
+        if isinstance(table, dict) and name in table:
+            return cast(object, table[name])
+    return None
 
 
 def all_known(

@@ -32,6 +32,10 @@ __all__ = ["ZooKeeperNodes"]
 
 _READ_XID, _READ = 1, 4
 _CLOSE_XID, _CLOSE = 2, -11
+_CLOSED = (
+    "it closed the connection, as it does if only one side speaks TLS; compare zookeeper_tls and "
+    "the port in zookeeper with the servers' clientPort and secureClientPort"
+)
 
 NoAnswer = (OSError, struct.error, ValueError)
 """What reading an answer raises when none comes, or what comes is none."""
@@ -76,6 +80,7 @@ class ZooKeeperNodes(Stepwise):
         servers = zookeeper_servers(self._settings.zookeeper)
         random.shuffle(servers)
         reasons: list[str] = []
+        text = "ZooKeeper gave no answer"
         while servers:
             # A server that hangs leaves time for the others.
             share_s = max(deadline.remaining_ms / len(servers), 1.0) / 1e3
@@ -94,8 +99,10 @@ class ZooKeeperNodes(Stepwise):
                 if is_refusal(exc):
                     raise refused(exc, path) from exc
                 reasons.append(f"{server}: {type(exc).__name__}: {exc}")
+                if isinstance(exc, ConnectionError) and not isinstance(exc, ConnectionRefusedError):
+                    text = f"ZooKeeper gave no answer: {_CLOSED}"
         raise StoreUnavailableError(
-            "ZooKeeper gave no answer",
+            text,
             outcome=Outcome.NOT_APPLIED,
             path=path,
             reason="; ".join(reasons)[:1_000],

@@ -14,6 +14,8 @@ from hqueue.cli.registering import group
 from hqueue.cli.session import session_of
 from hqueue.errors import InvalidInputError
 from hqueue.runtime.only_reads import OnlyReads
+from hqueue.settings.loading import ROLES, find_role_setting
+from hqueue.settings.names import is_among, names_in
 
 if TYPE_CHECKING:
     from hqueue.metadata.access_rules import AccessRule, AccessRules, Operation
@@ -117,10 +119,12 @@ def check(
     ] = None,
     json: shared_options.Json = False,
 ) -> None:
-    """Show the rule that allows a principal an operation. The exit code is 1 if no rule does.
+    """Show the rule that allows a principal an operation. The exit code is 1 if no rule does, and
+    the principal is no administrator.
 
-    Administrators, whom the settings of hubs and workers name, need no rule. If the topic has an
-    ACL, the ACL must allow the operation, too. The output is that of hqueue access list.
+    Administrators, whom the settings of hubs and workers name, need no rule; this command knows
+    those in this machine's settings. If the topic has an ACL, the ACL must allow the operation,
+    too. The output is that of hqueue access list.
     """
     from hqueue.metadata import check_name  # noqa: PLC0415
     from hqueue.metadata.access_rules import AccessRules  # noqa: PLC0415  (not needed for help)
@@ -133,8 +137,17 @@ def check(
     rules = session_of(context).client.coordination.access_rules.read() or AccessRules()
     found = rules.rule_for(*asked, name, own=name in {None, principal})
     _show([] if found is None else [found], json=json)
-    if found is None:
-        say("No rule allows it: see hqueue access grant.")
+    administers = _administered_by(principal)
+    if found is None and administers:
+        say(
+            f"No rule allows it, and none is needed: {principal} is an administrator, by this "
+            f"machine's settings of the {' and the '.join(administers)}."
+        )
+    elif found is None:
+        say(
+            "No rule allows it: see hqueue access grant. Only administrators of hubs and workers "
+            "(their setting administrators) need none."
+        )
         raise typer.Exit(ExitCode.FAILED)
 
 
@@ -162,6 +175,15 @@ def _parsed(text: str, *, alone: bool = False) -> list[Operation]:
         if name not in known:
             raise InvalidInputError("unknown operation", operation=name, operations=",".join(known))
     return [known[name] for name in names]
+
+
+def _administered_by(principal: str) -> list[str]:
+    """List the roles whose settings on this machine name a principal an administrator."""
+    return [
+        role
+        for role in ROLES
+        if is_among(names_in(str(find_role_setting(role, "administrators") or "")), principal)
+    ]
 
 
 def _show(rules: Iterable[AccessRule], *, json: bool) -> None:

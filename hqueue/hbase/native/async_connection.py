@@ -11,7 +11,7 @@ from typing import cast
 from hqueue.hbase.native.calls import Call, Calls, UnsentError
 from hqueue.hbase.native.connection import is_readable
 from hqueue.hbase.native.opening import Opened
-from hqueue.hbase.native.receiving import refusal_in
+from hqueue.hbase.native.receiving import closed_by_server, refusal_in
 from hqueue.hbase.native.wire import Answer, RemoteError, read_answer
 from hqueue.net.layers import GATHERED_BYTES, gathered
 from hqueue.runtime.interrupts import is_interruption
@@ -59,6 +59,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._frames = opened.frames
+        self._has_heard = False
         self._calls = Calls[AsyncCall]()
         self._room: deque[asyncio.Future[None]] = deque()
         """Who waits for it."""
@@ -207,7 +208,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         self.buffer_updated(0)  # What came while it was opened.
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._fail(exc or ConnectionError("the server closed the connection"))
+        self._fail(exc or closed_by_server(self._frames, has_heard=self._has_heard))
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._frames.space()
@@ -215,6 +216,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         try:
             self._frames.add(nbytes)
+            self._has_heard |= nbytes > 0
             self._deliver()
         except BaseException as exc:
             self._fail(exc)

@@ -26,6 +26,7 @@ from functools import partial
 from google.protobuf.message import DecodeError
 
 from hqueue.hbase.native.protocol import pb
+from hqueue.hbase.native.receiving import SPEAKS_TLS
 from hqueue.hbase.native.security import Security
 from hqueue.hbase.native.wire import (
     FRAME_BYTES_MAX,
@@ -93,6 +94,27 @@ def greeting(
     if security.tls is not None:
         context: ssl.SSLContext = yield blocking(security.tls.current)
         yield from talk.start_tls(Tls(context, server.host, security.tls.switch))
+    try:
+        yield from _greet(
+            talk, server, service, security=security, ends_s=ends_s, unaware=unaware
+        )
+    except ConnectionError as exc:
+        if security.tls is not None or talk.has_heard or is_interruption(exc):
+            raise
+        raise ConnectionError(f"{exc}: {SPEAKS_TLS}") from exc
+    return talk
+
+
+def _greet(
+    talk: Talk,
+    server: Address,
+    service: str,
+    *,
+    security: Security,
+    ends_s: float,
+    unaware: set[Address],
+) -> Talking[None]:
+    """Say who calls, and which service, once TLS is spoken if it has to be."""
     is_proven = False
     if security.login is not None:
         principals = security.principals(server, service)
@@ -111,7 +133,6 @@ def greeting(
         if talk.beginning is not None and not is_interruption(exc):
             talk.beginning(talk.unused())
         raise
-    return talk
 
 
 def _ask_principal(

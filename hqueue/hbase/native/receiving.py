@@ -10,7 +10,10 @@ from hqueue.net.framing import Frames
 from hqueue.net.layers import Secured
 from hqueue.net.refusals import RefusedError
 
-__all__ = ["Receiver", "refusal_in"]
+__all__ = ["SPEAKS_TLS", "Receiver", "closed_by_server", "refusal_in"]
+
+SPEAKS_TLS = "if it speaks TLS (hbase.server.netty.tls.enabled), set hbase_tls"
+"""The advice where a server closed the connection before it said anything in clear."""
 
 
 class Receiver:
@@ -26,6 +29,7 @@ class Receiver:
     def __init__(self, opened: socket.socket, frames: Frames | Secured) -> None:
         self._socket = opened
         self._frames = frames
+        self._has_heard = False
         self._poll = select.poll()
         self._poll.register(opened, select.POLLIN)
 
@@ -57,8 +61,21 @@ class Receiver:
                     return None
                 continue
             if not taken:
-                raise ConnectionError("the server closed the connection")
+                raise closed_by_server(self._frames, has_heard=self._has_heard)
+            self._has_heard = True
             return taken
+
+
+def closed_by_server(frames: Frames | Secured, *, has_heard: bool) -> ConnectionError:
+    """Make the error of a connection that the server closed.
+
+    Args:
+        frames: what took apart what the server said.
+        has_heard: whether it said anything.
+    """
+    text = "the server closed the connection"
+    is_clear = isinstance(frames, Frames)
+    return ConnectionError(f"{text}: {SPEAKS_TLS}" if is_clear and not has_heard else text)
 
 
 def refusal_in(opened: socket.socket, frames: Frames | Secured) -> RefusedError | None:

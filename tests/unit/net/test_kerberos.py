@@ -107,7 +107,8 @@ def test_a_configuration_that_leaves_kdcs_to_dns_names_the_realm_alone(
         ({"principal": CLIENT}, "there is no ticket: run kinit"),
         ({"keytab": "/nowhere/keytab"}, "kerberos_keytab can't be read"),
         ({"keytab": "keys", "principal": "other@TEST"}, "the keytab has no key that serves"),
-        ({"keytab": os.devnull}, "the keytab has no key that serves"),
+        ({"keytab": os.devnull}, "kerberos_keytab is not a keytab"),
+        ({"keytab": __file__}, "kerberos_keytab is not a keytab"),
         ({"config": "/nowhere/krb5.conf"}, "kerberos_config differs"),
     ],
 )

@@ -590,9 +590,10 @@ def _is_served(served: Served) -> bool:
 
 @both_clients
 def test_a_client_for_which_tls_is_optional_calls_servers_of_both_kinds(
-    certificates: Certificates, serve: Serve, ask: Ask
+    certificates: Certificates, serve: Serve, ask: Ask, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It remembers which one is which."""
+    """It remembers which one is which, and the server without TLS logs who tried."""
+    caplog.set_level(logging.INFO)
     found = certificates.of("loader")
     files = TlsFiles(found["tls_ca"], found["tls_certificate"])
     client = TlsContexts(files, plaintext=PlaintextServers())
@@ -603,6 +604,10 @@ def test_a_client_for_which_tls_is_optional_calls_servers_of_both_kinds(
             assert ask(served.address, client) == "loader"
             assert ask(plain.address, client) == "None"
         assert plain.server.usage.held_bytes == 0
+        (line,) = [each for each in caplog.records if "speaks TLS" in each.getMessage()]
+        assert line.levelno == logging.INFO
+        assert "this port does not: with tls_optional it calls again" in line.getMessage()
+        assert not [each for each in caplog.records if each.levelno > logging.INFO]
         assert client.plaintext.has(*plain.address)
         assert not client.plaintext.has(*served.address)
         with pytest.raises(OSError, match=r"closed|reset|EOF|TLS"):

@@ -128,3 +128,11 @@ def test_a_local_server_s_connection_file_has_settings_of_roles_too(
     assert HubSettings.load({}, home).threads == 8
     Path(home["HQUEUE_CONFIG"]).write_text("[hub]\nthreads = 9\n")
     assert HubSettings.load({}, home).threads == 9
+
+
+def test_one_setting_of_a_role_is_found_where_the_role_finds_it(home: dict[str, str]) -> None:
+    Path(home["HQUEUE_CONFIG"]).write_text('[hub]\nadministrators = "ops"\nthreads = "no"\n')
+    assert loading.find_role_setting("hub", "administrators", home) == "ops"
+    assert loading.find_role_setting("worker", "administrators", home) is None
+    environ = {**home, "HQUEUE_HUB_ADMINISTRATORS": "root"}
+    assert loading.find_role_setting("hub", "administrators", environ) == "root"

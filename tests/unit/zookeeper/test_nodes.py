@@ -163,6 +163,15 @@ def test_what_is_no_answer_is_an_error_in_time_and_another_server_is_asked(
     assert time.monotonic() - began_s < 10
 
 
+@pytest.mark.parametrize("zookeeper_tls", [False, True])
+def test_a_server_that_hangs_up_at_once_may_be_one_with_or_without_tls(
+    serve: Callable[..., Server], nodes: Callable[..., Any], zookeeper_tls: bool
+) -> None:
+    server = serve(hangs_up=True)
+    with pytest.raises(StoreUnavailableError, match="compare zookeeper_tls"):
+        nodes(server, zookeeper_tls=zookeeper_tls).read("/x")
+
+
 @pytest.mark.parametrize("silent", [True, False])
 def test_one_that_is_cancelled_at_any_moment_leaves_no_connection(
     serve: Callable[..., Server], silent: bool

@@ -122,6 +122,31 @@ def test_a_server_that_does_not_speak_tls_is_refused(tls_folder: Path, transport
         said.result()
 
 
+@pytest.mark.parametrize("by_kerberos", [False, True])
+def test_a_server_that_hangs_up_at_a_greeting_in_clear_may_speak_tls(
+    transport: Open, by_kerberos: bool
+) -> None:
+    """As one does that speaks TLS, and can't read the greeting."""
+
+    def hang_up() -> None:
+        opened, _ = listener.accept()
+        with opened:
+            opened.recv(MUCH)
+            opened.shutdown(socket.SHUT_WR)
+            while opened.recv(MUCH):
+                pass
+
+    with socket.create_server((HERE, 0)) as listener, ThreadPoolExecutor(1) as pool:
+        said = pool.submit(hang_up)
+        request = Request(Address(HERE, listener.getsockname()[1]), b"Get", b"get")
+        used = security(Login(), ["authentication"]) if by_kerberos else OPEN
+        with pytest.raises(StoreUnavailableError) as caught:
+            transport(used).ask(request, "q", 30_000)
+        said.result()
+    assert "closed the connection: if it speaks TLS" in str(caught.value.facts["reason"])
+    assert "set hbase_tls" in str(caught.value)
+
+
 def of_connection(name: str) -> bytes:
     error = pb.ExceptionResponse(
         exception_class_name=f"org.apache.{name}", stack_trace=f"{name}: because\n at …"

@@ -53,7 +53,6 @@ class Managing:
         `InvalidInputError` where no such hub is available, or there is no such topic: then nothing
         was done.
         """
-
         operation, redirected = Operation.MOVE, redirected or to == self._me
         serving = self._topics.serve(caller, operation, topic, redirected=redirected, create=False)
 
