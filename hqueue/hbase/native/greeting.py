@@ -26,7 +26,6 @@ from functools import partial
 from google.protobuf.message import DecodeError
 
 from hqueue.hbase.native.protocol import pb
-from hqueue.hbase.native.receiving import SPEAKS_TLS
 from hqueue.hbase.native.security import Security
 from hqueue.hbase.native.wire import (
     FRAME_BYTES_MAX,
@@ -54,7 +53,10 @@ from hqueue.runtime.loop import blocking
 from hqueue.settings.addresses import Address
 from hqueue.settings.security import PRIVACY
 
-__all__ = ["greeting"]
+__all__ = ["SPEAKS_TLS", "greeting"]
+
+SPEAKS_TLS = "if it speaks TLS (hbase.server.netty.tls.enabled), set hbase_tls"
+"""The advice where a server closed the connection before it said anything in clear."""
 
 _STATUS = struct.Struct(">ii")
 _SIZE = struct.Struct(">i")
@@ -95,9 +97,7 @@ def greeting(
         context: ssl.SSLContext = yield blocking(security.tls.current)
         yield from talk.start_tls(Tls(context, server.host, security.tls.switch))
     try:
-        yield from _greet(
-            talk, server, service, security=security, ends_s=ends_s, unaware=unaware
-        )
+        yield from _greet(talk, server, service, security=security, ends_s=ends_s, unaware=unaware)
     except ConnectionError as exc:
         if security.tls is not None or talk.has_heard or is_interruption(exc):
             raise

@@ -6,14 +6,12 @@ import select
 import socket
 import time
 
+from hqueue.hbase.native.greeting import SPEAKS_TLS
 from hqueue.net.framing import Frames
 from hqueue.net.layers import Secured
 from hqueue.net.refusals import RefusedError
 
-__all__ = ["SPEAKS_TLS", "Receiver", "closed_by_server", "refusal_in"]
-
-SPEAKS_TLS = "if it speaks TLS (hbase.server.netty.tls.enabled), set hbase_tls"
-"""The advice where a server closed the connection before it said anything in clear."""
+__all__ = ["Receiver", "closed_by_server", "refusal_in"]
 
 
 class Receiver:
