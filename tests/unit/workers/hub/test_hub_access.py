@@ -197,7 +197,7 @@ def test_changes_are_in_the_audit_and_the_last_rules_hold_when_the_record_is_gon
     hub = scene.hub(**RULES)
     topic = scene.connect("loader").topic("t")
     topic.publish(b"v")
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO, "hqueue.audit"):
         scene.change("grant", "reader", "subscribe", topic="t*", name="r-*")
         expected = 'who="anonymous" action="access" added="reader subscribe * t* r-*" allowed="yes"'
         wait_for(lambda: audit(caplog) == [expected], "the change is in the audit")
