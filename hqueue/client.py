@@ -16,6 +16,7 @@ from hqueue.message_id import MessageID
 from hqueue.metadata import Coordinate, Coordination, PartitionKey
 from hqueue.metadata.managers import (
     MetadataMigration,
+    OwnMoves,
     RangesOf,
     TopicLookup,
     TopicMetadata,
@@ -64,6 +65,7 @@ class Client:
         keep_freed()
         self.settings = settings
         self._coordination = coordination = coordinate(None)
+        self._moves = OwnMoves(settings.operation_timeout_ms)
         security = security_of(settings)
         tls = None if security is None else security.client
         self._notifier = AppendNotifier(lambda: coordination, settings.zookeeper, tls=tls)
@@ -86,7 +88,11 @@ class Client:
     def close(self) -> None:
         """Close all connections. Queues, producers and scanners of this client can't be used any
         more. Messages in the buffers of its producers fail, so close the producers first.
+
+        A move of topics' metadata that is under way is abandoned first, and its call raises
+        `ClosedError`. That takes up to ``operation_timeout_ms``.
         """
+        self._moves.close()
         self._release()
         self._watched.closed()
 
@@ -374,6 +380,7 @@ class Client:
             table=self.settings.metadata_table,
             wait_s=self.settings.operation_timeout_ms / 1e3,
             clock=self._cluster.clock,
+            moves=self._moves,
         )
 
     def metadata_migration(self, queue: str) -> MetadataMigration:
@@ -394,6 +401,7 @@ class Client:
             table=self.settings.metadata_table,
             check=functools.partial(self._queues.describe.asked, queue),
             clock=self._cluster.clock,
+            moves=self._moves,
         )
 
     def locations(self, name: str) -> list[PartitionLocation]:
@@ -418,6 +426,7 @@ def groups_of(client: Client) -> GroupAdministration:
 
 async def close_in_loop(client: Client) -> None:
     """Like `Client.close`, for `hqueue.aio`."""
+    await client._moves.close.in_loop()
     client._close_store()
     await client._notifier.ended()
     await client._coordination.close.in_loop()

@@ -19,6 +19,7 @@ from hqueue.metadata.managers import TopicMetadata as BlockingMetadata
 from hqueue.metadata.managers.listing import KINDS
 from hqueue.metadata.managers.migration import OnProgress, ignore_progress
 from hqueue.metadata.managers.opening import opened_in, store_in_loop
+from hqueue.runtime.forgotten import release_later
 from hqueue.runtime.per_loop import PerLoop
 from hqueue.runtime.program_loop import ProgramLoop
 
@@ -39,11 +40,11 @@ class _InLoop:
         self.metadata = opened_in(metadata, self.loop, self.tasks)
 
     def close_soon(self) -> None:
-        """Close it, by a task of the running loop, if its own was closed. A forked child leaves it
-        to its parent.
+        """Close it, if its own loop was closed: by a thread, for the running loop may end soon. A
+        forked child leaves it to its parent.
         """
         if self.loop.loop.is_closed() and asyncio._get_running_loop() is not None:
-            ProgramLoop().start(self.metadata.close.in_loop)
+            release_later(self.metadata.close)
 
 
 class TopicMetadata:
@@ -150,8 +151,8 @@ class MetadataMigration:
         already. Like `MetadataMigration.move` of `hqueue.metadata.managers`.
 
         If the caller is cancelled, the move is abandoned before `asyncio.CancelledError` is raised,
-        unless it is done. `state` says which, and the move can be repeated. A caller that is
-        cancelled once more leaves that to a task of the loop.
+        unless it is done. `state` says which, and the move can be repeated. That is so also if the
+        caller is cancelled again, or its loop ends, as at the end of `asyncio.run`.
         """
         return await self._migration.move.in_loop(to, drain_ms=drain_ms, on_progress=on_progress)
 

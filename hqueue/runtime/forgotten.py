@@ -25,7 +25,7 @@ from hqueue.runtime.held import if_free
 from hqueue.runtime.logs import Log
 from hqueue.runtime.threads import start_soon
 
-__all__ = ["Watched", "weakly"]
+__all__ = ["Watched", "release_later", "weakly"]
 
 logger = Log(__name__)
 
@@ -58,6 +58,14 @@ class Watched:
     def closed(self) -> None:
         """It was closed, or is being closed: nothing is left to do when it is collected."""
         self._finalizer.detach()
+
+
+def release_later(release: Release) -> None:
+    """Have a thread let go of something that was left where nobody can wait, as by an event loop
+    that has ended. It is bounded in time. Called by the collector, too: takes no lock.
+    """
+    if not sys.is_finalizing():
+        _releases.put(release)
 
 
 def weakly(method: Callable[Parameters, object]) -> Callable[Parameters, None]:

@@ -22,6 +22,10 @@ __all__ = ["ProgramLoop", "ended", "forget_error", "loop_here", "result_of"]
 
 logger = Log(__name__)
 
+TRIES = 8
+"""How often work is begun that must be done. The end of a loop cancels all its tasks, but once or
+twice."""
+
 Result = TypeVar("Result")
 
 
@@ -178,6 +182,25 @@ class ProgramLoop:
         left.add_done_callback(self._forget)
         return left
 
+    async def insist(self, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+        """The result of work that must be done, when what a cancelled caller has left under way has
+        ended. A caller that is cancelled meanwhile learns that when the work is done: so it is done
+        also where the loop ends, which waits for the caller. The end cancels each task of the loop,
+        and the work's too: then it is begun again.
+        """
+        is_cancelled = False
+        if self._left is not None:
+            is_cancelled = await _past_cancellation(self._left)
+        for _ in range(TRIES):
+            task = self._loop.create_task(work())
+            task.add_done_callback(forget_error)
+            is_cancelled |= await _past_cancellation(task)
+            if not task.cancelled():
+                break
+        if is_cancelled:
+            raise asyncio.CancelledError
+        return result_of(task)
+
     def _forget(self, left: asyncio.Task[Any]) -> None:
         """Keep nothing of what has ended: its error has the frames of those that waited for it."""
         if self._left is left:
@@ -233,6 +256,17 @@ def result_of(ended: asyncio.Task[Result]) -> Result:
             "the object was closed while the call was under way", outcome=Outcome.UNKNOWN
         )
     return ended.result()
+
+
+async def _past_cancellation(task: asyncio.Task[Any]) -> bool:
+    """Wait until a task has ended; whether the caller was cancelled meanwhile."""
+    is_cancelled = False
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            is_cancelled = True
+    return is_cancelled
 
 
 def _log(ended: asyncio.Task[Any]) -> None:

@@ -52,18 +52,21 @@ def check_flag(value: object, option: str) -> bool:
     return bool(check_kind(value, bool, option))
 
 
-def check_callback(callback: object, option: str, *, awaited: bool = False) -> None:
+def check_callback(
+    callback: object, option: str, *, awaited: bool = False, needed: bool = False
+) -> None:
     """Check an argument that the library calls later; None stands for no callback.
 
     Args:
         callback: the argument.
         option: its name.
         awaited: whether what it returns is awaited.
+        needed: whether there must be one.
 
     Raises:
         InvalidInputError: it can't be called; or it is a coroutine function, which nothing awaits.
     """
-    if callback is None:
+    if callback is None and not needed:
         return
     if not callable(callback):
         raise InvalidInputError(

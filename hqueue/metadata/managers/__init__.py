@@ -45,6 +45,7 @@ from hqueue.metadata.managers.opening import (
     open_migration,
     open_topic_metadata,
 )
+from hqueue.metadata.managers.own_moves import OwnMoves
 from hqueue.metadata.managers.pipeline import Pipeline
 from hqueue.metadata.managers.present import PresentRecords
 from hqueue.metadata.managers.topics import (
@@ -68,6 +69,7 @@ __all__ = [
     "MetadataLocation",
     "MetadataMigration",
     "MigrationState",
+    "OwnMoves",
     "OwnerElection",
     "Phase",
     "Pipeline",

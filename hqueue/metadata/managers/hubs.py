@@ -33,6 +33,7 @@ from hqueue.runtime.loop import BackgroundLoop
 from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.settings.addresses import Address
 from hqueue.settings.attributes import check_queue_name
+from hqueue.settings.kinds import check_callback, check_kind
 from hqueue.settings.numbers import check_whole
 
 __all__ = [
@@ -149,11 +150,13 @@ class Hubs(OnStore):
             on_failure: called if the hub can't be registered again.
 
         Raises:
-            InvalidInputError: the hub's address can't be written so that it can be read back.
+            InvalidInputError: an argument has the wrong type, or the hub's address can't be written
+                so that it can be read back. Nothing was sent.
             RequestRefusedError: a record that this release does not know is registered at the
                 address, and its session does not end.
         """
-        available = AvailableHub(hub, load)
+        available = AvailableHub(check_kind(hub, HubInfo, "hub"), load)
+        check_callback(on_failure, "on_failure", needed=True)
         Address.parse(str(hub.address))
         key = self._alive(hub.address)
         registration = Registration(
@@ -177,7 +180,12 @@ class Hubs(OnStore):
         return (yield from self._available.list())
 
     def watch(self, listener: Callable[[Mapping[Address, AvailableHub]], None]) -> Watch:
-        """Report the available hubs to a listener, as `MetadataStore.watch`."""
+        """Report the available hubs to a listener, as `MetadataStore.watch`.
+
+        Raises:
+            InvalidInputError: the listener can't be called, or is a coroutine function.
+        """
+        check_callback(listener, "listener", needed=True)
         return self._available.watch(listener, self._loop)
 
     @stepwise

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
+import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from hqueue.errors import (
+    BadVersionError,
     HQueueError,
     MetadataError,
     Outcome,
@@ -28,11 +30,15 @@ from hqueue.metadata.managers.migration_state import (
     MigrationStateRecord,
     Phase,
 )
+from hqueue.metadata.managers.own_moves import OwnMove, OwnMoves
 from hqueue.metadata.ports import ANY, NEW, Version
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.runtime.forgotten import release_later
 from hqueue.runtime.program_loop import ProgramLoop
 from hqueue.runtime.steps import Give, Pause, Wait, Work, taken_in
 from hqueue.runtime.stepwise import OnPorts, Stepwise, asked, stepwise
+from hqueue.settings.kinds import check_callback
+from hqueue.settings.numbers import check_number
 
 __all__ = ["MetadataMigration", "OnProgress", "ignore_progress"]
 
@@ -61,6 +67,7 @@ class MetadataMigration(OnPorts):
         locations: the locations of records.
         clock: measures the wait for writers.
         check: asks, before anything is moved, for what raises if there is no such queue.
+        moves: the client's moves; those of this migration alone if None.
     """
 
     def __init__(
@@ -70,8 +77,10 @@ class MetadataMigration(OnPorts):
         clock: Clock = SYSTEM_CLOCK,
         *,
         check: Callable[[], Wait] | None = None,
+        moves: OwnMoves | None = None,
     ) -> None:
         super().__init__(None, None, clock)
+        self._moves = moves or OwnMoves()
         self._check = check
         self._record = record
         self._locations = locations
@@ -108,13 +117,16 @@ class MetadataMigration(OnPorts):
         Raises:
             SettingsError: there is no such store, or metadata can't be moved to it.
             QueueNotFoundError: there is no such queue. Nothing was written.
-            InvalidInputError: the metadata is being moved to another store. Abandon that move
-                first.
+            InvalidInputError: the metadata is being moved to another store: abandon that move
+                first. Or an argument is out of range; nothing was sent.
             UnsupportedFormatError: a record can't be read. ``hqueue metadata verify`` names all.
             BadVersionError: another process has taken the move over, or abandoned it.
+            ClosedError: the client was closed. It has waited until the move was abandoned.
             StoreUnavailableError: a store or a writer did not answer in time.
             MetadataError: another process writes to the copy, which no hub does.
         """
+        check_callback(on_progress, "on_progress", needed=True)
+        drain_ms = check_number(drain_ms, 0, math.inf, option="drain_ms")
         if to not in (ZOOKEEPER, HBASE):
             raise SettingsError(
                 "topics' metadata can be moved only to 'zookeeper' or 'hbase'", store=to
@@ -127,30 +139,11 @@ class MetadataMigration(OnPorts):
         if state.location.store == MEMORY:
             raise SettingsError("topics' metadata in the memory of hubs can't be moved", target=to)
         begun = state.begun(to)
-        source = self._locations.open(state.location)
         assert begun.copy is not None
-        target = self._locations.open(begun.copy)
-        changing = _Changing(self._record, version, begun.copy)
-        try:
-            yield from changing.to(begun)
-            on_progress("copying", 0)
-            yield from _copy(source, target, on_progress)
-            state = begun.draining()
-            yield from changing.to(state)
-            on_progress("draining", 0)
-            yield from self._drain(state, drain_ms)
-            state = state.drained()
-            yield from changing.to(state)
-            on_progress("comparing", 0)
-            moved = yield from _amend(source, target, on_progress)
-            yield from changing.to(state.switched())
-        except GeneratorExit:
-            changing.cut_off()
-            raise
-        except BaseException:
-            yield from changing.end()
-            raise
-        return moved
+        changing = _Changing(self._record, version, begun.copy, self._moves)
+        return (
+            yield from changing.carried(self._moved(changing, state, begun, drain_ms, on_progress))
+        )
 
     @stepwise
     def abandon(self) -> Work[Any, bool]:
@@ -172,9 +165,11 @@ class MetadataMigration(OnPorts):
         force. Returns how many.
 
         Raises:
+            InvalidInputError: `on_progress` can't be called, or is a coroutine function.
             BadVersionError: another process begins a move at the same time. The deleted records are
                 not in force, and never will be.
         """
+        check_callback(on_progress, "on_progress", needed=True)
         number = 0
         while True:
             state, version = yield self._record.read.asked()
@@ -182,6 +177,30 @@ class MetadataMigration(OnPorts):
                 return number
             number += yield from self._clear(state.old_copies[0], on_progress)
             yield self._record.change.asked(state.cleared(state.old_copies[0]), version)
+
+    def _moved(
+        self,
+        changing: _Changing,
+        state: MigrationState,
+        begun: MigrationState,
+        drain_ms: float,
+        on_progress: OnProgress,
+    ) -> Work[Any, int]:
+        assert begun.copy is not None
+        source, target = self._locations.open(state.location), self._locations.open(begun.copy)
+        yield from changing.to(begun)
+        on_progress("copying", 0)
+        yield from _copy(source, target, on_progress)
+        state = begun.draining()
+        yield from changing.to(state)
+        on_progress("draining", 0)
+        yield from self._drain(state, drain_ms)
+        state = state.drained()
+        yield from changing.to(state)
+        on_progress("comparing", 0)
+        moved = yield from _amend(source, target, on_progress)
+        yield from changing.to(state.switched())
+        return moved
 
     def _drain(self, state: MigrationState, drain_ms: float) -> Work[Any, None]:
         """Wait until each writer that is present has acknowledged this state."""
@@ -228,53 +247,99 @@ class _Changing(Stepwise):
         record: the state's record.
         version: the version of it that was read.
         copy: where the move copies to.
+        moves: the client's moves.
     """
 
     def __init__(
-        self, record: MigrationStateRecord, version: Version, copy: MetadataLocation
+        self,
+        record: MigrationStateRecord,
+        version: Version,
+        copy: MetadataLocation,
+        moves: OwnMoves,
     ) -> None:
         self._record = record
         self._version = version
         self._copy = copy
         self._is_begun = False
-        self._tasks = None if asyncio._get_running_loop() is None else ProgramLoop()
+        self._move = OwnMove(moves, self._abandon.asked)
+        self._tasks = None if self._move.loop is None else ProgramLoop()
+
+    def carried(self, moved: Work[Any, int]) -> Work[Any, int]:
+        """The work of the move. If it fails, or must end, the move is abandoned before the error is
+        raised, in an event loop also if the caller is cancelled again, or the loop ends.
+        """
+        self._move.begin()
+        try:
+            number = yield from self._move.checked(moved)
+        except GeneratorExit:
+            self._cut_off()
+            raise
+        except BaseException:
+            yield from self._end()
+            raise
+        self._move.end()
+        return number
 
     def to(self, state: MigrationState) -> Work[Any, None]:
         """Make this the state."""
         change = self._change.asked(state)
         yield change if self._tasks is None else self._tasks.to_end(change)
 
-    def end(self) -> Work[Any, None]:
-        """Abandon the move, if it was begun, is not done, and no other process has taken it over.
-        In an event loop a task does that, also if the caller is cancelled again.
-        """
+    def _end(self) -> Work[Any, None]:
         abandon = self._abandon.asked()
-        if self._tasks is None:
+        if self._tasks is not None:
+            abandon = Wait(abandon.here, partial(self._tasks.insist, self._abandon.in_loop))
+        try:
             yield abandon
-        else:
-            yield self._tasks.to_end(abandon)
-            yield Wait(lambda: None, self._tasks.settled)
+        except GeneratorExit:
+            self._cut_off()
+            raise
+        except BaseException:
+            self._move.end()
+            raise
+        self._move.end()
 
-    def cut_off(self) -> None:
-        """Like `end`, where a thread was interrupted between two steps, and carries out no more of
+    def _cut_off(self) -> None:
+        """Abandon it where a thread was interrupted between two steps, and carries out no more of
         them. In a loop that is so only where tasks are dropped with their loop.
         """
         if self._tasks is None:
+            self._let_go()
+        else:
+            release_later(self._let_go)
+
+    def _let_go(self) -> None:
+        try:
             self._abandon()
+        finally:
+            self._move.end()
 
     @stepwise
     def _change(self, state: MigrationState) -> Work[Any, None]:
-        self._version = yield self._record.change.asked(state, self._version)
-        self._is_begun = True
+        was_begun, self._is_begun = self._is_begun, True
+        try:
+            self._version = yield self._record.change.asked(state, self._version)
+        except BadVersionError:
+            self._is_begun = was_begun
+            raise
 
     @stepwise
     def _abandon(self) -> Work[Any, None]:
+        """Abandon the move, if it was begun, is not done, and no other process has taken it
+        over.
+        """
         # How far it came is read: the answer to its last change may be what is missing. If it is
         # done there is no copy, and if somebody else has taken it over it is another one.
         with contextlib.suppress(HQueueError):
-            found, version = yield self._record.read.asked()
-            if self._is_begun and found.copy == self._copy:
-                yield self._record.change.asked(found.abandoned(), version)
+            is_there = self._is_begun
+            while is_there:
+                found, version = yield self._record.read.asked()
+                is_there = found.copy == self._copy
+                if is_there:
+                    # A change of its own that was given up may come in between.
+                    with contextlib.suppress(BadVersionError):
+                        yield self._record.change.asked(found.abandoned(), version)
+                        is_there = False
 
 
 Batch = dict[str, FieldRecord]

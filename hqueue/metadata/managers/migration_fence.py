@@ -130,6 +130,17 @@ class MigrationFence(OnStore):
         return self._record.first
 
     @property
+    def above(self) -> str:
+        """What the state's record lies below."""
+        return self._record.above
+
+    def learn(self, state: MigrationState) -> None:
+        """The state was changed to this. What does not watch it asks when it must know."""
+        with self._lock:
+            if self._watching:
+                self._learn(state)
+
+    @property
     def known(self) -> MigrationState | None:
         """The state as far as it is known; None before anything was asked."""
         return self._known

@@ -24,7 +24,7 @@ import contextlib
 import dataclasses
 import enum
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from hqueue.errors import (
@@ -171,6 +171,7 @@ class MigrationStateRecord(OnStore):
         table: the table of HBase's records, by the setting; None if HBase is not used.
         bound: whether the setting must name the store that is in force before the first move; and
             whether it decides that, if nothing does yet.
+        on_change: called with `above` and each state that `change` has made.
     """
 
     def __init__(
@@ -182,8 +183,10 @@ class MigrationStateRecord(OnStore):
         *,
         table: str | None = None,
         bound: bool = True,
+        on_change: Callable[[str, MigrationState], object] | None = None,
     ) -> None:
         super().__init__(session)
+        self._on_change = on_change
         self.first = MigrationState(
             0, Phase.STABLE, MetadataLocation(store, 0), table=table if store == HBASE else None
         )
@@ -251,6 +254,8 @@ class MigrationStateRecord(OnStore):
                 "another process changed the migration state since it was read: try again",
                 path=self._key,
             )
+        if self._on_change is not None:
+            self._on_change(self.above, state)
         return done
 
     def writer(self, name: str) -> str:

@@ -30,6 +30,7 @@ from hqueue.metadata.managers.migration_state import (
     MigrationStateRecord,
 )
 from hqueue.metadata.managers.movable import MovableRecords
+from hqueue.metadata.managers.own_moves import OwnMoves
 from hqueue.metadata.managers.pipeline import Pipeline
 from hqueue.metadata.managers.topics import (
     SubscriptionDataManager,
@@ -190,6 +191,7 @@ def open_topic_metadata(
     table: str | None = None,
     wait_s: float,
     clock: Clock = SYSTEM_CLOCK,
+    moves: OwnMoves | None = None,
 ) -> TopicMetadata:
     """Open the metadata of a queue's topics. Sends no request before the first operation.
 
@@ -206,6 +208,7 @@ def open_topic_metadata(
         table: the table of HBase's records; None if HBase is not used.
         wait_s: how long a call waits for room when many calls wait, and a change for a move.
         clock: measures the wait for a hub that may be dead.
+        moves: the client's moves, by which the metadata learns at once where it is in force.
 
     Raises:
         SettingsError: there is no such store.
@@ -223,6 +226,8 @@ def open_topic_metadata(
 
     def open_in(loop: ProgramLoop | None, tasks: ProgramLoop | None) -> TopicMetadata:
         fence = MigrationFence(record, session, wait_s * 1e3, clock, loop)
+        if moves is not None:
+            moves.follow(fence)
         hubs = Hubs(session, root, queue, clock, loop)
         return TopicMetadata(
             fence, locate, layout, hubs, wait_s=wait_s, open_in=open_in, tasks=tasks
@@ -241,9 +246,11 @@ def open_migration(
     table: str | None = None,
     check: Callable[[], Wait] | None = None,
     clock: Clock = SYSTEM_CLOCK,
+    moves: OwnMoves | None = None,
 ) -> MetadataMigration:
     """Open the migration of a queue's topics' metadata. The arguments are those of
-    `open_topic_metadata`; `check` asks for what raises an error if there is no such queue.
+    `open_topic_metadata`; `check` asks for what raises an error if there is no such queue, and
+    `moves` gets those of this migration.
 
     Raises:
         SettingsError: metadata can't be moved from the store `first`.
@@ -251,8 +258,11 @@ def open_migration(
     if first == MEMORY:
         raise SettingsError("topics' metadata in memory can't be moved", metadata_store=first)
     locations = MetadataLocations(session, root, queue, rows)
-    record = MigrationStateRecord(session, root, queue, first, table=table, bound=False)
-    return MetadataMigration(record, locations, clock, check=check)
+    moves = moves or OwnMoves()
+    record = MigrationStateRecord(
+        session, root, queue, first, table=table, bound=False, on_change=moves.changed
+    )
+    return MetadataMigration(record, locations, clock, check=check, moves=moves)
 
 
 class TopicLookup(OnStore):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import itertools
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -24,13 +25,17 @@ from hqueue.errors import (
 )
 from hqueue.metadata import Address
 from hqueue.metadata.managers import AvailableHub, MigrationState, Phase
-from hqueue.metadata.managers.migration_state import MigrationStateRecord
+from hqueue.metadata.managers.migration_state import (
+    MigrationStateRecord,
+    encode_acknowledgement,
+)
 from hqueue.metadata.ports import ANY, NEW
 from tests.support.backends import MemoryBackend
 from tests.support.cancelling import AWAITS_MAX, each_await
 from tests.support.metadata_kinds import owner, ranges, subscription
 
 Cut = Callable[..., Any]
+ENDS_MAX = 1_000
 
 
 @pytest.fixture
@@ -407,11 +412,8 @@ def test_a_move_that_is_cancelled_abandons_itself(client: hqueue.aio.Client, pha
             with pytest.raises(asyncio.CancelledError):
                 await moving
 
-            async def is_over() -> bool:
-                return (await migration.state()).phase is Phase.STABLE
-
-            await until(is_over)
             state: MigrationState = await migration.state()
+            assert state.phase is Phase.STABLE
             assert called.count(phase) == 1, "it is not called for a caller that has left"
             assert state.location.store == "zookeeper"
             assert await migration.move("hbase") == 1
@@ -424,7 +426,6 @@ def test_a_move_that_is_cancelled_abandons_itself(client: hqueue.aio.Client, pha
 def test_a_move_that_is_cancelled_at_any_await_is_abandoned_or_done(
     client: hqueue.aio.Client, again: bool
 ) -> None:
-    """Cancelled again, it is so in a moment."""
     places = itertools.cycle(("hbase", "zookeeper"))
 
     async def once(cut: Cut) -> None:
@@ -433,12 +434,7 @@ def test_a_move_that_is_cancelled_at_any_await_is_abandoned_or_done(
             migration, to = client.metadata_migration("q"), next(places)
             await cut(migration.move(to, drain_ms=10_000))
 
-            async def is_over() -> bool:
-                return (await migration.state()).phase is Phase.STABLE
-
-            if again:
-                await until(is_over)
-            assert await is_over()
+            assert (await migration.state()).phase is Phase.STABLE
             await migration.move(to, drain_ms=10_000)
             await migration.clear()
             await until_known(metadata, to)
@@ -450,3 +446,199 @@ def test_a_move_that_is_cancelled_at_any_await_is_abandoned_or_done(
         assert 15 < await each_await(once, again=again) < AWAITS_MAX
 
     run(cut_at_each())
+
+
+@pytest.mark.parametrize("turns", range(3))
+def test_a_move_that_is_cancelled_as_its_loop_ends_is_abandoned_or_done(turns: int) -> None:
+    """Wherever it is: the loop's end cancels it again, and each task that works for it."""
+    phases: set[str] = set()
+    with MemoryBackend().connect() as blocking:
+        blocking.create_queue("q", partitions=1)
+        client, own = hqueue.aio.Client(blocking), blocking.metadata_migration("q")
+        with blocking.topic_metadata("q") as metadata:
+            metadata.persistence.write_topic_persistence_info("t", ranges(1), NEW).result()
+        places = itertools.cycle(("hbase", "zookeeper"))
+
+        async def leave(number: int, to: str) -> bool:
+            reached = ["before"]
+            moving = asyncio.create_task(
+                client.metadata_migration("q").move(
+                    to, on_progress=lambda phase, _: reached.append(phase)
+                )
+            )
+            for _ in range(number):
+                await asyncio.sleep(0)
+            phases.add(reached[-1])
+            is_done = moving.done()
+            moving.cancel()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            return is_done
+
+        for number in range(ENDS_MAX):
+            to = next(places)
+            is_done = asyncio.run(leave(number, to))
+            state = own.state()
+            assert state.phase is Phase.STABLE, number
+            if is_done:
+                assert state.location.store == to
+                break
+            own.move(to)
+            own.clear()
+        else:
+            pytest.fail("it was never done")
+    assert phases == {"before", "copying", "draining", "comparing"}
+
+
+def stuck_writer(client: hqueue.Client) -> None:
+    """For this one a move waits."""
+    coordination = client.coordination
+    record = MigrationStateRecord(coordination.store, coordination.paths.root, "q", "zookeeper")
+    said = {record.writer("stuck"): encode_acknowledgement(0)}
+    coordination.store.ephemerals.put([said], is_own=lambda _: True, parents=True)
+
+
+def test_a_loop_that_is_dropped_with_a_move_leaves_that_to_a_thread() -> None:
+    backend = MemoryBackend()
+    with backend.connect() as other, backend.connect() as blocking:
+        other.create_queue("q", partitions=1)
+        stuck_writer(other)
+        loop = asyncio.new_event_loop()
+
+        async def begin() -> None:
+            draining = asyncio.Event()
+            migration = hqueue.aio.Client(blocking).metadata_migration("q")
+            moving = asyncio.create_task(
+                migration.move(
+                    "hbase", on_progress=lambda phase, _: phase == "draining" and draining.set()
+                )
+            )
+            moving._log_destroy_pending = False  # type: ignore[attr-defined]
+            await draining.wait()
+
+        loop.run_until_complete(begin())
+        loop.close()
+        assert other.metadata_migration("q").state().phase is Phase.DRAINING
+        gc.collect()
+        blocking.close()  # It waits for that.
+        assert other.metadata_migration("q").state().phase is Phase.STABLE
+
+
+def test_a_client_that_is_closed_in_the_loop_ends_its_moves_first() -> None:
+    backend = MemoryBackend()
+
+    async def use() -> None:
+        draining = asyncio.Event()
+        async with hqueue.aio.Client(backend.connect()) as client:
+            moving = asyncio.create_task(
+                client.metadata_migration("q").move(
+                    "hbase", on_progress=lambda phase, _: phase == "draining" and draining.set()
+                )
+            )
+            await draining.wait()
+        assert other.metadata_migration("q").state().phase is Phase.STABLE
+        with pytest.raises(ClosedError, match="the move is abandoned"):
+            await moving
+        with pytest.raises(ClosedError):
+            await client.metadata_migration("q").move("hbase")
+
+    with backend.connect() as other:
+        other.create_queue("q", partitions=1)
+        stuck_writer(other)
+        run(use())
+        assert other.metadata_migration("q").state().phase is Phase.STABLE
+
+
+@pytest.mark.parametrize("mover", ["thread", "loop", "hanging thread", "own callback"])
+def test_a_client_that_is_closed_by_a_thread_ends_its_moves_first(mover: str) -> None:
+    backend = MemoryBackend()
+    draining, is_closed = threading.Event(), threading.Event()
+
+    with backend.connect() as other, ThreadPoolExecutor(1) as pool:
+        other.create_queue("q", partitions=1)
+        stuck_writer(other)
+        client = backend.connect(operation_timeout_ms=300 if "hanging" in mover else 30_000)
+
+        def on_progress(phase: str, records: int) -> None:
+            if phase == "draining":
+                if mover == "own callback":
+                    client.close()
+                draining.set()
+                if mover == "hanging thread":
+                    is_closed.wait(60)
+
+        def move() -> None:
+            if mover == "loop":
+                migration = hqueue.aio.Client(client).metadata_migration("q")
+                asyncio.run(migration.move("hbase", on_progress=on_progress))
+            else:
+                client.metadata_migration("q").move("hbase", on_progress=on_progress)
+
+        moving = pool.submit(move)
+        assert draining.wait(60)
+        client.close()
+        assert other.metadata_migration("q").state().phase is Phase.STABLE
+        is_closed.set()
+        with pytest.raises(ClosedError):
+            moving.result(60)
+        assert other.metadata_migration("q").state().phase is Phase.STABLE
+
+
+def test_the_client_that_moves_sees_at_once_where_its_metadata_is(
+    client: hqueue.aio.Client,
+) -> None:
+    async def use() -> None:
+        blocking = blocking_client(client)
+        with blocking.topic_metadata("q") as of_threads:
+            async with await filled(client) as metadata:
+                for to in ("hbase", "zookeeper") * 5:
+                    assert of_threads.store != to
+                    await client.metadata_migration("q").move(to)
+                    assert (await metadata.store(), of_threads.store) == (to, to)
+
+    run(use())
+
+
+def test_the_writer_of_an_ended_loop_leaves_though_the_next_loop_is_short(
+    client: hqueue.aio.Client,
+) -> None:
+    metadata = client.topic_metadata("q")
+
+    async def write() -> None:
+        await metadata.persistence.write_topic_persistence_info("t", ranges(1), NEW)
+
+    async def call() -> None:
+        metadata.entries()  # It ends before anything else has a turn.
+
+    asyncio.run(write())
+    asyncio.run(call())
+    assert blocking_client(client).metadata_migration("q").move("hbase", drain_ms=10_000) == 1
+
+
+def test_arguments_that_cannot_be_used_are_refused(client: hqueue.aio.Client) -> None:
+    async def called(*_: object) -> None:
+        raise AssertionError
+
+    async def use() -> None:
+        migration = client.metadata_migration("q")
+        async with await filled(client) as metadata:
+            wrong: Any
+            for wrong in (called, None, 3):
+                for call in (
+                    migration.move("hbase", on_progress=wrong),
+                    migration.clear(on_progress=wrong),
+                ):
+                    with pytest.raises(InvalidInputError):
+                        await call
+                with pytest.raises(InvalidInputError):
+                    metadata.hubs.watch(wrong)
+                with pytest.raises(InvalidInputError):
+                    await metadata.hubs.register(owner(1), on_failure=wrong)
+            for wrong in (-1, float("nan"), "1"):
+                with pytest.raises(InvalidInputError):
+                    await migration.move("hbase", drain_ms=wrong)
+            with pytest.raises(InvalidInputError):
+                await metadata.hubs.register("127.0.0.1:7777")  # type: ignore[arg-type]
+            assert (await migration.state()).phase is Phase.STABLE
+
+    run(use())

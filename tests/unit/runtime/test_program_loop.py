@@ -10,7 +10,7 @@ import pytest
 
 from hqueue.errors import ClosedError
 from hqueue.runtime.job import Job
-from hqueue.runtime.program_loop import ProgramLoop, ended
+from hqueue.runtime.program_loop import TRIES, ProgramLoop, ended
 from hqueue.runtime.steps import Wait
 from tests.support.looped import LoopThread
 
@@ -104,3 +104,49 @@ def test_work_in_the_background_ends_with_the_loop() -> None:
 
     asyncio.run(run())  # It waits until all tasks have ended.
     assert done.is_set()
+
+
+def test_what_must_be_done_is_done_though_its_caller_and_its_own_task_are_cancelled() -> None:
+    done: list[str] = []
+
+    async def change(name: str) -> str:
+        await asyncio.sleep(0.01)
+        done.append(name)
+        return name
+
+    async def insist() -> str:
+        loop = ProgramLoop()
+        with contextlib.suppress(asyncio.CancelledError):
+            await loop.to_end(Wait(lambda: None, lambda: change("left"))).in_loop()
+        return await loop.insist(lambda: change("insisted"))
+
+    async def run(again: int) -> None:
+        insisting = asyncio.create_task(insist())
+        for _ in range(again):
+            await asyncio.sleep(0)
+            insisting.cancel()
+        await asyncio.sleep(0.002)
+        for each in asyncio.all_tasks() - {asyncio.current_task()}:
+            each.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await insisting
+        assert done[-1] == "insisted"
+
+    for again in range(1, 4):
+        asyncio.run(run(again))
+    assert done.count("insisted") == 3
+
+
+def test_what_cancels_itself_is_not_begun_for_ever() -> None:
+    begun: list[None] = []
+
+    async def give_up() -> None:
+        begun.append(None)
+        raise asyncio.CancelledError
+
+    async def run() -> None:
+        with pytest.raises(ClosedError):
+            await ProgramLoop().insist(give_up)
+
+    asyncio.run(run())
+    assert len(begun) == TRIES
