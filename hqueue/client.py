@@ -90,7 +90,7 @@ class Client:
         more. Messages in the buffers of its producers fail, so close the producers first.
 
         A move of topics' metadata that is under way is abandoned first, and its call raises
-        `ClosedError`. That takes up to ``operation_timeout_ms``.
+        `ClosedError`. That takes up to ``operation_timeout_ms``, but no more than about a minute.
         """
         self._moves.close()
         self._release()

@@ -66,8 +66,8 @@ class Client:
         return self._client.settings
 
     async def close(self) -> None:
-        """Close all connections. Like `hqueue.Client.close`: close producers first. A call that was
-        cancelled can be repeated.
+        """Close all connections. Like `hqueue.Client.close`: close producers first. Moves of
+        topics' metadata are abandoned first. A call that was cancelled can be repeated.
         """
         await close_in_loop(self._client)
 

@@ -20,7 +20,8 @@ from hqueue.runtime.waiting import InterruptibleFuture
 
 __all__ = ["OwnMove", "OwnMoves"]
 
-BOUND_MS = 30_000.0
+BOUND_MS = 60_000.0
+"""The longest that the closing of a client waits for moves."""
 
 Result = TypeVar("Result")
 
@@ -30,7 +31,7 @@ class OwnMove:
 
     Args:
         moves: the client's.
-        abandon: abandons it, for a caller that does not come to that in time.
+        abandon: abandons it, for a caller that does not do so in time.
     """
 
     def __init__(self, moves: OwnMoves, abandon: Callable[[], Wait]) -> None:
@@ -133,11 +134,11 @@ class OwnMoves(Stepwise):
     forked child has none of its parent's moves.
 
     Args:
-        bound_ms: how long `close` waits for the callers of moves.
+        bound_ms: how long `close` waits for the callers of moves; never longer than a minute.
     """
 
     def __init__(self, bound_ms: float = BOUND_MS) -> None:
-        self._bound_ms = bound_ms
+        self._bound_ms = min(bound_ms, BOUND_MS)
         self._views: set[weakref.ref[View]] = set()
         self.is_closed = False
         """Whether moves must end."""
@@ -162,8 +163,7 @@ class OwnMoves(Stepwise):
     @stepwise
     def close(self) -> Work[Any, None]:
         """Have each move under way abandoned; its call raises `ClosedError` then. Where the caller
-        of one does not come to that within the bound, it is abandoned here. Raises nothing of its
-        own.
+        of one does not do so within the bound, it is abandoned here. Raises nothing of its own.
         """
         self.is_closed = True
         bound = Deadline(SYSTEM_CLOCK, self._bound_ms)
