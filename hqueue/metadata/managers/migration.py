@@ -275,7 +275,10 @@ class _Changing(Stepwise):
             self._cut_off()
             raise
         except BaseException:
-            yield from self._end()
+            if self._move.loop is not None and self._move.loop.is_closed():
+                self._cut_off()  # What lets go of a wait may fail in a loop that was closed.
+            else:
+                yield from self._end()
             raise
         self._move.end()
         return number
