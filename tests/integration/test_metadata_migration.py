@@ -209,7 +209,8 @@ def test_a_move_that_dies_is_made_again_or_abandoned(
 
         def die(at: str, records: int, client: hqueue.Client = dying) -> None:
             if at == step:
-                client.close()  # As when its process is killed: it says nothing any more.
+                # As when its process is killed: connections end, and it abandons nothing.
+                client._release()
                 raise Died
 
         with pytest.raises(Died):
