@@ -50,7 +50,7 @@ def list_entries(
     records: FieldRecords, layout: Layout, kinds: Collection[str] = KINDS
 ) -> Work[Any, None]:
     """Work that gives the records of these kinds, as lists of `Entry`: kind by kind, by their keys'
-    order. What can't be read is named, and stops nothing.
+    order. A record that can't be read is reported, and stops nothing.
     """
     unknown = set(kinds) - set(KINDS)
     if unknown:

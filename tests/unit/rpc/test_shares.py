@@ -15,7 +15,7 @@ UNPROVEN_BYTES_MAX = BYTES_MAX // UNPROVEN_PART
 
 
 class Port:
-    """The callers of a port: who has begun what, and who was hung up on."""
+    """The callers of a port: which calls each has begun, and whose connection was closed."""
 
     def __init__(self) -> None:
         self.callers: Callers[Caller] = Callers(Bounds(10_000, BYTES_MAX, 10, 1_000))
