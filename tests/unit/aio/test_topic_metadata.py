@@ -450,7 +450,6 @@ def test_a_move_that_is_cancelled_at_any_await_is_abandoned_or_done(
 @pytest.mark.parametrize("turns", range(3))
 def test_a_move_that_is_cancelled_as_its_loop_ends_is_abandoned_or_done(turns: int) -> None:
     """Wherever it is: the loop's end cancels it again, and each task that works for it."""
-    phases: set[str] = set()
     with MemoryBackend().connect() as blocking:
         blocking.create_queue("q", partitions=1)
         client, own = hqueue.aio.Client(blocking), blocking.metadata_migration("q")
@@ -458,16 +457,17 @@ def test_a_move_that_is_cancelled_as_its_loop_ends_is_abandoned_or_done(turns: i
             metadata.persistence.write_topic_persistence_info("t", ranges(1), NEW).result()
         places = itertools.cycle(("hbase", "zookeeper"))
 
-        async def leave(number: int, to: str) -> bool:
-            reached = ["before"]
+        async def leave(number: int, to: str, phase: str | None = None) -> bool:
+            reached = asyncio.Event()
             moving = asyncio.create_task(
                 client.metadata_migration("q").move(
-                    to, on_progress=lambda phase, _: reached.append(phase)
+                    to, on_progress=lambda now, _: reached.set() if now == phase else None
                 )
             )
             for _ in range(number):
                 await asyncio.sleep(0)
-            phases.add(reached[-1])
+            if phase is not None:
+                await reached.wait()
             is_done = moving.done()
             moving.cancel()
             for _ in range(turns):
@@ -486,7 +486,12 @@ def test_a_move_that_is_cancelled_as_its_loop_ends_is_abandoned_or_done(turns: i
             own.clear()
         else:
             pytest.fail("it was never done")
-    assert phases == {"before", "copying", "draining", "comparing"}
+        for phase in ("copying", "draining", "comparing"):
+            to = "hbase" if own.state().location.store == "zookeeper" else "zookeeper"
+            asyncio.run(leave(0, to, phase))
+            assert own.state().phase is Phase.STABLE, phase
+            own.move(to)
+            own.clear()
 
 
 def stuck_writer(client: hqueue.Client) -> None:
