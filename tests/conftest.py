@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import logging
 import os
 import signal
 import tempfile
@@ -56,6 +57,21 @@ hypothesis.settings.load_profile("untimed")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _servers: list[local.LocalServer] = []
+
+
+@pytest.fixture(autouse=True)
+def _levels_of_loggers() -> Iterator[None]:
+    """A command that a test runs in its process sets levels: the next test would log by them."""
+    before = _levels()
+    yield
+    for name, _ in _levels().items() - before.items():
+        logging.getLogger(name).setLevel(before.get(name, logging.NOTSET))
+
+
+def _levels() -> dict[str, int]:
+    known = logging.root.manager.loggerDict
+    levels = {name: each.level for name, each in known.items() if isinstance(each, logging.Logger)}
+    return {"root": logging.root.level, **levels}
 
 
 @pytest.fixture(scope="session")

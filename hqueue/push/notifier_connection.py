@@ -45,7 +45,7 @@ class NotifierConnection:
                     opened.close()
                     self._socket = None
                     return False
-                if opened.send(frame) == len(frame):
+                if _all_sent(opened, frame):
                     return True
                 reason = "it takes no more"
             except OSError as exc:
@@ -83,6 +83,18 @@ class NotifierConnection:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+
+def _all_sent(by: socket.socket, frame: bytes) -> bool:
+    """Send a frame without waiting; whether there was room for all of it.
+
+    Raises:
+        OSError: the connection is broken.
+    """
+    try:
+        return by.send(frame) == len(frame)
+    except WOULD_BLOCK:
+        return False
 
 
 def _is_ended(of: socket.socket) -> bool:

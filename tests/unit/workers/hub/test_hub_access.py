@@ -79,6 +79,7 @@ def test_the_right_is_checked_before_what_the_arguments_name(
     topics = {name: scene.connect(name).topic("t") for name in ("ops", "reader", "other")}
     wait_for(lambda: not refused(lambda: topics["reader"].publish(b"v")), "the hub follows")
     absent = scene.connect("loader", publisher="loader").topic("absent")
+    caplog.clear()
     with caplog.at_level(logging.WARNING, "hqueue.audit"):
         for move in (topics["reader"].move, absent.move):
             assert refused(lambda: move("localhost:1"))  # noqa: B023
@@ -87,7 +88,8 @@ def test_the_right_is_checked_before_what_the_arguments_name(
         assert refused(lambda: absent.unsubscribe("loader"))
         assert refused(absent.last_sequence_number)
     actions = ["move", "move", "delete", "acl", "unsubscribe", "publish"]
-    assert [line.partition('action="')[2].partition('"')[0] for line in audit(caplog)] == actions
+    lines = audit(caplog, logging.WARNING)
+    assert [line.partition('action="')[2].partition('"')[0] for line in lines] == actions
     with pytest.raises(InvalidInputError, match="not available"):
         topics["ops"].move("localhost:1")
     with topics["reader"].subscribe("reader", print):
@@ -197,6 +199,7 @@ def test_changes_are_in_the_audit_and_the_last_rules_hold_when_the_record_is_gon
     hub = scene.hub(**RULES)
     topic = scene.connect("loader").topic("t")
     topic.publish(b"v")
+    caplog.clear()
     with caplog.at_level(logging.INFO, "hqueue.audit"):
         scene.change("grant", "reader", "subscribe", topic="t*", name="r-*")
         expected = 'who="anonymous" action="access" added="reader subscribe * t* r-*" allowed="yes"'
@@ -275,8 +278,9 @@ def test_the_thrift_api_goes_by_rules(
         for name in ("loader", "reader", "clicks"):
             assert forbidden(puts, name, "clicks")
             assert forbidden(reads, name)
-    assert len(audit(caplog)) >= 6
-    assert all('allowed="no"' in line and 'queue="q"' in line for line in audit(caplog))
+    lines = audit(caplog, logging.WARNING)
+    assert len(lines) >= 6
+    assert all('allowed="no"' in line and 'queue="q"' in line for line in lines)
     scene.change("grant", "loader", "publish", queue=QUEUE, topic="clicks*")
     scene.change("grant", "reader", "read", queue=QUEUE)
     scene.change("grant", "clicks", "read", queue="q*", topic="clicks")
