@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from hqueue.consumer import Consumer as Consumer
     from hqueue.consumer import ParallelConsumer as ParallelConsumer
     from hqueue.consumer_stream import ConsumerStream as ConsumerStream
+    from hqueue.dead_letters.dead_letters import DeadLetters as DeadLetters
+    from hqueue.dead_letters.wrapping import DeadLetter as DeadLetter
     from hqueue.errors import BufferFullError as BufferFullError
     from hqueue.errors import ClosedError as ClosedError
     from hqueue.errors import CommitFailedError as CommitFailedError
@@ -68,8 +70,6 @@ if TYPE_CHECKING:
     from hqueue.produce.delivery import Delivery as Delivery
     from hqueue.produce.producer import Producer as Producer
     from hqueue.push.administration import SubscriberState as SubscriberState
-    from hqueue.push.dead_letters import DeadLetter as DeadLetter
-    from hqueue.push.dead_letters import DeadLetters as DeadLetters
     from hqueue.push.listener import Listener as Listener
     from hqueue.push.listener import MessageListener as MessageListener
     from hqueue.push.listener import Status as Status
@@ -103,6 +103,8 @@ _MODULES = {
     "hqueue.consume.topic_scanner": "TopicScanner",
     "hqueue.consumer": "Consumer ParallelConsumer",
     "hqueue.consumer_stream": "ConsumerStream",
+    "hqueue.dead_letters.dead_letters": "DeadLetters",
+    "hqueue.dead_letters.wrapping": "DeadLetter",
     "hqueue.errors": (
         "BufferFullError ClosedError CommitFailedError CorruptLogError FencedError "
         "HQueueError HubUnavailableError IdempotencyKeyReusedError InvalidInputError "
@@ -126,7 +128,6 @@ _MODULES = {
     "hqueue.produce.delivery": "Delivery",
     "hqueue.produce.producer": "Producer",
     "hqueue.push.administration": "SubscriberState",
-    "hqueue.push.dead_letters": "DeadLetter DeadLetters",
     "hqueue.push.listener": "Listener MessageListener Status",
     "hqueue.push.subscriber": "Subscriber",
     "hqueue.push.subscription": "Subscription",

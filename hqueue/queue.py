@@ -18,6 +18,7 @@ from hqueue.consume.scanners import (
 from hqueue.consume.skipped_batches import SkippedBatches
 from hqueue.consume.topic_scanner import TopicScanner
 from hqueue.consume.topic_scans import moved_since, topic_scans
+from hqueue.dead_letters.dead_letters import DeadLetters
 from hqueue.errors import InvalidInputError
 from hqueue.format.header import Header
 from hqueue.handle import QueueLog
@@ -34,7 +35,6 @@ from hqueue.metadata.managers import LogRange, RangesOf
 from hqueue.position import Position
 from hqueue.produce.producer import Producer
 from hqueue.produce.producer_options import ProducerOptions
-from hqueue.push.dead_letters import DeadLetters
 from hqueue.push.listener import Listener
 from hqueue.push.subscriber import Subscriber, SubscriberOptions
 from hqueue.push.subscription import Subscription

@@ -8,9 +8,10 @@ from typing import Any
 
 from hqueue.aio.scanner import Scanner
 from hqueue.consume.scan import Scan
+from hqueue.dead_letters.steps import DeadLetterSteps, OnUnreadable
+from hqueue.dead_letters.wrapping import DeadLetter
 from hqueue.handle import QueueLog
 from hqueue.message import Message, ReceivedMessage
-from hqueue.push.dead_letters import DeadLetter, DeadLetterSteps, OnUnreadable
 from hqueue.runtime.steps import Wait, each_given_in_loop
 from hqueue.settings.attributes import check_partition
 

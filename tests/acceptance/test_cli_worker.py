@@ -13,7 +13,7 @@ import pytest
 
 import hqueue
 from hqueue import DeliveryOptions, Message, ReceivedMessage, Status, Subscription
-from hqueue.push.dead_letters import dead_letter_topic, redrive_topic
+from hqueue.dead_letters.topics import dead_letter_topic, redrive_topic
 from tests.acceptance.commands import Run, Running, Start
 from tests.support.waiting import wait_for
 

@@ -10,9 +10,9 @@ import pytest
 
 import hqueue
 from hqueue import DeadLetter, Message, ReceivedMessage, Status, Subscription, local
+from hqueue.dead_letters.topics import dead_letter_topic, redrive_topic
 from hqueue.metadata import DeliveryOptions, SubscriptionKey
 from hqueue.metadata.ports import ANY, Change
-from hqueue.push.dead_letters import dead_letter_topic, redrive_topic
 from hqueue.settings.limits import BATCH_HEADERS_MAX
 from hqueue.typing import ListenerAnswer
 from tests.support.garbage import GARBAGE, garbled

@@ -12,17 +12,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hqueue import CorruptLogError, Message, MessageID, Queue, ReceivedMessage
+from hqueue.dead_letters.dead_letters import DeadLetters
+from hqueue.dead_letters.topics import dead_letter_topic, redrive_topic
+from hqueue.dead_letters.wrapping import DeadLetter, wrapped_dead_letter, wrapped_redrive
 from hqueue.format.header import Header
 from hqueue.handle import QueueLog
 from hqueue.log.skipping import Skips
-from hqueue.push.dead_letters import (
-    DeadLetter,
-    DeadLetters,
-    dead_letter_topic,
-    redrive_topic,
-    wrapped_dead_letter,
-    wrapped_redrive,
-)
 from hqueue_workers.delivery.segment import BatchSegment, Segment, SubscriptionFilter, Window
 from hqueue_workers.delivery.wire import decode_messages
 from tests.support.batches import few_topics, read, read_bodies

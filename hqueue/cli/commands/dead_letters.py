@@ -23,8 +23,8 @@ from hqueue.message_id import MessageID
 from hqueue.runtime.only_reads import OnlyReads
 
 if TYPE_CHECKING:
+    from hqueue.dead_letters.wrapping import DeadLetter
     from hqueue.message import Message, ReceivedMessage
-    from hqueue.push.dead_letters import DeadLetter
     from hqueue.queue import Queue
 
 __all__ = ["register"]

@@ -23,8 +23,8 @@ from hqueue import (
 )
 from hqueue.cli.documents import message_of
 from hqueue.cli.formats import Format, encoder
+from hqueue.dead_letters.topics import dead_letter_topic, redrive_topic
 from hqueue.format.arrow import HEADERS as ARROW_HEADERS
-from hqueue.push.dead_letters import dead_letter_topic, redrive_topic
 from hqueue.rpc.services import load
 from tests.support.backends import MemoryBackend
 from tests.support.hubs import HubThread

@@ -13,8 +13,8 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from hqueue import HQueueError, Queue, ReceivedMessage
+from hqueue.dead_letters.topics import is_delivered_unasked, redrive_topic
 from hqueue.engine import Batch, Skips, messages_of
-from hqueue.push.dead_letters import is_delivered_unasked, redrive_topic
 from hqueue.settings.limits import CALL_HEADERS_MAX
 from hqueue_workers.delivery.wire import encode_message
 from hqueue_workers.node.runtime import Runtime

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hqueue import MessageID, ReceivedMessage
 from hqueue.cli.commands.dead_letters import _as_json, _cells
 from hqueue.cli.formats import headers_text, key_text
-from hqueue.push.dead_letters import DeadLetter
+from hqueue.dead_letters.wrapping import DeadLetter
 
 
 def letter(**more: object) -> DeadLetter:

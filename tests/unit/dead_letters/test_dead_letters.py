@@ -21,8 +21,9 @@ from hqueue import (
     ReceivedMessage,
     Scan,
 )
+from hqueue.dead_letters.steps import DeadLetterSteps
+from hqueue.dead_letters.topics import dead_letter_topic, redrive_topic
 from hqueue.errors import UnsupportedFormatError
-from hqueue.push.dead_letters import DeadLetterSteps, dead_letter_topic, redrive_topic
 from hqueue.runtime.logs import Log
 from hqueue.runtime.loop import blocking
 from hqueue.runtime.seldom import SeldomLog

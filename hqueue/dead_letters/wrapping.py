@@ -1,0 +1,146 @@
+"""A dead letter, and the messages in the log that it and its redrive are."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any, NamedTuple
+
+from hqueue.dead_letters.topics import dead_letter_topic, redrive_topic
+from hqueue.errors import MessageTooLargeError, UnsupportedFormatError
+from hqueue.format.cells import encode_message
+from hqueue.message import Message, ReceivedMessage, topic_bytes
+from hqueue.message_id import MessageID
+from hqueue.metadata import check_name
+from hqueue.metadata.encoding import decode_fields, text_of
+from hqueue.settings.limits import REASON_LENGTH_MAX
+from hqueue.settings.numbers import check_whole
+
+__all__ = [
+    "DeadLetter",
+    "Wrapping",
+    "unreadable",
+    "wrapped_dead_letter",
+    "wrapped_redrive",
+    "wrapping_of",
+]
+
+VERSION = 1
+LINE_BYTES_MAX = 64 * 1024
+"""The first line, at most: its reason has a thousand characters."""
+ATTEMPTS_MAX = 2**63 - 1
+
+_IN_THE_LOG = "in the log"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that a subscriber failed to process.
+
+    Args:
+        message: the original, with its key, headers, ID and partition.
+        subscriber: the subscriber's name.
+        reason: the reason in a few words, with the exception if a listener raised one.
+        attempts: how often it was delivered.
+        id: the ID of the dead letter itself, in the same partition; None if it was not put yet.
+        expired: whether the value, key and headers are lost, since they were left in the log and
+            have expired.
+    """
+
+    message: ReceivedMessage
+    subscriber: str
+    reason: str
+    attempts: int
+    id: MessageID | None = None
+    expired: bool = False
+
+
+def wrapped_dead_letter(letter: DeadLetter) -> Message:
+    """A dead letter as the message that it is in the log."""
+    return _wrap(letter, dead_letter_topic(letter.subscriber))
+
+
+def wrapped_redrive(letter: DeadLetter) -> Message:
+    """What puts a dead letter back, as a message."""
+    return _wrap(letter, redrive_topic(letter.subscriber))
+
+
+def _wrap(letter: DeadLetter, topic: str) -> Message:
+    fields: dict[str, object] = {
+        "version": VERSION,
+        "id": str(letter.message.id),
+        "topic": letter.message.topic,
+        "subscriber": letter.subscriber,
+        "reason": letter.reason[:REASON_LENGTH_MAX],
+        "attempts": letter.attempts,
+        "dead_letter": None if letter.id is None else str(letter.id),
+    }
+    original = letter.message
+    try:
+        wrapped = Message(topic, _line(fields) + original.value, original.key, original.headers)
+        encode_message(wrapped)
+    except MessageTooLargeError:
+        return Message(topic, _line({**fields, "value": _IN_THE_LOG}))
+    return wrapped
+
+
+def _line(fields: dict[str, object]) -> bytes:
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+class Wrapping(NamedTuple):
+    """The first line of a dead letter's or a redrive's value."""
+
+    id: MessageID
+    topic: str
+    subscriber: str
+    reason: str
+    attempts: int
+    dead_letter: MessageID | None
+    in_the_log: bool
+    value_at: int
+    """Where the original's value begins, if it is not left in the log."""
+
+
+def wrapping_of(message: ReceivedMessage) -> Wrapping:
+    """Read the first line. Anybody may have written it before such topics were the system's own:
+    so nothing of it is believed that can't be.
+
+    Raises:
+        UnsupportedFormatError: this is not a dead letter and not a redrive of its topic's
+            subscriber.
+    """
+    end = message.value.find(b"\n", 0, LINE_BYTES_MAX)
+    if end < 0:
+        raise unreadable(message, "it does not begin with a line of JSON")
+
+    def read(fields: dict[str, Any]) -> Wrapping:
+        letter = fields.get("dead_letter")
+        wrapping = Wrapping(
+            MessageID.parse(text_of(fields["id"])),
+            text_of(fields["topic"]),
+            check_name(fields["subscriber"]),
+            text_of(fields["reason"]),
+            check_whole(fields["attempts"], 0, ATTEMPTS_MAX),
+            None if letter is None else MessageID.parse(text_of(letter)),
+            fields.get("value") == _IN_THE_LOG,
+            end + 1,
+        )
+        topic_bytes(wrapping.topic)
+        wrapping.reason.encode()  # One half of a surrogate pair could be shown and written nowhere.
+        name = wrapping.subscriber
+        if message.topic not in (dead_letter_topic(name), redrive_topic(name)):
+            raise ValueError("the message names another subscriber than its topic does")
+        return wrapping
+
+    return decode_fields(message.value[:end], _position_of(message), read)
+
+
+def _position_of(message: ReceivedMessage) -> str:
+    return f"{message.topic}, partition {message.partition}, {message.id}"
+
+
+def unreadable(message: ReceivedMessage, reason: str) -> UnsupportedFormatError:
+    return UnsupportedFormatError(
+        "this message is not a valid dead letter", path=_position_of(message), reason=reason
+    )
