@@ -6,6 +6,7 @@ def consumer(*queues: str, **options: Unpack[hqueue.typing.ConsumerOptions]) -> 
 
 from hqueue.client import Ttl
 from hqueue.consume.scanners import ScannerOptions
+from hqueue.dead_letters.topics import DeadLetterOwner
 from hqueue.exactly_once_steps import Process, ProcessInLoop
 from hqueue.groups.callbacks import OnPartitions, OnPartitionsInLoop
 from hqueue.groups.calls import Partition, ToCommit
@@ -30,6 +31,7 @@ __all__ = [
     "ConnectOptions",
     "ConsumerOptions",
     "Credential",
+    "DeadLetterOwner",
     "DelegationToken",
     "DeliveryCallback",
     "Headers",

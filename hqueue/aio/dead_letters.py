@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
-from functools import partial
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
 from hqueue.aio.scanner import Scanner
 from hqueue.consume.scan import Scan
-from hqueue.dead_letters.steps import DeadLetterSteps, OnUnreadable
+from hqueue.dead_letters.steps import DeadLetterSteps, OnUnreadable, by_partition, steps_of
+from hqueue.dead_letters.waiting import Wanted
 from hqueue.dead_letters.wrapping import DeadLetter
 from hqueue.handle import QueueLog
-from hqueue.message import Message, ReceivedMessage
-from hqueue.runtime.steps import Wait, each_given_in_loop
-from hqueue.settings.attributes import check_partition
+from hqueue.message import ReceivedMessage
+from hqueue.position import Position
+from hqueue.runtime.steps import each_given_in_loop
 
 __all__ = ["DeadLetters"]
 
@@ -22,8 +22,8 @@ class DeadLetters:
     """The dead letters in a queue, to read and to redrive, in an event loop. Like
     `hqueue.DeadLetters`. Made by `Queue.dead_letters`.
 
-    If a caller of `put` or `redrive` is cancelled, some of the dead letters may have been written,
-    now or in a moment.
+    If a caller of `put`, `redrive` or `delete` is cancelled, some of the dead letters may have been
+    written, redriven or deleted, now or in a moment.
 
     Args:
         log: the queue's log.
@@ -34,16 +34,22 @@ class DeadLetters:
 
     async def waiting(
         self,
-        subscriber: str,
+        subscriber: str | None = None,
         partition: int | None = None,
         *,
+        group: str | None = None,
+        topic: str | None = None,
+        reason: str | None = None,
+        since: Position | None = None,
+        until: Position | None = None,
         on_unreadable: OnUnreadable | None = None,
     ) -> AsyncIterator[DeadLetter]:
-        """Iterate over a subscriber's dead letters that were not redriven yet, each partition in
-        its order. Like `hqueue.DeadLetters.waiting`.
+        """Iterate over dead letters that were neither redriven nor deleted yet. Like
+        `hqueue.DeadLetters.waiting`.
         """
+        wanted = Wanted(subscriber, group, partition, topic, reason, since, until)
         opened: list[Scanner] = []
-        work = self._steps(opened).waiting(subscriber, partition, on_unreadable)
+        work = self._steps(opened).waiting(wanted, on_unreadable)
         try:
             async for letter in each_given_in_loop(work, _nothing):
                 yield letter
@@ -57,42 +63,35 @@ class DeadLetters:
         await self._steps([]).put.in_loop(letters)
 
     async def redrive(self, letters: Iterable[DeadLetter]) -> int:
-        """Deliver dead letters to their subscriber again, and to no other. Returns how many. Like
-        `hqueue.DeadLetters.redrive`.
+        """Deliver dead letters to their subscriber or group again, and to no other. Returns how
+        many. Like `hqueue.DeadLetters.redrive`.
         """
         return await self._steps([]).redrive.in_loop(letters)
 
+    async def delete(self, letters: Iterable[DeadLetter]) -> int:
+        """Take dead letters off those that wait. Returns how many. Like
+        `hqueue.DeadLetters.delete`.
+        """
+        return await self._steps([]).delete.in_loop(letters)
+
     async def redriven(self, message: ReceivedMessage) -> ReceivedMessage | None:
         """The message that a redrive delivers, or None. Like `hqueue.DeadLetters.redriven`."""
-        opened: list[Scanner] = []
-        try:
-            return await self._steps(opened).redriven.in_loop(message)
-        finally:
-            await _close(opened)
+        return await self._steps([]).redriven.in_loop(message)
 
     async def unwrap(self, message: ReceivedMessage) -> ReceivedMessage | None:
         """The message that a redrive delivers. Like `hqueue.DeadLetters.unwrap`."""
-        opened: list[Scanner] = []
-        try:
-            return await self._steps(opened).unwrap.in_loop(message)
-        finally:
-            await _close(opened)
+        return await self._steps([]).unwrap.in_loop(message)
 
     def _steps(self, opened: list[Scanner]) -> DeadLetterSteps:
         """The steps of one call, that note which scanners they open."""
 
-        def open_scan(partition: int | None, scan: Scan) -> Scanner:
-            count = self._log.partitions
-            chosen = range(count) if partition is None else [check_partition(partition, count)]
-            scanner = Scanner(self._log.loop_reader, dict.fromkeys(chosen, scan))
+        def open_scan(scans: Mapping[int, Scan] | Scan) -> Scanner:
+            reader = self._log.loop_reader
+            scanner = Scanner(reader, by_partition(scans, reader.partitions))
             opened.append(scanner)
             return scanner
 
-        def put(messages: list[Message], partition: int) -> Wait:
-            call = partial(self._log.loop_appender.put_system, messages, partition)
-            return Wait(call, call)
-
-        return DeadLetterSteps(open_scan, put)
+        return steps_of(self._log, open_scan)
 
 
 async def _close(opened: list[Scanner]) -> None:

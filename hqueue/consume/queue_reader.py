@@ -36,6 +36,7 @@ from hqueue.position import Position
 from hqueue.runtime.clock import Deadline, drive, drive_each, drive_each_in_loop, drive_in_loop
 from hqueue.runtime.loop import computed, in_thread, is_much
 from hqueue.settings.kinds import listed
+from hqueue.settings.reserved import is_unreserved
 
 __all__ = ["LoopReader", "QueueReader"]
 
@@ -160,9 +161,11 @@ class QueueReader:
     def _each(self, work: Work[None]) -> Iterator[Any]:
         return drive_each(work, self._port, self.clock)
 
-    def topics(self, start: Position, topics_max: int) -> list[str]:
-        """Like `Queue.topics`."""
-        return self.do_long(self.reading.topics(start, topics_max))
+    def topics(
+        self, start: Position, topics_max: int, is_wanted: Callable[[str], bool] = is_unreserved
+    ) -> list[str]:
+        """Like `QueueReading.topics`."""
+        return self.do_long(self.reading.topics(start, topics_max, is_wanted))
 
     def topic_lags(
         self,
@@ -353,9 +356,11 @@ class LoopReader:
         """Like `Queue.headers`."""
         return self._each(self._reading.headers(partition, start, stop))
 
-    async def topics(self, start: Position, topics_max: int) -> list[str]:
-        """Like `Queue.topics`."""
-        return await self.do_long(self._reading.topics(start, topics_max))
+    async def topics(
+        self, start: Position, topics_max: int, is_wanted: Callable[[str], bool] = is_unreserved
+    ) -> list[str]:
+        """Like `QueueReading.topics`."""
+        return await self.do_long(self._reading.topics(start, topics_max, is_wanted))
 
     async def topic_lags(
         self,

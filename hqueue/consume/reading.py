@@ -28,7 +28,7 @@ from hqueue.runtime.clock import Deadline
 from hqueue.runtime.steps import Give, Pause, until_given
 from hqueue.settings.kinds import check_kind, check_mapping, listed
 from hqueue.settings.numbers import check_whole
-from hqueue.settings.reserved import is_reserved
+from hqueue.settings.reserved import is_unreserved
 
 __all__ = ["QueueReading"]
 
@@ -168,15 +168,17 @@ class QueueReading:
         scan = Scan(start, stop)
         return headers_of(partition, scan.start, scan.stop, self.deadline)
 
-    def topics(self, start: Position, topics_max: int) -> Work[list[str]]:
-        """Like `Queue.topics`."""
+    def topics(
+        self, start: Position, topics_max: int, is_wanted: Callable[[str], bool] = is_unreserved
+    ) -> Work[list[str]]:
+        """Like `Queue.topics`, of those topics that are wanted."""
         topics_max = check_whole(topics_max, 1, 1_000_000, option="topics_max")
         found: set[str] = set()
         left = NAMES_AT_ONCE
         for partition in range(self._context.partitions):
             headers = self.headers(partition, start, None)
             while (given := (yield from until_given(headers))) is not None:
-                found.update(t.topic for t in given.item.topics if not is_reserved(t.topic))
+                found.update(t.topic for t in given.item.topics if is_wanted(t.topic))
                 if len(found) >= topics_max:
                     headers.close()
                     return sorted(found)[:topics_max]

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from hqueue.consume.scan import Scan
-from hqueue.consume.scanners import Scanner, open_scanner
-from hqueue.dead_letters.steps import DeadLetterSteps, OnUnreadable
+from hqueue.consume.scanners import Scanner
+from hqueue.dead_letters.steps import DeadLetterSteps, OnUnreadable, by_partition, steps_of
+from hqueue.dead_letters.waiting import Wanted
 from hqueue.dead_letters.wrapping import DeadLetter
 from hqueue.handle import QueueLog
-from hqueue.message import Message, ReceivedMessage
-from hqueue.runtime.loop import blocking
-from hqueue.runtime.steps import Wait, Work, each_given
+from hqueue.message import ReceivedMessage
+from hqueue.position import Position
+from hqueue.runtime.steps import Work, each_given
 
 __all__ = ["DeadLetters"]
 
@@ -31,27 +31,43 @@ class DeadLetters:
 
     def waiting(
         self,
-        subscriber: str,
+        subscriber: str | None = None,
         partition: int | None = None,
         *,
+        group: str | None = None,
+        topic: str | None = None,
+        reason: str | None = None,
+        since: Position | None = None,
+        until: Position | None = None,
         on_unreadable: OnUnreadable | None = None,
     ) -> Iterator[DeadLetter]:
-        """Iterate over a subscriber's dead letters that were not redriven yet, each partition in
-        its order.
+        """Iterate over dead letters that were neither redriven nor deleted yet, those of each owner
+        one after another, and each partition in its order. A message that became a dead letter
+        several times comes once.
+
+        Holds the IDs of up to 100,000 dead letters, and one dead letter at a time.
 
         Args:
-            subscriber: the subscriber's name.
+            subscriber: the subscriber's name; or
+            group: the group's name. If both are None, the dead letters of all subscribers and
+                groups; the headers of the log are read to find them.
             partition: the partition; all if None.
-            on_unreadable: called with each message under the subscriber's topics that is neither a
+            topic: only dead letters whose original has this topic.
+            reason: only those whose reason contains this text, in whatever case.
+            since: only those that were put at this position or later.
+            until: only those that were put before this position.
+            on_unreadable: called with each message under the owner's topics that is neither a
                 dead letter nor a redrive, or whose original can't be read, and with the reason. The
                 iteration continues after it. If None, such messages are logged, at most once a
                 second.
 
         Raises:
+            InvalidInputError: an argument is out of range.
             As `Queue.scan`.
         """
+        wanted = Wanted(subscriber, group, partition, topic, reason, since, until)
         opened: list[Scanner] = []
-        work = self._steps(opened).waiting(subscriber, partition, on_unreadable)
+        work = self._steps(opened).waiting(wanted, on_unreadable)
         return self._each(work, opened)
 
     def _each(self, work: Work[Any, None], opened: list[Scanner]) -> Iterator[DeadLetter]:
@@ -68,10 +84,13 @@ class DeadLetters:
         self._steps([]).put(letters)
 
     def redrive(self, letters: Iterable[DeadLetter]) -> int:
-        """Deliver dead letters to their subscriber again, and to no other. Returns how many.
+        """Deliver dead letters to their subscriber or group again, and to no other. Returns how
+        many.
 
         They are delivered like new messages: with new IDs, after the messages that the partition
-        has already.
+        has already. One append delivers a dead letter and takes it off those that wait, so a crash
+        can't do one without the other. A redrive that is repeated delivers again: after an error
+        with an unknown outcome see first what is still waiting.
 
         Raises:
             InvalidInputError: the value of a dead letter has expired.
@@ -79,40 +98,46 @@ class DeadLetters:
         """
         return self._steps([]).redrive(letters)
 
+    def delete(self, letters: Iterable[DeadLetter]) -> int:
+        """Take dead letters off those that wait, without delivering them. Returns how many.
+
+        Their bytes stay in the log until they expire, as all messages do. Deleting one again
+        changes nothing.
+
+        Raises:
+            InvalidInputError: a dead letter was never put.
+            As `Queue.put`. Some of the dead letters may have been deleted.
+        """
+        return self._steps([]).delete(letters)
+
     def redriven(self, message: ReceivedMessage) -> ReceivedMessage | None:
-        """The message that a redrive delivers, like `unwrap`. A message under a subscriber's topic
-        of redrives that is not a redrive is logged, and the result is None.
+        """The message that a redrive delivers, like `unwrap`. A message under a topic of redrives
+        that is not a redrive is logged, and the result is None.
 
         Raises:
             As `Queue.scan`, if the original can't be read now.
         """
-        opened: list[Scanner] = []
-        with _closing(opened):
-            return self._steps(opened).redriven(message)
+        return self._steps([]).redriven(message)
 
     def unwrap(self, message: ReceivedMessage) -> ReceivedMessage | None:
         """The message that a redrive delivers: the original under the redrive's ID; None if the
-        original has expired.
+        original has expired, or if the message deletes a dead letter.
 
         Raises:
             UnsupportedFormatError: the message is not a redrive.
         """
-        opened: list[Scanner] = []
-        with _closing(opened):
-            return self._steps(opened).unwrap(message)
+        return self._steps([]).unwrap(message)
 
     def _steps(self, opened: list[Scanner]) -> DeadLetterSteps:
         """The steps of one call, that note which scanners they open."""
 
-        def open_scan(partition: int | None, scan: Scan) -> Scanner:
-            scanner = open_scanner(self._log.reader, partition, scan)
+        def open_scan(scans: Mapping[int, Scan] | Scan) -> Scanner:
+            reader = self._log.reader
+            scanner = Scanner(reader, by_partition(scans, reader.partitions))
             opened.append(scanner)
             return scanner
 
-        def put(messages: list[Message], partition: int) -> Wait:
-            return blocking(partial(self._log.appender.put_system, messages, partition))
-
-        return DeadLetterSteps(open_scan, put)
+        return steps_of(self._log, open_scan)
 
 
 @contextlib.contextmanager

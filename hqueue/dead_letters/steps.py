@@ -2,39 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from hqueue.consume.scan import Scan
-from hqueue.dead_letters.topics import dead_letter_topic, is_redrive, redrive_topic
+from hqueue.dead_letters.originals import Originals, message_at
+from hqueue.dead_letters.putting import letters_of, put_each, put_in
+from hqueue.dead_letters.topics import is_dead_letter, redrive_topic_beside
+from hqueue.dead_letters.waiting import Held, Wanted
 from hqueue.dead_letters.wrapping import (
     DeadLetter,
     Wrapping,
-    unreadable,
     wrapped_dead_letter,
+    wrapped_deletion,
     wrapped_redrive,
     wrapping_of,
 )
 from hqueue.errors import CorruptLogError, InvalidInputError, UnsupportedFormatError
-from hqueue.format.cells import encode_message
+from hqueue.handle import QueueLog
 from hqueue.message import Message, ReceivedMessage
-from hqueue.message_id import MessageID
-from hqueue.metadata import check_name
-from hqueue.runtime.logs import Log
-from hqueue.runtime.seldom import SeldomLog
+from hqueue.position import Position
 from hqueue.runtime.steps import Give, Wait, Work
 from hqueue.runtime.stepwise import Stepwise, stepwise
-from hqueue.settings.kinds import check_callback, check_kind
-from hqueue.settings.limits import BATCH_BYTES_MAX, HEADER_ROOM_BYTES
+from hqueue.settings.attributes import check_partition
+from hqueue.settings.kinds import check_callback
 
-__all__ = ["DeadLetterSteps", "OnUnreadable"]
+__all__ = ["DeadLetterSteps", "OnUnreadable", "by_partition", "steps_of"]
 
-_log = SeldomLog(Log(__name__))
-
-LINKS_MAX = 1_000
-
-_PUT_BYTES_MAX = BATCH_BYTES_MAX // 2
-_PUT_MESSAGES_MAX = 1_000
+HELD_MAX = 100_000
+OWNERS_MAX = 10_000
 
 OnUnreadable = Callable[[ReceivedMessage, CorruptLogError], object]
 
@@ -43,209 +40,152 @@ class DeadLetterSteps(Stepwise):
     """What is done with dead letters, in steps: for threads, and for event loops.
 
     Args:
-        open_scan: opens a scanner of a partition, or of all if it is None. Its `next` and `close`
-            are called in threads, or awaited in a loop.
+        open_scan: opens a scanner of some partitions, each with a scan of its own, or of all with
+            one. Its `next` and `close` are called in threads, or awaited in a loop.
         put: asks for messages of the system's own to be put into a partition.
-        links_max: how often a message that was left in the log may have been put back.
-        seldom_log: names messages that are no valid dead letters.
+        topics: asks for the topics of dead letters in the queue since a position, at most so many.
+        originals: finds what they stand for.
+        held_max: how many IDs are held while it is looked which dead letters are waiting.
     """
 
     def __init__(
         self,
-        open_scan: Callable[[int | None, Scan], Any],
+        open_scan: Callable[[Mapping[int, Scan] | Scan], Any],
         put: Callable[[list[Message], int], Wait],
+        topics: Callable[[Position, int], Wait],
+        originals: Originals,
         *,
-        links_max: int = LINKS_MAX,
-        seldom_log: SeldomLog = _log,
+        held_max: int = HELD_MAX,
     ) -> None:
         self._open_scan = open_scan
-        self._put_messages = put
-        self._links_max = links_max
-        self._seldom_log = seldom_log
+        self._put = put
+        self._topics = topics
+        self._originals = originals
+        self._held_max = held_max
+        self.redriven = originals.redriven
+        self.unwrap = originals.unwrap
 
-    def waiting(
-        self, subscriber: str, partition: int | None, on_unreadable: OnUnreadable | None
-    ) -> Work[Any, None]:
+    def waiting(self, wanted: Wanted, on_unreadable: OnUnreadable | None) -> Work[Any, None]:
         """Gives what `DeadLetters.waiting` iterates over. The arguments are checked at once."""
-        check_name(subscriber)
         check_callback(on_unreadable, "on_unreadable")
-        report = self._log_unreadable if on_unreadable is None else on_unreadable
-        return self._waiting(subscriber, partition, report)
+        report = self._originals.log_unreadable if on_unreadable is None else on_unreadable
+        return self._waiting(wanted, report)
 
-    def _waiting(
-        self, subscriber: str, partition: int | None, report: OnUnreadable
-    ) -> Work[Any, None]:
-        redriven: set[tuple[int, MessageID | None]] = set()
+    def _waiting(self, wanted: Wanted, report: OnUnreadable) -> Work[Any, None]:
+        if wanted.owner is not None:
+            topics: Collection[str] = [wanted.owner.dead_letter_topic]
+        else:
+            since = 0 if wanted.since is None else wanted.since
+            topics = yield self._topics(since, OWNERS_MAX)
+        for topic in topics:
+            yield from self._waiting_under(topic, wanted, report)
 
-        def note(message: ReceivedMessage, wrapping: Wrapping) -> Work[Any, None]:
-            redriven.add((message.partition, wrapping.dead_letter))
-            yield from ()
+    def _waiting_under(self, topic: str, wanted: Wanted, report: OnUnreadable) -> Work[Any, None]:
+        """Gives the waiting ones under a topic of dead letters.
 
-        def give(message: ReceivedMessage, wrapping: Wrapping) -> Work[Any, None]:
-            if (message.partition, message.id) in redriven:
-                return
+        One pass over the log holds the IDs of those that no redrive and no deletion follows; a
+        second one reads them again. So what is held is bounded by what waits, and never by what has
+        been put back. If too many wait, those beyond are looked at again when the first are given.
+        """
+        both = [topic, redrive_topic_beside(topic)]
+        first = Scan(wanted.since, None, both)
+        scans: Mapping[int, Scan] | Scan | None = first
+        if wanted.partition is not None:
+            scans = {wanted.partition: first}
+        while scans is not None:
+            held = Held(wanted, self._held_max)
+            yield from self._each(scans, report, held.note)
+            if held.count:
+                yield from self._given(topic, held, report)
+            scans = {at: Scan(start, None, both) for at, start in held.left.items()} or None
+
+    def _given(self, topic: str, held: Held, report: OnUnreadable) -> Work[Any, None]:
+        scanner = self._open_scan(held.scans(topic))
+        while (message := (yield Wait(scanner.next, scanner.next))) is not None:
+            if not held.has(message):
+                continue
             try:
-                letter = yield from self._letter(message, wrapping)
+                letter = yield from self._originals.letter(message, wrapping_of(message))
             except CorruptLogError as exc:  # Also where the original lies, in the log.
                 report(message, exc)
             else:
                 yield Give(letter)
-
-        yield from self._each(partition, redrive_topic(subscriber), report, note)
-        yield from self._each(partition, dead_letter_topic(subscriber), report, give)
+        yield Wait(scanner.close, scanner.close)
 
     def _each(
         self,
-        partition: int | None,
-        topic: str,
+        scans: Mapping[int, Scan] | Scan,
         report: OnUnreadable,
-        take: Callable[[ReceivedMessage, Wrapping], Work[Any, None]],
+        note: Callable[[ReceivedMessage, Wrapping], None],
     ) -> Work[Any, None]:
-        """Take what can be read under a topic."""
-        scanner = self._open_scan(partition, Scan(topics=[topic]))
+        """Note what can be read."""
+        scanner = self._open_scan(scans)
         while (message := (yield Wait(scanner.next, scanner.next))) is not None:
             try:
                 wrapping = wrapping_of(message)
             except UnsupportedFormatError as exc:
                 report(message, exc)
             else:
-                yield from take(message, wrapping)
+                note(message, wrapping)
         yield Wait(scanner.close, scanner.close)
 
     @stepwise
     def put(self, letters: Iterable[DeadLetter]) -> Work[Any, None]:
         """As `DeadLetters.put`."""
-        yield from self._put((letter, wrapped_dead_letter(letter)) for letter in _letters(letters))
+        yield from put_each(
+            self._put, ((each, wrapped_dead_letter(each)) for each in letters_of(letters))
+        )
 
     @stepwise
     def redrive(self, letters: Iterable[DeadLetter]) -> Work[Any, int]:
         """As `DeadLetters.redrive`."""
 
         def wrapped() -> Iterator[tuple[DeadLetter, Message]]:
-            for letter in _letters(letters):
+            for letter in letters_of(letters):
                 if letter.expired:
                     raise InvalidInputError(
                         "the value of this dead letter has expired", id=letter.id
                     )
                 yield letter, wrapped_redrive(letter)
 
-        return (yield from self._put(wrapped()))
+        return (yield from put_each(self._put, wrapped()))
 
     @stepwise
-    def redriven(self, message: ReceivedMessage) -> Work[Any, ReceivedMessage | None]:
-        """As `DeadLetters.redriven`."""
-        try:
-            return (yield from self.unwrap.steps(message))
-        except UnsupportedFormatError as exc:
-            self._log_unreadable(message, exc)
-            return None
+    def delete(self, letters: Iterable[DeadLetter]) -> Work[Any, int]:
+        """As `DeadLetters.delete`."""
 
-    @stepwise
-    def unwrap(self, message: ReceivedMessage) -> Work[Any, ReceivedMessage | None]:
-        """As `DeadLetters.unwrap`."""
-        check_kind(message, ReceivedMessage, "message")
-        letter = yield from self._letter(message, wrapping_of(message))
-        if letter.expired:
-            return None
-        original = letter.message
-        return ReceivedMessage(
-            original.topic,
-            original.value,
-            message.id,
-            message.partition,
-            key=original.key,
-            headers=original.headers,
-        )
+        def wrapped() -> Iterator[tuple[DeadLetter, Message]]:
+            for letter in letters_of(letters):
+                if letter.id is None:
+                    raise InvalidInputError(
+                        "this dead letter was never put: nothing is there to be deleted"
+                    )
+                yield letter, wrapped_deletion(letter)
 
-    def _put(self, wrapped: Iterable[tuple[DeadLetter, Message]]) -> Work[Any, int]:
-        """Put messages into their letters' partitions, in batches."""
-        count = size = 0
-        open_for: int | None = None
-        batch: list[Message] = []
-
-        def flush() -> Work[Any, None]:
-            nonlocal size
-            if batch:
-                assert open_for is not None
-                yield self._put_messages(list(batch), open_for)
-            batch.clear()
-            size = 0
-
-        for letter, message in wrapped:
-            bytes_ = encode_message(message).size + HEADER_ROOM_BYTES * len(message.headers)
-            full = size + bytes_ > _PUT_BYTES_MAX or len(batch) >= _PUT_MESSAGES_MAX
-            if full or letter.message.partition != open_for:
-                yield from flush()
-            open_for = letter.message.partition
-            batch.append(message)
-            size += bytes_
-            count += 1
-        yield from flush()
-        return count
-
-    def _letter(self, message: ReceivedMessage, wrapping: Wrapping) -> Work[Any, DeadLetter]:
-        """A dead letter or a redrive, with the original's value, key and headers."""
-        value: bytes
-        held: Message | None = message
-        if wrapping.in_the_log:
-            held = yield from self._in_log(message, wrapping)
-            value = b"" if held is None else held.value
-        else:
-            value = message.value[wrapping.value_at :]
-        try:
-            original = ReceivedMessage(
-                wrapping.topic,
-                value,
-                wrapping.id,
-                message.partition,
-                key=None if held is None else held.key,
-                headers=() if held is None else held.headers,
-            )
-        except InvalidInputError as exc:
-            raise unreadable(message, "it names a topic that no message can have") from exc
-        return DeadLetter(
-            original,
-            wrapping.subscriber,
-            wrapping.reason,
-            wrapping.attempts,
-            message.id,
-            expired=held is None,
-        )
-
-    def _in_log(self, message: ReceivedMessage, wrapping: Wrapping) -> Work[Any, Message | None]:
-        """What holds the value, key and headers, where it was; None if it has expired. The original
-        may be a redrive that left them in the log itself: each lies before the one that names it.
-        """
-        named_by = message
-        for _ in range(self._links_max):
-            if wrapping.id >= named_by.id:
-                raise unreadable(message, "what it stands for does not lie before it")
-            scanner = self._open_scan(message.partition, Scan(wrapping.id, wrapping.id.next()))
-            found: ReceivedMessage | None = yield Wait(scanner.next, scanner.next)
-            yield Wait(scanner.close, scanner.close)
-            if found is None or not is_redrive(found.topic):
-                return found
-            named_by, wrapping = found, wrapping_of(found)
-            if not wrapping.in_the_log:
-                value = found.value[wrapping.value_at :]
-                return Message(wrapping.topic, value, found.key, found.headers)
-        raise unreadable(message, "the message that it stands for was put back too often")
-
-    def _log_unreadable(self, message: ReceivedMessage, error: CorruptLogError) -> None:
-        self._seldom_log.warning(
-            "skipped a message that is not a valid dead letter: partition %d, %s: %s",
-            message.partition,
-            message.id,
-            error,
-        )
+        return (yield from put_each(self._put, wrapped()))
 
 
-def _letters(letters: Iterable[DeadLetter]) -> Iterator[DeadLetter]:
-    """Those that must be put, one by one.
+def by_partition(scans: Mapping[int, Scan] | Scan, partitions: int) -> dict[int, Scan]:
+    """The scans that a scanner of a queue with so many partitions takes.
 
     Raises:
-        InvalidInputError: one is not a dead letter.
+        InvalidInputError: the queue has one of the partitions not.
     """
-    check_kind(letters, Iterable, "letters")
-    for letter in letters:
-        yield check_kind(letter, DeadLetter, "letters")
+    if isinstance(scans, Scan):
+        return dict.fromkeys(range(partitions), scans)
+    return {check_partition(partition, partitions): scan for partition, scan in scans.items()}
+
+
+def steps_of(
+    log: QueueLog, open_scan: Callable[[Mapping[int, Scan] | Scan], Any]
+) -> DeadLetterSteps:
+    """The steps for a queue's log."""
+
+    def topics(since: Position, count_max: int) -> Wait:
+        return Wait(
+            partial(log.reader.topics, since, count_max, is_dead_letter),
+            partial(log.loop_reader.topics, since, count_max, is_dead_letter),
+        )
+
+    originals = Originals(partial(message_at, log))
+    return DeadLetterSteps(open_scan, partial(put_in, log), topics, originals)

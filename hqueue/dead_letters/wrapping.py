@@ -6,12 +6,11 @@ import dataclasses
 import json
 from typing import Any, NamedTuple
 
-from hqueue.dead_letters.topics import dead_letter_topic, redrive_topic
+from hqueue.dead_letters.topics import GROUP, SUBSCRIBER, DeadLetterOwner
 from hqueue.errors import MessageTooLargeError, UnsupportedFormatError
 from hqueue.format.cells import encode_message
 from hqueue.message import Message, ReceivedMessage, topic_bytes
 from hqueue.message_id import MessageID
-from hqueue.metadata import check_name
 from hqueue.metadata.encoding import decode_fields, text_of
 from hqueue.settings.limits import REASON_LENGTH_MAX
 from hqueue.settings.numbers import check_whole
@@ -21,6 +20,7 @@ __all__ = [
     "Wrapping",
     "unreadable",
     "wrapped_dead_letter",
+    "wrapped_deletion",
     "wrapped_redrive",
     "wrapping_of",
 ]
@@ -35,42 +35,70 @@ _IN_THE_LOG = "in the log"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A message that a subscriber failed to process.
+    """A message that a subscriber or a consumer group failed to process. It lies in the queue and
+    in the partition of the original.
 
     Args:
-        message: the original, with its key, headers, ID and partition.
-        subscriber: the subscriber's name.
+        message: the original, with its key, headers, ID and partition. The ID has the time.
+        subscriber: the subscriber's name; None if it is a group's dead letter.
         reason: the reason in a few words, with the exception if a listener raised one.
-        attempts: how often it was delivered.
-        id: the ID of the dead letter itself, in the same partition; None if it was not put yet.
+        attempts: how often it was delivered; 1 if nobody counted.
+        id: the ID of the dead letter itself, in the same partition; its time is that of the
+            rejection. None if it was not put yet.
         expired: whether the value, key and headers are lost, since they were left in the log and
             have expired.
+        group: the group's name; None if it is a subscriber's dead letter.
     """
 
     message: ReceivedMessage
-    subscriber: str
+    subscriber: str | None
     reason: str
     attempts: int
     id: MessageID | None = None
     expired: bool = False
+    group: str | None = None
+
+    @property
+    def owner(self) -> DeadLetterOwner:
+        """The subscriber or the group.
+
+        Raises:
+            InvalidInputError: it has both names, or none, or one that is not possible.
+        """
+        return DeadLetterOwner.of(self.subscriber, self.group)
 
 
 def wrapped_dead_letter(letter: DeadLetter) -> Message:
     """A dead letter as the message that it is in the log."""
-    return _wrap(letter, dead_letter_topic(letter.subscriber))
+    return _wrap(letter, letter.owner.dead_letter_topic)
 
 
 def wrapped_redrive(letter: DeadLetter) -> Message:
     """What puts a dead letter back, as a message."""
-    return _wrap(letter, redrive_topic(letter.subscriber))
+    return _wrap(letter, letter.owner.redrive_topic)
+
+
+def wrapped_deletion(letter: DeadLetter) -> Message:
+    """What deletes a dead letter, as a message. A program that knows no deletions finds no redrive
+    in it, and passes it over.
+    """
+    owner = letter.owner
+    fields = {
+        "version": VERSION,
+        "id": str(letter.message.id),
+        owner.kind: owner.name,
+        "deleted": str(letter.id),
+    }
+    return Message(owner.redrive_topic, _line(fields))
 
 
 def _wrap(letter: DeadLetter, topic: str) -> Message:
+    owner = letter.owner
     fields: dict[str, object] = {
         "version": VERSION,
         "id": str(letter.message.id),
         "topic": letter.message.topic,
-        "subscriber": letter.subscriber,
+        owner.kind: owner.name,
         "reason": letter.reason[:REASON_LENGTH_MAX],
         "attempts": letter.attempts,
         "dead_letter": None if letter.id is None else str(letter.id),
@@ -93,13 +121,16 @@ class Wrapping(NamedTuple):
 
     id: MessageID
     topic: str
-    subscriber: str
+    owner: DeadLetterOwner
     reason: str
     attempts: int
     dead_letter: MessageID | None
     in_the_log: bool
     value_at: int
     """Where the original's value begins, if it is not left in the log."""
+    deletes: bool = False
+    """Whether it deletes the dead letter: nothing is put back, and only the ID and the owner count.
+    """
 
 
 def wrapping_of(message: ReceivedMessage) -> Wrapping:
@@ -107,19 +138,26 @@ def wrapping_of(message: ReceivedMessage) -> Wrapping:
     so nothing of it is believed that can't be.
 
     Raises:
-        UnsupportedFormatError: this is not a dead letter and not a redrive of its topic's
-            subscriber.
+        UnsupportedFormatError: this is neither a dead letter nor a redrive or a deletion of its
+            topic's owner.
     """
     end = message.value.find(b"\n", 0, LINE_BYTES_MAX)
     if end < 0:
         raise unreadable(message, "it does not begin with a line of JSON")
 
     def read(fields: dict[str, Any]) -> Wrapping:
+        owner = DeadLetterOwner.of(fields.get(SUBSCRIBER), fields.get(GROUP))
+        if message.topic not in (owner.dead_letter_topic, owner.redrive_topic):
+            raise ValueError("the message names another owner than its topic does")
+        original = MessageID.parse(text_of(fields["id"]))
+        if "deleted" in fields and message.topic == owner.redrive_topic:
+            deleted = MessageID.parse(text_of(fields["deleted"]))
+            return Wrapping(original, "", owner, "", 0, deleted, False, end + 1, deletes=True)
         letter = fields.get("dead_letter")
         wrapping = Wrapping(
-            MessageID.parse(text_of(fields["id"])),
+            original,
             text_of(fields["topic"]),
-            check_name(fields["subscriber"]),
+            owner,
             text_of(fields["reason"]),
             check_whole(fields["attempts"], 0, ATTEMPTS_MAX),
             None if letter is None else MessageID.parse(text_of(letter)),
@@ -127,10 +165,6 @@ def wrapping_of(message: ReceivedMessage) -> Wrapping:
             end + 1,
         )
         topic_bytes(wrapping.topic)
-        wrapping.reason.encode()  # One half of a surrogate pair could be shown and written nowhere.
-        name = wrapping.subscriber
-        if message.topic not in (dead_letter_topic(name), redrive_topic(name)):
-            raise ValueError("the message names another subscriber than its topic does")
         return wrapping
 
     return decode_fields(message.value[:end], _position_of(message), read)

@@ -78,7 +78,8 @@ class Share(Stepwise):
         self.paused: set[PartitionKey] = set()
         count = streams or 1
         self.streams = [
-            Stream(self.positions, settings.bytes_max // count, clock, loop) for _ in range(count)
+            Stream(self.positions, group, settings.bytes_max // count, clock, loop)
+            for _ in range(count)
         ]
         """Its partitions are dealt to these."""
         self._one_thread = streams is None
@@ -218,7 +219,7 @@ class Share(Stepwise):
         for key in sorted(stream.to_begin - self.paused - self.positions.unreadable):
             yield from self.resolve(key)
             log = yield from self.logs.opened(*key)
-            stream.begin(key, log.reader, self.topics)
+            stream.begin(key, log, self.topics)
         self.positions.report(stream.keys)
         if self.membership.missing:
             missing, self.membership.missing = min(self.membership.missing), frozenset()

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import dataclasses
+from collections.abc import Collection, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from hqueue.consume.intake import FetchedBatches, Intake
-from hqueue.consume.queue_reader import QueueReader
 from hqueue.consume.scan import Scan
+from hqueue.dead_letters.of_groups import GroupDeadLetters, delivered_unasked
 from hqueue.errors import HQueueError
 from hqueue.groups.handout import Handout
 from hqueue.groups.offsets import Position
 from hqueue.groups.positions import BEGINNING, Positions
+from hqueue.handle import QueueLog
+from hqueue.log import Batch
 from hqueue.log.offsets import passed_by
 from hqueue.message_id import MessageID
 from hqueue.metadata import PartitionKey
@@ -23,6 +26,21 @@ from hqueue.runtime.steps import Wait, Work
 __all__ = ["Stream"]
 
 
+class _Read(NamedTuple):
+    """What is read of a partition."""
+
+    log: QueueLog
+    topics: Collection[str]
+    letters: GroupDeadLetters | None
+    """The dead letters of the consumer's group."""
+
+    def delivered(self, batches: Sequence[Batch]) -> Work[Any, Sequence[Batch]]:
+        """What the consumer gets of batches that were read."""
+        if self.letters is not None:
+            return (yield from self.letters.delivered(batches, self.topics))
+        return batches if self.topics else delivered_unasked(batches)
+
+
 class Stream:
     """Some of a consumer's partitions. One thread or task takes messages from it, which says with
     each further one that those before are done with.
@@ -31,13 +49,19 @@ class Stream:
 
     Args:
         positions: those of the consumer.
+        group: the group's name; None for a consumer without a group.
         bytes_max: as `Intake` takes it.
         clock: where time comes from.
         loop: as `Intake` takes it.
     """
 
     def __init__(
-        self, positions: Positions, bytes_max: int, clock: Clock, loop: ProgramLoop | None = None
+        self,
+        positions: Positions,
+        group: str | None,
+        bytes_max: int,
+        clock: Clock,
+        loop: ProgramLoop | None = None,
     ) -> None:
         self.keys: set[PartitionKey] = set()
         """Its partitions."""
@@ -59,11 +83,12 @@ class Stream:
         """Whether its thread was interrupted, by a handler of a signal, while it was being handed
         something out: what came next may have got lost on its way."""
         self._positions = positions
+        self._group = group
         self._bytes_max = bytes_max
         self._clock = clock
         self._loop = loop
-        self._readers: dict[PartitionKey, QueueReader] = {}
-        """Those of the partitions that it reads."""
+        self._reads: dict[PartitionKey, _Read] = {}
+        """What it reads of each partition."""
         self._fetched: FetchedBatches[PartitionKey] | None = None
         """What came, until all that must be asked for before it is handed out was asked for."""
         self._intake: Intake[PartitionKey] = Intake(bytes_max, clock, loop)
@@ -80,12 +105,14 @@ class Stream:
             self._fetched = yield Wait(take, partial(self._intake.take_in_loop, timeout_ms))
         return self._fetched is not None
 
-    def begin(self, key: PartitionKey, reader: QueueReader, topics: Collection[str]) -> None:
-        """Read a partition from its position on."""
+    def begin(self, key: PartitionKey, log: QueueLog, topics: Collection[str]) -> None:
+        """Read a partition from its position on, and what is put back to the group."""
         position = self._positions[key]
-        scan = Scan(position.next, topics=topics)
-        self._intake.add(key, reader, key.partition, scan, position.ordinal)
-        self._readers[key] = reader
+        letters = None if self._group is None else GroupDeadLetters(log, self._group)
+        self._reads[key] = _Read(log, topics, letters)
+        read_topics = topics if letters is None else letters.read_topics(topics)
+        scan = Scan(position.next, topics=read_topics)
+        self._intake.add(key, log.reader, key.partition, scan, position.ordinal)
         self.to_begin.discard(key)
 
     def hand_out(self) -> Work[Any, None]:
@@ -117,7 +144,10 @@ class Stream:
                 self.restart([key])
                 return
             if fetched.batches:
-                in_loop = None if self._loop is None else self._readers[key].in_loop
+                batches = yield from self._reads[key].delivered(fetched.batches)
+                fetched = dataclasses.replace(fetched, batches=batches)
+            if fetched.batches:
+                in_loop = None if self._loop is None else self._reads[key].log.loop_reader
                 handout = Handout(fetched, in_loop)
                 if self.in_columns:
                     handout.begin()
@@ -185,7 +215,7 @@ class Stream:
         self.drop(keys)
         self.keys.difference_update(keys)
         for key in keys:
-            self._readers.pop(key, None)
+            self._reads.pop(key, None)
         self.revoked.difference_update(keys)
 
     def restart(self, keys: Collection[PartitionKey]) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from hqueue.errors import InvalidInputError
 from hqueue.settings.kinds import check_kind
 
-__all__ = ["PREFIX", "check_headers", "check_topic", "is_reserved", "unreserved"]
+__all__ = ["PREFIX", "check_headers", "check_topic", "is_reserved", "is_unreserved", "unreserved"]
 
 PREFIX = "hqueue."
 
@@ -23,6 +23,11 @@ _Headers = tuple[tuple[str, bytes], ...]
 def is_reserved(name: str) -> bool:
     """Whether a topic or a header of this name is the system's own: it begins with ``hqueue.``."""
     return bool(check_kind(name, str, "name").startswith(PREFIX))
+
+
+def is_unreserved(name: str) -> bool:
+    """Whether a topic or a header of this name is a program's own."""
+    return not name.startswith(PREFIX)
 
 
 def check_topic(topic: str) -> None:

@@ -258,6 +258,10 @@ CALLS: dict[str, Callable[[World], Call]] = {
         {"idle_ms_max": 1},
     ),
     "Credential.parse": lambda w: (Credential.parse, {"text": "digest:u:p"}),
+    "DeadLetters.delete": lambda w: (
+        w.queue.dead_letters.delete,
+        {"letters": [dataclasses.replace(w.letter, id=w.ids[0])]},
+    ),
     "DeadLetters.put": lambda w: (w.queue.dead_letters.put, {"letters": [w.letter]}),
     "DeadLetters.redrive": lambda w: (w.queue.dead_letters.redrive, {"letters": [w.letter]}),
     "DeadLetters.redriven": lambda w: (
@@ -267,7 +271,16 @@ CALLS: dict[str, Callable[[World], Call]] = {
     "DeadLetters.unwrap": lambda w: (w.queue.dead_letters.unwrap, {"message": w.letter.message}),
     "DeadLetters.waiting": lambda w: (
         w.queue.dead_letters.waiting,
-        {"subscriber": "s", "partition": 0, "on_unreadable": None},
+        {
+            "subscriber": "s",
+            "partition": 0,
+            "group": LEFT_OUT,
+            "topic": None,
+            "reason": None,
+            "since": None,
+            "until": None,
+            "on_unreadable": None,
+        },
     ),
     "Delivery.exception": lambda w: (w.delivery.exception, {"timeout_s": 9}),
     "Delivery.result": lambda w: (w.delivery.result, {"timeout_s": 9}),

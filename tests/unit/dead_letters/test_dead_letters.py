@@ -6,7 +6,7 @@ import functools
 import itertools
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,16 +21,26 @@ from hqueue import (
     ReceivedMessage,
     Scan,
 )
+from hqueue.dead_letters.originals import Originals
 from hqueue.dead_letters.steps import DeadLetterSteps
-from hqueue.dead_letters.topics import dead_letter_topic, redrive_topic
+from hqueue.dead_letters.topics import (
+    DeadLetterOwner,
+    dead_letter_topic,
+    is_dead_letter,
+    redrive_topic,
+)
+from hqueue.dead_letters.waiting import Wanted
+from hqueue.dead_letters.wrapping import wrapped_deletion
 from hqueue.errors import UnsupportedFormatError
+from hqueue.position import Position
 from hqueue.runtime.logs import Log
 from hqueue.runtime.loop import blocking
 from hqueue.runtime.seldom import SeldomLog
 from hqueue.runtime.steps import each_given
-from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_HEADERS_MAX
+from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_HEADERS_MAX, TOPIC_BYTES_MAX
 
 LOGGER = Log("dead letters")
+PARTITIONS = 3
 
 
 class Log:
@@ -52,6 +62,10 @@ class Log:
                 )
             )  # fmt: skip
 
+    def topics(self, since: Position, count_max: int) -> list[str]:
+        found = {each.topic for each in self.messages if is_dead_letter(each.topic)}
+        return sorted(found)[:count_max]
+
     def expire(self, message_id: MessageID) -> None:
         self.messages = [each for each in self.messages if each.id != message_id]
 
@@ -67,14 +81,20 @@ class Scanner:
         return next(self._messages, None)
 
 
-def scanner(log: Log, partition: int | None, scan: Scan) -> Scanner:
+def scanner(log: Log, scans: Mapping[int, Scan] | Scan) -> Scanner:
+    scans = dict.fromkeys(range(PARTITIONS), scans) if isinstance(scans, Scan) else scans
     return Scanner(
         each
-        for each in sorted(log.messages, key=lambda each: (each.partition, each.id))
-        if partition in (None, each.partition)
+        for partition, scan in sorted(scans.items())
+        for each in log.messages
+        if partition == each.partition
         and scan.start <= each.id < scan.stop
         and (not scan.topics or each.topic in scan.topics)
     )
+
+
+def message_at(log: Log, partition: int, message_id: MessageID) -> ReceivedMessage | None:
+    return scanner(log, {partition: Scan(message_id, message_id.next())}).next()
 
 
 class Letters:
@@ -82,24 +102,38 @@ class Letters:
     loops share. Each line that they log is written.
     """
 
-    def __init__(self, log: Log, open_scan: Any = scanner, **options: Any) -> None:
+    def __init__(
+        self, log: Log, read_one: Any = message_at, *, held_max: int = 100, **options: Any
+    ) -> None:
         seconds = itertools.count(0, 1_000)
         clock: Any = SimpleNamespace(monotonic_ms=lambda: float(next(seconds)))
+        originals = Originals(
+            lambda *where: blocking(functools.partial(read_one, log, *where)),
+            **{"seldom_log": SeldomLog(LOGGER, clock), **options},
+        )
         steps = DeadLetterSteps(
-            functools.partial(open_scan, log),
+            functools.partial(scanner, log),
             lambda messages, partition: blocking(
                 functools.partial(log.put, messages, partition=partition)
             ),
-            **{"seldom_log": SeldomLog(LOGGER, clock), **options},
+            lambda since, count_max: blocking(functools.partial(log.topics, since, count_max)),
+            originals,
+            held_max=held_max,
         )
-        self.put, self.redrive = steps.put, steps.redrive
+        self.put, self.redrive, self.delete = steps.put, steps.redrive, steps.delete
         self.redriven, self.unwrap = steps.redriven, steps.unwrap
         self._steps = steps
 
     def waiting(
-        self, subscriber: str, partition: int | None = None, *, on_unreadable: Any = None
+        self,
+        subscriber: str | None = None,
+        partition: int | None = None,
+        *,
+        on_unreadable: Any = None,
+        **wanted: Any,
     ) -> Iterator[DeadLetter]:
-        return each_given(self._steps.waiting(subscriber, partition, on_unreadable), lambda _: None)
+        chosen = Wanted(subscriber, partition=partition, **wanted)
+        return each_given(self._steps.waiting(chosen, on_unreadable), lambda _: None)
 
 
 @pytest.fixture
@@ -210,10 +244,10 @@ def test_a_dead_letter_whose_original_can_not_be_read_hides_no_other(
     kept = original(log, b"v")
     letters.put(DeadLetter(each, "s", "why", 1) for each in (lost, kept))
 
-    def torn(log: Log, partition: int | None, scan: Scan) -> Scanner:
-        if scan.start == lost.id:
+    def torn(log: Log, partition: int, message_id: MessageID) -> ReceivedMessage | None:
+        if message_id == lost.id:
             raise CorruptLogError("a topic's messages in a batch fail their checksum")
-        return scanner(log, partition, scan)
+        return message_at(log, partition, message_id)
 
     unreadable: list[str] = []
     waiting = Letters(log, torn).waiting(
@@ -342,3 +376,153 @@ def test_they_are_put_in_batches_of_one_partition_and_of_a_bounded_size(
     log.batches.clear()
     letters.put([DeadLetter(wanted[-1], "s", "why", 3)] * 1_001)
     assert log.batches == [1_000, 1]
+
+
+def test_a_message_that_is_put_twice_is_one_dead_letter_until_it_is_ended(
+    log: Log, letters: Letters
+) -> None:
+    wanted = original(log, b"v")
+    letters.put([DeadLetter(wanted, None, "first", 1, group="g")])
+    letters.put([DeadLetter(wanted, None, "second", 2, group="g")])
+    (letter,) = letters.waiting(group="g")
+    assert (letter.reason, letter.message, letter.group) == ("first", wanted, "g")
+    assert letters.redrive([letter]) == 1
+    assert not list(letters.waiting(group="g"))
+    # Rejected again after that, as by a group that was set back: it waits again.
+    letters.put([DeadLetter(wanted, None, "third", 1, group="g")])
+    assert [each.reason for each in letters.waiting(group="g")] == ["third"]
+
+
+@pytest.mark.parametrize("owner", [{"subscriber": "s"}, {"group": "s"}])
+def test_what_is_deleted_waits_no_more_and_is_delivered_to_nobody(
+    log: Log, letters: Letters, owner: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    wanted = [original(log, value) for value in (b"a", b"b")]
+    letters.put(
+        DeadLetter(each, owner.get("subscriber"), "why", 1, group=owner.get("group"))
+        for each in wanted
+    )
+    first, second = letters.waiting(**owner)
+    assert letters.delete([first]) == 1
+    assert [each.message for each in letters.waiting(**owner)] == wanted[1:]
+    assert letters.redriven(log.messages[-1]) is None
+    assert letters.unwrap(log.messages[-1]) is None
+    assert letters.delete([first, second]) == 2
+    assert not list(letters.waiting(**owner))
+    assert not caplog.records
+    with pytest.raises(InvalidInputError, match="never put"):
+        letters.delete([DeadLetter(wanted[0], "s", "why", 1)])
+
+
+def test_a_release_that_knows_no_deletions_finds_no_redrive_in_one() -> None:
+    letter = DeadLetter(ReceivedMessage("t", b"", MessageID(1), 0), "s", "why", 1, MessageID(2))
+    message = wrapped_deletion(letter)
+    assert message.topic == redrive_topic("s")
+    assert message.value == b'{"version":1,"id":"1-0","subscriber":"s","deleted":"2-0"}\n'
+    missing = {"topic", "reason", "attempts"} - json.loads(message.value).keys()
+    assert missing  # What it read of every redrive.
+
+
+LONG = "ü" * 150
+
+
+@pytest.mark.parametrize("group", ["s", "a group\nof two lines", "x/y", LONG])
+def test_a_group_s_are_no_subscriber_s_whatever_the_name(
+    log: Log, letters: Letters, group: str
+) -> None:
+    wanted = original(log, b"v", key=b"k")
+    letters.put([DeadLetter(wanted, None, "why", 2, group=group)])
+    letters.put([DeadLetter(wanted, "s", "why not", 3)])
+    put = log.messages[-2]
+    assert (put.key, json.loads(put.value.split(b"\n")[0])["group"]) == (b"k", group)
+    assert len(put.topic.encode()) <= TOPIC_BYTES_MAX
+    (of_group,) = letters.waiting(group=group)
+    (of_subscriber,) = letters.waiting("s")
+    assert (of_group.message, of_group.group, of_group.subscriber) == (wanted, group, None)
+    assert (of_subscriber.reason, of_subscriber.group) == ("why not", None)
+    letters.redrive([of_group])
+    assert log.messages[-1].topic == of_group.owner.redrive_topic
+    assert not list(letters.waiting(group=group))
+    assert list(letters.waiting("s")) == [of_subscriber]
+    delivered = letters.unwrap(log.messages[-1])
+    assert delivered is not None
+    assert (delivered.topic, delivered.value, delivered.key) == ("t", b"v", b"k")
+
+
+def test_two_long_names_of_groups_have_topics_of_their_own() -> None:
+    topics = {DeadLetterOwner("group", LONG + last).dead_letter_topic for last in "ab"}
+    assert len(topics) == 2
+
+
+def test_those_of_everyone_come_owner_by_owner(log: Log, letters: Letters) -> None:
+    wanted = original(log, b"v", partition=1)
+    for subscriber, group in (("s", None), (None, "g"), (None, LONG)):
+        letters.put([DeadLetter(wanted, subscriber, "why", 1, group=group)])
+    found = [each.owner for each in letters.waiting()]
+    assert sorted(found) == [("group", "g"), ("group", LONG), ("subscriber", "s")]
+    assert not list(letters.waiting(partition=0))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ({}, ["no PAGE", "no page", "gone"]),
+        ({"topic": "u"}, ["gone"]),
+        ({"topic": "missing"}, []),
+        ({"reason": "Page"}, ["no PAGE", "no page"]),
+        ({"reason": "page", "topic": "u"}, []),
+        ({"since": MessageID(5)}, ["no page", "gone"]),
+        ({"until": MessageID(6)}, ["no PAGE", "no page"]),
+        ({"since": MessageID(5), "until": MessageID(6)}, ["no page"]),
+    ],
+)
+def test_filters(log: Log, letters: Letters, wanted: dict[str, Any], found: list[str]) -> None:
+    for topic in "ttu":
+        log.put([Message(topic, b"v")], partition=0)
+    for each, reason in zip(log.messages[:3], ["no PAGE", "no page", "gone"], strict=True):
+        letters.put([DeadLetter(each, None, reason, 1, group="g")])
+    assert [each.reason for each in letters.waiting(group="g", **wanted)] == found
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"subscriber": "s", "group": "g"},
+        {"subscriber": "a/b"},
+        {"group": ""},
+        {"group": "x" * 201},
+        {"group": "\ud800"},
+        {"group": 1},
+        {"topic": 1, "group": "g"},
+        {"reason": b"x", "group": "g"},
+        {"since": 2, "until": 1, "group": "g"},
+    ],
+)
+def test_filters_that_are_refused(letters: Letters, wanted: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError):
+        letters.waiting(**wanted)
+
+
+@pytest.mark.parametrize("held_max", [1, 2, 3, 7])
+def test_however_few_are_held_each_that_waits_comes_once(log: Log, held_max: int) -> None:
+    letters = Letters(log, held_max=held_max)
+    wanted = [original(log, b"%d" % n, partition=n % PARTITIONS) for n in range(20)]
+    letters.put(DeadLetter(each, "s", "why", 1) for each in wanted)
+    waiting = list(letters.waiting("s"))
+    assert sorted(each.message.id for each in waiting) == [each.id for each in wanted]
+    letters.redrive(waiting[::2])
+    letters.delete(waiting[1::6])
+    left = {each.id for each in letters.waiting("s")}
+    assert left == {each.id for each in waiting} - {
+        each.id for each in waiting[::2] + waiting[1::6]
+    }
+
+
+def test_redrives_of_values_that_stay_in_the_log_lie_in_batches_of_their_own(
+    log: Log, letters: Letters
+) -> None:
+    large = [original(log, bytes(BATCH_BYTES_MAX)) for _ in range(2)]
+    letters.put(DeadLetter(each, "s", "why", 1) for each in large)
+    log.batches.clear()
+    letters.redrive(letters.waiting("s"))
+    assert log.batches == [1, 1]  # Who reads one holds what it puts back.

@@ -1,0 +1,73 @@
+"""Putting dead letters, redrives and deletions into the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+from hqueue.dead_letters.wrapping import DeadLetter
+from hqueue.format.cells import encode_message
+from hqueue.handle import QueueLog
+from hqueue.message import Message
+from hqueue.runtime.steps import Wait, Work
+from hqueue.settings.kinds import check_kind
+from hqueue.settings.limits import BATCH_BYTES_MAX, HEADER_ROOM_BYTES
+
+__all__ = ["letters_of", "put_each", "put_in"]
+
+_PUT_BYTES_MAX = BATCH_BYTES_MAX // 2
+_PUT_MESSAGES_MAX = 1_000
+
+
+def put_each(
+    put: Callable[[list[Message], int], Wait], wrapped: Iterable[tuple[DeadLetter, Message]]
+) -> Work[Any, int]:
+    """Put messages into their letters' partitions, in batches. Returns how many.
+
+    What is left in the log counts with its size there: who reads a batch of redrives holds all
+    that it puts back.
+    """
+    count = size = 0
+    open_for: int | None = None
+    batch: list[Message] = []
+
+    def flush() -> Work[Any, None]:
+        nonlocal size
+        if batch:
+            assert open_for is not None
+            yield put(list(batch), open_for)
+        batch.clear()
+        size = 0
+
+    for letter, message in wrapped:
+        held = max(message, letter.message, key=lambda each: encode_message(each).size)
+        bytes_ = encode_message(held).size + HEADER_ROOM_BYTES * len(held.headers)
+        full = size + bytes_ > _PUT_BYTES_MAX or len(batch) >= _PUT_MESSAGES_MAX
+        if full or letter.message.partition != open_for:
+            yield from flush()
+        open_for = letter.message.partition
+        batch.append(message)
+        size += bytes_
+        count += 1
+    yield from flush()
+    return count
+
+
+def put_in(log: QueueLog, messages: list[Message], partition: int) -> Wait:
+    """Asks for messages of the system's own to be put into a partition."""
+    return Wait(
+        partial(log.appender.put_system, messages, partition),
+        partial(log.loop_appender.put_system, messages, partition),
+    )
+
+
+def letters_of(letters: Iterable[DeadLetter]) -> Iterator[DeadLetter]:
+    """Those that must be put, one by one.
+
+    Raises:
+        InvalidInputError: one is not a dead letter.
+    """
+    check_kind(letters, Iterable, "letters")
+    for letter in letters:
+        yield check_kind(letter, DeadLetter, "letters")
