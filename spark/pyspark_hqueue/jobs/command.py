@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import time
-from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,10 +11,8 @@ from hqueue.cli.output import show_table
 from hqueue.cli.progress import count_text, size_text
 from hqueue.cli.registering import group
 from hqueue.cli.session import session_of
-from hqueue.errors import InvalidInputError, SettingsError
-from hqueue.message_id import MessageID
+from hqueue.errors import InvalidInputError
 from hqueue.position import is_relative, parse_position
-from hqueue.runtime.extras import installing
 from pyspark_hqueue.jobs.command_options import (
     ArchiveFormat,
     By,
@@ -36,8 +31,18 @@ from pyspark_hqueue.jobs.command_options import (
     TargetFileSize,
     Topics,
 )
-from pyspark_hqueue.jobs.command_progress import MessagesDone
-from pyspark_hqueue.jobs.command_statistics import show_statistics
+from pyspark_hqueue.jobs.command_progress import (
+    MessagesDone,
+    messages_in,
+    show_ranges,
+    show_summary,
+)
+from pyspark_hqueue.jobs.command_session import (
+    command_session,
+    reading_options,
+    until_interrupted,
+)
+from pyspark_hqueue.jobs.command_statistics import statistics
 from pyspark_hqueue.jobs.parquet_options import (
     ROW_GROUP_SIZE_BYTES,
     TARGET_FILE_SIZE_BYTES,
@@ -45,10 +50,7 @@ from pyspark_hqueue.jobs.parquet_options import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from pyspark_hqueue.jobs.archive_target import Archived
-    from pyspark_hqueue.reading.plan import Range
 
 __all__ = ["register"]
 
@@ -77,7 +79,7 @@ def archive(
     A run goes on where the last one ended, and can be killed anywhere. PATH is a folder on any file
     system that Spark writes to; with --format delta or iceberg it is a table.
     """
-    with _spark(f"archive {queue}", master, conf) as spark:
+    with command_session(f"archive {queue}", master, conf) as spark:
         from pyspark_hqueue.jobs.archive import ROUND_MESSAGES, Archive  # noqa: PLC0415
 
         job = Archive(
@@ -88,22 +90,22 @@ def archive(
             checkpoint=checkpoint,
             topics=topic or (),
             round_messages=round_messages or ROUND_MESSAGES,
-            options=_reading(context, allow_data_loss),
+            options=reading_options(context, allow_data_loss),
             parquet=ParquetOptions(target_file_size, row_group_size),
         )
         pending = job.pending()
         if dry_run:
-            _show_ranges(pending, f"would be archived to {job.target.name}")
+            show_ranges(pending, f"would be archived to {job.target.name}")
             return
         rounds: list[Archived] = []
-        with MessagesDone(f"archive {queue}", _messages(pending), spark) as bar:
+        with MessagesDone(f"archive {queue}", messages_in(pending), spark) as bar:
 
             def done(messages: int, archived: Archived) -> None:
                 rounds.append(archived)
                 bar.advance(messages)
 
-            _until_interrupted(lambda: job.run(done, follow=follow), follow=follow)
-        _summary(
+            until_interrupted(lambda: job.run(done, follow=follow), follow=follow)
+        show_summary(
             f"archived to {job.target.name}",
             sum(archived.messages for archived in rounds),
             bar.seconds,
@@ -131,7 +133,7 @@ def compact(
     finishes what is left.
     """
     parquet = ParquetOptions(target_file_size, row_group_size)
-    with _spark("compact", master, conf) as spark:
+    with command_session("compact", master, conf) as spark:
         from pyspark_hqueue.jobs.compact import Compact  # noqa: PLC0415
         from pyspark_hqueue.jobs.manifest import CompactionRecord  # noqa: PLC0415
 
@@ -156,7 +158,7 @@ def compact(
             job.run(done)
         groups = [group for record in records for group in record.groups]
         replaced = count_text(sum(len(group.replaced) for group in groups), "file")
-        _summary(
+        show_summary(
             f"compacted in {job.folder.uri}",
             sum(record.messages for record in records),
             bar.seconds,
@@ -213,7 +215,7 @@ def replay(
             f"fixed time{'' if is_table else ', or a --write-id'}",
             position=relative[0],
         )
-    with _spark(f"replay into {queue}", master, conf) as spark:
+    with command_session(f"replay into {queue}", master, conf) as spark:
         from pyspark_hqueue.jobs.replay import Replay  # noqa: PLC0415
         from pyspark_hqueue.jobs.table_replay import TableReplay  # noqa: PLC0415
 
@@ -245,7 +247,7 @@ def replay(
             return
         with MessagesDone(f"replay into {queue}", total, spark) as bar:
             written = job.run(lambda piece: bar.advance(piece.messages))
-        _summary(f"written to {queue}", written, bar.seconds, f"known as {job.write_id}")
+        show_summary(f"written to {queue}", written, bar.seconds, f"known as {job.write_id}")
 
 
 def copy(
@@ -272,10 +274,10 @@ def copy(
     says. A run goes on where the last one with this checkpoint ended, and can be killed anywhere.
     """
     begin = None if start is None else parse_position(start)
-    with _spark(f"copy {source} to {target}", master, conf) as spark:
+    with command_session(f"copy {source} to {target}", master, conf) as spark:
         from pyspark_hqueue.jobs.queue_copy import ROUND_MESSAGES, Copy  # noqa: PLC0415
 
-        options = _reading(context, allow_data_loss)
+        options = reading_options(context, allow_data_loss)
         if begin is not None:
             options["startingTimestamp"] = str(begin.timestamp)
         job = Copy(
@@ -290,9 +292,9 @@ def copy(
         )
         pending = job.pending()
         if dry_run:
-            _show_ranges(pending, f"would be copied from {source} to {target}")
+            show_ranges(pending, f"would be copied from {source} to {target}")
             return
-        with MessagesDone(f"copy {source}", _messages(pending), spark) as bar:
+        with MessagesDone(f"copy {source}", messages_in(pending), spark) as bar:
             copied = 0
 
             def done(messages: int, written: int) -> None:
@@ -300,152 +302,8 @@ def copy(
                 copied += written
                 bar.advance(messages)
 
-            _until_interrupted(lambda: job.run(done, follow=follow), follow=follow)
-        _summary(f"of {source} copied to {target}", copied, bar.seconds, "")
-
-
-def statistics(
-    context: typer.Context,
-    queue: QueueName,
-    *,
-    window: Annotated[
-        str | None,
-        typer.Option(
-            "--window",
-            "-w",
-            help="The windows' length: 500ms, 30s, 15m, "
-            "24h. If not given, there are about 20 "
-            "windows.",
-        ),
-    ] = None,
-    topic: Topics = None,
-    start: Start = None,
-    stop: Stop = None,
-    where: Annotated[
-        str | None, typer.Option(help="Count only messages that match this condition in Spark SQL.")
-    ] = None,
-    by: Annotated[
-        str | None, typer.Option(help="Group by this Spark SQL expression instead of the topic.")
-    ] = None,
-    spark: Annotated[
-        bool,
-        typer.Option("--spark", help="Read the messages in Spark instead of the log's headers."),
-    ] = False,
-    top: Annotated[int, typer.Option("--top", "-n", min=1, help="Show this many topics.")] = 10,
-    plot: Annotated[
-        str | None, typer.Option(help="Draw the result into this .png, .svg or .pdf file, too.")
-    ] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print JSON, one document per line.")
-    ] = False,
-    dry_run: DryRun = False,
-    master: Master = None,
-    conf: Conf = None,
-) -> None:
-    """Count messages and bytes by windows of time and topic.
-
-    The log's headers tell it, without messages being read. With --where, --by or --spark it is
-    counted in Spark, over the messages.
-    """
-    options = session_of(context).spark_options
-    if topic:
-        options["subscribe"] = ",".join(topic)
-    for name, moment in (("startingTimestamp", start), ("endingTimestamp", stop)):
-        if moment is not None:
-            options[name] = str(parse_position(moment).timestamp)
-    with _installed():
-        from pyspark_hqueue.jobs.plot import check_plot  # noqa: PLC0415
-        from pyspark_hqueue.jobs.plot import plot as draw  # noqa: PLC0415
-        from pyspark_hqueue.jobs.queue_statistics import Counting  # noqa: PLC0415
-        from pyspark_hqueue.reading.read_options import duration_ms  # noqa: PLC0415
-    if plot is not None:
-        check_plot(plot)
-    window_ms = None if window is None else duration_ms(window)
-    job = Counting(queue, window_ms=window_ms, where=where, by=by, options=options)
-    if dry_run:
-        how = "in Spark" if spark or job.needs_spark else "by their headers"
-        _show_ranges(job.pending(), f"would be counted, {how}")
-        return
-    begun_s = time.monotonic()
-    if spark or job.needs_spark:
-        with (
-            _spark(f"statistics of {queue}", master, conf) as session,
-            MessagesDone(f"count {queue}", _messages(job.pending()), session),
-        ):
-            found = job.by_messages(session)
-    else:
-        found = job.by_headers()
-    show_statistics(found, top=top, json=json)
-    if plot is not None:
-        draw(found, plot)
-    seconds = time.monotonic() - begun_s
-    _summary(f"in {queue}", found.messages, seconds, size_text(found.bytes))
-
-
-@contextlib.contextmanager
-def _installed() -> Iterator[None]:
-    """Say what is missing if PySpark is."""
-    try:
-        yield
-    except ImportError as exc:
-        raise SettingsError(
-            f"a package that pipelines need is not installed: {installing('spark')}"
-        ) from exc
-
-
-@contextlib.contextmanager
-def _spark(name: str, master: str | None, conf: list[str] | None) -> Iterator[SparkSession]:
-    with _installed():
-        from pyspark_hqueue.jobs.sessions import spark_session  # noqa: PLC0415
-    settings = {}
-    for text in conf or ():
-        key, equals, value = text.partition("=")
-        if not equals or not key:
-            raise InvalidInputError("a Spark setting must be written as NAME=VALUE", conf=text)
-        settings[key] = value
-    with spark_session(name, master, settings) as session:
-        yield session
-
-
-def _reading(context: typer.Context, allow_data_loss: bool) -> dict[str, str]:
-    return {**session_of(context).spark_options, "failOnDataLoss": str(not allow_data_loss).lower()}
-
-
-def _until_interrupted(run: Callable[[], object], *, follow: bool) -> None:
-    """Ctrl-C is how following ends, and no failure."""
-    try:
-        run()
-    except KeyboardInterrupt:
-        if not follow:
-            raise
-
-
-def _messages(ranges: Sequence[Range]) -> int:
-    return sum(range_.messages for range_ in ranges)
-
-
-def _show_ranges(ranges: Sequence[Range], what: str) -> None:
-    show_table(
-        ("partition", "from", "to", "messages"),
-        [
-            (
-                range_.partition,
-                MessageID.from_int(range_.start),
-                MessageID.from_int(range_.stop),
-                range_.messages,
-            )
-            for range_ in ranges
-        ],
-        numbers=("partition", "messages"),
-    )
-    count = count_text(_messages(ranges), "message")
-    say(f"{count} of all topics in {count_text(len(ranges), 'partition')} {what}.")
-
-
-def _summary(what: str, messages: int, seconds: float, more: str) -> None:
-    rate = f", {messages / seconds:,.0f} messages/s" if messages and seconds > 0 else ""
-    more = f" ({more})" if more else ""
-    say(f"{count_text(messages, 'message')}{more} {what} in {seconds:.2f} s{rate}.")
+            until_interrupted(lambda: job.run(done, follow=follow), follow=follow)
+        show_summary(f"of {source} copied to {target}", copied, bar.seconds, "")
 
 
 register = group(

@@ -52,7 +52,9 @@ By = Annotated[
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Report what would be read and written; write nothing.")
 ]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new messages.")]
+Follow = Annotated[
+    bool, typer.Option("--follow", "-f", help="Continue with new messages, until Ctrl-C.")
+]
 Loss = Annotated[
     bool,
     typer.Option("--allow-data-loss", help="Go on if messages expired before they were read."),

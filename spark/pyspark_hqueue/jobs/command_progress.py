@@ -1,4 +1,4 @@
-"""Showing how far a pipeline is: its messages, and Spark's tasks."""
+"""Showing what a pipeline would do, how far it is, and what it has done."""
 
 from __future__ import annotations
 
@@ -6,15 +6,21 @@ import contextlib
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from hqueue.cli.progress import display
+from hqueue.cli.exits import say
+from hqueue.cli.output import show_table
+from hqueue.cli.progress import count_text, display
+from hqueue.message_id import MessageID
 from hqueue.runtime.threads import start
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["MessagesDone"]
+    from pyspark_hqueue.reading.plan import Range
+
+__all__ = ["MessagesDone", "messages_in", "show_ranges", "show_summary"]
 
 LOOK_EVERY_S = 0.5
 
@@ -74,3 +80,41 @@ class MessagesDone:
                 if stage is not None:
                     done, wanted = done + stage.numCompletedTasks, wanted + stage.numTasks
         return f"task {done} of {wanted}" if wanted else ""
+
+
+def messages_in(ranges: Sequence[Range]) -> int:
+    """How many messages of all topics the ranges have."""
+    return sum(range_.messages for range_ in ranges)
+
+
+def show_ranges(ranges: Sequence[Range], what: str) -> None:
+    """Write to stdout what a command would read, and to stderr how much and what for."""
+    show_table(
+        ("partition", "from", "to", "messages"),
+        [
+            (
+                range_.partition,
+                MessageID.from_int(range_.start),
+                MessageID.from_int(range_.stop),
+                range_.messages,
+            )
+            for range_ in ranges
+        ],
+        numbers=("partition", "messages"),
+    )
+    count = count_text(messages_in(ranges), "message")
+    say(f"{count} of all topics in {count_text(len(ranges), 'partition')} {what}.")
+
+
+def show_summary(what: str, messages: int, seconds: float, more: str) -> None:
+    """Write to stderr what a command has done, in one line.
+
+    Args:
+        what: what happened to the messages.
+        messages: how many they are.
+        seconds: how long it took.
+        more: what else to say of them; nothing if empty.
+    """
+    rate = f", {messages / seconds:,.0f} messages/s" if messages and seconds > 0 else ""
+    more = f" ({more})" if more else ""
+    say(f"{count_text(messages, 'message')}{more} {what} in {seconds:.2f} s{rate}.")

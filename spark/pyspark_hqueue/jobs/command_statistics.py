@@ -1,19 +1,118 @@
-"""How a queue's statistics are shown."""
+"""``hqueue pipeline statistics``: counting a queue's messages, and showing the counts."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from hqueue.cli.formats import iso_timestamp, printable
 from hqueue.cli.output import show_table, write_json
 from hqueue.cli.progress import size_text
+from hqueue.cli.session import session_of
+from hqueue.position import parse_position
+from pyspark_hqueue.jobs.command_options import (
+    Conf,
+    DryRun,
+    Master,
+    QueueName,
+    Start,
+    Stop,
+    Topics,
+)
+from pyspark_hqueue.jobs.command_progress import (
+    MessagesDone,
+    messages_in,
+    show_ranges,
+    show_summary,
+)
+from pyspark_hqueue.jobs.command_session import command_session, pyspark_installed
 
 if TYPE_CHECKING:
     from pyspark_hqueue.jobs.queue_statistics import Count, Statistics
 
-__all__ = ["show_statistics"]
+__all__ = ["show_statistics", "statistics"]
 
 SHOWN_IN_WINDOW = 3
+
+
+def statistics(
+    context: typer.Context,
+    queue: QueueName,
+    *,
+    window: Annotated[
+        str | None,
+        typer.Option(
+            "--window",
+            "-w",
+            help="The windows' length: 500ms, 30s, 15m, "
+            "24h. If not given, there are about 20 "
+            "windows.",
+        ),
+    ] = None,
+    topic: Topics = None,
+    start: Start = None,
+    stop: Stop = None,
+    where: Annotated[
+        str | None, typer.Option(help="Count only messages that match this condition in Spark SQL.")
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option(help="Group by this Spark SQL expression instead of the topic.")
+    ] = None,
+    spark: Annotated[
+        bool,
+        typer.Option("--spark", help="Read the messages in Spark instead of the log's headers."),
+    ] = False,
+    top: Annotated[int, typer.Option("--top", "-n", min=1, help="Show this many topics.")] = 10,
+    plot: Annotated[
+        str | None, typer.Option(help="Draw the result into this .png, .svg or .pdf file, too.")
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print JSON, one document per line.")
+    ] = False,
+    dry_run: DryRun = False,
+    master: Master = None,
+    conf: Conf = None,
+) -> None:
+    """Count messages and bytes by windows of time and topic.
+
+    The log's headers tell it, without messages being read. With --where, --by or --spark it is
+    counted in Spark, over the messages.
+    """
+    options = session_of(context).spark_options
+    if topic:
+        options["subscribe"] = ",".join(topic)
+    for name, moment in (("startingTimestamp", start), ("endingTimestamp", stop)):
+        if moment is not None:
+            options[name] = str(parse_position(moment).timestamp)
+    with pyspark_installed():
+        from pyspark_hqueue.jobs.plot import check_plot  # noqa: PLC0415
+        from pyspark_hqueue.jobs.plot import plot as draw  # noqa: PLC0415
+        from pyspark_hqueue.jobs.queue_statistics import Counting  # noqa: PLC0415
+        from pyspark_hqueue.reading.read_options import duration_ms  # noqa: PLC0415
+    if plot is not None:
+        check_plot(plot)
+    window_ms = None if window is None else duration_ms(window)
+    job = Counting(queue, window_ms=window_ms, where=where, by=by, options=options)
+    if dry_run:
+        how = "in Spark" if spark or job.needs_spark else "by their headers"
+        show_ranges(job.pending(), f"would be counted, {how}")
+        return
+    begun_s = time.monotonic()
+    if spark or job.needs_spark:
+        with (
+            command_session(f"statistics of {queue}", master, conf) as session,
+            MessagesDone(f"count {queue}", messages_in(job.pending()), session),
+        ):
+            found = job.by_messages(session)
+    else:
+        found = job.by_headers()
+    show_statistics(found, top=top, json=json)
+    if plot is not None:
+        draw(found, plot)
+    seconds = time.monotonic() - begun_s
+    show_summary(f"in {queue}", found.messages, seconds, size_text(found.bytes))
 
 
 def show_statistics(found: Statistics, *, top: int, json: bool) -> None:

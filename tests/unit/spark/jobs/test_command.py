@@ -20,7 +20,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         raise InvalidInputError("Spark was started")
         yield
 
-    monkeypatch.setattr(command, "_spark", started)
+    monkeypatch.setattr(command, "command_session", started)
 
 
 def said(*arguments: str) -> str:
