@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -36,9 +37,9 @@ def numbered(*counts: int) -> list[str]:
     return [f"{p}:{n}" for p, count in enumerate(counts) for n in range(count)]
 
 
-def failure_of(query: StreamingQuery) -> str:
+def failure_of(query: StreamingQuery, error: str = "DataLossError") -> str:
     """The text that a query fails with."""
-    with pytest.raises(StreamingQueryException, match="DataLossError") as caught:
+    with pytest.raises(StreamingQueryException, match=error) as caught:
         query.awaitTermination(120)
     return str(caught.value)
 
@@ -318,3 +319,29 @@ def test_a_running_stream_reads_on_in_a_queue_made_again_with_more_partitions(
             put(again, partition, 10, 2)
         wanted = [*numbered(3), "0:10", "0:11", "1:10", "1:11", "2:10", "2:11"]
         assert reading.await_values(9) == wanted
+
+
+@pytest.mark.thorough("a table is deleted, 12 s")
+def test_running_streams_end_without_their_queue_and_name_it(
+    queue_name: str,
+    spark: SparkSession,
+    connection: dict[str, str],
+    client: hqueue.Client,
+    tmp_path: Path,
+) -> None:
+    queue = client.create_queue(queue_name, partitions=2)
+    put(queue, 0, 0, 3)
+    native = {"hqueue.zookeeper": connection["hqueue.zookeeper"], "hqueue.hbase": "native"}
+    given = {"startingOffsets": "earliest", "hqueue.operation_timeout_ms": 3_000}
+    with contextlib.ExitStack() as running:
+        queries = []
+        for way, options in (("gateways", connection), ("native", native)):
+            reading = Stream(spark, queue, tmp_path / way, **given, **options)
+            queries.append(running.enter_context(reading.running()))
+            reading.await_values(3)
+        client.disable_queue(queue.name)
+        client.delete_queue(queue.name)
+        for query in queries:
+            line = failure_of(query, "QueueNotFoundError").splitlines()[0]
+            assert "QueueNotFoundError: there is no such queue" in line
+            assert queue.name in line

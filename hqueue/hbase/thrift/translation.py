@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, TypeVar
 
 from hqueue.errors import (
@@ -49,6 +50,10 @@ _BARE_TEXTS = {
     "{table} is disabled.": "TableNotEnabledException",
     "tableName={table}, state=ENABLED": "TableNotDisabledException",
 }
+_OF_SEVERAL_ROWS = re.compile(r"Failed \d+ actions?: (.+): \d+ times?, servers with issues:")
+_ANOTHER_KIND = re.compile(r": \d+ times?, ")
+"""HBase's client counts the errors of a request for several rows by kind: it gives the bare texts
+of those that are final, and the classes of the others."""
 _REFUSALS = (
     "NoSuchColumnFamilyException",
     "IllegalArgumentException",
@@ -71,13 +76,16 @@ def translate_answer(error: Exception, table: str, method: str) -> HQueueError:
     message = getattr(error, "message", None) or ""
     text = message.decode(errors="replace") if isinstance(message, bytes) else str(message)
     first_line = text.strip().splitlines()[0][:300] if text.strip() else ""
-    said = text
+    said, outcome = [text], None
     if getattr(error, "canRetry", None) is False:
         # Thrift2 leaves out the class of an exception that its own HBase client raised.
-        said = _BARE_TEXTS.get(first_line.replace(table, "{table}") if table else "", text)
+        said.append(_class_of(first_line, table))
+    elif several := _OF_SEVERAL_ROWS.search(text):
+        said += [_class_of(each, table) for each in _ANOTHER_KIND.split(several[1])]
+        outcome = Outcome.UNKNOWN  # Some of the rows may have been written.
     for marker, kind, static in _STATES:
-        if marker in said:
-            return kind(static, queue=table)
+        if any(marker in each for each in said):
+            return kind(static, queue=table, outcome=outcome)
     passing = any(marker in text for marker in _PASSING)
     if not passing and any(marker in text for marker in _REFUSALS):
         return RequestRefusedError(
@@ -90,6 +98,11 @@ def translate_answer(error: Exception, table: str, method: str) -> HQueueError:
         request=method,
         answer=first_line,
     )
+
+
+def _class_of(bare: str, table: str) -> str:
+    """The class of the exception with this text; empty if it is not known."""
+    return _BARE_TEXTS.get(bare.replace(table, "{table}"), "") if table else ""
 
 
 def translate_silence(

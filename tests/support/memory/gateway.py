@@ -166,7 +166,7 @@ class GatewayPair:
                 result.success = answer
         except HQueueError as exc:
             processor.handle_exception(_declared(exc, result), result)
-        except hbase2.TIOError as exc:
+        except (IOError, hbase2.TIOError) as exc:
             processor.handle_exception(exc, result)
 
     def _encoded(self, processor: TProcessor, result: Any, request: tuple[str, int]) -> bytes:
@@ -203,6 +203,17 @@ def _declared(error: HQueueError, result: Any) -> Exception:
     return IOError(message=named)  # type: ignore[no-any-return]
 
 
+def _text_of_several(error: HQueueError, rows: int) -> str:
+    """What HBase's client says of a request for several rows, which it repeats while the table is
+    disabled.
+    """
+    text = "Backoff time of 10005ms would exceed operation timeout"
+    if isinstance(error, QueueNotFoundError):
+        text = str(error.facts["queue"])
+    s = "s" if rows > 1 else ""
+    return f"Failed {rows} action{s}: {text}: {rows} time{s}, servers with issues: null"
+
+
 class Thrift1:
     """The first service: scans, and gets of many rows."""
 
@@ -221,7 +232,13 @@ class Thrift1:
             found = ((key, _chosen(held.visible(key), columns)) for key in rows)
             return [_thrift1_row(key, cells) for key, cells in found if cells]
 
-        return self._gateway.cluster.ask(table.decode(), get)
+        try:
+            return self._gateway.cluster.ask(table.decode(), get)
+        except HQueueError as exc:
+            if len(rows) == 1:
+                raise
+            kind = "org.apache.hadoop.hbase.client.RetriesExhaustedWithDetailsException"
+            raise IOError(message=f"{kind}: {_text_of_several(exc, len(rows))}") from exc
 
     def scannerOpenWithScan(self, table: bytes, scan: TScan, _attributes: object) -> int:  # noqa: N802
         self._gateway.cluster.ask(table.decode(), lambda rows: None)
@@ -277,7 +294,13 @@ class Thrift2:
         return _thrift2_row(get.row, found)
 
     def getMultiple(self, table: bytes, gets: list[Any]) -> list[Any]:  # noqa: N802
-        return [self.get(table, get) for get in gets]
+        try:
+            return [self.get(table, get) for get in gets]
+        except HQueueError as exc:
+            if len(gets) == 1:
+                raise
+            text = _text_of_several(exc, len(gets))
+            raise hbase2.TIOError(message=text, canRetry=True) from exc
 
     def put(self, table: bytes, put: Any) -> None:
         self._ask(table, lambda rows: rows.put(put.row, _values(put)))
@@ -328,9 +351,7 @@ class Thrift2:
             for delete in deletes:
                 self.deleteSingle(table, delete)
         except HQueueError as exc:
-            text = (
-                f"Failed {len(deletes)} action: {table.decode()}: 1 time, servers with issues: null"
-            )
+            text = _text_of_several(exc, len(deletes))
             raise hbase2.TIOError(message=text, canRetry=True) from exc
         return []
 

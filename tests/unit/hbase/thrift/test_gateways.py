@@ -193,6 +193,47 @@ def test_final_answers_are_final(error: Exception, kind: type[HQueueError]) -> N
     assert translated.facts["queue"] == "q"
 
 
+SEVERAL = "o.a.h.h.client.RetriesExhaustedWithDetailsException: Failed"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (
+            answered(f"{SEVERAL} 2 actions: q: 2 times, servers with issues: null{STACK}"),
+            QueueNotFoundError,
+        ),
+        (
+            answered("Failed 1 action: q: 1 time, servers with issues: h,1,2", True),
+            QueueNotFoundError,
+        ),
+        (
+            answered(
+                f"{SEVERAL} 3 actions: NotServingRegionException: 1 time, q is disabled.: 2 times, "
+                f"servers with issues: h,1,2, h,1,3{STACK}"
+            ),
+            QueueDisabledError,
+        ),
+        (
+            answered(f"{SEVERAL} 2 actions: other: 2 times, servers with issues: null"),
+            StoreUnavailableError,
+        ),
+        (
+            answered(
+                f"{SEVERAL} 2 actions: NotServingRegionException: 2 times, servers with issues: q"
+            ),
+            StoreUnavailableError,
+        ),
+    ],
+)
+def test_what_is_said_of_several_rows_tells_the_tables_state_and_leaves_the_outcome_open(
+    error: Exception, kind: type[HQueueError]
+) -> None:
+    translated = translate_answer(error, "q", "getRowsWithColumns")
+    assert type(translated) is kind
+    assert translated.outcome is Outcome.UNKNOWN
+
+
 def test_a_namespace_that_is_not_there_is_named() -> None:
     error = answered("o.a.h.h.NamespaceNotFoundException: n" + STACK, False)
     assert "namespace" in translate_answer(error, "n:q", "createTable").text
