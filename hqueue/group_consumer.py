@@ -18,6 +18,7 @@ from hqueue.groups.catalog import Selection
 from hqueue.groups.consumer_options import ConsumerOptions, ConsumerSettings
 from hqueue.groups.consumption import Consumption
 from hqueue.log.lag import PartitionLag
+from hqueue.message import ConsumedMessage
 from hqueue.message_id import MessageID
 from hqueue.metadata import PartitionKey
 from hqueue.position import Position
@@ -270,6 +271,34 @@ class GroupConsumer:
             if called is None
             else lambda moves, error: called({k: to.next for k, to in moves.items()}, error),
         )
+
+    def reject(self, message: ConsumedMessage, reason: str = "") -> None:
+        """Put one of this consumer's messages to the dead letters of its group, with its topic,
+        key, headers, value, ID and partition. The dead letter is durable when the call returns; see
+        `Queue.dead_letters`. Any thread may call it.
+
+        The message then counts as processed, like every other one: nothing is committed by this
+        call, and the position passes the message when the program asks for more, or commits. If the
+        consumer dies before that, the message comes again, to this group's next consumer; rejected
+        again, it is still one dead letter.
+
+        The principal needs the right to write to the queue.
+
+        Args:
+            message: a message that this consumer returned.
+            reason: why, in at most 1,000 characters. Everyone who may read the queue can read it.
+
+        Raises:
+            InvalidInputError: the message is not of a partition that the consumer has, the reason
+                is not possible, or there is no group. Nothing was put.
+            CommitFailedError: the consumer lost the partition. Nothing was put: another consumer
+                gets the message.
+            RequestRefusedError: the principal may not write to the queue.
+            StoreUnavailableError: HBase was unavailable for ``operation_timeout_ms``. If the
+                outcome is unknown, reject the message again.
+        """
+        self._check_usable()
+        self._calls.reject(message, reason)
 
     def committed(
         self, partitions: Iterable[Partition] | None = None

@@ -305,6 +305,17 @@ class Consumer:
         check_loop(self._loop, "a consumer")
         await self._calls.commit.in_loop(positions)
 
+    async def reject(self, message: ConsumedMessage, reason: str = "") -> None:
+        """Put one of this consumer's messages to the dead letters of its group. Like
+        `hqueue.Consumer.reject`. Any task of the event loop may call it at any time.
+
+        If the caller is cancelled, the outcome is unknown: the dead letter may be put, now or in a
+        moment. Rejected again, the message is still one dead letter.
+        """
+        self._check_usable()
+        check_loop(self._loop, "a consumer")
+        await self._calls.reject.in_loop(message, reason)
+
     async def committed(
         self, partitions: Iterable[Partition] | None = None
     ) -> dict[PartitionKey, MessageID]:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from hqueue.errors import InvalidInputError
+from hqueue.dead_letters.of_groups import GroupDeadLetters, Rejection, check_reason
+from hqueue.errors import CommitFailedError, InvalidInputError, Outcome
 from hqueue.groups.committer import OnCommit
 from hqueue.groups.consumption import Consumption
 from hqueue.groups.offsets import UNSET
@@ -112,6 +113,31 @@ class ConsumerCalls(Stepwise):
     def commit_later(self, positions: ToCommit, on_commit: OnCommit | None) -> Work[Any, None]:
         decide = partial(self._to_commit, positions)
         yield from self._consumption.commit_later.steps(decide, on_commit)
+
+    @stepwise
+    def reject(self, message: ConsumedMessage, reason: str) -> Work[Any, None]:
+        if self._group is None:
+            raise InvalidInputError("a consumer without a group can't reject: give it a group")
+        if not isinstance(message, ConsumedMessage):
+            raise InvalidInputError(
+                "reject takes one of this consumer's messages", type=type(message).__name__
+            )
+        check_reason(reason)
+        key = PartitionKey(message.queue, message.partition)
+        positions = self._consumption.positions
+        if positions.gave_up(key):
+            raise CommitFailedError(
+                "the consumer lost this partition: nothing was put to the dead letters, and "
+                "another consumer of the group gets the message",
+                outcome=Outcome.NOT_APPLIED,
+                partitions=[key],
+                unknown=[],
+                committed=[],
+            )
+        positions.check([key])
+        log = yield from self._consumption.log(*key)
+        letters = GroupDeadLetters(log, self._group)
+        yield from letters.put.steps([Rejection(message, reason, deliveries=1)])
 
     @stepwise
     def committed(

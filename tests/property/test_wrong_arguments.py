@@ -221,6 +221,13 @@ CALLS: dict[str, Callable[[World], Call]] = {
     "Consumer.pause": lambda w: (_spread(w.consumer.pause), {"partition": (QUEUE, 0)}),
     "Consumer.poll": lambda w: (w.consumer.poll, {"timeout_ms": 0, "messages_max": 1}),
     "Consumer.position": lambda w: (w.consumer.position, {"partition": (QUEUE, 0)}),
+    "Consumer.reject": lambda w: (
+        w.consumer.reject,
+        {
+            "message": hqueue.ConsumedMessage("t", b"1", w.ids[0], 0, QUEUE),
+            "reason": "why",
+        },
+    ),
     "Consumer.resume": lambda w: (_spread(w.consumer.resume), {"partition": (QUEUE, 0)}),
     "Consumer.seek": lambda w: (w.consumer.seek, {"partition": (QUEUE, 0), "to": w.ids[0]}),
     "Consumer.seek_to_beginning": lambda w: (

@@ -1,4 +1,4 @@
-"""``hqueue dead-letters``: messages that a subscriber did not take, and putting them back."""
+"""``hqueue dead-letters``: messages that a subscriber or a group could not process."""
 
 from __future__ import annotations
 
@@ -10,35 +10,63 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hqueue.cli.commands import shared_options
-from hqueue.cli.commands.subscribers import NameArgument
 from hqueue.cli.documents import extra_fields
 from hqueue.cli.exits import say
 from hqueue.cli.formats import headers_text, iso_timestamp, key_text, printable
-from hqueue.cli.known import check_subscriber
+from hqueue.cli.known import check_group, check_subscriber
 from hqueue.cli.output import show_table, write_json
 from hqueue.cli.registering import commands
 from hqueue.cli.session import session_of
 from hqueue.errors import CorruptLogError, InvalidInputError
 from hqueue.message_id import MessageID
+from hqueue.position import POSITION_HELP, parse_position
 from hqueue.runtime.only_reads import OnlyReads
 
 if TYPE_CHECKING:
+    from hqueue.client import Client
     from hqueue.dead_letters.wrapping import DeadLetter
     from hqueue.message import Message, ReceivedMessage
-    from hqueue.queue import Queue
 
 __all__ = ["register"]
 
 VALUE_SHOWN = 60
+LISTED = 1_000
 
 
 def dead_letters(
     context: typer.Context,
     queue: shared_options.Queue,
-    subscriber: NameArgument,
+    subscriber: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="SUBSCRIBER", help="The subscriber's name; or give --group, or neither."
+        ),
+    ] = None,
     *,
+    group: Annotated[
+        str | None, typer.Option("--group", "-g", help="Those of this consumer group.")
+    ] = None,
     partition: Annotated[
         int | None, typer.Option("--partition", "-p", help="Only this partition.")
+    ] = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", "-t", help="Only messages of this topic.")
+    ] = None,
+    reason: Annotated[
+        str | None,
+        typer.Option("--reason", metavar="TEXT", help="Only if the reason contains this text."),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(help=f"Only dead letters that were put since then: {POSITION_HELP}."),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(help="Only those that were put before then, given as for --since."),
+    ] = None,
+    show: Annotated[
+        str | None,
+        typer.Option("--show", metavar="ID", help="Show this one whole; needs --partition."),
     ] = None,
     redrive: Annotated[
         str | None,
@@ -49,53 +77,155 @@ def dead_letters(
     redrive_all: Annotated[
         bool, typer.Option("--redrive-all", help="Redrive all listed dead letters.")
     ] = False,
+    delete: Annotated[
+        str | None,
+        typer.Option("--delete", metavar="ID", help="Delete this dead letter; needs --partition."),
+    ] = None,
+    delete_all: Annotated[
+        bool, typer.Option("--delete-all", help="Delete all listed dead letters.")
+    ] = False,
     limit: Annotated[
         int | None,
-        typer.Option("--limit", "-n", min=1, help="List, or redrive, at most this many."),
+        typer.Option(
+            "--limit",
+            "-n",
+            min=1,
+            help="List, redrive or delete at most this many; on a terminal 1,000 are listed if "
+            "not given.",
+        ),
     ] = None,
     print_key: shared_options.PrintKey = False,
     print_headers: shared_options.PrintHeaders = False,
+    yes: shared_options.Yes = False,
     json: shared_options.Json = False,
 ) -> None:
-    """List a subscriber's dead letters, or redrive them: put them back for this subscriber alone.
+    """List dead letters of a subscriber, of a group, or of everyone; redrive or delete them.
 
-    The ID is the dead letter's own; "original" is the ID of the message that failed. Redriven
-    messages are delivered after all that their partition has now, and are listed no more. Without a
-    terminal: partition, ID, original, topic, attempts, reason, value; with tabs between. JSON has
-        the message's key and headers if it has them. Messages that are not valid dead letters are
-        reported on stderr.
+    A redrive puts them back for this subscriber or group alone. The ID is the dead letter's own;
+    "original" is the ID of the message that failed. Redriven messages are delivered after all that
+    their partition has now, and are listed no more; deleted ones stay in the log until they expire,
+    and are delivered to nobody. Without a terminal: partition, ID, original, topic, attempts,
+    reason, value; with tabs between; if neither a subscriber nor a group is given, "subscriber" or
+    "group" and the name before them. JSON has the message's key and headers if it has them.
+    Messages that are not valid dead letters are reported on stderr.
     """
-    if redrive is not None and (redrive_all or partition is None):
-        raise InvalidInputError(
-            "--redrive ID needs --partition, and can't be combined with --redrive-all"
-        )
-    wanted = None if redrive is None else MessageID.parse(redrive)
-    with session_of(context).client.queue(queue) as opened:
+    chosen = _chosen(show, redrive, delete, partition, all_=redrive_all or delete_all)
+    if redrive_all and delete_all:
+        raise InvalidInputError("give --redrive-all or --delete-all, not both")
+    session = session_of(context)
+    with session.client.queue(queue) as opened:
         waiting = opened.dead_letters.waiting(
-            subscriber, partition, on_unreadable=_report_unreadable
+            subscriber,
+            partition,
+            group=group,
+            topic=topic,
+            reason=reason,
+            since=None if since is None else parse_position(since),
+            until=None if until is None else parse_position(until),
+            on_unreadable=_report_unreadable,
         )
-        letters: Iterator[DeadLetter] = itertools.islice(
-            (each for each in waiting if wanted is None or each.id == wanted), limit
-        )
+        found = (each for each in waiting if chosen is None or each.id == chosen)
+        letters: Iterator[DeadLetter] = itertools.islice(found, limit)
         first = OnlyReads()(next)(letters, None)
         if first is None:
-            check_subscriber(session_of(context).client, queue, subscriber, of_topics=True)
+            _check_owner(session.client, queue, subscriber, group)
+            if chosen is not None:
+                raise InvalidInputError(
+                    "no such dead letter is waiting in this partition: it was never put, or it was "
+                    "redriven or deleted already",
+                    id=str(chosen),
+                )
         else:
             letters = itertools.chain([first], letters)
-        if wanted is not None or redrive_all:
-            _put_back(opened, letters, wanted)
-        elif json:
+        if redrive is not None or redrive_all:
+            say(f"Put back: {opened.dead_letters.redrive(letters):,}.")
+        elif delete is not None or delete_all:
+            what = "the listed dead letters" if chosen is None else f"dead letter {chosen}"
+            whose = subscriber or group or "all subscribers and groups"
+            if first is not None:
+                session.confirm(f"Delete {what} of {printable(whose)} in {queue}?", yes=yes)
+            say(f"Deleted: {opened.dead_letters.delete(letters):,}.")
+        elif json or show is not None:
             for letter in letters:
-                write_json(_as_json(letter))
+                write_json(_as_json(letter)) if json else _show(letter)
         else:
-            extra: dict[str, Callable[[Message], str]] = {}
-            if print_key:
-                extra["key"] = key_text
-            if print_headers:
-                extra["headers"] = headers_text
-            columns = ("partition", "id", "original", "topic", "attempts", "reason", *extra)
-            rows = (_cells(letter, extra.values()) for letter in letters)
-            show_table((*columns, "value"), rows, numbers=("partition", "attempts"))
+            shown = [("key", key_text)] * print_key + [("headers", headers_text)] * print_headers
+            _list(letters, dict(shown), limit, owners=subscriber is None and group is None)
+
+
+def _check_owner(client: Client, queue: str, subscriber: str | None, group: str | None) -> None:
+    """Return if the subscriber or the group that nothing was found of exists."""
+    if group is not None:
+        check_group(client, None, group)
+    elif subscriber is not None:
+        check_subscriber(client, queue, subscriber, of_topics=True)
+
+
+def _chosen(
+    show: str | None,
+    redrive: str | None,
+    delete: str | None,
+    partition: int | None,
+    *,
+    all_: bool,
+) -> MessageID | None:
+    """The ID of the only dead letter that is asked for."""
+    given = [each for each in (show, redrive, delete) if each is not None]
+    if not given:
+        return None
+    if len(given) > 1 or all_ or partition is None:
+        raise InvalidInputError(
+            "--show ID, --redrive ID and --delete ID need --partition, and can't be combined with "
+            "each other, or with --redrive-all and --delete-all"
+        )
+    return MessageID.parse(given[0])
+
+
+def _list(
+    letters: Iterator[DeadLetter],
+    extra: dict[str, Callable[[Message], str]],
+    limit: int | None,
+    *,
+    owners: bool,
+) -> None:
+    columns = ("partition", "id", "original", "topic", "attempts", "reason", *extra, "value")
+    if owners:
+        columns = ("of", "name", *columns)
+
+    def row(letter: DeadLetter) -> tuple[object, ...]:
+        cells = _cells(letter, extra.values())
+        return (*letter.owner, *cells) if owners else cells
+
+    if not sys.stdout.isatty():
+        for letter in letters:  # One at a time: each may have megabytes.
+            show_table(columns, [row(letter)])
+        return
+    shown = itertools.islice(letters, limit or LISTED)
+    show_table(columns, map(row, shown), numbers=("partition", "attempts"))
+    if limit is None and next(letters, None) is not None:
+        say(f"There are more than {LISTED:,}: give --limit to list more.")
+
+
+def _show(letter: DeadLetter) -> None:
+    """One dead letter, a line for each thing that it has, and then its value."""
+    message, owner = letter.message, letter.owner
+    assert letter.id is not None
+    fields = {
+        owner.kind: owner.name,
+        "partition": message.partition,
+        "id": letter.id,
+        "put": iso_timestamp(letter.id.timestamp),
+        "original": message.id,
+        "written": iso_timestamp(message.timestamp),
+        "topic": message.topic,
+        "attempts": letter.attempts,
+        "reason": letter.reason,
+        "key": key_text(message),
+        "headers": headers_text(message),
+        "value": "(expired)" if letter.expired else printable(message.value),
+    }
+    for name, value in fields.items():
+        show_table(("field", "value"), [(name, value)])
 
 
 def _report_unreadable(message: ReceivedMessage, error: CorruptLogError) -> None:
@@ -104,17 +234,6 @@ def _report_unreadable(message: ReceivedMessage, error: CorruptLogError) -> None
         f"No dead letter: partition {message.partition}, {message.id}, "
         f"{printable(message.topic)}: {printable(str(reason))}"
     )
-
-
-def _put_back(queue: Queue, letters: Iterator[DeadLetter], wanted: MessageID | None) -> None:
-    count = queue.dead_letters.redrive(letters)
-    if wanted is not None and not count:
-        raise InvalidInputError(
-            "the subscriber has no dead letter with this ID in the partition, or it was redriven "
-            "already",
-            id=str(wanted),
-        )
-    say(f"Put back: {count:,}.")
 
 
 def _cells(letter: DeadLetter, extra: Iterable[Callable[[Message], str]]) -> tuple[object, ...]:
@@ -132,6 +251,7 @@ def _as_json(letter: DeadLetter) -> dict[str, object]:
     message = letter.message
     assert letter.id is not None
     return {
+        letter.owner.kind: letter.owner.name,
         "partition": message.partition,
         "id": str(letter.id),
         "timestamp": iso_timestamp(letter.id.timestamp),

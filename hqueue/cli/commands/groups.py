@@ -127,7 +127,11 @@ def delete(
     ] = None,
     yes: shared_options.Yes = False,
 ) -> None:
-    """Delete a group that has no consumers, with its offsets. Its queues may be gone."""
+    """Delete a group that has no consumers, with its offsets. Its queues may be gone.
+
+    Its dead letters stay in the queues until they expire: delete them by dead-letters QUEUE --group
+    GROUP --delete-all.
+    """
     session = session_of(context)
     where = "all queues" if queue is None else queue
     session.confirm(f"Delete the offsets of {printable(group)} in {where}?", yes=yes)
