@@ -70,9 +70,10 @@ if TYPE_CHECKING:
     from hqueue.produce.delivery import Delivery as Delivery
     from hqueue.produce.producer import Producer as Producer
     from hqueue.push.administration import SubscriberState as SubscriberState
+    from hqueue.push.answers import DeliveryAnswer as DeliveryAnswer
+    from hqueue.push.answers import Status as Status
     from hqueue.push.listener import Listener as Listener
     from hqueue.push.listener import MessageListener as MessageListener
-    from hqueue.push.listener import Status as Status
     from hqueue.push.subscriber import Subscriber as Subscriber
     from hqueue.push.subscription import Subscription as Subscription
     from hqueue.queue import Queue as Queue
@@ -128,7 +129,8 @@ _MODULES = {
     "hqueue.produce.delivery": "Delivery",
     "hqueue.produce.producer": "Producer",
     "hqueue.push.administration": "SubscriberState",
-    "hqueue.push.listener": "Listener MessageListener Status",
+    "hqueue.push.answers": "DeliveryAnswer Status",
+    "hqueue.push.listener": "Listener MessageListener",
     "hqueue.push.subscriber": "Subscriber",
     "hqueue.push.subscription": "Subscription",
     "hqueue.queue": "Queue",

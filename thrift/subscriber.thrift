@@ -44,11 +44,35 @@ struct TMessage {
 }
 
 /**
+ * An answer for each message of a call, in place of a status. It is no error: an exception is the
+ * way in which Thrift answers with a struct. Messages are counted from 0, as they lie in the call.
+ * All messages are done, except those that it names. An answer that names none, or contradicts
+ * itself or the call, counts as no answer. Workers and hubs of a release that doesn't know it take it
+ * for no answer, too.
+ */
+exception TDeliveryAnswer {
+  /**
+   * The messages that become dead letters, each with the reason, whose first thousand characters
+   * count: at most 1,000 messages, and no message from retryFrom on.
+   */
+  1: optional map<i32, string> rejected,
+  /** The first message that comes again, with all that follow it. Not set if none does. */
+  2: optional i32 retryFrom,
+  /** The reason why they come again. */
+  3: optional string reason,
+  /**
+   * The pause before they come again, in milliseconds: 0 to 86400000. Not set for the back-off of
+   * the subscription.
+   */
+  4: optional i32 retryDelayMs
+}
+
+/**
  * The subscriber's service. The result is a status: 0, the messages are done; 1, retry: send the
  * same messages again after a pause; 2, reject: make them dead letters. Any other status means
  * retry. A reply may have one more field, which the IDL can't express: field 2, a string with the
  * reason why the messages were not done.
  */
 service HQueueSubscriberService {
-  i32 consumeMessages(1:list<TMessage> messages)
+  i32 consumeMessages(1:list<TMessage> messages) throws (1: TDeliveryAnswer answer)
 }

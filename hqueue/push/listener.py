@@ -6,33 +6,27 @@ import abc
 import asyncio
 import concurrent.futures
 import contextlib
-import enum
 import inspect
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
-from typing import NamedTuple
 
 from hqueue.errors import HQueueError, InvalidInputError
 from hqueue.message import ReceivedMessage
+from hqueue.push.answers import Answer, CombinedAnswer, DeliveryAnswer, Status
 from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.loop import background, in_thread
 from hqueue.runtime.threads import start
 from hqueue.settings.kinds import is_async
-from hqueue.settings.limits import REASON_LENGTH_MAX
 
 __all__ = [
-    "Answer",
     "Listener",
     "ListenerAnswer",
     "Listeners",
     "MessageListener",
-    "Status",
     "current_call",
     "functions_of",
     "named_listener",
-    "reason_of",
-    "status_of",
 ]
 
 LEFT = "what a listener left to be done"
@@ -40,31 +34,11 @@ RETRY_S = 1.0
 """When that is tried again for which no thread was free."""
 
 
-class Status(enum.IntEnum):
-    """A listener's answer: what happens to the messages that it was given."""
+_Returned = Status | DeliveryAnswer | None
 
-    DONE = 0
-    """The messages are acknowledged; the next ones follow."""
-
-    RETRY = 1
-    """A negative acknowledgement: the same messages come again after a pause, before any later ones
-    of their partition."""
-
-    DEAD_LETTER = 2
-    """A negative acknowledgement without a retry: the messages become dead letters, and the next
-    ones follow."""
-
-
-ListenerAnswer = Status | None | Awaitable[Status | None]
-"""What a listener returns: None stands for `Status.DONE`; an async one's is awaited."""
-
-
-class Answer(NamedTuple):
-    """What all listeners together answered."""
-
-    status: Status
-    reason: str = ""
-    """Why the messages are not done with: what a listener raised. Empty if none did."""
+ListenerAnswer = _Returned | Awaitable[_Returned]
+"""What a listener returns: a `Status` for all messages, or a `DeliveryAnswer` for each; None stands
+for `Status.DONE`. An async listener's is awaited."""
 
 
 class MessageListener(abc.ABC):
@@ -75,9 +49,9 @@ class MessageListener(abc.ABC):
         """Process some messages of one partition, in their order.
 
         Returns:
-            A `Status`; None counts as `Status.DONE`. An exception counts as `Status.RETRY`, and so
-            does anything else that is returned; if the messages become dead letters, these name
-            the exception.
+            A `Status`, or a `DeliveryAnswer` with an answer for each message; None counts as
+            `Status.DONE`. An exception counts as `Status.RETRY`, and so does anything else that is
+            returned; if the messages become dead letters, these name the exception.
         """
 
 
@@ -164,7 +138,8 @@ class Listeners:
             self._closing = False  # Where it was interrupted it can be closed again.
 
     def consume(self, messages: Sequence[ReceivedMessage]) -> Answer:
-        """Call the listeners in turn, until one answers anything but done; that is the answer.
+        """Call the listeners in turn, each with what the ones before it are done with, as
+        `CombinedAnswer` combines their answers.
 
         Never raises: a listener that does is logged, and the messages come again. So do the
         listeners before it get them again.
@@ -174,13 +149,14 @@ class Listeners:
         within = current_call.set(call)
         try:
             what = named_listener(self._subscriber, messages)
+            combined = CombinedAnswer(messages)
             for consume in self._consume:
-                status, error = call_foreign(what, self._call, consume, messages)
+                goes_on, error = call_foreign(what, self._call, consume, combined)
                 if error is not None:
-                    return Answer(Status.RETRY, reason_of(error))
-                if status:  # `Status.DONE` is 0.
-                    return Answer(status)
-            return Answer(Status.DONE)
+                    combined.failed(error)
+                if not goes_on:
+                    break
+            return combined.result()
         finally:
             current_call.reset(within)
             with self._lock:
@@ -196,8 +172,9 @@ class Listeners:
         while not self._stopping:
             call_foreign("a task of a listener", loop.run_forever)
 
-    def _call(self, consume: _Consume, messages: Sequence[ReceivedMessage]) -> Status:
-        answer = consume(messages)
+    def _call(self, consume: _Consume, combined: CombinedAnswer) -> bool:
+        """Call a listener, and take its answer; whether another one is called."""
+        answer = consume(combined.left)
         if inspect.isawaitable(answer):
             if self._loop is None:
                 raise InvalidInputError(
@@ -210,7 +187,7 @@ class Listeners:
                 running.cancel()
             if error is not None:
                 raise error
-        return status_of(answer)
+        return combined.add(answer)
 
 
 def functions_of(listeners: Sequence[Listener] | Listener) -> list[_Consume]:
@@ -235,21 +212,6 @@ def functions_of(listeners: Sequence[Listener] | Listener) -> list[_Consume]:
     if not found:
         raise InvalidInputError("a subscriber needs at least one listener")
     return found
-
-
-def status_of(answer: object) -> Status:
-    """What a listener's return value means.
-
-    Raises:
-        InvalidInputError: it is no answer.
-    """
-    if answer is None:
-        return Status.DONE
-    if not isinstance(answer, bool):  # As numbers, True would mean retry.
-        with contextlib.suppress(ValueError):
-            return Status(answer)  # type: ignore[arg-type]
-    shown = answer if isinstance(answer, int) else type(answer).__name__  # It may be a payload.
-    raise InvalidInputError("a listener must return a Status or None", returned=shown)
 
 
 def named_listener(subscriber: str, messages: Sequence[ReceivedMessage]) -> str:
@@ -281,20 +243,9 @@ async def _done(work: Callable[[], object]) -> None:
             await asyncio.sleep(RETRY_S)
 
 
-def reason_of(error: BaseException) -> str:
-    """An exception as a short text, which has a UTF-8 encoding."""
-    name = type(error).__name__
-    try:
-        text = str(error)
-    except BaseException:  # Its class is the listener's own.
-        text = ""
-    reason = (f"{name}: {text}" if text else name)[:REASON_LENGTH_MAX]
-    return reason.encode(errors="replace").decode()
-
-
 async def _awaited(
-    answer: Awaitable[Status | None],
-) -> tuple[Status | None, BaseException | None]:
+    answer: Awaitable[_Returned],
+) -> tuple[_Returned, BaseException | None]:
     try:
         return await answer, None
     except BaseException as exc:  # `SystemExit` out of a task would stop the event loop.

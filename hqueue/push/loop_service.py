@@ -11,18 +11,15 @@ from functools import partial
 from typing import Any, Protocol
 
 from hqueue.message import ReceivedMessage
+from hqueue.push.answers import Answer, CombinedAnswer, Status
 from hqueue.push.listener import (
-    Answer,
     Listener,
     ListenerAnswer,
-    Status,
     current_call,
     functions_of,
     named_listener,
-    reason_of,
-    status_of,
 )
-from hqueue.push.service import NOT_ADMITTED, Admit, admit_all, received_messages
+from hqueue.push.service import NOT_ADMITTED, Admit, admit_all, received_messages, reply_of
 from hqueue.rpc.messages import Reasoned, RefusedCallError
 from hqueue.runtime.held import NotHeldError
 from hqueue.runtime.interrupts import is_interruption
@@ -96,19 +93,19 @@ class LoopListeners:
             task.cancel()
 
     async def consume(self, messages: Sequence[ReceivedMessage]) -> Answer:
-        """Call the listeners in turn, until one answers anything but done; that is the answer. A
-        listener that raises an error is logged, and the messages come again. So do the listeners
-        before it get them again.
+        """Call the listeners in turn, each with what the ones before it are done with, as
+        `CombinedAnswer` combines their answers. A listener that raises an error is logged, and the
+        messages come again. So do the listeners before it get them again.
         """
         call = object()
         self._behind[call] = []
         within = current_call.set(call)
         try:
+            combined = CombinedAnswer(messages)
             for consume in self._consume:
-                answer = await self._call(consume, messages)
-                if answer.status:  # `Status.DONE` is 0.
-                    return answer
-            return Answer(Status.DONE)
+                if not await self._call(consume, combined):
+                    break
+            return combined.result()
         finally:
             with contextlib.suppress(ValueError):  # Left in its middle, it may end anywhere.
                 current_call.reset(within)
@@ -118,18 +115,20 @@ class LoopListeners:
     async def _call(
         self,
         consume: Callable[[Sequence[ReceivedMessage]], ListenerAnswer],
-        messages: Sequence[ReceivedMessage],
-    ) -> Answer:
+        combined: CombinedAnswer,
+    ) -> bool:
+        """Call a listener, and take its answer; whether another one is called."""
         try:
-            answer: Any = consume(messages)
+            answer: Any = consume(combined.left)
             if inspect.isawaitable(answer):
                 answer = await self._result_of(answer)
-            return Answer(status_of(answer))
+            return combined.add(answer)
         except Exception as exc:
             if is_interruption(exc):
                 raise
-            logger.exception("%s failed", named_listener(self._subscriber, messages))
-            return Answer(Status.RETRY, reason_of(exc))
+            logger.exception("%s failed", named_listener(self._subscriber, combined.left))
+            combined.failed(exc)
+            return False
 
     async def _result_of(self, awaitable: Awaitable[Any]) -> Any:
         """What an async listener returns.
@@ -169,13 +168,12 @@ class LoopSubscriberHandler(abc.ABC):
         """Like `SubscriberHandler.consumeMessages`.
 
         Raises:
-            RefusedCallError: a message could be in no queue, there is no list of them, or they are
-                not for this subscriber.
+            RefusedCallError, TDeliveryAnswer: as there.
         """
         return self._answered(received_messages(messages))
 
     async def _answered(self, messages: Sequence[ReceivedMessage]) -> Reasoned:
-        return Reasoned(*(await self.consume(messages)))
+        return reply_of(await self.consume(messages))
 
     @abc.abstractmethod
     async def consume(self, messages: Sequence[ReceivedMessage]) -> Answer:

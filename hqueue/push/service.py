@@ -11,7 +11,8 @@ from typing import Any
 from hqueue.errors import InvalidInputError
 from hqueue.message import Headers, ReceivedMessage
 from hqueue.message_id import MessageID
-from hqueue.push.listener import Answer, Listeners, Status
+from hqueue.push.answers import Answer, Status
+from hqueue.push.listener import Listeners
 from hqueue.push.worker_call import known_topic
 from hqueue.rpc.messages import Reasoned, RefusedCallError
 from hqueue.rpc.services import load
@@ -25,6 +26,7 @@ __all__ = [
     "admit_all",
     "received_message",
     "received_messages",
+    "reply_of",
     "subscriber_service",
 ]
 
@@ -48,6 +50,7 @@ class SubscriberHandler(abc.ABC):
         Raises:
             RefusedCallError: a message could be in no queue, there is no list of them, or they are
                 not for this subscriber.
+            TDeliveryAnswer: the IDL's, with an answer for each message.
         """
         if messages is None:
             raise RefusedCallError("the argument 'messages' is missing")
@@ -55,7 +58,7 @@ class SubscriberHandler(abc.ABC):
             received = [received_message(message) for message in messages]
         except (InvalidInputError, UnicodeDecodeError) as exc:
             raise RefusedCallError("a queue can't hold this message") from exc
-        return Reasoned(*self.consume(received))
+        return reply_of(self.consume(received))
 
     @abc.abstractmethod
     def consume(self, messages: Sequence[ReceivedMessage]) -> Answer:
@@ -117,6 +120,20 @@ class Consumption(SubscriberHandler):
                 return self._listeners.consume(messages)
         except NotHeldError:
             return Answer(Status.RETRY)
+
+
+def reply_of(answer: Answer) -> Reasoned:
+    """The reply that says what became of the messages of a call.
+
+    Raises:
+        TDeliveryAnswer: the IDL's, with an answer for each message.
+    """
+    each = answer.each
+    if each is None:
+        return Reasoned(answer.status, answer.reason)
+    raise load("subscriber").TDeliveryAnswer(
+        each.rejected or None, each.retry_from, answer.reason or None, each.retry_delay_ms
+    )
 
 
 async def _true() -> bool:

@@ -5,7 +5,9 @@
               0b 0003 length topic │ 0b 0004 length value │ rest
     rest      00 of a message without key and headers; else see `hqueue.push.open_message`
     reply     80 01 00 02 │ 0000000f consumeMessages │ seqid │ 08 0000 status
-              ( 0b 0002 length reason ) 00
+              ( 0b 0002 length reason ) 00, or with an answer for each message
+              … │ 0c 0001 ( 0d 0001 08 0b count ( index │ length reason ) … ) ( 08 0002 first )
+              ( 0b 0003 length reason ) ( 08 0004 delay ) 00 │ 00
     refusal   80 01 00 03 │ 0000000f consumeMessages │ seqid │ 0b 0001 length text │
               08 0002 type │ 00
 
@@ -23,7 +25,7 @@ from collections.abc import Callable, Sequence
 from hqueue.errors import InvalidInputError
 from hqueue.message import ReceivedMessage, topic_bytes
 from hqueue.message_id import MessageID
-from hqueue.push.listener import Answer
+from hqueue.push.answers import Answer, MessageAnswers
 from hqueue.push.open_message import OpenMessage, may_become
 from hqueue.rpc.calls import NoCallError
 from hqueue.rpc.messages import RefusedCallError
@@ -49,8 +51,11 @@ _MESSAGE_PARTS = ((0, _ID), (14, _SEQUENCE), (19, _PARTITION), (25, _TOPIC))
 _VALUE_FIELD = b"\x0b\x00\x04"
 _VALUE = struct.Struct(">3sI")
 _MESSAGE_BYTES_MIN = _MESSAGE.size + _VALUE.size + 2
-_REPLY = struct.Struct(f">4s{len(_NAME)}si3si")
-_REASON = struct.Struct(">3sI")
+_REPLY = struct.Struct(f">4s{len(_NAME)}si")
+_NUMBER_FIELD = struct.Struct(">bhi")
+_TEXT_FIELD = struct.Struct(">bhI")
+_REJECTED = struct.Struct(">bhbbi")
+_REJECTED_ONE = struct.Struct(">iI")
 _REFUSAL = struct.Struct(f">4s{len(_NAME)}si3sI")
 _REFUSAL_TYPE = struct.Struct(">3siB")
 
@@ -131,18 +136,17 @@ class WorkerCall:
         refused: Thrift's own way to say that a call was not done.
         """
         try:
-            status, reason = self._consume(self._messages)
+            status, reason, each = self._consume(self._messages)
         except RefusedCallError as exc:
             text = str(exc.message).encode()
             head = (b"\x80\x01\x00\x03", _NAME, self._seqid, b"\x0b\x00\x01", len(text))
             kind = _REFUSAL_TYPE.pack(b"\x08\x00\x02", exc.type, 0)
             return _REFUSAL.pack(*head) + text + kind
-        said = b""
-        if reason:
-            text = reason.encode()
-            said = _REASON.pack(b"\x0b\x00\x02", len(text)) + text
-        head = (b"\x80\x01\x00\x02", _NAME, self._seqid, b"\x08\x00\x00", status)
-        return _REPLY.pack(*head) + said + b"\0"
+        begin = _REPLY.pack(b"\x80\x01\x00\x02", _NAME, self._seqid)
+        if each is not None:
+            return begin + b"\x0c\x00\x01" + _each_said(each, reason) + b"\0\0"
+        said = _text_field(2, reason) if reason else b""
+        return begin + _number_field(0, status) + said + b"\0"
 
     def _begin(self, data: bytes | bytearray) -> bool:
         if not may_become(data[: _HEAD.size], _HEAD_PARTS):
@@ -216,3 +220,29 @@ class WorkerCall:
         """See that what came may still become what has these parts: another layout is shorter."""
         if not may_become(came, parts):
             raise NoCallError("a message has an unexpected layout")
+
+
+def _each_said(each: MessageAnswers, reason: str) -> bytes:
+    """The fields of an answer for each message."""
+    said: list[bytes] = []
+    if each.rejected:
+        said.append(_REJECTED.pack(13, 1, 8, 11, len(each.rejected)))
+        for index, why in each.rejected.items():
+            text = why.encode()
+            said += (_REJECTED_ONE.pack(index, len(text)), text)
+    if each.retry_from is not None:
+        said.append(_number_field(2, each.retry_from))
+    if reason:
+        said.append(_text_field(3, reason))
+    if each.retry_delay_ms is not None:
+        said.append(_number_field(4, each.retry_delay_ms))
+    return b"".join(said)
+
+
+def _number_field(field: int, number: int) -> bytes:
+    return _NUMBER_FIELD.pack(8, field, number)
+
+
+def _text_field(field: int, text: str) -> bytes:
+    encoded = text.encode()
+    return _TEXT_FIELD.pack(11, field, len(encoded)) + encoded

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import types
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
@@ -32,10 +33,10 @@ __all__ = [
     "ReadCall",
     "Reasoned",
     "RefusedCallError",
-    "decode_reasoned",
     "decode_reply",
     "drop_frames",
     "encode_call",
+    "read_reasoned",
 ]
 
 
@@ -271,9 +272,9 @@ def decode_reply(service: Any, method: str, reply: bytes) -> Any:
     return Client(service, spoken)._recv(method)
 
 
-def decode_reasoned(method: str, seqid: int, reply: bytes) -> tuple[int | None, bytes]:
-    """The number that the reply to a call says, None if it has none, and the text beside it: as a
-    `Reasoned` has them.
+def read_reasoned(service: Any, method: str, seqid: int, reply: bytes) -> Any:
+    """The fields of the reply to a call, which a `CallWalk` has found whole, as the IDL names them,
+    and a `reason`: the text of a `Reasoned`. Those that it has not are None; texts are bytes.
 
     Raises:
         NoCallError: the reply belongs to another call, or says an error: which.
@@ -282,13 +283,25 @@ def decode_reasoned(method: str, seqid: int, reply: bytes) -> tuple[int | None, 
     name, kind, number = spoken.read_message_begin()  # type: ignore[no-untyped-call]
     if (name, number) != (method, seqid):
         raise NoCallError("the reply belongs to another call")
-    said: Any = TApplicationException() if kind == TMessageType.EXCEPTION else Reasoned(0, "")
-    said.number = None
+    said: Any
+    said = TApplicationException() if kind == TMessageType.EXCEPTION else _reply(service, method)
     said.read(spoken)
     if kind == TMessageType.EXCEPTION:
         text = said.message or b""
         raise NoCallError(text.decode(errors="replace") if isinstance(text, bytes) else text)
-    return said.number, said.reason or b""
+    return said
+
+
+@functools.cache
+def _reply_class(service: Any, method: str) -> type[TPayload]:
+    result = getattr(service, f"{method}_result")
+    fields = {**Reasoned.thrift_spec, **result.thrift_spec}
+    names = dict.fromkeys(field[1] for field in fields.values())
+    return type("ReasonedReply", (TPayload,), {"thrift_spec": fields, **names})
+
+
+def _reply(service: Any, method: str) -> TPayload:
+    return _reply_class(service, method)()
 
 
 class Client(TClient):

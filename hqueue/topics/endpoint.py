@@ -11,7 +11,7 @@ from hqueue.errors import InvalidInputError
 from hqueue.message import ReceivedMessage
 from hqueue.metadata import DeliveryOptions
 from hqueue.net.guard import PortGuard
-from hqueue.push.listener import Answer
+from hqueue.push.answers import Answer
 from hqueue.push.loop_service import LoopSubscriberHandler
 from hqueue.push.service import SubscriberHandler, subscriber_service
 from hqueue.push.worker_call import WorkerCall

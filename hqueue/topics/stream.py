@@ -11,7 +11,7 @@ from typing import Any
 from hqueue.errors import ClosedError, HQueueError
 from hqueue.message import ReceivedMessage
 from hqueue.message_id import MessageID
-from hqueue.push.listener import Status
+from hqueue.push.answers import Status
 from hqueue.runtime.steps import Wait, Work
 from hqueue.topics.subscription_state import SubscriptionState
 from hqueue.topics.subscriptions import Subscriptions

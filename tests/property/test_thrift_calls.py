@@ -20,7 +20,8 @@ from thriftpy2.transport import TCyMemoryBuffer, TMemoryBuffer
 
 from hqueue import MessageID, ReceivedMessage, Status
 from hqueue.message import Headers
-from hqueue.push.listener import Answer, Listeners
+from hqueue.push.answers import Answer
+from hqueue.push.listener import Listeners
 from hqueue.push.service import Consumption, subscriber_service
 from hqueue.push.worker_call import WorkerCall
 from hqueue.rpc.calls import CallWalk, NoCallError

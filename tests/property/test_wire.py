@@ -16,10 +16,15 @@ from thriftpy2.thrift import TApplicationException, TMessageType
 from thriftpy2.transport import TMemoryBuffer
 
 from hqueue import MessageID, ReceivedMessage
+from hqueue.push.answers import RETRY_DELAY_MS_MAX, Answer, MessageAnswers, Status
+from hqueue.push.service import reply_of, subscriber_service
+from hqueue.push.worker_call import WorkerCall
 from hqueue.rpc.calls import REPLIES, CallWalk, NoCallError
+from hqueue.rpc.messages import Processor
 from hqueue.settings.limits import REASON_LENGTH_MAX
 from hqueue_workers.delivery.connection_pool import RECEIVED_BYTES_MAX
 from hqueue_workers.delivery.wire import (
+    REPLY_CONTAINERS_MAX,
     Reply,
     ReplyError,
     call_head,
@@ -31,7 +36,8 @@ from hqueue_workers.delivery.wire import (
 from tests.support.extras import headers, keys
 
 IDL = Path(__file__).parents[2] / "thrift" / "subscriber.thrift"
-SERVICE = thriftpy2.load(str(IDL), module_name="test_wire_thrift").HQueueSubscriberService
+STRUCTS = thriftpy2.load(str(IDL), module_name="test_wire_thrift")
+SERVICE = STRUCTS.HQueueSubscriberService
 
 MESSAGES = st.lists(
     st.builds(
@@ -48,14 +54,16 @@ MESSAGES = st.lists(
     max_size=20,
 )
 SEQIDS = st.integers(0, 2**31 - 1)
+COUNT = 1_500
+"""Messages of a call."""
 
 
 def read(data: bytes, seqid: int) -> Reply:
     """What is read of a reply that has come so."""
-    end = CallWalk(RECEIVED_BYTES_MAX, 0, REPLIES).end(data)
+    end = CallWalk(RECEIVED_BYTES_MAX, REPLY_CONTAINERS_MAX, REPLIES).end(data)
     if end is None:
         raise EOFError
-    return read_reply(data[:end], seqid)
+    return read_reply(data[:end], seqid, COUNT)
 
 
 def written(write: Callable[[Any], object]) -> bytes:
@@ -146,7 +154,7 @@ def test_the_bytes_of_messages_are_these() -> None:
 def test_a_status_is_read(status: int, seqid: int) -> None:
     result = SERVICE.consumeMessages_result(success=status)
     data = reply("consumeMessages", TMessageType.REPLY, seqid, result)
-    assert read(data, seqid) == (status, "")
+    assert read(data, seqid) == Reply(status)
 
 
 @given(st.binary(max_size=2_000), SEQIDS)
@@ -157,12 +165,96 @@ def test_a_reason_beside_a_status_is_read_as_one_short_line(text: bytes, seqid: 
     field = b"\x0b\0\2" + len(text).to_bytes(4, "big") + text
     another = b"\x0b\0\3\0\0\0\1?"
     sent = data[:-1] + another + field + another + data[-1:]
-    status, reason = read(sent, seqid)
+    status, reason, _ = read(sent, seqid)
     assert status == 1
     assert reason.isprintable()
     assert len(reason) == min(len(text.decode(errors="replace")), REASON_LENGTH_MAX)
     if text.decode(errors="replace").isprintable():
         assert reason == text.decode(errors="replace")[:REASON_LENGTH_MAX]
+
+
+def read_each(**fields: Any) -> Reply:
+    """What is read of an answer for each message, as any Thrift library writes it."""
+    each = STRUCTS.TDeliveryAnswer(**fields)
+    result = SERVICE.consumeMessages_result(answer=each)
+    return read(reply("consumeMessages", TMessageType.REPLY, 7, result), 7)
+
+
+def replied(given: Answer) -> bytes:
+    """What a subscriber of this library replies."""
+
+    class Handler:
+        def consumeMessages(self, messages: Any) -> object:  # noqa: N802  (the IDL's)
+            return reply_of(given)
+
+    call = b"".join([call_head(7, 0), call_tail])
+    by_library = Processor(subscriber_service(), Handler()).answer(call)
+    quick = WorkerCall(lambda messages: given, 1_000)
+    assert quick.end(call) == len(call)
+    assert quick.answer() == by_library
+    return by_library
+
+
+@given(
+    st.dictionaries(st.integers(0, 99), st.text(max_size=20), max_size=50),
+    st.none() | st.integers(100, COUNT - 1),
+    st.text(max_size=20),
+    st.integers(0, RETRY_DELAY_MS_MAX),
+)
+def test_an_answer_for_each_message_comes_as_it_was_given(
+    rejected: dict[int, str], first: int | None, reason: str, delay_ms: int
+) -> None:
+    if not rejected and first is None:
+        return
+    each = MessageAnswers(rejected, first, None if first is None else delay_ms)
+    found = read(replied(Answer(Status.RETRY, reason, each)), 7)
+    said = {
+        index: "".join([c if c.isprintable() else " " for c in why])
+        for index, why in sorted(rejected.items())
+    }
+    assert found.each == each._replace(rejected=said)
+    assert found.status == Status.RETRY
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({}, "names none"),
+        ({"rejected": {}}, "names none"),
+        ({"rejected": {COUNT: ""}}, f"rejects message {COUNT}"),
+        ({"rejected": {-1: ""}}, "rejects message -1"),
+        ({"rejected": {3: ""}, "retryFrom": 3}, "rejects message 3, and may do so before 3"),
+        ({"retryFrom": COUNT}, f"retries from message {COUNT}"),
+        ({"retryFrom": -1}, "retries from message -1"),
+        ({"rejected": dict.fromkeys(range(1_001), "")}, "rejects more than 1000"),
+        ({"retryFrom": 0, "retryDelayMs": -1}, "delays a retry by -1 ms"),
+        ({"retryFrom": 0, "retryDelayMs": 86_400_001}, "delays a retry by 86400001 ms"),
+        ({"rejected": {0: ""}, "retryDelayMs": 5}, "has no retry"),
+    ],
+)
+def test_an_answer_that_does_not_fit_its_call_is_none(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(ReplyError, match=said):
+        read_each(**fields)
+
+
+def test_what_a_stranger_says_for_each_message_is_bounded() -> None:
+    most = dict.fromkeys(range(1_000), "")
+    found = read_each(rejected={**most, 0: "x\n" * 40_000}, reason="y" * 5_000, retryFrom=1_000)
+    assert found.each is not None
+    assert found.each.rejected[0] == "x " * (REASON_LENGTH_MAX // 2)
+    assert found.reason == "y" * REASON_LENGTH_MAX
+    with pytest.raises(NoCallError):
+        read_each(rejected=dict.fromkeys(range(100), "x" * 5_000))
+    numbers = b"\x0c\0\1\x0d\0\1\x08\x08\0\0\0\1" + bytes(8) + b"\0\0"
+    head = replied(Answer(Status.DONE))[:-8]
+    with pytest.raises(ReplyError, match="names none"):
+        read(head + numbers, 7)
+
+
+def test_a_worker_of_an_earlier_release_takes_an_answer_for_each_message_for_none() -> None:
+    data = replied(Answer(Status.RETRY, "", MessageAnswers({0: ""})))
+    with pytest.raises(NoCallError):  # It has believed no structs in a reply.
+        CallWalk(RECEIVED_BYTES_MAX, 0, REPLIES).end(data)
 
 
 @given(st.text(max_size=100), SEQIDS)

@@ -291,6 +291,14 @@ CALLS: dict[str, Callable[[World], Call]] = {
     ),
     "Delivery.exception": lambda w: (w.delivery.exception, {"timeout_s": 9}),
     "Delivery.result": lambda w: (w.delivery.result, {"timeout_s": 9}),
+    "DeliveryAnswer.reject": lambda w: (
+        hqueue.DeliveryAnswer().reject,
+        {"message": w.letter.message, "reason": ""},
+    ),
+    "DeliveryAnswer.retry_from": lambda w: (
+        hqueue.DeliveryAnswer().retry_from,
+        {"message": w.letter.message, "reason": "", "delay_ms": 0},
+    ),
     "DeliveryOptions": lambda w: (
         hqueue.DeliveryOptions,
         dict.fromkeys((f.name for f in dataclasses.fields(hqueue.DeliveryOptions)), LEFT_OUT),

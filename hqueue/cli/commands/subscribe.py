@@ -26,7 +26,7 @@ from hqueue.settings.numbers import whole_number
 
 if TYPE_CHECKING:
     from hqueue.message import ReceivedMessage
-    from hqueue.push.listener import Status
+    from hqueue.push.answers import Status
     from hqueue.push.subscriber import Subscriber
 
 __all__ = ["register"]
@@ -114,7 +114,7 @@ class _Printer:
 
     def consume(self, messages: Sequence[ReceivedMessage]) -> Status:
         """Write messages; they count as delivered if they could be written."""
-        from hqueue.push.listener import Status  # noqa: PLC0415  (not needed for help)
+        from hqueue.push.answers import Status  # noqa: PLC0415  (not needed for help)
 
         if self._left is not None:
             if self._left < len(messages):

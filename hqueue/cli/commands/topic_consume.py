@@ -23,7 +23,7 @@ from hqueue.runtime.stopping import stopping
 
 if TYPE_CHECKING:
     from hqueue.message import ReceivedMessage
-    from hqueue.push.listener import Status
+    from hqueue.push.answers import Status
     from hqueue.topics import TopicSubscription
 
 __all__ = ["consume", "unsubscribe"]
@@ -124,7 +124,7 @@ class _Inbox:
 
     def receive(self, messages: Sequence[ReceivedMessage]) -> Status:
         """Take a call's messages."""
-        from hqueue.push.listener import Status  # noqa: PLC0415  (not needed for help)
+        from hqueue.push.answers import Status  # noqa: PLC0415  (not needed for help)
 
         try:
             self._calls.put_nowait(messages)

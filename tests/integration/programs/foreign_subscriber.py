@@ -1,8 +1,9 @@
 """A subscriber that uses nothing of hqueue but the IDL and what docs/push.md says of ZooKeeper.
 
 Its arguments: the IDL's file, ZooKeeper, the root, the queue, the subscriber's name, the partitions
-with commas between, a file, and the statuses that it answers first, one a call, with commas
-between; after them 0. It appends each message to the file before it answers, as a JSON document
+with commas between, a file, and what it answers first, one a call, with commas between; after them
+0. That is a status, or ``a:b`` to reject the message with number a, and have those from b on come
+again. It appends each message to the file before it answers, as a JSON document
 a line: partition, timestamp, sequence, topic, value, key, headers, and the status of its call. It
 prints "ready" when it is present, and ends when its stdin does.
 """
@@ -30,14 +31,17 @@ SESSION_TIMEOUT_S = 4
 class Handler:
     """The service."""
 
-    def __init__(self, file: TextIO, statuses: list[int]) -> None:
+    def __init__(self, file: TextIO, statuses: list[str], idl: Any) -> None:
+        self._idl = idl
         self._file = file
         self._statuses = statuses
         self._lock = threading.Lock()
 
     def consumeMessages(self, messages: list[Any]) -> int:  # noqa: N802
         with self._lock:
-            status = self._statuses.pop(0) if self._statuses else 0
+            answer = self._statuses.pop(0) if self._statuses else "0"
+            rejected, _, again = answer.partition(":")
+            status = 1 if again else int(answer)
             for message in messages:
                 seen = {
                     "partition": message.partitionID,
@@ -55,19 +59,21 @@ class Handler:
                 self._file.write(json.dumps(seen) + "\n")
             self._file.flush()
             os.fsync(self._file.fileno())
+            if again:
+                raise self._idl.TDeliveryAnswer({int(rejected): "foreign"}, int(again))
             return status
 
 
 def main() -> None:
     idl, hosts, root, queue, name, partitions, path, *statuses = sys.argv[1:]
-    service = thriftpy2.load(idl, module_name="foreign_thrift").HQueueSubscriberService
+    loaded = thriftpy2.load(idl, module_name="foreign_thrift")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with open(path, "a", encoding="utf-8") as file:
-        answers = [int(status) for status in ",".join(statuses).split(",") if status]
+        answers = [status for status in ",".join(statuses).split(",") if status]
         server = make_server(
-            service,
-            Handler(file, answers),
+            loaded.HQueueSubscriberService,
+            Handler(file, answers, loaded),
             "127.0.0.1",
             port,
             proto_factory=TBinaryProtocolFactory(decode_response=False),

@@ -422,7 +422,7 @@ def test_a_listener_that_returns_no_status_has_failed_and_gets_its_messages_agai
     run(receive)  # In the main thread, which also has handlers of signals.
     assert calls == [b"value"] * 2
     assert f"a listener of subscriber 'sub' of topic {topic!r} failed" in caplog.text
-    assert "must return a Status or None" in caplog.text
+    assert "must return a Status, a DeliveryAnswer or None" in caplog.text
     assert "payload" not in caplog.text
     assert "closed the connection" not in caplog.text
 

@@ -9,7 +9,8 @@ import pytest
 
 from hqueue import ReceivedMessage
 from hqueue.push import listener
-from hqueue.push.listener import Listeners, Status
+from hqueue.push.answers import Status
+from hqueue.push.listener import Listeners
 from hqueue.runtime import loop
 from tests.support.waiting import wait_for
 

@@ -20,7 +20,8 @@ from hqueue import (
     Status,
     Subscription,
 )
-from hqueue.push.listener import Answer, Listener, Listeners
+from hqueue.push.answers import Answer
+from hqueue.push.listener import Listener, Listeners
 from hqueue.push.loop_service import LoopConsumption, LoopListeners
 from hqueue.runtime.program_loop import ProgramLoop
 from hqueue.settings.limits import REASON_LENGTH_MAX
@@ -109,7 +110,7 @@ def test_listeners_of_every_kind_are_called_in_turn_with_the_messages() -> None:
     async def coroutine(messages: Sequence[ReceivedMessage]) -> None:
         calls.append(("async function", [m.value for m in messages]))
 
-    assert answer(Plain(), Async(), Called(), function, coroutine) == (Status.DONE, "")
+    assert answer(Plain(), Async(), Called(), function, coroutine) == Answer(Status.DONE)
     kinds = ["class", "async class", "async callable", "function", "async function"]
     assert calls == [(kind, [b"a", b"b"]) for kind in kinds]
 
@@ -119,7 +120,7 @@ def test_the_first_that_is_not_done_answers_for_all(status: int) -> None:
     def fail(messages: Sequence[ReceivedMessage]) -> None:
         raise AssertionError("called after one that was not done")
 
-    assert answer(lambda messages: None, lambda messages: status, fail) == (status, "")
+    assert answer(lambda messages: None, lambda messages: status, fail) == Answer(Status(status))
 
 
 @pytest.mark.parametrize("wrong", [ValueError("no"), 7, "done", True, b""])
@@ -157,7 +158,7 @@ def test_an_async_listener_that_takes_too_long_is_cancelled_and_means_retry() ->
             cancelled.set()
             raise
 
-    assert answer(slow, timeout_ms=100) == (Status.RETRY, "TimeoutError")
+    assert answer(slow, timeout_ms=100) == Answer(Status.RETRY, "TimeoutError")
     assert cancelled.wait(5)
 
 
@@ -210,7 +211,7 @@ def test_what_a_listener_raises_is_the_reason(
     async def coroutine(messages: Sequence[ReceivedMessage]) -> None:
         raise error
 
-    assert answer(plain) == answer(coroutine) == (Status.RETRY, reason)
+    assert answer(plain) == answer(coroutine) == Answer(Status.RETRY, reason)
 
 
 @pytest.mark.parametrize("listeners", [[], None, 5, ["x"], [None]])
@@ -243,7 +244,7 @@ def test_a_listener_that_raises_what_is_no_exception_is_called_again_and_nothing
         listeners = Listeners([listener], TIMEOUT_MS, "sub")
         listeners.start()
         try:
-            status, reason = listeners.consume(MESSAGES)
+            status, reason, _ = listeners.consume(MESSAGES)
             if listener is not leaving_a_task:
                 assert status is Status.RETRY
                 assert reason.startswith(type(error).__name__)

@@ -162,7 +162,7 @@ def test_a_listener_that_returns_no_status_has_failed_and_gets_its_messages_agai
         scene.publisher.topic("t").publish(b"value")
         wait_for(lambda: taking.values == [b"value"] * 2, "it came again")
     assert "a listener of subscriber 'sub' of topic 't' failed" in caplog.text
-    assert "must return a Status or None" in caplog.text
+    assert "must return a Status, a DeliveryAnswer or None" in caplog.text
     assert "closed the connection" not in caplog.text
 
 

@@ -6,7 +6,6 @@ from typing import Protocol
 
 from hqueue import DeadLetter, Queue
 from hqueue.metadata import DeliveryOptions
-from hqueue.push.listener import Status
 from hqueue_workers.delivery.connection_pool import ConnectionPool, NoAnswerError
 from hqueue_workers.delivery.tries import UNTRIED, Decision, Tries
 from hqueue_workers.delivery.wire import Call, decode_messages
@@ -40,7 +39,12 @@ class Receiver(Protocol):
         """
 
     async def passed(self, call: Call, decision: Decision) -> None:
-        """Go on after a call that is done, or whose messages lie with the dead letters."""
+        """Go on behind messages that are done, or lie with the dead letters.
+
+        Args:
+            call: the part of the call that has them.
+            decision: which of them are dead letters, and the tries to keep.
+        """
 
 
 class Caller:
@@ -78,26 +82,27 @@ class Caller:
                 call = await to.take()
                 if call is None:
                     return 0.0
-                tries, decision = to.tries, Decision(to.tries.passed(), Status.DONE)
+                tries, passed = to.tries, to.tries.passed()
+                decision = Decision(passed, done=0, after=passed)
                 if call.count:
                     reply = await connection.call(call, self.options.timeout_ms / 1e3)
-                    decision = tries.answered(reply, call.end, self.options)
+                    decision = tries.answered(reply, call, self.options)
         except NoAnswerError as exc:
             assert call is not None
-            error, decision = exc, tries.unanswered(call.end, self.options)
+            error, decision = exc, tries.unanswered(call, self.options)
         if not to.called(call, decision, error):
             return 0.0
-        if decision.dead is not None:
+        if decision.dead:
             await self._bury(to.name, call, decision)
-        if decision.dead is not None or decision.status is Status.DONE:
-            await to.passed(call, decision)
+        if decision.done is not None:
+            await to.passed(call.upto(decision.done), decision)
         return decision.pause_ms
 
     async def _bury(self, subscriber: str, call: Call, decision: Decision) -> None:
-        assert decision.dead is not None
         letters = [
-            DeadLetter(message, subscriber, decision.dead, decision.tries.attempts)
-            for message in decode_messages(b"".join(call.parts))
+            DeadLetter(message, subscriber, decision.dead[index], decision.tries.attempts)
+            for index, message in enumerate(decode_messages(b"".join(call.parts)))
+            if index in decision.dead
         ]
         await self._lease.wait()
         await self._runtime.read(lambda: self._queue.dead_letters.put(letters))

@@ -13,7 +13,15 @@ from hqueue.net.refusals import RefusedError
 from hqueue.rpc.async_connection import Accepts, AsyncConnection, UncallableError
 from hqueue.rpc.calls import NoCallError
 from hqueue.rpc.pool import AsyncConnectionPool
-from hqueue_workers.delivery.wire import Call, Reply, ReplyError, call_head, call_tail, read_reply
+from hqueue_workers.delivery.wire import (
+    REPLY_CONTAINERS_MAX,
+    Call,
+    Reply,
+    ReplyError,
+    call_head,
+    call_tail,
+    read_reply,
+)
 
 __all__ = ["Connection", "ConnectionPool", "NoAnswerError", "NotCalledError"]
 
@@ -59,6 +67,7 @@ class ConnectionPool(AsyncConnectionPool["Connection"]):
             Connection,
             address,
             RECEIVED_BYTES_MAX,
+            REPLY_CONTAINERS_MAX,
             may_send=may_send,
             may_reach=may_reach,
             tls=tls,
@@ -85,7 +94,7 @@ class Connection(AsyncConnection):
         seqid = next(_seqids) & SEQID_MAX
         data = b"".join((call_head(seqid, call.count), *call.parts, call_tail))
         try:
-            return read_reply(await self.exchange(data, timeout_s), seqid)
+            return read_reply(await self.exchange(data, timeout_s), seqid, call.count)
         except UncallableError as exc:
             raise NotCalledError(f"{exc}: see callback_networks") from exc
         except (socket.gaierror, RefusedError) as exc:

@@ -7,7 +7,6 @@ import asyncio
 from hqueue import HQueueError, Queue
 from hqueue.message_id import timestamp_of
 from hqueue.metadata import DeliveryOptions
-from hqueue.push.listener import Status
 from hqueue_workers.delivery.caller import Caller
 from hqueue_workers.delivery.checkpoint import CheckpointUpdater
 from hqueue_workers.delivery.connection_pool import ConnectionPool, NoAnswerError
@@ -155,19 +154,18 @@ class MessageSender:
                 self._met("calling", "subscriber %s of %s gives no answer: %s", error)
         elif call.count:
             self._over("calling", "subscriber %s of %s answers again")
-        if decision.status is Status.RETRY:
-            self._metrics.retried(call.count)
+        self._metrics.answered(decision.retried, decision.rejected)
         return True
 
     async def passed(self, call: Call, decision: Decision) -> None:
         """Like `Receiver`."""
-        if decision.dead is not None:
-            self._metrics.buried(call.count)
-        elif call.count:
+        buried = len(decision.dead)
+        self._metrics.buried(buried)
+        if call.count > buried:
             age_ms = self._runtime.clock.wall_ms() - timestamp_of(call.first)
-            self._metrics.delivered(call.count, max(0, age_ms))
-        self.tries = self.tries.passed()
+            self._metrics.delivered(call.count - buried, max(0, age_ms))
+        self.tries = decision.after
         self.checkpoint.advance(call.end)
         self.cursor.advance(call.end)
-        if decision.dead is not None:
+        if buried:
             await self.checkpoint.write()

@@ -8,17 +8,22 @@ subscriber is done with them or they lie with the dead letters:
     dead letter                         its messages become dead letters, then the next call
     retry, or an unknown status         the same call, after a pause; dead letters after
                                         `attempts_max` of them
+    one for each message                those that it rejects become dead letters, and no others;
+                                        then a call from the message on that it retries, after a
+                                        pause, or else the next call. That message alone becomes a
+                                        dead letter after `attempts_max` retries from it
     none                                the same call, after a pause; this is not an attempt
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from hqueue.metadata import DeliveryOptions
-from hqueue.push.listener import Status
+from hqueue.push.answers import MessageAnswers, Status
 from hqueue.runtime.backoff import Backoff
-from hqueue_workers.delivery.wire import Reply
+from hqueue_workers.delivery.wire import Call, Reply
 
 __all__ = ["UNTRIED", "Decision", "Tries"]
 
@@ -32,33 +37,62 @@ class Tries(NamedTuple):
     Args:
         end: where a call ended that is made once more, with the same messages; None if a new one
             comes next.
-        attempts: how often it was answered, and not with *done*.
+        attempts: how often its first message was answered, and not with *done*.
         failures: how often in a row there was no answer.
         reason: what the subscriber said last of why the messages are not done; empty if nothing.
+        alone: how many of the attempts named the first message, and so say nothing of the others.
     """
 
     end: int | None = None
     attempts: int = 0
     failures: int = 0
     reason: str = ""
+    alone: int = 0
 
-    def answered(self, reply: Reply, end: int, options: DeliveryOptions) -> Decision:
-        """What follows from an answer to the call that ended there."""
-        status = _status_of(reply)
+    def answered(self, reply: Reply, call: Call, options: DeliveryOptions) -> Decision:
+        """What follows from an answer to a call."""
+        if reply.each is not None:
+            return self._answered_each(reply.each, reply.reason, call, options)
+        status, count = _status_of(reply), call.count
         if status is Status.DONE:
-            return Decision(UNTRIED, status)
+            return Decision(UNTRIED, done=count)
         said = reply.reason or ("" if status is Status.DEAD_LETTER else self.reason)
-        tries = Tries(end, self.attempts + 1, 0, said)
+        tries = Tries(call.end, self.attempts + 1, 0, said, self.alone)
         if status is Status.DEAD_LETTER:
-            return Decision(tries, status, dead=_because(REJECTED, said))
-        if options.attempts_max is not None and tries.attempts >= options.attempts_max:
-            return Decision(tries, status, dead=_because(USED_UP, said))
-        return Decision(tries, status, _backoff_ms(options, tries.attempts))
+            dead = dict.fromkeys(range(count), _because(REJECTED, said))
+            return Decision(tries, done=count, dead=dead, rejected=count)
+        if _are_used_up(tries.attempts - tries.alone, options):
+            dead = dict.fromkeys(range(count), _because(USED_UP, said))
+            return Decision(tries, done=count, dead=dead, retried=count)
+        if _are_used_up(tries.attempts, options):  # Most of them named the first message alone.
+            return Decision(tries, done=1, dead={0: _because(USED_UP, said)}, retried=count)
+        return Decision(tries, _backoff_ms(options, tries.attempts), retried=count)
 
-    def unanswered(self, end: int, options: DeliveryOptions) -> Decision:
-        """What follows when the call that ended there had no answer."""
-        tries = self._replace(end=end, failures=self.failures + 1)
-        return Decision(tries, None, _backoff_ms(options, tries.failures))
+    def _answered_each(
+        self, each: MessageAnswers, reason: str, call: Call, options: DeliveryOptions
+    ) -> Decision:
+        """What follows from an answer for each message."""
+        dead = {index: _because(REJECTED, why) for index, why in each.rejected.items()}
+        rejected, first = len(dead), each.retry_from
+        again = Tries(call.end, self.attempts + 1, 0, reason or self.reason, self.alone + 1)
+        if first is None:
+            return Decision(again, done=call.count, dead=dead, rejected=rejected)
+        # Another message than the first was not at the head of a call before.
+        after = Tries(call.end, 1, 0, reason, 1) if first else again
+        retried = call.count - first
+        if _are_used_up(after.attempts, options):
+            dead[first] = _because(USED_UP, after.reason)
+            return Decision(again, done=first + 1, dead=dead, retried=retried, rejected=rejected)
+        delay_ms = each.retry_delay_ms
+        pause_ms = _backoff_ms(options, after.attempts) if delay_ms is None else delay_ms
+        if not first:
+            return Decision(again, pause_ms, retried=retried)
+        return Decision(again, pause_ms, first, dead, after, retried, rejected)
+
+    def unanswered(self, call: Call, options: DeliveryOptions) -> Decision:
+        """What follows when a call had no answer."""
+        tries = self._replace(end=call.end, failures=self.failures + 1)
+        return Decision(tries, _backoff_ms(options, tries.failures))
 
     def passed(self) -> Tries:
         """The messages need not come again; whether the subscriber answers is not known by that."""
@@ -73,16 +107,26 @@ class Decision(NamedTuple):
     """What follows from a call.
 
     Args:
-        tries: to be kept until the next call is made.
-        status: the answer's; None if there was none.
-        pause_ms: until the call is made once more; 0 if it is not, or at once.
-        dead: why the messages go to the dead letters; None if they don't.
+        tries: to be kept if the call is made once more, with the same messages.
+        pause_ms: until the next call is made; 0 if at once.
+        done: so many messages, from the first on, need not come again; None if all must.
+        dead: which of those go to the dead letters, by their number in the call, and why.
+        after: to be kept for the call that begins behind those.
+        retried: how many messages the subscriber wants again.
+        rejected: how many messages it has rejected.
     """
 
     tries: Tries
-    status: Status | None
     pause_ms: float = 0.0
-    dead: str | None = None
+    done: int | None = None
+    dead: Mapping[int, str] = {}
+    after: Tries = UNTRIED
+    retried: int = 0
+    rejected: int = 0
+
+
+def _are_used_up(attempts: int, options: DeliveryOptions) -> bool:
+    return options.attempts_max is not None and attempts >= options.attempts_max
 
 
 def _backoff_ms(options: DeliveryOptions, times: int) -> float:

@@ -7,6 +7,7 @@
     header   0b 00 01 length name, 0b 00 02 length value, 00
     reply    80 01 00 02 │ name │ seqid │ 08 00 00 status,
              if it says why 0b 00 02 length reason │ 00
+             with an answer for each message in place of the status: 0c 00 01 TDeliveryAnswer │ 00
 
 Encoded messages can be put one behind another in any call. So what was read once is encoded once,
 for all subscribers that want it, which no general Thrift library does; and it is four times
@@ -16,17 +17,21 @@ faster than building Thrift's objects first.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from hqueue import MessageID, ReceivedMessage
 from hqueue.message import Headers
+from hqueue.push.answers import REJECTED_MAX, RETRY_DELAY_MS_MAX, MessageAnswers, Status
+from hqueue.push.service import subscriber_service
 from hqueue.rpc.calls import NoCallError
-from hqueue.rpc.messages import decode_reasoned
+from hqueue.rpc.messages import read_reasoned
 from hqueue.settings.limits import REASON_LENGTH_MAX, SEQUENCE_BITS, SEQUENCE_MAX
 
 __all__ = [
+    "REPLY_CONTAINERS_MAX",
     "Call",
     "Reply",
     "ReplyError",
@@ -39,6 +44,9 @@ __all__ = [
 
 METHOD = b"consumeMessages"
 
+REPLY_CONTAINERS_MAX = 8
+"""Structs, lists and maps of a reply. An answer for each message has two; a later release may add
+some."""
 NO_STATUS = "the subscriber's answer has no status"
 
 _CALL = 0x80010001
@@ -72,6 +80,15 @@ class Call:
         """How many messages it has."""
         return sum(map(len, self.ids))
 
+    def upto(self, count: int) -> Call:
+        """What it covers before its message of that number, as a call without their bytes; all of
+        it if it has no more messages.
+        """
+        if count >= self.count:
+            return self
+        ids = list(itertools.chain.from_iterable(self.ids))
+        return Call(self.start, ids[count], (), (ids[:count],))
+
     @property
     def first(self) -> int:
         """The ID of its first message; its end if it has none."""
@@ -83,7 +100,9 @@ class Reply(NamedTuple):
 
     status: int
     reason: str = ""
-    """Why the messages are not done, if it said so."""
+    """Why the messages are not done, or those that come again, if it said so."""
+    each: MessageAnswers | None = None
+    """An answer for each message, in place of the status."""
 
 
 class ReplyError(Exception):
@@ -173,25 +192,48 @@ def _text_at(data: bytes, at: int) -> tuple[bytes, int]:
     return data[begin:end], end
 
 
-def read_reply(reply: bytes, seqid: int) -> Reply:
+def read_reply(reply: bytes, seqid: int, count: int) -> Reply:
     """What the answer to a call says.
 
     Args:
         reply: the answer, whose end a `CallWalk` has found.
         seqid: the call's.
+        count: how many messages the call had.
 
     Raises:
         ReplyError: it is something else.
     """
     try:
-        status, reason = decode_reasoned(METHOD.decode(), seqid, reply)
+        said = read_reasoned(subscriber_service(), METHOD.decode(), seqid, reply)
     except NoCallError as exc:
         raise ReplyError(str(exc) or NO_STATUS) from exc
-    if status is None:
+    if said.answer is not None:
+        return _reply_for_each(said.answer, count)
+    if said.success is None:
         raise ReplyError(NO_STATUS)
-    return Reply(status, _line(reason.decode(errors="replace")))
+    return Reply(said.success, _line(said.reason))
 
 
-def _line(text: str) -> str:
+def _reply_for_each(said: Any, count: int) -> Reply:
+    """An answer for each message, which must fit the call: nothing is done of one that does not."""
+    rejected, first, delay_ms = said.rejected or {}, said.retryFrom, said.retryDelayMs
+    end = count if first is None else first
+    if first is not None and not 0 <= first < count:
+        raise ReplyError(f"the answer retries from message {first} of {count}")
+    if not rejected and first is None:
+        raise ReplyError("the answer for each message names none")
+    if len(rejected) > REJECTED_MAX:
+        raise ReplyError(f"the answer rejects more than {REJECTED_MAX} messages")
+    for index in rejected:
+        if not 0 <= index < end:
+            raise ReplyError(f"the answer rejects message {index}, and may do so before {end}")
+    if delay_ms is not None and (first is None or not 0 <= delay_ms <= RETRY_DELAY_MS_MAX):
+        raise ReplyError(f"the answer delays a retry by {delay_ms} ms, or has no retry")
+    reasons = {index: _line(rejected[index]) for index in sorted(rejected)}
+    return Reply(Status.RETRY, _line(said.reason), MessageAnswers(reasons, first, delay_ms))
+
+
+def _line(said: bytes | None) -> str:
     """The beginning of a text, without what a terminal would take for more than that."""
+    text = (said or b"")[: 4 * REASON_LENGTH_MAX].decode(errors="replace")
     return "".join([each if each.isprintable() else " " for each in text[:REASON_LENGTH_MAX]])

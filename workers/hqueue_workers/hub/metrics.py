@@ -74,6 +74,9 @@ class HubMetrics:
         self.failed = self._counter("failed_publishes", "Publishes that ended with an error.")
         self.delivered = self._counter("delivered_messages", "Messages delivered to subscribers.")
         self.retried = self._counter("retried_messages", "Messages of calls answered with retry.")
+        self.rejected = self._counter(
+            "rejected_messages", "Messages that their subscriber rejected."
+        )
         self.dropped = self._counter("dropped_messages", "Messages dropped beyond a message bound.")
         self.dead_letters = self._counter("dead_letters", "Messages that became dead letters.")
         self.latency = Histogram(

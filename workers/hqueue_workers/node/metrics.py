@@ -40,6 +40,9 @@ class Metrics:
             "delivered_messages", "Messages delivered, repetitions not counted."
         )
         self.retried = self._counter("retried_messages", "Messages of calls answered with retry.")
+        self.rejected = self._counter(
+            "rejected_messages", "Messages that their subscriber rejected."
+        )
         self.dead_letters = self._counter("dead_letters", "Messages that became dead letters.")
         self.unanswered = self._counter("unanswered_calls", "Calls without an answer.")
         self.latency = Histogram(
@@ -88,11 +91,14 @@ class DeliveryMetrics:
 
     def __init__(self, metrics: Metrics, key: SubscriptionKey) -> None:
         labels = (key.queue, str(key.partition), key.subscriber)
-        families = (metrics.delivered, metrics.retried, metrics.dead_letters, metrics.unanswered)
+        families = (
+            metrics.delivered, metrics.retried, metrics.rejected, metrics.dead_letters,
+            metrics.unanswered,
+        )  # fmt: skip
         self._families = (*families, metrics.latency)
         self._labels = labels
         self._closed = False
-        self._delivered, self._retried, self._dead_letters, self._unanswered = (
+        self._delivered, self._retried, self._rejected, self._dead_letters, self._unanswered = (
             family.labels(*labels) for family in families
         )
         self._latency = metrics.latency.labels(*labels)
@@ -102,9 +108,10 @@ class DeliveryMetrics:
         self._delivered.inc(messages)
         self._latency.observe(age_ms / 1e3)
 
-    def retried(self, messages: int) -> None:
-        """A call was answered with retry."""
-        self._retried.inc(messages)
+    def answered(self, retried: int, rejected: int) -> None:
+        """A call's answer wants so many of its messages again, and rejects others."""
+        self._retried.inc(retried)
+        self._rejected.inc(rejected)
 
     def buried(self, messages: int) -> None:
         """Messages became dead letters."""

@@ -12,7 +12,7 @@ import pytest
 
 from hqueue import ReceivedMessage, Status
 from hqueue.metadata import Address
-from hqueue.push.listener import Answer
+from hqueue.push.answers import Answer
 from hqueue.push.worker_call import WorkerCall
 from hqueue.rpc.messages import RefusedCallError
 from hqueue_workers.delivery.connection_pool import (
@@ -97,7 +97,9 @@ def test_calls_follow_each_other_on_one_connection() -> None:
 
     async def scene() -> None:
         async with subscriber(converse) as pool:
-            assert [await made(pool) for _ in range(4)] == [(status, "") for status in (0, 1, 2, 0)]
+            assert [await made(pool) for _ in range(4)] == [
+                Reply(status) for status in (0, 1, 2, 0)
+            ]
 
     asyncio.run(scene())
     assert connections == 1
@@ -135,7 +137,7 @@ def test_what_a_listener_raised_comes_with_the_status() -> None:
 
     async def scene() -> None:
         async with subscriber(converse) as pool:
-            assert await made(pool) == (1, "ValueError: böse next")
+            assert await made(pool) == Reply(1, "ValueError: böse next")
 
     asyncio.run(scene())
 

@@ -14,7 +14,6 @@ from hqueue.engine import LoopReader, TopicPast
 from hqueue.metadata import DeliveryOptions
 from hqueue.metadata.managers import LogRange
 from hqueue.net.security import PortSecurity
-from hqueue.push.listener import Status
 from hqueue.runtime.clock import Deadline
 from hqueue.runtime.logs import Log
 from hqueue_workers.delivery.caller import Caller
@@ -355,17 +354,23 @@ class _Turn:
         elif call.count:
             self.of._endpoints.answered(endpoint)
         subscription.repeat(decision.tries)
-        if decision.status is Status.RETRY and not subscription.over:
-            self.of._metrics.retried.inc(call.count)
+        if not subscription.over:
+            self.of._metrics.retried.inc(decision.retried)
+            self.of._metrics.rejected.inc(decision.rejected)
         return not subscription.over
 
     async def passed(self, call: Call, decision: Decision) -> None:
         """Like `Receiver`."""
-        ids, metrics = list(itertools.chain.from_iterable(call.ids)), self.of._metrics
-        if decision.dead is None:
-            metrics.delivered.inc(len(ids))
-            self.subscription.delivered(ids, call.end)
-        else:
-            metrics.dead_letters.inc(len(ids))
-            if not self.subscription.over:
-                self.subscription.passed(ids, call.end)
+        metrics, subscription, dead = self.of._metrics, self.subscription, decision.dead
+        metrics.delivered.inc(call.count - len(dead))
+        metrics.dead_letters.inc(len(dead))
+        if subscription.over:  # Since the messages are being put with the dead letters.
+            return
+        ids = list(itertools.chain.from_iterable(call.ids))
+        for is_dead, run in itertools.groupby(range(len(ids)), dead.__contains__):
+            some = [ids[index] for index in run]
+            if is_dead:
+                subscription.passed(some, some[-1] + 1)
+            else:
+                subscription.delivered(some, some[-1] + 1)
+        subscription.went_on(call.end, decision.after)

@@ -180,6 +180,11 @@ class SubscriptionSession:
         is_ahead = tries.end is not None and tries.end > self.position
         self.tries = tries if is_ahead else tries.passed()
 
+    def went_on(self, end: int, tries: Tries) -> None:
+        """Note that nothing else lies below `end` for the subscriber, and what comes next."""
+        self._advance(0, end)
+        self.repeat(tries)
+
     def delivered(self, ids: Sequence[int], end: int) -> None:
         """Note that the subscriber has these messages, and that nothing else lies below `end` for
         it.

@@ -10,7 +10,15 @@ from typing import Any
 import pytest
 
 import hqueue
-from hqueue import Message, MessageID, Outcome, ReceivedMessage, Status, StoreUnavailableError
+from hqueue import (
+    DeliveryAnswer,
+    Message,
+    MessageID,
+    Outcome,
+    ReceivedMessage,
+    Status,
+    StoreUnavailableError,
+)
 from hqueue.consume.topic_cursor import TopicCursor
 from hqueue.consume.topic_past import TopicPast
 from hqueue.log.steps import Work
@@ -185,6 +193,52 @@ def test_what_is_to_be_retried_comes_again_and_what_is_rejected_is_a_dead_letter
     assert [each.message.value for each in letters] == [b"b"]
     names = ("retried_messages", "dead_letters", "delivered_messages")
     assert [scene.counted(name) for name in names] == [1, 1, 2]
+
+
+@pytest.mark.parametrize("explicit", [False, True])
+def test_an_answer_for_each_message_is_one_for_no_other(scene: Scene, explicit: bool) -> None:
+    scene.hub()
+    published = threading.Event()
+
+    def answer(messages: Sequence[ReceivedMessage]) -> DeliveryAnswer:
+        assert published.wait(30), "the others come in one call"
+        found = DeliveryAnswer()
+        for message in messages:
+            if message.value in (b"b", b"f"):
+                found.reject(message, "bad")
+            elif message.value == b"d" and len(sub.calls) < 4:
+                return found.retry_from(message, delay_ms=5)
+        return found
+
+    sub = scene.subscriber(answer=answer)
+    sub.subscribe("t", explicit=explicit, deliveryWindow=8)
+    scene.publish(b"first")
+    wait_for(lambda: sub.calls, "the first came")
+    last = scene.publish(*(value.encode() for value in "abcdef"))
+    published.set()
+    wait_for(lambda: len(letters_of(scene)) == 2, "what is rejected lies there")
+    assert sub.calls[1:] == [[b"a", b"b", b"c", b"d", b"e", b"f"], *[[b"d", b"e", b"f"]] * 2]
+    assert letters_of(scene) == [
+        (value, "rejected by the subscriber: bad") for value in (b"b", b"f")
+    ]
+    if explicit:  # Only those count for the window that the subscriber must acknowledge.
+        values = [b"%d" % number for number in range(5)]
+        scene.publish(*values)
+        wait_for(lambda: given(sub)[13:] == values[:3], "the window is full")
+        sub.consume("t", last)
+        wait_for(lambda: given(sub)[13:] == values, "there is room")
+    wait_for(lambda: scene.cursor() == last, "the cursor is stored")
+    names = ("retried_messages", "rejected_messages", "dead_letters", "delivered_messages")
+    assert [scene.counted(name) for name in names] == [6, 2, 2, 10 if explicit else 5]
+
+
+def given(sub: Subscriber) -> list[bytes]:
+    return [value for call in sub.calls for value in call]
+
+
+def letters_of(scene: Scene) -> list[tuple[bytes, str]]:
+    found = scene.client.queue(QUEUE).dead_letters.waiting("sub")
+    return [(each.message.value, each.reason) for each in found]
 
 
 def test_no_more_than_the_consume_interval_is_delivered_behind_the_stored_cursor(
