@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice, repeat
+from itertools import chain, islice, repeat
 from operator import attrgetter
 from typing import TypeVar
 
@@ -16,7 +16,13 @@ from hqueue.message import ConsumedMessage, ReceivedMessage
 from hqueue.message_id import MessageID
 from hqueue.runtime.pieces import freed_by_piece, freed_in_pieces
 
-__all__ = ["consumed_messages_of", "each_message_of", "messages_and_ids_of", "messages_of"]
+__all__ = [
+    "consumed_messages_of",
+    "each_message_of",
+    "ids_of",
+    "messages_and_ids_of",
+    "messages_of",
+]
 
 _id_of = attrgetter("id")
 
@@ -69,6 +75,16 @@ def consumed_messages_of(batch: Batch, queue: str) -> Iterator[ConsumedMessage]:
     return _decoded(batch, ConsumedMessage, queue)[0]
 
 
+def ids_of(batch: Batch) -> Sequence[int]:
+    """The IDs of the messages of a batch that its reader selected, in their order. Decodes none.
+
+    Raises:
+        CorruptLogError: the positions in a cell are impossible.
+    """
+    parts = [_ids_of_cell(batch, entry, cell)[0] for entry, cell in batch.cells]
+    return parts[0] if len(parts) == 1 else sorted(chain.from_iterable(parts))
+
+
 def _decoded(
     batch: Batch, kind: type[MessageT], *more: object
 ) -> tuple[Iterator[MessageT], Iterator[MessageID]]:
@@ -104,18 +120,12 @@ def _messages_of_cell(
     batch: Batch, entry: TopicEntry, cell: bytes, kind: type[MessageT], more: Iterable[object]
 ) -> tuple[Iterator[MessageT], Iterator[MessageID], Sequence[int]]:
     """The messages of a cell, the IDs of those that were not taken, and all their IDs."""
-    base = batch.header.base
     bodies = decode_bodies(entry, cell)
     keys = decode_keys(entry, cell)
     headers = decode_headers(entry, cell)
-    ids: Sequence[int]
-    if entry.layout == SCATTERED:
-        ids = [base + position for position in positions(batch.header, entry, cell)]
-    else:
-        ids = range(base + entry.first, base + entry.first + entry.count)
-    if batch.start > base or batch.stop < batch.header.end:
-        wanted = slice(bisect_left(ids, batch.start), bisect_left(ids, batch.stop))
-        ids, bodies = ids[wanted], islice(bodies, wanted.start, wanted.stop)
+    ids, wanted = _ids_of_cell(batch, entry, cell)
+    if wanted is not None:
+        bodies = islice(bodies, wanted.start, wanted.stop)
         keys, headers = keys and keys[wanted], headers and headers[wanted]
     left = map(int.__new__, repeat(MessageID), ids)
     # The tuples are built without a call in Python for each: this is where a scan's time goes.
@@ -133,3 +143,21 @@ def _messages_of_cell(
         ),
     )
     return messages, left, ids
+
+
+def _ids_of_cell(
+    batch: Batch, entry: TopicEntry, cell: bytes
+) -> tuple[Sequence[int], slice | None]:
+    """The IDs of a cell's messages that the reader selected, and which of all they are, if not
+    all.
+    """
+    base = batch.header.base
+    ids: Sequence[int]
+    if entry.layout == SCATTERED:
+        ids = [base + position for position in positions(batch.header, entry, cell)]
+    else:
+        ids = range(base + entry.first, base + entry.first + entry.count)
+    if batch.start <= base and batch.stop >= batch.header.end:
+        return ids, None
+    wanted = slice(bisect_left(ids, batch.start), bisect_left(ids, batch.stop))
+    return ids[wanted], wanted

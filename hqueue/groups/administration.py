@@ -19,18 +19,17 @@ from hqueue.errors import (
     UnsupportedFormatError,
 )
 from hqueue.groups.members import GroupMembers
-from hqueue.groups.offsets import UNSET, GroupOffsets, Position
+from hqueue.groups.offsets import UNSET, GroupOffsets
 from hqueue.groups.paths import GroupPaths, group_name, groups_below
-from hqueue.groups.positions import BEGINNING, end_of, is_to_come, position_since
+from hqueue.groups.positions import start_positions
 from hqueue.groups.standalone import StandaloneOffsets
-from hqueue.handle import Cluster, QueueLog
+from hqueue.handle import Cluster
 from hqueue.log.lag import PartitionLag
-from hqueue.log.offsets import PartitionOffsets
 from hqueue.message_id import MessageID
 from hqueue.metadata import MetadataStore, Owners, PartitionKey
 from hqueue.metadata.ports import ANY
 from hqueue.metadata.steps import Delete, Keys, OnStore, Work
-from hqueue.position import EARLIEST, LATEST, Start, as_message_id, check_start, is_time
+from hqueue.position import Start, check_start
 from hqueue.runtime.steps import Wait
 from hqueue.runtime.stepwise import stepwise
 from hqueue.settings.attributes import check_partition, check_queue_name
@@ -178,7 +177,7 @@ class GroupAdministration(OnStore):
         group = _Group(self._cluster, self._store, name)
         yield from group.check_exists()
         yield from group.check_inactive(log.name)
-        found = yield from _positions(log, start, numbers)
+        found = yield from start_positions(log, start, numbers)
         positions = {PartitionKey(log.name, number): at for number, at in found.items()}
         left, begun = set(positions), False
         writer = _new_writer()
@@ -351,29 +350,3 @@ class _Group:
 def _new_writer() -> str:
     """A name that signs offsets, and that no other process has."""
     return f"{socket.gethostname()}:{uuid.uuid4()}"
-
-
-def _positions(log: QueueLog, start: Start, partitions: Sequence[int]) -> Work[dict[int, Position]]:
-    """Where a start lies in each partition now. What ends before it is at its end.
-
-    Raises:
-        InvalidInputError: an ID that lies beyond the end of each, or a time to come.
-    """
-    if start == EARLIEST:
-        return dict.fromkeys(partitions, BEGINNING)
-    offsets: Sequence[PartitionOffsets] = yield Wait(
-        partial(log.reader.offsets, partitions), partial(log.loop_reader.offsets, partitions)
-    )
-    ends = {each.partition: end_of(each) for each in offsets}
-    if start == LATEST:
-        return ends
-    at = as_message_id(start)
-    beyond = all(at > end.next for end in ends.values())
-    if beyond and (not is_time(start) or (yield from is_to_come(at, log))):
-        raise InvalidInputError(
-            "this start lies beyond the end of the log: give 'latest' to start with the next "
-            "message",
-            queue=log.name,
-            start=str(start),
-        )
-    return {partition: position_since(at, end) for partition, end in ends.items()}

@@ -4,6 +4,7 @@
     <root>/consumers/<group>/owners/<queue>/<broker>-<partition>    ephemeral: who consumes it
     <root>/consumers/<group>/offsets/<queue>/<broker>-<partition>   the next ID, and who wrote it
     <root>/consumers/<group>/plan/<broker>                          who shall have what
+    <root>/consumers/<group>/shares/<queue>/<broker>-<partition>    what a share group has of it
 
 The first three are those of Kafka's first consumers, whose topic is a queue here, and whose broker
 is an HQueue cluster by its logical ID. What the names of groups and consumers have that no segment
@@ -54,6 +55,7 @@ class GroupPaths:
         self.ids = f"{self.top}/ids"
         self.owners = f"{self.top}/owners"
         self.offsets = f"{self.top}/offsets"
+        self.shares = f"{self.top}/shares"
         self.plans = f"{self.top}/plan"
         self.plan = f"{self.plans}/{broker:d}"
         self._broker = broker
@@ -70,6 +72,9 @@ class GroupPaths:
 
     def offset(self, key: PartitionKey) -> str:
         return f"{self.offsets}/{self._below(key)}"
+
+    def share(self, key: PartitionKey) -> str:
+        return f"{self.shares}/{self._below(key)}"
 
     def offsets_of(self, queue: str) -> str:
         """What the offsets of a queue lie below."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Any
@@ -14,11 +14,19 @@ from hqueue.handle import QueueLog
 from hqueue.log.offsets import PartitionOffsets
 from hqueue.message_id import MessageID
 from hqueue.metadata import PartitionKey
-from hqueue.position import LATEST
+from hqueue.position import EARLIEST, LATEST, Start, as_message_id, is_time
 from hqueue.runtime.logs import Log
 from hqueue.runtime.steps import Wait, Work
 
-__all__ = ["BEGINNING", "Positions", "end_of", "is_to_come", "position_since", "unreadable_offset"]
+__all__ = [
+    "BEGINNING",
+    "Positions",
+    "end_of",
+    "is_to_come",
+    "position_since",
+    "start_positions",
+    "unreadable_offset",
+]
 
 logger = Log(__name__)
 
@@ -45,6 +53,34 @@ def is_to_come(time: MessageID, log: QueueLog) -> Work[Any, bool]:
     ask = log.appender.store_clock().now_ms
     now_ms: int = yield Wait(partial(log.reader.do, ask), partial(log.loop_reader.do, ask))
     return time.timestamp > now_ms + log.settings.clock_skew_ms_max
+
+
+def start_positions(
+    log: QueueLog, start: Start, partitions: Sequence[int]
+) -> Work[Any, dict[int, Position]]:
+    """Where a start lies in each partition now. What ends before it is at its end.
+
+    Raises:
+        InvalidInputError: an ID that lies beyond the end of each, or a time to come.
+    """
+    if start == EARLIEST:
+        return dict.fromkeys(partitions, BEGINNING)
+    offsets: Sequence[PartitionOffsets] = yield Wait(
+        partial(log.reader.offsets, partitions), partial(log.loop_reader.offsets, partitions)
+    )
+    ends = {each.partition: end_of(each) for each in offsets}
+    if start == LATEST:
+        return ends
+    at = as_message_id(start)
+    beyond = all(at > end.next for end in ends.values())
+    if beyond and (not is_time(start) or (yield from is_to_come(at, log))):
+        raise InvalidInputError(
+            "this start lies beyond the end of the log: give 'latest' to start with the next "
+            "message",
+            queue=log.name,
+            start=str(start),
+        )
+    return {partition: position_since(at, end) for partition, end in ends.items()}
 
 
 def unreadable_offset(

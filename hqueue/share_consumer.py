@@ -1,0 +1,227 @@
+"""Consumers of share groups: each message has an answer of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+from hqueue.client import Client, cluster_of
+from hqueue.connecting import connect
+from hqueue.consume.scan import Scan
+from hqueue.errors import ClosedError
+from hqueue.group_consumer import release
+from hqueue.groups.catalog import Selection
+from hqueue.metadata import PartitionKey
+from hqueue.runtime.forgotten import Watched
+from hqueue.settings.keyword_options import Unpack
+from hqueue.settings.kinds import check_kind
+from hqueue.settings.numbers import check_number, check_whole
+from hqueue.sharing.calls import ShareCalls
+from hqueue.sharing.consumption import SharedConsumption
+from hqueue.sharing.message import AcquiredMessage
+from hqueue.sharing.options import ShareOptions, ShareSettings
+
+__all__ = ["ShareConsumer"]
+
+
+class ShareConsumer:
+    """Reads messages of queues as one of any number of consumers of a share group, each of which
+    may get any message: there may be more of them than partitions.
+
+    A message that is returned is *acquired*: for `lock_ms` no other consumer gets it. Then the
+    consumer answers for it: `acknowledge` says that it was processed, `release` has it delivered
+    again, to whichever consumer asks next, `reject` makes it a dead letter of the group, and
+    `renew` acquires it for another `lock_ms`. A message whose lock lapses is delivered again, and a
+    message that was delivered `deliveries_max` times becomes a dead letter. What the group has done
+    with each message is kept in ZooKeeper: consumers that end, orderly or not, lose nothing.
+
+    **Every message at least once, and never two holders at once** within the lock's time, as each
+    consumer's own clock measures it: clocks need not agree on the time, only on how fast it passes,
+    by 5 %. An answer that comes too late counts if nobody got the message since. **Order** is not
+    kept, unless `ordered_by_key` is set: then the messages of a key are delivered in their order,
+    each when the one before is answered for good.
+
+    Iterate over it, or call `poll`. Asking for more messages acknowledges those before, unless they
+    were answered otherwise; with ``auto_acknowledge=False`` each message needs an answer. Use it as
+    a context manager, or `close` it. One thread asks for messages, commits and closes; any thread
+    may answer for messages and call `request_stop`. In a forked child every call raises
+    `ClosedError`, except for `close` and `request_stop`, which do nothing there.
+
+    Args:
+        queues: the queues to consume.
+        group: the group's name, 1 to 200 of any characters. A group of this kind has no offsets: no
+            `Consumer` may use its name.
+        topics: the topics to read; all if empty. All consumers of a group must give the same ones.
+        client: the connection, which stays open when the consumer is closed. If None, the consumer
+            calls `connect` without arguments, and closes that connection.
+        options: see `ShareOptions`.
+
+    Raises:
+        InvalidInputError: an argument is out of range.
+        QueueNotFoundError: one of the queues does not exist.
+        GroupActiveError: the group has offsets, as groups of a `Consumer` have.
+        SettingsError: no client is given, and a setting is wrong; or another cluster has registered
+            the ``broker_id``.
+        StoreUnavailableError: HBase or ZooKeeper was unavailable.
+    """
+
+    def __init__(
+        self,
+        queues: str | Iterable[str],
+        *,
+        group: str,
+        topics: Iterable[str] = (),
+        client: Client | None = None,
+        **options: Unpack[ShareOptions],
+    ) -> None:
+        settings = ShareSettings.of(options)
+        names = sorted(Selection.chosen(queues, None).names)
+        wanted = frozenset(Scan(topics=topics).topics)
+        if client is not None:
+            check_kind(client, Client, "client")
+        self._settings = settings
+        self._closed = False
+        self._own_client = connect() if client is None else None
+        used = self._own_client if client is None else client
+        assert used is not None
+        self.group = group
+        """The group's name."""
+        try:
+            self._consumption = SharedConsumption(cluster_of(used), group, names, wanted, settings)
+            self._calls = ShareCalls(self._consumption, settings)
+            self._consumption.begin()
+            released = partial(release, self._consumption.leave, self._own_client)
+            self._watched = Watched(self, "a share consumer", released)
+        except BaseException:
+            if self._own_client is not None:
+                self._own_client.close()
+            raise
+
+    def __enter__(self) -> ShareConsumer:
+        return self
+
+    def __exit__(self, kind: object, *exc: object) -> None:
+        self.close(acknowledge=self._settings.auto_acknowledge and kind is None)
+
+    @property
+    def consumer_id(self) -> str:
+        """The consumer's ID in its group, of the form ``hostname:uuid``."""
+        return self._consumption.consumer_id
+
+    def assignment(self) -> set[PartitionKey]:
+        """The partitions of its queues, of which it gets messages."""
+        return set(self._consumption.partitions)
+
+    def poll(self, timeout_ms: float = 0, messages_max: int = 500) -> list[AcquiredMessage]:
+        """Acquire messages, and return them: all of one partition, those first that were delivered
+        before; an empty list if none came in time.
+
+        Args:
+            timeout_ms: how long to wait for the first one.
+            messages_max: how many messages to return at most, 1 to 10,000.
+
+        Raises:
+            InvalidInputError: an argument is out of range.
+            StoreUnavailableError: HBase or ZooKeeper was unavailable for ``operation_timeout_ms``.
+                Later calls try again.
+            QueueStateError: a queue was disabled for that long, or was deleted.
+            CorruptLogError: a batch of the log can't be read. Its messages are not delivered until
+                an operator chose to skip it.
+            ClosedError: the consumer was closed.
+        """
+        most = check_whole(messages_max, 1, 10_000, option="messages_max")
+        wait_ms = check_number(timeout_ms, 0, float("inf"), option="timeout_ms")
+        self._check_usable()
+        return self._calls.poll(wait_ms, most, most)
+
+    def __iter__(self) -> Iterator[AcquiredMessage]:
+        """All messages as they come, without an end. Like `messages`."""
+        return self.messages()
+
+    def messages(
+        self, *, idle_ms_max: float | None = None, prefetch: int = 100
+    ) -> Iterator[AcquiredMessage]:
+        """Iterate over messages one by one, until `request_stop` or `close`. Raises as `poll`.
+
+        Args:
+            idle_ms_max: end after this long without a message; None for never.
+            prefetch: how many messages to acquire at a time, 1 to 10,000. Those that wait for half
+                of their lock's time are given back to the group.
+        """
+        idle_ms = float("inf")
+        if idle_ms_max is not None:
+            idle_ms = check_number(idle_ms_max, 0, float("inf"), option="idle_ms_max")
+        acquire_max = check_whole(prefetch, 1, 10_000, option="prefetch")
+        while True:
+            self._check_usable()
+            messages = self._calls.poll(idle_ms, 1, acquire_max)
+            if not messages:
+                return
+            yield messages[0]
+            if self._closed:
+                return
+
+    def acknowledge(self, *messages: AcquiredMessage) -> None:
+        """These were processed. The answers are written with the next `poll`, within about a second
+        of an iteration, or by `commit`.
+
+        Raises:
+            InvalidInputError: one of these is no message that this consumer returned.
+        """
+        self._calls.acknowledge(messages)
+
+    def release(self, *messages: AcquiredMessage) -> None:
+        """Have these delivered again, now, to any consumer of the group. Written and raised as for
+        `acknowledge`.
+        """
+        self._calls.release(messages)
+
+    def renew(self, *messages: AcquiredMessage) -> None:
+        """Have these for another `lock_ms`, from when that is written: as for `acknowledge`. Raises
+        as `acknowledge`.
+        """
+        self._calls.renew(messages)
+
+    def commit(self) -> None:
+        """Write all answers that were given.
+
+        Raises:
+            StoreUnavailableError: ZooKeeper was unavailable. The error's outcome says whether the
+                answers may have been written; the next call writes them again.
+        """
+        self._check_usable()
+        self._calls.commit()
+
+    def request_stop(self) -> None:
+        """Make `poll` return nothing from now on, and end iterations, so that the thread that uses
+        the consumer can close it. Other threads and signal handlers may call it.
+        """
+        self._consumption.request_stop()
+
+    def close(self, *, acknowledge: bool | None = None) -> None:
+        """Write all answers, give back what has none, and free all resources. Call it in the thread
+        that polls; other threads call `request_stop`.
+
+        Args:
+            acknowledge: whether messages without an answer were processed; if None,
+                ``auto_acknowledge`` decides. They are released otherwise. A context manager whose
+                block ended with an error releases them.
+
+        Raises:
+            StoreUnavailableError: the consumer is closed, but not all answers were written.
+        """
+        if self._consumption.inherited or self._closed:
+            return
+        decided = self._settings.auto_acknowledge if acknowledge is None else acknowledge
+        try:
+            self._consumption.close(acknowledge=decided)
+        finally:
+            self._closed = True
+            if self._own_client is not None:
+                self._own_client.close()
+            self._watched.closed()
+
+    def _check_usable(self) -> None:
+        self._consumption.check_process()
+        if self._closed:
+            raise ClosedError("the consumer was closed")

@@ -1,0 +1,181 @@
+"""Decides what becomes of a window: what a consumer takes of it, and what it answers."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from hqueue.sharing.record import WINDOW_MESSAGES_MAX
+from hqueue.sharing.window import DONE, Fate, Mark, Span, Window, split
+
+__all__ = ["Part", "Taken", "acquire", "answered", "wanted"]
+
+
+class Part(NamedTuple):
+    """A part of the log that was read."""
+
+    begin: int
+    """From this ID on."""
+    end: int
+    """Up to before this ID."""
+    ids: Sequence[int]
+    """The messages that it has, of the topics that the group reads."""
+    slots: Sequence[int] | None = None
+    """The slot of each one's key, where keys are kept in order."""
+
+    def between(self, begin: int, end: int) -> Part:
+        """The part of it that lies between two IDs."""
+        first, last = bisect_left(self.ids, begin), bisect_left(self.ids, end)
+        slots = None if self.slots is None else self.slots[first:last]
+        return Part(max(begin, self.begin), min(end, self.end), self.ids[first:last], slots)
+
+
+class Taken(NamedTuple):
+    """A message that a consumer has acquired."""
+
+    id: int
+    deliveries: int
+
+
+def wanted(window: Window, is_free: Callable[[Span], bool], messages: int) -> list[Span]:
+    """The spans before the window's end of which so many messages can be taken, the first ones
+    first. What must be read to take them is from where the first begins to where the last ends.
+    """
+    spans: list[Span] = []
+    blocked: set[int] = set()
+    for span in window.spans:
+        if span.is_done:
+            continue
+        if messages > 0 and is_free(span) and not (span.slots and span.slots <= blocked):
+            spans.append(span)
+            messages -= span.messages
+        else:
+            blocked |= span.slots
+    return spans
+
+
+def acquire(
+    window: Window,
+    parts: Sequence[Part],
+    own: Mark,
+    is_free: Callable[[Span], bool],
+    messages_max: int,
+) -> tuple[Window, list[Taken]]:
+    """Take messages: those before the window's end first, and then those that nobody has had.
+
+    Args:
+        window: what the group has of the partition.
+        parts: what was read of the log: one or more parts, of which one may begin at the window's
+            end.
+        own: the fate of a message that is taken now, but for its deliveries.
+        is_free: whether the messages of a span may be taken.
+        messages_max: how many to take at most.
+
+    Returns:
+        The window as it is then, and what is taken, in the order of IDs.
+    """
+    taking = _Taking(own, messages_max)
+    changed: dict[Span, list[Span]] = {}
+    for span in window.spans:
+        part = next((each for each in parts if each.begin <= span.begin < each.end), None)
+        if span.is_done:
+            continue
+        if part is None or taking.is_full or not is_free(span):
+            taking.blocked |= span.slots
+            continue
+        changed[span] = taking.take(span, part.between(span.begin, span.end))
+    more: list[Span] = []
+    room = WINDOW_MESSAGES_MAX - window.unfinished
+    for part in parts:
+        if part.begin <= window.end < part.end and not taking.is_full and room > 0:
+            fresh = part.between(window.end, part.end)
+            if len(fresh.ids) > room:
+                fresh = fresh.between(fresh.begin, fresh.ids[room])
+            more = taking.take_fresh(fresh)
+    return window.changed(changed, more), taking.taken
+
+
+class _Taking:
+    def __init__(self, own: Mark, messages_max: int) -> None:
+        self._own = own
+        self._messages_max = messages_max
+        self.taken: list[Taken] = []
+        self.blocked: set[int] = set()
+        """The slots of keys that have an unfinished message before."""
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.taken) >= self._messages_max
+
+    def take(self, span: Span, part: Part) -> list[Span]:
+        """The spans that a free one becomes, of which this part was read."""
+        marks, taken = self._marks(span.mark, part)
+        whole = len(marks) == len(part.ids) and part.end >= span.end
+        self.taken += taken
+        if not whole:
+            self.blocked |= span.slots
+        slots = None if part.slots is None else part.slots[: len(marks)]
+        return split(span, part.ids[: len(marks)], marks, slots, whole=whole)
+
+    def take_fresh(self, part: Part) -> list[Span]:
+        """The spans that a part becomes of which nobody has had anything."""
+        marks, taken = self._marks(Mark(Fate.AVAILABLE), part)
+        self.taken += taken
+        if len(marks) < len(part.ids):
+            part = part.between(part.begin, part.ids[len(marks)])
+        span = Span(part.begin, part.end, len(part.ids), DONE)
+        return split(span, part.ids, marks, part.slots, whole=True)
+
+    def _marks(self, before: Mark, part: Part) -> tuple[list[Mark], list[Taken]]:
+        """What becomes of the first messages of a part, up to the last one that is taken."""
+        deliveries = before.deliveries + 1
+        own = self._own._replace(deliveries=deliveries)
+        room = self._messages_max - len(self.taken)
+        if part.slots is None:
+            ids = part.ids[:room]
+            return [own] * len(ids), [Taken(each, deliveries) for each in ids]
+        marks: list[Mark] = []
+        taken: list[Taken] = []
+        for each, slot in zip(part.ids, part.slots, strict=True):
+            if len(taken) == room:
+                break
+            if slot in self.blocked:
+                marks.append(before)
+                continue
+            marks.append(own)
+            taken.append(Taken(each, deliveries))
+        return marks, taken
+
+
+def answered(
+    window: Window,
+    holder: str,
+    held: Sequence[int],
+    marks: Mapping[int, Mark],
+    slots: Mapping[int, int] | None = None,
+) -> Window:
+    """The window after a consumer's answers.
+
+    What it has by the record and not in its hands was acquired by a write that got no answer, and
+    was never handed out: it is available again.
+
+    Args:
+        window: what the group has of the partition.
+        holder: the consumer.
+        held: the messages that it has in its hands, in the order of IDs.
+        marks: what becomes of those that change.
+        slots: the slot of each one's key, where keys are kept in order.
+    """
+    changed: dict[Span, list[Span]] = {}
+    for span in window.spans:
+        if span.mark.holder != holder:
+            continue
+        ids = held[bisect_left(held, span.begin) : bisect_left(held, span.end)]
+        if not ids:
+            changed[span] = [span._replace(mark=span.mark.released(delivered=False))]
+        elif len(ids) == span.messages and any(each in marks for each in ids):
+            keys = None if slots is None else [slots[each] for each in ids]
+            become = [marks.get(each, span.mark) for each in ids]
+            changed[span] = split(span, ids, become, keys, whole=True)
+    return window.changed(changed)

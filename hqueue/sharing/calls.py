@@ -1,0 +1,67 @@
+"""What a program asks of its share consumer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hqueue.errors import InvalidInputError
+from hqueue.runtime.steps import Work
+from hqueue.runtime.stepwise import Stepwise, stepwise
+from hqueue.settings.kinds import check_kind
+from hqueue.sharing.consumption import SharedConsumption
+from hqueue.sharing.held import Answer
+from hqueue.sharing.message import AcquiredMessage
+from hqueue.sharing.options import ShareSettings
+
+__all__ = ["ShareCalls"]
+
+
+class ShareCalls(Stepwise):
+    """The calls of `hqueue.ShareConsumer` and `hqueue.aio.ShareConsumer`, which describe them.
+
+    Args:
+        consumption: what the consumer has.
+        settings: the consumer's.
+    """
+
+    def __init__(self, consumption: SharedConsumption, settings: ShareSettings) -> None:
+        self._consumption = consumption
+        self._settings = settings
+
+    @stepwise
+    def poll(
+        self, timeout_ms: float, messages_max: int, acquire_max: int
+    ) -> Work[Any, list[AcquiredMessage]]:
+        if self._settings.auto_acknowledge:
+            self._consumption.answer_all(Answer.DONE)
+        taken: list[AcquiredMessage] = yield self._consumption.take.asked(
+            timeout_ms, messages_max, acquire_max
+        )
+        return taken
+
+    def acknowledge(self, messages: Sequence[AcquiredMessage]) -> None:
+        self._answer(messages, Answer.DONE)
+
+    def release(self, messages: Sequence[AcquiredMessage]) -> None:
+        self._answer(messages, Answer.RELEASE)
+
+    def renew(self, messages: Sequence[AcquiredMessage]) -> None:
+        self._answer(messages, Answer.RENEW)
+
+    @stepwise
+    def commit(self) -> Work[Any, None]:
+        yield self._consumption.write.asked()
+
+    def _answer(self, messages: Sequence[AcquiredMessage], answer: Answer) -> None:
+        self._consumption.check_process()
+        for each in messages:
+            check_kind(each, AcquiredMessage, "message")
+        foreign = self._consumption.foreign(messages)
+        if foreign is not None:
+            raise InvalidInputError(
+                "this consumer does not consume the message's partition",
+                queue=foreign.queue,
+                partition=foreign.partition,
+            )
+        self._consumption.answer(messages, answer)

@@ -1,0 +1,406 @@
+"""What a consumer of a share group hands out, of all its partitions, and what it is asked."""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from hqueue.errors import (
+    ClosedError,
+    CorruptLogError,
+    GroupActiveError,
+    HQueueError,
+)
+from hqueue.groups.members import GroupMembers
+from hqueue.groups.offsets import GroupOffsets
+from hqueue.groups.paths import GroupPaths
+from hqueue.groups.positions import start_positions
+from hqueue.handle import Cluster, QueueLog
+from hqueue.log import Batch
+from hqueue.metadata import Coordination, PartitionKey
+from hqueue.metadata.registration import Registration
+from hqueue.runtime.backoff import Backoff
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline, do_step, do_step_in_loop
+from hqueue.runtime.logs import Log
+from hqueue.runtime.program_loop import ProgramLoop
+from hqueue.runtime.steps import Pause, Wait, Work, until_given
+from hqueue.runtime.stepwise import Stepwise, or_closed, stepwise
+from hqueue.sharing.acquisition import Taken
+from hqueue.sharing.hands import Hands
+from hqueue.sharing.held import Answer
+from hqueue.sharing.message import AcquiredMessage
+from hqueue.sharing.options import ShareSettings
+from hqueue.sharing.partition import SharedPartition, ShareRecords
+from hqueue.sharing.reading import BYTES_MAX, PartitionReading
+
+__all__ = ["SharedConsumption"]
+
+logger = Log(__name__)
+
+PAUSES = Backoff(2.0, 50.0, growth=1.5)
+"""How long nothing is asked for while nothing comes."""
+LOOK_EVERY_MS = 200.0
+"""How often the group's records are looked at while nothing comes: others may have released
+something, or be gone."""
+CHECK_EVERY_MS = 5_000.0
+"""How often the ends of the logs are looked at themselves: one may have been truncated."""
+WRITE_EVERY_MS = 1_000.0
+"""How long answers wait to be written, at most, while the program asks for more."""
+
+
+class SharedConsumption(Stepwise):
+    """The partitions of some queues, as one consumer of a share group has them.
+
+    One thread or task at a time uses it; answers may come from any.
+
+    Args:
+        cluster: where the queues are.
+        group: the group's name.
+        queues: the queues' names.
+        topics: the topics to read; all if empty.
+        settings: the consumer's.
+        clock: where time comes from.
+        loop: the event loop that the consumer belongs to; None if threads use it.
+
+    Raises:
+        InvalidInputError: no group has such a name.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        group: str,
+        queues: Sequence[str],
+        topics: Collection[str],
+        settings: ShareSettings,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        loop: ProgramLoop | None = None,
+    ) -> None:
+        root, broker = cluster.settings.zookeeper_root, cluster.settings.broker_id
+        self.consumer_id = f"{socket.gethostname()}:{uuid.uuid4()}"
+        """Its own, which no other has."""
+        self._paths = GroupPaths(root, group, broker)
+        self._cluster = cluster
+        self._group = group
+        self._queues = queues
+        self._topics = topics
+        self._settings = settings
+        self._clock = clock
+        self._loop = loop
+        self._coordination: Coordination | None = None
+        self._registration: Registration | None = None
+        self._logs: dict[str, QueueLog] = {}
+        self._hands: dict[PartitionKey, Hands] = {}
+        self._turns: list[PartitionKey] = []
+        """The partitions, the one that is asked next first."""
+        self._looked_ms = self._checked_ms = self._wrote_ms = clock.monotonic_ms()
+        self._stopping = self._closed = False
+        self._pid = os.getpid()
+
+    @property
+    def inherited(self) -> bool:
+        """Whether this is a forked child, which has nothing of what its parent consumes."""
+        return os.getpid() != self._pid
+
+    def check_process(self) -> None:
+        """Return if this is the process that made it.
+
+        Raises:
+            ClosedError: it is a forked child.
+        """
+        if self.inherited:
+            raise ClosedError("a consumer can't be used in a forked child; make one there")
+
+    @property
+    def partitions(self) -> list[PartitionKey]:
+        """What it consumes."""
+        return sorted(self._hands)
+
+    @stepwise
+    def begin(self) -> Work[Any, None]:
+        """Join the group. Called once; where it fails nothing is left.
+
+        Raises:
+            QueueNotFoundError: one of the queues does not exist.
+            GroupActiveError: the group has offsets: it is no share group.
+            SettingsError: another cluster has registered the ``broker_id``.
+            StoreUnavailableError: HBase or ZooKeeper was unavailable.
+        """
+        for queue in self._queues:
+            self._logs[queue] = yield self._cluster.log.asked(queue)
+        self._coordination = coordination = self._cluster.coordinate(self._loop)
+        joining = self._join(coordination)
+        yield from or_closed(joining, self.leave, coordination.store.loop)
+
+    def _join(self, coordination: Coordination) -> Work[Any, None]:
+        own = self._cluster.cluster_id.asked()
+        yield coordination.brokers.check.asked(self._cluster.settings.broker_id, own)
+        offsets = GroupOffsets(coordination.store, self._paths)
+        if (yield offsets.versions.asked()):
+            raise GroupActiveError(
+                "this group has offsets, as groups of consumers have: give the share group another "
+                "name, or delete that group",
+                group=self._group,
+            )
+        members = GroupMembers(coordination.store, self._paths, self._clock)
+        streams = dict.fromkeys(self._queues, 1)
+        self._registration = registration = members.registration(
+            self.consumer_id, streams, self._on_failure
+        )
+        yield registration.begin.asked()
+        for queue, log in self._logs.items():
+            for number in range(log.partitions):
+                key = PartitionKey(queue, number)
+                self._hands[key] = self._new_hands(coordination, log, key)
+        self._turns = sorted(self._hands, key=lambda _: uuid.uuid4())
+
+    def _new_hands(self, coordination: Coordination, log: QueueLog, key: PartitionKey) -> Hands:
+        settings = self._settings
+        reading = PartitionReading(log, key.partition, self._topics, by_key=settings.ordered_by_key)
+        shared = SharedPartition(
+            coordination.store,
+            self._paths.share(key),
+            reading,
+            holder=self.consumer_id,
+            lock_ms=settings.lock_ms,
+            begin=partial(self._start, log, key.partition),
+            deadline=log.deadline,
+            clock=self._clock,
+        )
+        return Hands(shared, settings.lock_ms, self._clock.monotonic_ms)
+
+    def _start(self, log: QueueLog, partition: int) -> Work[Any, int]:
+        found = yield from start_positions(log, self._settings.start, [partition])
+        return int(found[partition].next)
+
+    # What is handed out.
+
+    @stepwise
+    def take(
+        self, timeout_ms: float, messages_max: int, acquire_max: int
+    ) -> Work[Any, list[AcquiredMessage]]:
+        """Hand out the next messages, all of one partition; none if none came in time, or a stop
+        was requested. Raises as `hqueue.ShareConsumer.poll`.
+
+        Args:
+            timeout_ms: how long to wait for the first one.
+            messages_max: how many to hand out at most.
+            acquire_max: how many to acquire at a time, at most.
+        """
+        waiting = Deadline(self._clock, timeout_ms)
+        pause_ms = 0.0
+        while not self._stopping:
+            if self._closed:
+                raise ClosedError("the consumer was closed")
+            yield from self._write_old()
+            for key in list(self._turns):
+                messages = yield from self._take_of(self._hands[key], messages_max, acquire_max)
+                if messages:
+                    self._turns.remove(key)
+                    self._turns.append(key)
+                    return messages
+            if waiting.expired:
+                break
+            if not (yield from self._look()):
+                pause_ms = PAUSES.longer(pause_ms)
+                yield Pause(min(pause_ms, waiting.remaining_ms))
+            else:
+                pause_ms = 0.0
+        return []
+
+    def _take_of(
+        self, hands: Hands, messages_max: int, acquire_max: int
+    ) -> Work[Any, list[AcquiredMessage]]:
+        messages = hands.take(messages_max)
+        if messages:
+            return messages
+        shared = hands.partition
+        more = shared.window is None or shared.reading.has_more(shared.window.end)
+        if not (more or shared.offers or shared.answers):
+            return []
+        taken = yield from self._exchange(hands, acquire_max)
+        yield from self._acquired(hands, taken)
+        return hands.take(messages_max)
+
+    def _exchange(self, hands: Hands, messages_max: int) -> Work[Any, list[Taken]]:
+        taken: list[Taken] = yield hands.partition.exchange.asked(messages_max)
+        self._report(hands)
+        return taken
+
+    def _report(self, hands: Hands) -> None:
+        lapsed = hands.lapsed()
+        if lapsed:
+            logger.warning(
+                "the locks of %d messages lapsed before they were answered: others may get them",
+                len(lapsed),
+            )
+
+    def _acquired(self, hands: Hands, taken: Sequence[Taken]) -> Work[Any, None]:
+        """Let what was acquired wait to be handed out."""
+        if not taken:
+            return
+        deliveries = {each.id: each.deliveries for each in taken}
+        held = hands.partition.held
+        try:
+            read = yield from hands.partition.reading.messages(list(deliveries))
+        except BaseException as exc:
+            for each in deliveries:
+                held[each].answer = Answer.RETURN
+            if isinstance(exc, CorruptLogError):
+                yield hands.partition.exchange.asked(0)
+            raise
+        acquired = []
+        for each in deliveries:
+            message = read.get(each)
+            if message is not None:
+                acquired.append(AcquiredMessage.of(message, deliveries[each]))
+            else:
+                held[each].answer = Answer.DONE if each in read else Answer.RETURN
+        hands.add(acquired)
+
+    # What is said of it.
+
+    def foreign(self, messages: Iterable[AcquiredMessage]) -> AcquiredMessage | None:
+        """The first one of these that is of no partition that it consumes."""
+        return next((m for m in messages if (m.queue, m.partition) not in self._hands), None)
+
+    def answer(self, messages: Iterable[AcquiredMessage], answer: Answer) -> list[AcquiredMessage]:
+        """Note what the program says of messages; those that it has not, or no more. From any
+        thread.
+        """
+        left = []
+        for message in messages:
+            hands = self._hands.get(PartitionKey(message.queue, message.partition))
+            if hands is None or not hands.answer(int(message.id), answer):
+                left.append(message)
+        return left
+
+    def answer_all(self, answer: Answer) -> None:
+        """Note the same of all that the program has."""
+        for hands in self._hands.values():
+            hands.answer_all(answer)
+
+    @stepwise
+    def write(self) -> Work[Any, None]:
+        """Write all answers. Raises as `hqueue.ShareConsumer.commit`."""
+        self._wrote_ms = self._clock.monotonic_ms()
+        for hands in self._hands.values():
+            if hands.partition.answers:
+                yield from self._exchange(hands, 0)
+
+    def _write_old(self) -> Work[Any, None]:
+        if self._clock.monotonic_ms() - self._wrote_ms >= WRITE_EVERY_MS:
+            yield from self.write.steps()
+
+    # What is looked at.
+
+    def _look(self) -> Work[Any, bool]:
+        """Look whether there is something to take; whether there may be."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._looked_ms >= LOOK_EVERY_MS:
+            self._looked_ms = now_ms
+            yield from self._see_records()
+        check = now_ms - self._checked_ms >= CHECK_EVERY_MS
+        if check:
+            self._checked_ms = now_ms
+        came = False
+        for queue, log in self._logs.items():
+            hands = [each for key, each in self._hands.items() if key.queue == queue]
+            came = (yield from self._poll_ends(log, hands, check=check)) or came
+        return came or any(each.partition.offers for each in self._hands.values())
+
+    def _see_records(self) -> Work[Any, None]:
+        assert self._coordination is not None
+        records = ShareRecords(self._coordination.store, self._clock)
+        yield records.read.asked([hands.partition for hands in self._hands.values()])
+        for hands in self._hands.values():
+            self._report(hands)
+
+    def _poll_ends(
+        self, log: QueueLog, hands: Collection[Hands], *, check: bool
+    ) -> Work[Any, bool]:
+        """Ask once for what comes next where all was read; whether something came."""
+        readings = {}
+        for each in hands:
+            reading = each.partition.reading
+            if reading.cursor is not None and reading.at_tail:
+                readings[reading.partition] = reading
+                if check:
+                    yield from reading.check_tail()
+        if not readings:
+            return False
+        cursors = [each.cursor for each in readings.values() if each.cursor is not None]
+        poll = log.reader.reading.poll
+        found: list[Batch] = yield Wait(
+            lambda: log.reader.do_long(_given(poll(cursors, BYTES_MAX, 1, None))),
+            lambda: log.loop_reader.do_long(_given(poll(cursors, BYTES_MAX, 1, None))),
+        )
+        came = defaultdict(list)
+        for batch in found:
+            came[batch.partition].append(batch)
+        for partition, batches in came.items():
+            yield from readings[partition].add(batches)
+        return bool(came)
+
+    # Its end.
+
+    def request_stop(self) -> None:
+        """Let `take` give nothing from now on. From any thread."""
+        self._stopping = True
+
+    @stepwise
+    def close(self, *, acknowledge: bool) -> Work[Any, None]:
+        """Give back what was not handed out, write all answers, and leave the group.
+
+        Args:
+            acknowledge: whether the program is done with what it has not answered. If not, it is
+                released.
+        """
+        self._closed = True
+        for hands in self._hands.values():
+            hands.return_waiting()
+            hands.answer_all(Answer.DONE if acknowledge else Answer.RELEASE)
+        failure: HQueueError | None = None
+        try:
+            yield from self.write.steps()
+        except HQueueError as exc:
+            failure = exc
+        yield from self.leave.steps()
+        if failure is not None:
+            raise failure
+
+    @stepwise
+    def leave(self) -> Work[Any, None]:
+        """Free everything. What it has is others' when its locks lapse."""
+        self._closed = True
+        for hands in self._hands.values():
+            yield from hands.partition.reading.release()
+        registration, self._registration = self._registration, None
+        if registration is not None:
+            yield registration.close.asked()
+        coordination, self._coordination = self._coordination, None
+        if coordination is not None:
+            yield coordination.close.asked()
+
+    def _on_failure(self, error: HQueueError) -> None:
+        logger.warning("a share consumer is no longer listed among its group's members: %s", error)
+
+    def _do(self, step: Any) -> object:
+        return do_step(None, self._clock, step)
+
+    async def _do_in_loop(self, step: Any) -> object:
+        return await do_step_in_loop(None, self._clock, step)
+
+
+def _given(polling: Work[Any, None]) -> Work[Any, list[Batch]]:
+    """All batches that it gives."""
+    batches: list[Batch] = []
+    while (given := (yield from until_given(polling))) is not None:
+        batches += given.item
+    return batches

@@ -1,0 +1,129 @@
+"""What a consumer of a share group hands out of a partition, and what its program says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from hqueue.sharing.held import Answer
+from hqueue.sharing.message import AcquiredMessage
+from hqueue.sharing.partition import SharedPartition
+from hqueue.sharing.reading import slot_of
+from hqueue.sharing.window import NO_KEY
+
+__all__ = ["Hands"]
+
+RETURNED_AT = 0.5
+"""A message that waits to be handed out is given back when so much of its lock is over: somebody
+else is less busy."""
+
+
+class Hands:
+    """The messages of a partition that a consumer has acquired: some wait to be handed out, the
+    program has others. Answers may come from any thread; all else is done by one at a time.
+
+    Args:
+        partition: the partition.
+        lock_ms: how long a message is acquired for.
+        now_ms: the time, by the clock that measures locks.
+    """
+
+    def __init__(
+        self, partition: SharedPartition, lock_ms: int, now_ms: Callable[[], float]
+    ) -> None:
+        self.partition = partition
+        self.out: dict[int, AcquiredMessage] = {}
+        """What the program has, and has not answered."""
+        self._waiting: list[AcquiredMessage] = []
+        self._lock_ms = lock_ms
+        self._now_ms = now_ms
+
+    @property
+    def waiting(self) -> int:
+        """How many wait to be handed out."""
+        return len(self._waiting)
+
+    def add(self, messages: Sequence[AcquiredMessage]) -> None:
+        """These were acquired."""
+        self._waiting += messages
+
+    def take(self, messages_max: int) -> list[AcquiredMessage]:
+        """Hand out messages, in the order of their IDs. Where keys are kept in order, one whose key
+        the program has another message of waits for that one's answer.
+        """
+        self._return_old()
+        by_key = self.partition.reading.by_key
+        busy = {slot_of(each) for each in list(self.out.values())} if by_key else set()
+        taken: list[AcquiredMessage] = []
+        kept: list[AcquiredMessage] = []
+        for message in self._waiting:
+            slot = slot_of(message) if by_key else NO_KEY
+            if len(taken) == messages_max or (slot != NO_KEY and slot in busy):
+                kept.append(message)
+            else:
+                taken.append(message)
+            busy.add(slot)
+        self._waiting = kept
+        self.out |= {int(each.id): each for each in taken}
+        return taken
+
+    def answer(self, message_id: int, answer: Answer) -> bool:
+        """Note what the program says of a message; whether it has it.
+
+        Args:
+            message_id: the message.
+            answer: the answer. One that was answered for good takes no other.
+        """
+        held = self.partition.held.get(message_id)
+        message = self.out.get(message_id)
+        if held is None or message is None:
+            self.out.pop(message_id, None)
+            return False
+        if answer is not Answer.RENEW:
+            self.out.pop(message_id, None)
+        held.answer = answer
+        if answer is Answer.RELEASE and self.partition.reading.by_key:
+            self._return_all_of(slot_of(message))
+        return True
+
+    def answer_all(self, answer: Answer) -> None:
+        """Note the same of all that the program has."""
+        for message_id in list(self.out):
+            self.answer(message_id, answer)
+
+    def return_waiting(self, messages: Collection[int] | None = None) -> None:
+        """Give back what waits, all of it or these: the program never gets it."""
+        kept: list[AcquiredMessage] = []
+        for message in self._waiting:
+            if messages is not None and int(message.id) not in messages:
+                kept.append(message)
+                continue
+            held = self.partition.held.get(int(message.id))
+            if held is not None:
+                held.answer = Answer.RETURN
+        self._waiting = kept
+
+    def lapsed(self) -> list[int]:
+        """Those that the program had for too long, once each. It has them no more."""
+        lapsed, self.partition.lapsed = self.partition.lapsed, []
+        if lapsed and self.partition.reading.by_key:
+            for each in lapsed:
+                message = self.out.get(each)
+                if message is not None:
+                    self._return_all_of(slot_of(message))
+        return [each for each in lapsed if self.out.pop(each, None) is not None]
+
+    def _return_old(self) -> None:
+        now_ms, held = self._now_ms(), self.partition.held
+        old = {
+            int(each.id)
+            for each in self._waiting
+            if int(each.id) not in held
+            or held[int(each.id)].until_ms - now_ms < RETURNED_AT * self._lock_ms
+        }
+        if old:
+            self.return_waiting(old)
+
+    def _return_all_of(self, slot: int) -> None:
+        """Give back what waits with a key: an earlier message of it comes again first."""
+        if slot != NO_KEY:
+            self.return_waiting({int(m.id) for m in self._waiting if slot_of(m) == slot})

@@ -1,0 +1,78 @@
+"""The options of a consumer of a share group."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TypedDict
+
+from hqueue.errors import InvalidInputError
+from hqueue.position import EARLIEST, Start, check_start
+from hqueue.settings.keyword_options import check_options
+from hqueue.settings.numbers import check_whole
+
+__all__ = ["ShareOptions", "ShareSettings"]
+
+
+class ShareOptions(TypedDict, total=False):
+    """The options of a `ShareConsumer`, besides its queues, topics and group. Times are in
+    milliseconds.
+    """
+
+    lock_ms: int
+    """How long the consumer has a message before others get it, unless it is answered or renewed.
+    30,000 by default, 100 to 86,400,000. The consumers of a group may differ in it.
+    """
+
+    deliveries_max: int | None
+    """How often a message is delivered at most: if the last one is released too, or its lock
+    lapses, the message becomes a dead letter of the group. 5 by default; None for no limit.
+    """
+
+    start: Start
+    """Where the group begins in a partition in which it has not consumed yet: ``"earliest"``, the
+    default, ``"latest"``, or a position.
+    """
+
+    auto_acknowledge: bool
+    """Whether asking for more messages acknowledges those before that have no answer. True by
+    default.
+    """
+
+    ordered_by_key: bool
+    """Whether a message waits until all earlier ones with its key are answered for good. All
+    consumers of a group must give the same. False by default.
+    """
+
+
+@dataclasses.dataclass(frozen=True)
+class ShareSettings:
+    """`ShareOptions`, checked.
+
+    Raises:
+        InvalidInputError: one is out of range.
+    """
+
+    lock_ms: int = 30_000
+    deliveries_max: int | None = 5
+    start: Start = EARLIEST
+    auto_acknowledge: bool = True
+    ordered_by_key: bool = False
+
+    @classmethod
+    def of(cls, given: ShareOptions) -> ShareSettings:
+        """Those that were given, and the defaults."""
+        check_options("a share consumer", given, [field.name for field in dataclasses.fields(cls)])
+        return cls(**given)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(
+            self, "lock_ms", check_whole(self.lock_ms, 100, 86_400_000, option="lock_ms")
+        )
+        if self.deliveries_max is not None:
+            most = check_whole(self.deliveries_max, 1, 1_000_000, option="deliveries_max")
+            object.__setattr__(self, "deliveries_max", most)
+        object.__setattr__(self, "start", check_start(self.start))
+        for name in ("auto_acknowledge", "ordered_by_key"):
+            value = getattr(self, name)
+            if not isinstance(value, bool):
+                raise InvalidInputError(f"{name} must be True or False", **{name: value})

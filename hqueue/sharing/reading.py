@@ -1,0 +1,225 @@
+"""The log of a partition as the consumers of a share group read it: some of it, here and there."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from bisect import bisect_left
+from collections.abc import Collection, Sequence
+from functools import partial
+from typing import Any
+
+from hqueue.consume.decode import consumed_messages_of, ids_of
+from hqueue.consume.scan import Scan
+from hqueue.handle import QueueLog
+from hqueue.log import Batch, PartitionCursor
+from hqueue.message import ConsumedMessage
+from hqueue.message_id import MessageID
+from hqueue.runtime.steps import Wait, Work
+from hqueue.sharing.acquisition import Part
+from hqueue.sharing.record import SLOTS
+from hqueue.sharing.window import NO_KEY
+
+__all__ = ["PartitionReading", "slot_of"]
+
+BYTES_MAX = 4 * 1024 * 1024
+
+
+def slot_of(message: ConsumedMessage) -> int:
+    """Which slot a message's key falls in. All consumers of a group must agree on that."""
+    if message.key is None:
+        return NO_KEY
+    return int.from_bytes(hashlib.blake2b(message.key, digest_size=8).digest(), "big") % SLOTS
+
+
+class _Chunk:
+    """Messages that were read, decoded when one of them is needed."""
+
+    def __init__(self, begin: int, end: int, batch: Batch | None, ids: Sequence[int]) -> None:
+        self.begin = begin
+        self.end = end
+        self.batch = batch
+        self.ids = ids
+        self.messages: dict[int, ConsumedMessage] | None = {} if batch is None else None
+
+
+class PartitionReading:
+    """Reads a partition. Used by one thread or task at a time.
+
+    Args:
+        log: the queue's.
+        partition: its number.
+        topics: the topics to read; all if empty.
+        by_key: whether keys are kept in order: then what is read is decoded at once.
+    """
+
+    def __init__(
+        self, log: QueueLog, partition: int, topics: Collection[str], *, by_key: bool
+    ) -> None:
+        self._log = log
+        self.partition = partition
+        self._topics = topics
+        self.by_key = by_key
+        self._chunks: list[_Chunk] = []
+        """What was read ahead: they follow one another."""
+        self._aside: list[_Chunk] = []
+        """What `between` read last."""
+        self._cursor: PartitionCursor | None = None
+        """Where reading ahead goes on."""
+
+    @property
+    def cursor(self) -> PartitionCursor | None:
+        """Reads on from the end of what was read ahead; None if nothing was read yet."""
+        return self._cursor
+
+    @property
+    def at_tail(self) -> bool:
+        """Whether everything was read ahead that was there a moment ago."""
+        return self._cursor is not None and self._cursor.at_tail
+
+    def has_more(self, begin: int) -> bool:
+        """Whether there may be something from an ID on that need not be waited for."""
+        return not self.at_tail or any(chunk.end > begin and chunk.ids for chunk in self._chunks)
+
+    def check_tail(self) -> Work[Any, None]:
+        """Look at the end of the log itself, which may have been truncated."""
+        if self._cursor is not None:
+            yield Wait(
+                partial(self._log.reader.do, self._cursor.check_tail),
+                partial(self._log.loop_reader.check_tail, self._cursor),
+            )
+
+    def ahead(self, begin: int, messages: int) -> Work[Any, Part]:
+        """What comes from an ID on: about so many messages, if they are there, and some megabytes
+        at most. Asks the store if nothing of it was read ahead.
+        """
+        self._forget_before(begin)
+        if self._cursor is None or not self._begin_of_ahead <= begin <= self._cursor.cursor:
+            yield from self._release_ahead()
+            self._cursor = self._open(begin, None)
+        if not self._chunks:
+            yield from self.add((yield from self._read(self._cursor)))
+        first: list[_Chunk] = []
+        for chunk in self._chunks:
+            if messages <= 0:
+                break
+            first.append(chunk)
+            messages -= len(chunk.ids)
+        return self._part(first, begin, first[-1].end if first else begin)
+
+    def add(self, batches: Sequence[Batch]) -> Work[Any, None]:
+        """These were read by the cursor."""
+        assert self._cursor is not None
+        begin = self._chunks[-1].end if self._chunks else None
+        self._chunks += yield from self._chunked(batches, begin, self._cursor.cursor)
+
+    def between(self, begin: int, end: int) -> Work[Any, Part]:
+        """What lies between two IDs, some megabytes at most. It is kept until the next
+        call.
+        """
+        cursor = self._open(begin, end)
+        try:
+            batches = yield from self._read(cursor)
+            reached = min(end, cursor.cursor) if not cursor.at_tail else end
+        finally:
+            yield from self._released(cursor)
+        self._aside = yield from self._chunked(batches, begin, reached)
+        return self._part(self._aside, begin, reached)
+
+    def messages(self, ids: Sequence[int]) -> Work[Any, dict[int, ConsumedMessage | None]]:
+        """Messages that were read, by their IDs: None for one that an operator chose to skip, since
+        it can't be read. What has been forgotten since is left out.
+
+        Args:
+            ids: in their order.
+
+        Raises:
+            CorruptLogError: the batch of one can't be read.
+        """
+        found: dict[int, ConsumedMessage | None] = {}
+        for chunk in (*self._aside, *self._chunks):
+            wanted = ids[bisect_left(ids, chunk.begin) : bisect_left(ids, chunk.end)]
+            if wanted:
+                decoded = yield from self._decoded(chunk)
+                found.update((each, decoded.get(each)) for each in wanted)
+        return found
+
+    def release(self) -> Work[Any, None]:
+        """Free what is held in the store and here. Reading can continue afterwards."""
+        self._aside = []
+        yield from self._release_ahead()
+
+    def _release_ahead(self) -> Work[Any, None]:
+        self._chunks = []
+        cursor, self._cursor = self._cursor, None
+        if cursor is not None:
+            yield from self._released(cursor)
+
+    @property
+    def _begin_of_ahead(self) -> int:
+        if self._chunks:
+            return self._chunks[0].begin
+        assert self._cursor is not None
+        return self._cursor.cursor
+
+    def _forget_before(self, begin: int) -> None:
+        self._chunks = list(itertools.dropwhile(lambda each: each.end <= begin, self._chunks))
+
+    def _open(self, begin: int, end: int | None) -> PartitionCursor:
+        stop = None if end is None else MessageID.from_int(end)
+        scan = Scan(MessageID.from_int(begin), stop, self._topics)
+        return self._log.reader.reading.cursor(self.partition, scan, BYTES_MAX)
+
+    def _read(self, cursor: PartitionCursor) -> Work[Any, list[Batch]]:
+        batches: list[Batch] = yield Wait(
+            partial(self._log.reader.do, cursor.read), partial(self._log.loop_reader.read, cursor)
+        )
+        return batches
+
+    def _released(self, cursor: PartitionCursor) -> Work[Any, None]:
+        yield Wait(
+            lambda: self._log.reader.do(lambda _: cursor.release()),
+            partial(self._log.loop_reader.release, cursor),
+        )
+
+    def _chunked(
+        self, batches: Sequence[Batch], begin: int | None, end: int
+    ) -> Work[Any, list[_Chunk]]:
+        chunks: list[_Chunk] = []
+        for batch in batches:
+            ids = ids_of(batch)
+            at = begin if begin is not None else max(batch.start, batch.header.base)
+            chunk = _Chunk(at, min(batch.stop, batch.header.end), batch, ids)
+            chunks.append(chunk)
+            begin = chunk.end
+            if self.by_key:
+                yield from self._decoded(chunk)
+        if begin is not None and begin < end:
+            chunks.append(_Chunk(begin, end, None, ()))
+        return chunks
+
+    def _decoded(self, chunk: _Chunk) -> Work[Any, dict[int, ConsumedMessage]]:
+        if chunk.messages is None:
+            assert chunk.batch is not None
+            decode = partial(_by_id, queue=self._log.name)
+            chunk.messages = yield Wait(
+                partial(decode, chunk.batch),
+                partial(self._log.loop_reader.decoded, chunk.batch, decode),
+            )
+        assert chunk.messages is not None
+        return chunk.messages
+
+    def _part(self, chunks: Sequence[_Chunk], begin: int, end: int) -> Part:
+        ids: Sequence[int] = [each for chunk in chunks for each in chunk.ids]
+        slots = None
+        if self.by_key:
+            slots = [
+                slot_of(message) for chunk in chunks for message in (chunk.messages or {}).values()
+            ]
+            ids = [each for chunk in chunks for each in (chunk.messages or {})]
+        first = chunks[0].begin if chunks else begin
+        return Part(min(first, begin), end, ids, slots).between(begin, end)
+
+
+def _by_id(batch: Batch, queue: str) -> dict[int, ConsumedMessage]:
+    return {int(each.id): each for each in consumed_messages_of(batch, queue)}

@@ -1,0 +1,114 @@
+"""The record of a share group's window in a partition, as bytes."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from typing import Any
+
+from hqueue.message_id import MessageID
+from hqueue.metadata.encoding import decode_fields, encode_fields, list_of, text_of
+from hqueue.settings.limits import MESSAGE_ID_MAX, NAME_LENGTH_MAX
+from hqueue.settings.numbers import check_whole
+from hqueue.sharing.window import Fate, Mark, Span, Window
+
+__all__ = ["WINDOW_MESSAGES_MAX", "decode_window", "encode_window"]
+
+WINDOW_MESSAGES_MAX = 20_000
+"""How many messages of a partition may be unfinished at a time that a consumer has or had. So the
+record stays below what every store can keep, whatever becomes of each of them."""
+
+SLOTS = 4_096
+"""Keys that are kept in order are told apart by as many slots."""
+
+PACKED_FROM = 8 * 1024
+UNPACKED_BYTES_MAX = 16 * 1024 * 1024
+COUNT_MAX = 2**31
+STAMP_MAX = 2**53
+LOCK_MS_MAX = 86_400_000
+
+AVAILABLE_FIELDS = 4
+ACQUIRED_FIELDS = 6
+
+
+def encode_window(window: Window, writer: str) -> bytes:
+    """A window as a record.
+
+    Args:
+        window: the window.
+        writer: an ID of this very write, which no other write has.
+    """
+    holders: dict[tuple[str, int], int] = {}
+    spans: list[list[object]] = []
+    for span in window.spans:
+        mark = span.mark
+        fields: list[object] = [span.end - span.begin, int(mark.fate), span.messages]
+        if mark.fate is not Fate.DONE:
+            fields.append(mark.deliveries)
+        if mark.fate is Fate.ACQUIRED:
+            known = holders.setdefault((mark.holder, mark.lock_ms), len(holders))
+            fields += [known, mark.stamp]
+        if span.slots:
+            fields.append(sorted(span.slots))
+        spans.append(fields)
+    content: dict[str, Any] = {"holders": [list(each) for each in holders], "spans": spans}
+    begin = str(MessageID.from_int(window.begin))
+    data = encode_fields(begin=begin, writer=writer, **content)
+    if len(data) < PACKED_FROM:
+        return data
+    packed = zlib.compress(json.dumps(content, separators=(",", ":")).encode(), 1)
+    return encode_fields(begin=begin, writer=writer, packed=base64.b64encode(packed).decode())
+
+
+def decode_window(data: bytes, path: str) -> Window:
+    """The window of a record. `path` is where it lies, for errors.
+
+    Raises:
+        UnsupportedFormatError: it is none, or of a later version.
+    """
+    return decode_fields(data, path, _window)
+
+
+def _window(fields: dict[str, Any]) -> Window:
+    begin = at = int(MessageID.parse(text_of(fields["begin"])))
+    content = _unpacked(fields["packed"]) if "packed" in fields else fields
+    holders = [_holder(each) for each in list_of(content["holders"])]
+    spans = []
+    for each in list_of(content["spans"]):
+        span = _span(at, list_of(each), holders)
+        spans.append(span)
+        at = span.end
+    return Window.of(begin, spans)
+
+
+def _unpacked(packed: object) -> dict[str, Any]:
+    unpacking = zlib.decompressobj()
+    data = unpacking.decompress(base64.b64decode(text_of(packed)), UNPACKED_BYTES_MAX)
+    if not unpacking.eof:
+        raise ValueError("the record is too long, or was cut off")
+    content = json.loads(data)
+    if not isinstance(content, dict):
+        raise TypeError("the packed content must be an object")
+    return content
+
+
+def _holder(fields: object) -> tuple[str, int]:
+    name, lock_ms = list_of(fields)
+    if not 1 <= len(text_of(name)) <= 2 * NAME_LENGTH_MAX:
+        raise ValueError("a holder's name has a wrong length")
+    return name, check_whole(lock_ms, 1, LOCK_MS_MAX)
+
+
+def _span(begin: int, fields: list[Any], holders: list[tuple[str, int]]) -> Span:
+    length, fate, messages, *rest = fields
+    end = begin + check_whole(length, 1, MESSAGE_ID_MAX - begin)
+    mark = Mark(Fate(check_whole(fate, 0, 2)))
+    if mark.fate is not Fate.DONE:
+        mark = mark._replace(deliveries=check_whole(rest.pop(0), 0, COUNT_MAX))
+    if mark.fate is Fate.ACQUIRED:
+        holder, lock_ms = holders[check_whole(rest.pop(0), 0, len(holders) - 1)]
+        stamp = check_whole(rest.pop(0), 0, STAMP_MAX)
+        mark = mark._replace(holder=holder, stamp=stamp, lock_ms=lock_ms)
+    slots = frozenset(check_whole(each, 0, SLOTS - 1) for each in list_of(rest[0])) if rest else ()
+    return Span(begin, end, check_whole(messages, 0, COUNT_MAX), mark, frozenset(slots))
