@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from hqueue.settings.attributes import QueueDescription as QueueDescription
     from hqueue.settings.connection import Settings as Settings
     from hqueue.settings.reserved import is_reserved as is_reserved
+    from hqueue.share_consumer import ShareConsumer as ShareConsumer
     from hqueue.topics import HubClient as HubClient
     from hqueue.topics import HubClientSettings as HubClientSettings
     from hqueue.topics import HubProducer as HubProducer
@@ -138,6 +139,7 @@ _MODULES = {
     "hqueue.settings.attributes": "QueueDescription",
     "hqueue.settings.connection": "Settings",
     "hqueue.settings.reserved": "is_reserved",
+    "hqueue.share_consumer": "ShareConsumer",
     "hqueue.topics": (
         "HubClient HubClientSettings HubProducer HubQueue HubScanner HubTopic "
         "IdempotentPublishResult SubscribeMode TopicSubscription connect_hubs"

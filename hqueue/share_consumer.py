@@ -16,7 +16,7 @@ from hqueue.runtime.forgotten import Watched
 from hqueue.settings.keyword_options import Unpack
 from hqueue.settings.kinds import check_kind
 from hqueue.settings.numbers import check_number, check_whole
-from hqueue.sharing.calls import ShareCalls
+from hqueue.sharing.calls import ShareCalls, idle_ms_of
 from hqueue.sharing.consumption import SharedConsumption
 from hqueue.sharing.message import AcquiredMessage
 from hqueue.sharing.options import ShareOptions, ShareSettings
@@ -89,7 +89,11 @@ class ShareConsumer:
         try:
             self._consumption = SharedConsumption(cluster_of(used), group, names, wanted, settings)
             self._calls = ShareCalls(self._consumption, settings)
-            self._consumption.begin()
+            try:
+                self._consumption.begin()
+            except BaseException:
+                self._consumption.leave()
+                raise
             released = partial(release, self._consumption.leave, self._own_client)
             self._watched = Watched(self, "a share consumer", released)
         except BaseException:
@@ -132,7 +136,8 @@ class ShareConsumer:
         most = check_whole(messages_max, 1, 10_000, option="messages_max")
         wait_ms = check_number(timeout_ms, 0, float("inf"), option="timeout_ms")
         self._check_usable()
-        return self._calls.poll(wait_ms, most, most)
+        with self._calls.handing_out():
+            return self._calls.poll(wait_ms, most, most)
 
     def __iter__(self) -> Iterator[AcquiredMessage]:
         """All messages as they come, without an end. Like `messages`."""
@@ -148,18 +153,15 @@ class ShareConsumer:
             prefetch: how many messages to acquire at a time, 1 to 10,000. Those that wait for half
                 of their lock's time are given back to the group.
         """
-        idle_ms = float("inf")
-        if idle_ms_max is not None:
-            idle_ms = check_number(idle_ms_max, 0, float("inf"), option="idle_ms_max")
+        idle_ms = idle_ms_of(idle_ms_max)
         acquire_max = check_whole(prefetch, 1, 10_000, option="prefetch")
-        while True:
+        while not self._closed:
             self._check_usable()
-            messages = self._calls.poll(idle_ms, 1, acquire_max)
+            with self._calls.handing_out():
+                messages = self._calls.poll(idle_ms, 1, acquire_max)
             if not messages:
                 return
             yield messages[0]
-            if self._closed:
-                return
 
     def acknowledge(self, *messages: AcquiredMessage) -> None:
         """These were processed. The answers are written with the next `poll`, within about a second

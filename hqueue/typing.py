@@ -23,10 +23,13 @@ from hqueue.push.subscriber import SubscriberOptions
 from hqueue.runtime.iteration import Iteration
 from hqueue.settings.keyword_options import AlterableAttributes, ConnectOptions, QueueAttributes
 from hqueue.settings.zookeeper_security import AclEntry, Credential
+from hqueue.sharing.message import AcquiredMessage
+from hqueue.sharing.options import ShareOptions
 from hqueue.topics import HubOptions
 
 __all__ = [
     "AclEntry",
+    "AcquiredMessage",
     "AlterableAttributes",
     "ConnectOptions",
     "ConsumerOptions",
@@ -48,6 +51,7 @@ __all__ = [
     "ProducerOptions",
     "QueueAttributes",
     "ScannerOptions",
+    "ShareOptions",
     "Start",
     "SubscriberOptions",
     "Timestamp",

@@ -26,6 +26,7 @@ from hqueue.aio.hub_topic import HubTopic
 from hqueue.aio.producer import Producer
 from hqueue.aio.queue import Queue
 from hqueue.aio.scanner import Scanner
+from hqueue.aio.share_consumer import ShareConsumer
 from hqueue.aio.skipped_batches import SkippedBatches
 from hqueue.aio.subscriber import Subscriber
 from hqueue.aio.topic_managers import (
@@ -56,6 +57,7 @@ __all__ = [
     "Producer",
     "Queue",
     "Scanner",
+    "ShareConsumer",
     "SkippedBatches",
     "Subscriber",
     "SubscriptionDataManager",

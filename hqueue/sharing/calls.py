@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hqueue.errors import InvalidInputError
+from hqueue.runtime.interrupts import is_own
 from hqueue.runtime.steps import Work
 from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.settings.kinds import check_kind
+from hqueue.settings.numbers import check_number
 from hqueue.sharing.consumption import SharedConsumption
 from hqueue.sharing.held import Answer
 from hqueue.sharing.message import AcquiredMessage
 from hqueue.sharing.options import ShareSettings
 
-__all__ = ["ShareCalls"]
+__all__ = ["ShareCalls", "idle_ms_of"]
+
+
+def idle_ms_of(idle_ms_max: float | None) -> float:
+    """How long an iteration waits for a message, at most; None is for ever."""
+    if idle_ms_max is None:
+        return float("inf")
+    return check_number(idle_ms_max, 0, float("inf"), option="idle_ms_max")
+
 
 
 class ShareCalls(Stepwise):
@@ -35,10 +46,21 @@ class ShareCalls(Stepwise):
     ) -> Work[Any, list[AcquiredMessage]]:
         if self._settings.auto_acknowledge:
             self._consumption.answer_all(Answer.DONE)
-        taken: list[AcquiredMessage] = yield self._consumption.take.asked(
-            timeout_ms, messages_max, acquire_max
-        )
+        take = self._consumption.take.asked(timeout_ms, messages_max, acquire_max)
+        taken: list[AcquiredMessage] = yield take
         return taken
+
+    @contextlib.contextmanager
+    def handing_out(self) -> Iterator[None]:
+        """Where this is left by an interruption, or by a task's cancellation, its program never
+        gets what was handed out meanwhile.
+        """
+        try:
+            yield
+        except BaseException as exc:
+            if not is_own(exc):
+                self._consumption.take_back()
+            raise
 
     def acknowledge(self, messages: Sequence[AcquiredMessage]) -> None:
         self._answer(messages, Answer.DONE)

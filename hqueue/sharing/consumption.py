@@ -29,7 +29,7 @@ from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline, do_step, do_step
 from hqueue.runtime.logs import Log
 from hqueue.runtime.program_loop import ProgramLoop
 from hqueue.runtime.steps import Pause, Wait, Work, until_given
-from hqueue.runtime.stepwise import Stepwise, or_closed, stepwise
+from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.sharing.acquisition import Taken
 from hqueue.sharing.hands import Hands
 from hqueue.sharing.held import Answer
@@ -99,6 +99,8 @@ class SharedConsumption(Stepwise):
         self._hands: dict[PartitionKey, Hands] = {}
         self._turns: list[PartitionKey] = []
         """The partitions, the one that is asked next first."""
+        self._last: PartitionKey | None = None
+        """The partition of which messages were handed out last."""
         self._looked_ms = self._checked_ms = self._wrote_ms = clock.monotonic_ms()
         self._stopping = self._closed = False
         self._pid = os.getpid()
@@ -124,7 +126,7 @@ class SharedConsumption(Stepwise):
 
     @stepwise
     def begin(self) -> Work[Any, None]:
-        """Join the group. Called once; where it fails nothing is left.
+        """Join the group, unless it has joined. Where this fails it can be called again.
 
         Raises:
             QueueNotFoundError: one of the queues does not exist.
@@ -132,11 +134,13 @@ class SharedConsumption(Stepwise):
             SettingsError: another cluster has registered the ``broker_id``.
             StoreUnavailableError: HBase or ZooKeeper was unavailable.
         """
+        if self._hands:
+            return
         for queue in self._queues:
             self._logs[queue] = yield self._cluster.log.asked(queue)
-        self._coordination = coordination = self._cluster.coordinate(self._loop)
-        joining = self._join(coordination)
-        yield from or_closed(joining, self.leave, coordination.store.loop)
+        if self._coordination is None:
+            self._coordination = self._cluster.coordinate(self._loop)
+        yield from self._join(self._coordination)
 
     def _join(self, coordination: Coordination) -> Work[Any, None]:
         own = self._cluster.cluster_id.asked()
@@ -148,12 +152,12 @@ class SharedConsumption(Stepwise):
                 "name, or delete that group",
                 group=self._group,
             )
-        members = GroupMembers(coordination.store, self._paths, self._clock)
-        streams = dict.fromkeys(self._queues, 1)
-        self._registration = registration = members.registration(
-            self.consumer_id, streams, self._on_failure
-        )
-        yield registration.begin.asked()
+        if self._registration is None:
+            members = GroupMembers(coordination.store, self._paths, self._clock)
+            streams = dict.fromkeys(self._queues, 1)
+            registration = members.registration(self.consumer_id, streams, self._on_failure)
+            yield registration.begin.asked()
+            self._registration = registration
         for queue, log in self._logs.items():
             for number in range(log.partitions):
                 key = PartitionKey(queue, number)
@@ -195,11 +199,13 @@ class SharedConsumption(Stepwise):
         """
         waiting = Deadline(self._clock, timeout_ms)
         pause_ms = 0.0
+        self._last = None
         while not self._stopping:
             if self._closed:
                 raise ClosedError("the consumer was closed")
             yield from self._write_old()
             for key in list(self._turns):
+                self._last = key
                 messages = yield from self._take_of(self._hands[key], messages_max, acquire_max)
                 if messages:
                     self._turns.remove(key)
@@ -285,6 +291,11 @@ class SharedConsumption(Stepwise):
         """Note the same of all that the program has."""
         for hands in self._hands.values():
             hands.answer_all(answer)
+
+    def take_back(self) -> None:
+        """The program was interrupted before it got what was handed out last."""
+        if self._last is not None:
+            self._hands[self._last].take_back()
 
     @stepwise
     def write(self) -> Work[Any, None]:

@@ -34,6 +34,8 @@ class Hands:
         self.out: dict[int, AcquiredMessage] = {}
         """What the program has, and has not answered."""
         self._waiting: list[AcquiredMessage] = []
+        self._fresh: list[int] = []
+        """What was handed out last."""
         self._lock_ms = lock_ms
         self._now_ms = now_ms
 
@@ -62,9 +64,15 @@ class Hands:
             else:
                 taken.append(message)
             busy.add(slot)
+        self._fresh = [int(each.id) for each in taken]
+        self.out |= zip(self._fresh, taken, strict=True)
         self._waiting = kept
-        self.out |= {int(each.id): each for each in taken}
         return taken
+
+    def take_back(self) -> None:
+        """The program never got what was handed out last."""
+        for each in self._fresh:
+            self.answer(each, Answer.RETURN)
 
     def answer(self, message_id: int, answer: Answer) -> bool:
         """Note what the program says of a message; whether it has it.

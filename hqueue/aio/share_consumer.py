@@ -1,0 +1,256 @@
+"""Consumers of share groups, in an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from hqueue.aio.client import Client, blocking_client, connect
+from hqueue.aio.loops import check_loop
+from hqueue.client import cluster_of
+from hqueue.consume.scan import Scan
+from hqueue.errors import ClosedError, HQueueError, InvalidInputError
+from hqueue.group_consumer import release
+from hqueue.groups.catalog import Selection
+from hqueue.metadata import PartitionKey
+from hqueue.runtime.forgotten import Watched
+from hqueue.runtime.iteration import Iteration
+from hqueue.runtime.loop import in_thread
+from hqueue.runtime.program_loop import ProgramLoop
+from hqueue.settings.keyword_options import Unpack
+from hqueue.settings.kinds import check_kind
+from hqueue.settings.numbers import check_number, check_whole
+from hqueue.sharing.calls import ShareCalls, idle_ms_of
+from hqueue.sharing.consumption import SharedConsumption
+from hqueue.sharing.message import AcquiredMessage
+from hqueue.sharing.options import ShareOptions, ShareSettings
+
+__all__ = ["ShareConsumer"]
+
+
+class ShareConsumer:
+    """Reads messages of queues in an event loop, as one of any number of consumers of a share
+    group. Like `hqueue.ShareConsumer`, with the same guarantees, and with these differences:
+
+    * Make it in the event loop that uses it. The first call joins the group.
+    * One task at a time may ask for messages, commit and close. Any task, and any thread, may
+      answer for messages.
+    * A task may be cancelled at every await. What a cancelled `poll` or iteration would have
+      returned is delivered again, and that delivery counts for nothing.
+
+    Args:
+        queues, group, topics: as for `hqueue.ShareConsumer`.
+        client: the connection, which stays open when the consumer is closed. If None, the consumer
+            calls `connect` without arguments, and closes that connection.
+        options: see `ShareOptions`.
+
+    Raises:
+        InvalidInputError: an argument is out of range, or no event loop runs.
+        SettingsError: no client is given, and a setting is wrong.
+    """
+
+    def __init__(
+        self,
+        queues: str | Iterable[str],
+        *,
+        group: str,
+        topics: Iterable[str] = (),
+        client: Client | None = None,
+        **options: Unpack[ShareOptions],
+    ) -> None:
+        self._settings = settings = ShareSettings.of(options)
+        names = sorted(Selection.chosen(queues, None).names)
+        wanted = frozenset(Scan(topics=topics).topics)
+        if client is not None:
+            check_kind(client, Client, "client")
+        try:
+            self._loop = asyncio.get_running_loop()
+        except RuntimeError as exc:
+            raise InvalidInputError(
+                "no event loop runs: make the consumer in a coroutine of the loop that uses it"
+            ) from exc
+        self.group = group
+        """The group's name."""
+        self._task: asyncio.Task[object] | None = None
+        self._closed = False
+        self._background = ProgramLoop()
+        self._own_client = connect() if client is None else None
+        used = self._own_client if client is None else client
+        assert used is not None
+        own = None if self._own_client is None else blocking_client(self._own_client)
+        try:
+            self._consumption = SharedConsumption(
+                cluster_of(blocking_client(used)),
+                group,
+                names,
+                wanted,
+                settings,
+                loop=self._background,
+            )
+        except BaseException:
+            if own is not None:
+                own.close()
+            raise
+        self._calls = ShareCalls(self._consumption, settings)
+        self._release = partial(release, self._consumption.leave, own)
+        self._watched = Watched(self, "an asynchronous share consumer", self._release)
+
+    async def __aenter__(self) -> ShareConsumer:
+        try:
+            with self._turn():
+                await self._begin()
+        except BaseException:
+            await self.close(acknowledge=False)
+            raise
+        return self
+
+    async def __aexit__(self, kind: object, *exc: object) -> None:
+        await self.close(acknowledge=self._settings.auto_acknowledge and kind is None)
+
+    @property
+    def consumer_id(self) -> str:
+        """The consumer's ID in its group, of the form ``hostname:uuid``."""
+        return self._consumption.consumer_id
+
+    def assignment(self) -> set[PartitionKey]:
+        """The partitions of its queues, of which it gets messages. Empty before the first call."""
+        return set(self._consumption.partitions)
+
+    async def poll(self, timeout_ms: float = 0, messages_max: int = 500) -> list[AcquiredMessage]:
+        """Acquire messages, and return them: all of one partition, those first that were delivered
+        before; an empty list if none came in time. Like `hqueue.ShareConsumer.poll`.
+
+        Args:
+            timeout_ms: how long to wait for the first one.
+            messages_max: how many messages to return at most, 1 to 10,000.
+        """
+        most = check_whole(messages_max, 1, 10_000, option="messages_max")
+        wait_ms = check_number(timeout_ms, 0, float("inf"), option="timeout_ms")
+        with self._turn():
+            await self._begin()
+            with self._calls.handing_out():
+                messages = await self._calls.poll.in_loop(wait_ms, most, most)
+        if not messages:
+            await asyncio.sleep(0)  # A loop that polls lets others have turns.
+        return messages
+
+    def __aiter__(self) -> AsyncIterator[AcquiredMessage]:
+        """All messages as they come, without an end. As `messages`."""
+        return self.messages()
+
+    def messages(
+        self, *, idle_ms_max: float | None = None, prefetch: int = 100
+    ) -> AsyncIterator[AcquiredMessage]:
+        """Iterate over messages one by one, until `request_stop` or `close`. Like
+        `hqueue.ShareConsumer.messages`.
+
+        Args:
+            idle_ms_max: end after this long without a message; None for never.
+            prefetch: how many messages to acquire at a time, 1 to 10,000. Those that wait for half
+                of their lock's time are given back to the group.
+        """
+        acquire_max = check_whole(prefetch, 1, 10_000, option="prefetch")
+        return Iteration(partial(self._messages, idle_ms_of(idle_ms_max), acquire_max))
+
+    async def _messages(
+        self, idle_ms: float, acquire_max: int
+    ) -> AsyncGenerator[AcquiredMessage, None]:
+        while not self._closed:
+            with self._turn():
+                await self._begin()
+                with self._calls.handing_out():
+                    messages = await self._calls.poll.in_loop(idle_ms, 1, acquire_max)
+            if not messages:
+                return
+            yield messages[0]
+
+    def acknowledge(self, *messages: AcquiredMessage) -> None:
+        """These were processed. Like `hqueue.ShareConsumer.acknowledge`."""
+        self._calls.acknowledge(messages)
+
+    def release(self, *messages: AcquiredMessage) -> None:
+        """Have these delivered again. Like `hqueue.ShareConsumer.release`."""
+        self._calls.release(messages)
+
+    def renew(self, *messages: AcquiredMessage) -> None:
+        """Have these for another `lock_ms`. Like `hqueue.ShareConsumer.renew`."""
+        self._calls.renew(messages)
+
+    async def commit(self) -> None:
+        """Write all answers that were given. Like `hqueue.ShareConsumer.commit`. If the caller is
+        cancelled, the answers may have been written, and the next call writes them again.
+        """
+        with self._turn():
+            await self._begin()
+            await self._calls.commit.in_loop()
+
+    def request_stop(self) -> None:
+        """Make `poll` return nothing from now on, and end iterations, so that the task that uses
+        the consumer can close it. Other tasks, other threads and signal handlers may call it.
+        """
+        self._consumption.request_stop()
+
+    async def close(self, *, acknowledge: bool | None = None) -> None:
+        """Write all answers, give back what has none, and free all resources. Like
+        `hqueue.ShareConsumer.close`. Call it in the task that polls. A close that is cancelled may
+        not have written all answers; the consumer leaves the group all the same, in a task of the
+        event loop. After the consumer's own event loop was closed, it writes nothing.
+        """
+        if self._consumption.inherited or self._closed:
+            return
+        if self._loop.is_closed():
+            await in_thread(self._release)
+            self._end()
+            return
+        decided = self._settings.auto_acknowledge if acknowledge is None else acknowledge
+        with self._turn():
+            await self._background.settled()
+            try:
+                await self._consumption.close.in_loop(acknowledge=decided)
+            except asyncio.CancelledError:
+                self._background.begin(self._free())  # The caller doesn't wait for ZooKeeper.
+                raise
+            except HQueueError:
+                await self._free()
+                raise
+            await self._free()
+
+    async def _free(self) -> None:
+        try:
+            await self._background.settled()
+            await self._consumption.leave.in_loop()
+            await self._background.close()
+            if self._own_client is not None:
+                await self._own_client.close()
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        self._closed = True
+        self._watched.closed()
+
+    async def _begin(self) -> None:
+        """End what a cancelled call has left under way, and join if that must be done yet."""
+        await self._background.settled()
+        await self._consumption.begin.in_loop()
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Let no other task use it meanwhile."""
+        self._consumption.check_process()
+        if self._closed:
+            raise ClosedError("the consumer was closed")
+        check_loop(self._loop, "a consumer")
+        task = asyncio.current_task()
+        if self._task not in (None, task):
+            raise InvalidInputError(
+                "another task is in the middle of a call of this consumer: ask for messages in one "
+                "task at a time; other tasks may answer for messages and call request_stop"
+            )
+        before, self._task = self._task, task
+        try:
+            yield
+        finally:
+            self._task = before
