@@ -87,12 +87,12 @@ def acquire(
         changed[span] = taking.take(span, part.between(span.begin, span.end))
     more: list[Span] = []
     room = WINDOW_MESSAGES_MAX - window.unfinished
-    for part in parts:
-        if part.begin <= window.end < part.end and not taking.is_full and room > 0:
-            fresh = part.between(window.end, part.end)
-            if len(fresh.ids) > room:
-                fresh = fresh.between(fresh.begin, fresh.ids[room])
-            more = taking.take_fresh(fresh)
+    last = next((each for each in parts if each.begin <= window.end < each.end), None)
+    if last is not None and not taking.is_full and room > 0:
+        fresh = last.between(window.end, last.end)
+        if len(fresh.ids) > room:
+            fresh = fresh.between(fresh.begin, fresh.ids[room])
+        more = taking.take_fresh(fresh)
     return window.changed(changed, more), taking.taken
 
 

@@ -27,7 +27,6 @@ def idle_ms_of(idle_ms_max: float | None) -> float:
     return check_number(idle_ms_max, 0, float("inf"), option="idle_ms_max")
 
 
-
 class ShareCalls(Stepwise):
     """The calls of `hqueue.ShareConsumer` and `hqueue.aio.ShareConsumer`, which describe them.
 

@@ -262,10 +262,10 @@ class SharedConsumption(Stepwise):
                 yield hands.partition.exchange.asked(0)
             raise
         acquired = []
-        for each in deliveries:
+        for each, count in deliveries.items():
             message = read.get(each)
             if message is not None:
-                acquired.append(AcquiredMessage.of(message, deliveries[each]))
+                acquired.append(AcquiredMessage.of(message, count))
             else:
                 held[each].answer = Answer.DONE if each in read else Answer.RETURN
         hands.add(acquired)

@@ -109,8 +109,10 @@ class SharedPartition(OnStore):
 
     @property
     def answers(self) -> bool:
-        """Whether there are answers to write."""
-        return any(each.answer is not None for each in list(self.held.values()))
+        """Whether there are answers to write: also that of a program which took too long."""
+        now_ms = self._clock.monotonic_ms()
+        held = list(self.held.values())
+        return any(each.answer is not None or each.until_ms <= now_ms for each in held)
 
     @property
     def offers(self) -> bool:
@@ -225,7 +227,8 @@ class SharedPartition(OnStore):
         parts: list[Part] = []
         spans = wanted(window, self._is_free, messages_max)
         if spans:
-            parts.append((yield from self.reading.between(spans[0].begin, spans[-1].end)))
+            begin, end = spans[0].begin, spans[-1].end
+            parts.append((yield from self.reading.between(begin, end, messages_max)))
         left = messages_max - sum(span.messages for span in spans)
         if left > 0:
             parts.append((yield from self.reading.ahead(window.end, left)))

@@ -23,6 +23,8 @@ from hqueue.sharing.window import NO_KEY
 __all__ = ["PartitionReading", "slot_of"]
 
 BYTES_MAX = 4 * 1024 * 1024
+READS_MAX = 4
+"""How often the store is asked for so many messages as are wanted: the first answer is short."""
 
 
 def slot_of(message: ConsumedMessage) -> int:
@@ -97,7 +99,10 @@ class PartitionReading:
         if self._cursor is None or not self._begin_of_ahead <= begin <= self._cursor.cursor:
             yield from self._release_ahead()
             self._cursor = self._open(begin, None)
-        if not self._chunks:
+        for _ in range(READS_MAX):
+            known = sum(len(chunk.ids) for chunk in self._chunks)
+            if known >= messages or (self._chunks and self.at_tail):
+                break
             yield from self.add((yield from self._read(self._cursor)))
         first: list[_Chunk] = []
         for chunk in self._chunks:
@@ -113,13 +118,18 @@ class PartitionReading:
         begin = self._chunks[-1].end if self._chunks else None
         self._chunks += yield from self._chunked(batches, begin, self._cursor.cursor)
 
-    def between(self, begin: int, end: int) -> Work[Any, Part]:
-        """What lies between two IDs, some megabytes at most. It is kept until the next
-        call.
+    def between(self, begin: int, end: int, messages: int) -> Work[Any, Part]:
+        """What lies between two IDs: about so many messages, if they are there, and some megabytes
+        at most. It is kept until the next call.
         """
         cursor = self._open(begin, end)
+        batches: list[Batch] = []
         try:
-            batches = yield from self._read(cursor)
+            for _ in range(READS_MAX):
+                batches += yield from self._read(cursor)
+                known = sum(batch.header.count for batch in batches)
+                if known >= messages or cursor.at_tail or cursor.cursor >= end:
+                    break
             reached = min(end, cursor.cursor) if not cursor.at_tail else end
         finally:
             yield from self._released(cursor)

@@ -15,7 +15,7 @@ from hqueue.sharing.window import Fate, Mark, Span, Window
 
 __all__ = ["WINDOW_MESSAGES_MAX", "decode_window", "encode_window"]
 
-WINDOW_MESSAGES_MAX = 20_000
+WINDOW_MESSAGES_MAX = 10_000
 """How many messages of a partition may be unfinished at a time that a consumer has or had. So the
 record stays below what every store can keep, whatever becomes of each of them."""
 

@@ -15,7 +15,7 @@ import hqueue.aio
 from hqueue import HQueueError, MessageID, PartitionKey
 from tests.support.looped import LoopThread
 
-__all__ = ["LoopedConsumer", "LoopedProcessor"]
+__all__ = ["LoopedConsumer", "LoopedProcessor", "LoopedShareConsumer"]
 
 CALLBACKS = ("on_assigned", "on_revoked", "on_lost")
 
@@ -27,16 +27,18 @@ class LoopedConsumer:
         args, client, options: as `hqueue.Consumer` takes them.
     """
 
+    kind: Any = hqueue.aio.Consumer
+
     def __init__(self, *args: Any, client: hqueue.Client, **options: Any) -> None:
         self._thread = LoopThread()
         self._closed = False
         try:
-            self._consumer = self._thread.run(_begun(*args, client=client, **options))
+            self._consumer = self._thread.run(_begun(self.kind, *args, client=client, **options))
         except BaseException:
             self._thread.close()
             raise
 
-    def __enter__(self) -> LoopedConsumer:
+    def __enter__(self) -> Any:
         return self
 
     def __exit__(self, kind: Any, *exc: Any) -> None:
@@ -103,6 +105,12 @@ class LoopedConsumer:
         return self._thread.run(_awaited(call))
 
 
+class LoopedShareConsumer(LoopedConsumer):
+    """A share consumer, likewise."""
+
+    kind = hqueue.aio.ShareConsumer
+
+
 class LoopedProcessor:
     """An `ExactlyOnceProcessor`, likewise.
 
@@ -148,9 +156,8 @@ class LoopedProcessor:
         self._thread.run(self._processor.close())
 
 
-async def _begun(*args: Any, client: hqueue.Client, **options: Any) -> hqueue.aio.Consumer:
-    consumer = hqueue.aio.Consumer(*args, client=hqueue.aio.Client(client), **options)
-    return await consumer.__aenter__()
+async def _begun(kind: Any, *args: Any, client: hqueue.Client, **options: Any) -> Any:
+    return await kind(*args, client=hqueue.aio.Client(client), **options).__aenter__()
 
 
 async def _awaited(call: Callable[[], Any]) -> Any:

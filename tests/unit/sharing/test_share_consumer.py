@@ -1,0 +1,332 @@
+"""Consumers of share groups, by both faces: what they are handed out, and what they answer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import itertools
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import hqueue
+import hqueue.aio
+from hqueue import InvalidInputError, Message, ShareConsumer
+from hqueue.errors import ClosedError, GroupActiveError, StoreUnavailableError
+from tests.support.backends import MemoryBackend
+from tests.support.cancelling import each_await
+from tests.support.consumer_faces import LoopedShareConsumer
+from tests.support.proxy import Fate
+from tests.support.waiting import wait_for
+
+LOCK_MS = 300
+WAIT_MS = 30_000
+
+Join = Callable[..., Any]
+
+
+@pytest.fixture
+def memory() -> MemoryBackend:
+    return MemoryBackend()
+
+
+@pytest.fixture
+def client(memory: MemoryBackend) -> Iterator[hqueue.Client]:
+    with memory.connect() as client:
+        client.create_queue("q", partitions=1)
+        yield client
+
+
+@pytest.fixture(params=[ShareConsumer, LoopedShareConsumer], ids=["threads", "asyncio"])
+def join(request: pytest.FixtureRequest, client: hqueue.Client) -> Iterator[Join]:
+    with contextlib.ExitStack() as joined:
+
+        def join_one(queues: str = "q", **options: Any) -> Any:
+            given = {"group": "g", "client": client, **options}
+            consumer = request.param(queues, **given)
+            joined.callback(consumer.close, acknowledge=False)
+            return consumer
+
+        yield join_one
+
+
+def put(client: hqueue.Client, count: int, *, keys: int = 0, first: int = 0) -> None:
+    for number in range(first, first + count, 7):
+        batch = range(number, min(number + 7, first + count))
+        client.queue("q").put(
+            [Message("t", b"%d" % n, b"k%d" % (n % keys) if keys else None) for n in batch],
+            partition=0,
+        )
+
+
+def values(messages: Any) -> list[int]:
+    return [int(each.value) for each in messages]
+
+
+def rest(*consumers: Any, messages_max: int = 50) -> list[int]:
+    """What they get in turns, until there is no more for a while."""
+    got: list[int] = []
+    while some := [m for one in consumers for m in one.poll(300, messages_max)]:
+        got += values(some)
+    return got
+
+
+def test_consumers_of_one_partition_part_its_messages(client: hqueue.Client, join: Join) -> None:
+    put(client, 200)
+    a, b = join(), join()
+    got = [a.poll(WAIT_MS, 30), b.poll(WAIT_MS, 30)]
+    assert [len(each) for each in got] == [30, 30]
+    assert {m.deliveries for each in got for m in each} == {1}
+    counted = Counter(values(got[0] + got[1]) + rest(a, b))
+    assert counted == Counter(range(200))
+    assert a.assignment() == {("q", 0)}
+    assert a.consumer_id != b.consumer_id
+
+
+def test_each_message_has_an_answer_of_its_own(client: hqueue.Client, join: Join) -> None:
+    put(client, 5)
+    a, b = (join(auto_acknowledge=False) for _ in range(2))
+    messages = a.poll(WAIT_MS)
+    a.acknowledge(messages[0], messages[3])
+    a.release(messages[1], messages[4])
+    a.commit()
+    got = b.poll(WAIT_MS)
+    assert [(int(m.value), m.deliveries) for m in got] == [(1, 2), (4, 2)]
+    b.acknowledge(*got)
+    a.acknowledge(messages[2])
+    a.commit()
+    b.commit()
+    assert rest(a, b) == []
+
+
+def test_what_lapses_is_delivered_again_also_to_the_same_consumer(
+    client: hqueue.Client, join: Join
+) -> None:
+    put(client, 2)
+    a = join(auto_acknowledge=False, lock_ms=LOCK_MS)
+    first = a.poll(WAIT_MS)
+    again = a.poll(WAIT_MS)
+    assert values(first) == values(again) == [0, 1]
+    assert [m.deliveries for m in again] == [2, 2]
+    a.acknowledge(*again)
+    a.acknowledge(*first)
+    a.commit()
+    assert rest(a) == []
+
+
+def test_a_consumer_that_is_gone_keeps_its_messages_for_the_time_of_its_lock(
+    client: hqueue.Client, memory: MemoryBackend, join: Join
+) -> None:
+    put(client, 3)
+    gone = ShareConsumer("q", group="g", client=memory.connect(), lock_ms=LOCK_MS)
+    assert values(gone.poll(WAIT_MS)) == [0, 1, 2]
+    gone._consumption.leave()
+    other = join(lock_ms=60_000)
+    got = other.poll(WAIT_MS)
+    assert [(int(m.value), m.deliveries) for m in got] == [(0, 2), (1, 2), (2, 2)]
+    gone._closed = True
+
+
+def test_who_renews_keeps_its_messages(client: hqueue.Client, join: Join) -> None:
+    put(client, 1)
+    a, b = (join(auto_acknowledge=False, lock_ms=LOCK_MS) for _ in range(2))
+    (message,) = a.poll(WAIT_MS)
+    for _ in range(8):
+        a.renew(message)
+        a.commit()
+        assert b.poll(LOCK_MS / 3) == []
+    a.acknowledge(message)
+    a.commit()
+    assert rest(a, b) == []
+
+
+def test_a_late_answer_counts_if_nobody_got_the_message_since(
+    client: hqueue.Client, join: Join
+) -> None:
+    put(client, 1)
+    a = join(lock_ms=100)
+    (message,) = a.poll(WAIT_MS)
+    threading.Event().wait(0.2)
+    a.acknowledge(message)
+    a.commit()
+    assert rest(a, join()) == []
+
+
+def test_asking_for_more_acknowledges_what_came_before(client: hqueue.Client, join: Join) -> None:
+    put(client, 4)
+    a = join()
+    (first,) = a.poll(WAIT_MS, 1)
+    (second,) = a.poll(WAIT_MS, 1)
+    a.release(second)
+    a.poll(0, 1)
+    a.close(acknowledge=False)
+    left = join().poll(WAIT_MS)
+    assert int(first.value) not in values(left)
+    assert {int(second.value), 2, 3} <= set(values(left) + rest(join()))
+
+
+def test_a_block_that_fails_releases_and_one_that_ends_acknowledges(
+    client: hqueue.Client, join: Join
+) -> None:
+    put(client, 1)
+    with pytest.raises(ZeroDivisionError), join() as a:
+        1 // (len(a.poll(WAIT_MS)) - 1)
+    with join() as b:
+        (again,) = b.poll(WAIT_MS)
+        assert again.deliveries == 2
+    assert rest(join()) == []
+    with pytest.raises(ClosedError):
+        b.poll()
+
+
+def test_an_iteration_gives_all_and_gives_back_what_it_has_not_given(
+    client: hqueue.Client, join: Join
+) -> None:
+    put(client, 30)
+    a = join()
+    got = []
+    for message in a.messages(idle_ms_max=WAIT_MS, prefetch=20):
+        got.append(message)
+        if len(got) == 5:
+            break
+    a.close()
+    others = join()
+    left = list(others.messages(idle_ms_max=200))
+    assert values(got) == [0, 1, 2, 3, 4]
+    assert values(left) == [*range(5, 30)]
+    assert {m.deliveries for m in left} == {1}
+    others.request_stop()
+    assert others.poll(WAIT_MS) == []
+
+
+def test_messages_of_a_key_come_in_order_whoever_gets_them(
+    client: hqueue.Client, join: Join
+) -> None:
+    put(client, 120, keys=4)
+    consumers = [join(ordered_by_key=True, auto_acknowledge=False) for _ in range(3)]
+    chance, done, left = random.Random(1), {}, 120
+    out: list[tuple[Any, Any]] = []
+    while left:
+        one = chance.choice(consumers)
+        for message in one.poll(20, 10):
+            assert message.key not in {other.key for _, other in out}
+            assert done.get(message.key, -1) < int(message.value)
+            out.append((one, message))
+        if out:
+            holder, message = out.pop(chance.randrange(len(out)))
+            if chance.random() < 0.2 and message.deliveries < 4:
+                holder.release(message)
+            else:
+                holder.acknowledge(message)
+                done[message.key] = int(message.value)
+                left -= 1
+            holder.commit()
+    assert rest(*consumers) == []
+
+
+def test_a_group_begins_where_it_is_told_to_and_reads_the_topics_that_it_wants(
+    client: hqueue.Client, join: Join
+) -> None:
+    put(client, 3)
+    late = join(group="late", start="latest")
+    assert late.poll(0) == []
+    client.queue("q").put([Message("u", b"7"), Message("t", b"8")], partition=0)
+    assert values(late.poll(WAIT_MS)) == [7, 8]
+    assert values(join(group="u", topics=["u"]).poll(WAIT_MS)) == [7]
+    middle = client.queue("q").id_at(0, 2)
+    assert values(join(group="since", start=middle).poll(WAIT_MS)) == [2, 7, 8]
+
+
+def test_a_group_is_of_one_kind(client: hqueue.Client, join: Join) -> None:
+    put(client, 1)
+    with hqueue.Consumer("q", group="plain", client=client) as plain:
+        assert len(plain.poll(WAIT_MS)) == 1
+    with pytest.raises(GroupActiveError, match="has offsets"):
+        join(group="plain")
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        ({"lock_ms": 99}, "lock_ms"),
+        ({"deliveries_max": 0}, "deliveries_max"),
+        ({"start": "sometime"}, "position"),
+        ({"ordered_by_key": 1}, "ordered_by_key"),
+        ({"lock": 1}, "no such option"),
+        ({"group": ""}, "name of a group"),
+        ({"queues": []}, "at least one queue"),
+    ],
+)
+def test_wrong_arguments_are_refused(join: Join, given: dict[str, Any], what: str) -> None:
+    with pytest.raises(InvalidInputError, match=what):
+        join(**given)
+
+
+def test_what_a_consumer_never_had_takes_no_answer(client: hqueue.Client, join: Join) -> None:
+    put(client, 1)
+    client.create_queue("other", partitions=1)
+    client.queue("other").put(Message("t", b"1"))
+    a, foreign = join(), join("other", group="h")
+    (message,) = foreign.poll(WAIT_MS)
+    with pytest.raises(InvalidInputError, match="does not consume"):
+        a.acknowledge(message)
+    with pytest.raises(InvalidInputError, match="AcquiredMessage"):
+        a.acknowledge(next(iter(client.queue("q").scan())))
+
+
+def test_requests_and_answers_that_get_lost_lose_no_message_and_double_none(
+    memory: MemoryBackend, client: hqueue.Client, join: Join
+) -> None:
+    put(client, 150)
+    chance = random.Random(5)
+    fates = [Fate.PASS] * 6 + [Fate.LOSE_REQUEST, Fate.LOSE_ANSWER, Fate.LOSE_ANSWER]
+    with memory.lossy() as way:
+        lossy = way.connect(operation_timeout_ms=200)
+        consumers = [join(client=lossy, auto_acknowledge=False) for _ in range(3)]
+        way.set_fate(lambda _: chance.choice(fates))
+        got: list[int] = []
+        while len(got) < 150:
+            one = chance.choice(consumers)
+            with contextlib.suppress(StoreUnavailableError):
+                messages = one.poll(0, 9)
+                got += values(messages)
+                one.acknowledge(*messages)
+        way.set_fate(lambda _: Fate.PASS)
+        assert sorted(got) == list(range(150))
+        for one in consumers:
+            one.commit()
+        assert rest(*consumers) == []
+        for one in consumers:
+            one.close()
+
+
+def test_a_poll_that_is_cancelled_at_any_await_loses_nothing(client: hqueue.Client) -> None:
+    groups = itertools.count()
+
+    async def use(cut: Callable[..., Any]) -> None:
+        put(client, 3)
+        async with hqueue.aio.ShareConsumer(
+            "q", group=f"g{next(groups)}", client=hqueue.aio.Client(client)
+        ) as consumer:
+            if not await cut(consumer.poll(0, 2)):
+                return
+            got: list[Any] = []
+            while some := await consumer.poll(100):
+                got += some
+            assert values(got) == [0, 1, 2]
+            assert {each.deliveries for each in got} == {1}
+        client.truncate_queue("q")
+
+    assert asyncio.run(each_await(use)) > 3
+
+
+def test_one_that_is_forgotten_leaves_its_group(client: hqueue.Client) -> None:
+    ShareConsumer("q", group="g", client=client).poll(0)
+    with pytest.warns(ResourceWarning, match="a share consumer"):
+        gc.collect()
+    wait_for(lambda: client.list_groups() == [], "it left")
