@@ -16,10 +16,10 @@ from hqueue.runtime.forgotten import Watched
 from hqueue.settings.keyword_options import Unpack
 from hqueue.settings.kinds import check_kind
 from hqueue.settings.numbers import check_number, check_whole
-from hqueue.sharing.calls import ShareCalls, idle_ms_of
-from hqueue.sharing.consumption import SharedConsumption
-from hqueue.sharing.message import AcquiredMessage
-from hqueue.sharing.options import ShareOptions, ShareSettings
+from hqueue.sharing.acquired_message import AcquiredMessage
+from hqueue.sharing.share_calls import ShareCalls, idle_ms_of
+from hqueue.sharing.share_options import ShareOptions, ShareSettings
+from hqueue.sharing.shared_consumption import SharedConsumption
 
 __all__ = ["ShareConsumer"]
 
@@ -177,6 +177,17 @@ class ShareConsumer:
         `acknowledge`.
         """
         self._calls.release(messages)
+
+    def reject(self, *messages: AcquiredMessage, reason: str = "rejected") -> None:
+        """Make these dead letters of the group: they are put there when the answer is written, as
+        for `acknowledge`, and before the group is done with them. `hqueue dead-letters` shows them,
+        and puts them back to the group. Raises as `acknowledge`.
+
+        Args:
+            messages: the messages.
+            reason: why, for those who look at them; at most 1,000 characters.
+        """
+        self._calls.reject(messages, reason)
 
     def renew(self, *messages: AcquiredMessage) -> None:
         """Have these for another `lock_ms`, from when that is written: as for `acknowledge`. Raises

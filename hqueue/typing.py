@@ -23,8 +23,8 @@ from hqueue.push.subscriber import SubscriberOptions
 from hqueue.runtime.iteration import Iteration
 from hqueue.settings.keyword_options import AlterableAttributes, ConnectOptions, QueueAttributes
 from hqueue.settings.zookeeper_security import AclEntry, Credential
-from hqueue.sharing.message import AcquiredMessage
-from hqueue.sharing.options import ShareOptions
+from hqueue.sharing.acquired_message import AcquiredMessage
+from hqueue.sharing.share_options import ShareOptions
 from hqueue.topics import HubOptions
 
 __all__ = [

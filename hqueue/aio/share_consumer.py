@@ -22,10 +22,10 @@ from hqueue.runtime.program_loop import ProgramLoop
 from hqueue.settings.keyword_options import Unpack
 from hqueue.settings.kinds import check_kind
 from hqueue.settings.numbers import check_number, check_whole
-from hqueue.sharing.calls import ShareCalls, idle_ms_of
-from hqueue.sharing.consumption import SharedConsumption
-from hqueue.sharing.message import AcquiredMessage
-from hqueue.sharing.options import ShareOptions, ShareSettings
+from hqueue.sharing.acquired_message import AcquiredMessage
+from hqueue.sharing.share_calls import ShareCalls, idle_ms_of
+from hqueue.sharing.share_options import ShareOptions, ShareSettings
+from hqueue.sharing.shared_consumption import SharedConsumption
 
 __all__ = ["ShareConsumer"]
 
@@ -173,6 +173,15 @@ class ShareConsumer:
     def release(self, *messages: AcquiredMessage) -> None:
         """Have these delivered again. Like `hqueue.ShareConsumer.release`."""
         self._calls.release(messages)
+
+    def reject(self, *messages: AcquiredMessage, reason: str = "rejected") -> None:
+        """Make these dead letters of the group. Like `hqueue.ShareConsumer.reject`.
+
+        Args:
+            messages: the messages.
+            reason: why, for those who look at them; at most 1,000 characters.
+        """
+        self._calls.reject(messages, reason)
 
     def renew(self, *messages: AcquiredMessage) -> None:
         """Have these for another `lock_ms`. Like `hqueue.ShareConsumer.renew`."""

@@ -6,8 +6,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from hqueue.sharing.record import WINDOW_MESSAGES_MAX
 from hqueue.sharing.window import DONE, Fate, Mark, Span, Window, split
+from hqueue.sharing.window_record import WINDOW_MESSAGES_MAX
 
 __all__ = ["Part", "Taken", "acquire", "answered", "wanted"]
 

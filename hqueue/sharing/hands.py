@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
+from hqueue.dead_letters.of_groups import GroupDeadLetters, Rejection
+from hqueue.sharing.acquired_message import AcquiredMessage
 from hqueue.sharing.held import Answer
-from hqueue.sharing.message import AcquiredMessage
-from hqueue.sharing.partition import SharedPartition
-from hqueue.sharing.reading import slot_of
+from hqueue.sharing.partition_reading import slot_of
+from hqueue.sharing.shared_partition import SharedPartition
 from hqueue.sharing.window import NO_KEY
 
 __all__ = ["Hands"]
@@ -23,16 +24,24 @@ class Hands:
 
     Args:
         partition: the partition.
+        letters: the group's dead letters in the queue.
         lock_ms: how long a message is acquired for.
         now_ms: the time, by the clock that measures locks.
     """
 
     def __init__(
-        self, partition: SharedPartition, lock_ms: int, now_ms: Callable[[], float]
+        self,
+        partition: SharedPartition,
+        letters: GroupDeadLetters,
+        lock_ms: int,
+        now_ms: Callable[[], float],
     ) -> None:
         self.partition = partition
+        self.letters = letters
         self.out: dict[int, AcquiredMessage] = {}
         """What the program has, and has not answered."""
+        self.rejections: list[Rejection] = []
+        """What must be put to the dead letters."""
         self._waiting: list[AcquiredMessage] = []
         self._fresh: list[int] = []
         """What was handed out last."""
@@ -44,9 +53,14 @@ class Hands:
         """How many wait to be handed out."""
         return len(self._waiting)
 
-    def add(self, messages: Sequence[AcquiredMessage]) -> None:
-        """These were acquired."""
-        self._waiting += messages
+    def add(self, messages: Sequence[AcquiredMessage], deliveries_max: int | None) -> None:
+        """These were acquired. One that was delivered so often already is rejected."""
+        for message in messages:
+            if deliveries_max is not None and message.deliveries > deliveries_max:
+                reason = f"delivered {deliveries_max} times, and never acknowledged"
+                self.rejections.append(Rejection(message, reason, deliveries_max))
+            else:
+                self._waiting.append(message)
 
     def take(self, messages_max: int) -> list[AcquiredMessage]:
         """Hand out messages, in the order of their IDs. Where keys are kept in order, one whose key
@@ -92,6 +106,22 @@ class Hands:
         if answer is Answer.RELEASE and self.partition.reading.by_key:
             self._return_all_of(slot_of(message))
         return True
+
+    def reject(self, message: AcquiredMessage, reason: str) -> bool:
+        """Have a message that the program has put to the dead letters; whether it has it."""
+        has = int(message.id) in self.partition.held
+        if self.out.pop(int(message.id), None) is None or not has:
+            return False
+        self.rejections.append(Rejection(message, reason, message.deliveries))
+        return True
+
+    def rejected(self, rejections: Sequence[Rejection]) -> None:
+        """These lie among the dead letters now: the group is done with them."""
+        for each in rejections:
+            self.rejections.remove(each)
+            held = self.partition.held.get(int(each.message.id))
+            if held is not None:
+                held.answer = Answer.DONE
 
     def answer_all(self, answer: Answer) -> None:
         """Note the same of all that the program has."""

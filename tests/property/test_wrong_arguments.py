@@ -36,6 +36,7 @@ from hqueue.typing import (
     ProducerOptions,
     QueueAttributes,
     ScannerOptions,
+    ShareOptions,
     SubscriberOptions,
 )
 from tests.support.backends import MemoryBackend
@@ -113,6 +114,12 @@ class World:
         consumer.assign([(QUEUE, 0)])
         consumer.poll(1_000)
         return consumer
+
+    @functools.cached_property
+    def share_consumer(self) -> hqueue.ShareConsumer:
+        return self._stack.enter_context(
+            hqueue.ShareConsumer(QUEUE, group="shares", client=self.client)
+        )
 
     @functools.cached_property
     def producer(self) -> hqueue.Producer:
@@ -251,6 +258,30 @@ CALLS: dict[str, Callable[[World], Call]] = {
             streams=2,
             client=w.client,
         ),
+    ),
+    "ShareConsumer": lambda w: (
+        hqueue.ShareConsumer,
+        _options(ShareOptions, queues=QUEUE, group="shares", topics=["t"], client=w.client),
+    ),
+    **{
+        f"ShareConsumer.{answer}": lambda w, answer=answer: (
+            _spread(getattr(w.share_consumer, answer)),
+            {"partition": w.share_consumer.poll(1_000, 1)[0]},
+        )
+        for answer in ("acknowledge", "release", "renew")
+    },
+    "ShareConsumer.reject": lambda w: (
+        partial(w.share_consumer.reject, w.share_consumer.poll(1_000, 1)[0]),
+        {"reason": "why"},
+    ),
+    "ShareConsumer.close": lambda w: (w.share_consumer.close, {"acknowledge": False}),
+    "ShareConsumer.messages": lambda w: (
+        w.share_consumer.messages,
+        {"idle_ms_max": 1, "prefetch": 1},
+    ),
+    "ShareConsumer.poll": lambda w: (
+        w.share_consumer.poll,
+        {"timeout_ms": 0, "messages_max": 1},
     ),
     "ExactlyOnceProcessor": lambda w: (
         hqueue.ExactlyOnceProcessor,
@@ -599,7 +630,11 @@ def _use(result: object) -> None:
     elif isinstance(result, hqueue.Delivery):
         result.exception(9)
     elif isinstance(
-        result, (hqueue.Consumer, hqueue.ParallelConsumer, hqueue.Producer, hqueue.HubProducer)
+        result,
+        (
+            *(hqueue.Consumer, hqueue.ParallelConsumer, hqueue.ShareConsumer),
+            *(hqueue.Producer, hqueue.HubProducer),
+        ),
     ):
         result.close()
 
@@ -620,6 +655,7 @@ def _waits(name: str, argument: str, value: object) -> bool:
             "Subscriber.wait",
             "Consumer.messages",
             "Consumer.arrow_batches",
+            "ShareConsumer.messages",
             "ExactlyOnceProcessor.run",
         )
         return for_ever or (

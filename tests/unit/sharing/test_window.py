@@ -10,8 +10,8 @@ import pytest
 from hqueue.errors import UnsupportedFormatError
 from hqueue.metadata.ports import VALUE_BYTES_MAX
 from hqueue.sharing.acquisition import Part, Taken, acquire, answered, wanted
-from hqueue.sharing.record import WINDOW_MESSAGES_MAX, decode_window, encode_window
 from hqueue.sharing.window import DONE, NO_KEY, Fate, Mark, Span, Window, split
+from hqueue.sharing.window_record import WINDOW_MESSAGES_MAX, decode_window, encode_window
 
 OWN = Mark(Fate.ACQUIRED, 0, "me", 1, 1_000)
 OTHER = Mark(Fate.ACQUIRED, 1, "other", 7, 500)

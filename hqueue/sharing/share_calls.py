@@ -6,16 +6,17 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from hqueue.dead_letters.of_groups import check_reason
 from hqueue.errors import InvalidInputError
 from hqueue.runtime.interrupts import is_own
 from hqueue.runtime.steps import Work
 from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.settings.kinds import check_kind
 from hqueue.settings.numbers import check_number
-from hqueue.sharing.consumption import SharedConsumption
+from hqueue.sharing.acquired_message import AcquiredMessage
 from hqueue.sharing.held import Answer
-from hqueue.sharing.message import AcquiredMessage
-from hqueue.sharing.options import ShareSettings
+from hqueue.sharing.share_options import ShareSettings
+from hqueue.sharing.shared_consumption import SharedConsumption
 
 __all__ = ["ShareCalls", "idle_ms_of"]
 
@@ -70,11 +71,19 @@ class ShareCalls(Stepwise):
     def renew(self, messages: Sequence[AcquiredMessage]) -> None:
         self._answer(messages, Answer.RENEW)
 
+    def reject(self, messages: Sequence[AcquiredMessage], reason: str) -> None:
+        self._check(messages)
+        self._consumption.reject(messages, check_reason(reason))
+
     @stepwise
     def commit(self) -> Work[Any, None]:
         yield self._consumption.write.asked()
 
     def _answer(self, messages: Sequence[AcquiredMessage], answer: Answer) -> None:
+        self._check(messages)
+        self._consumption.answer(messages, answer)
+
+    def _check(self, messages: Sequence[AcquiredMessage]) -> None:
         self._consumption.check_process()
         for each in messages:
             check_kind(each, AcquiredMessage, "message")
@@ -85,4 +94,3 @@ class ShareCalls(Stepwise):
                 queue=foreign.queue,
                 partition=foreign.partition,
             )
-        self._consumption.answer(messages, answer)

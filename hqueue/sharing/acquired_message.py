@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from operator import itemgetter
 
 from hqueue.message import ConsumedMessage, Message
 from hqueue.message_id import MessageID
@@ -24,10 +23,10 @@ class AcquiredMessage(ConsumedMessage):
 
     __slots__ = ()
 
-    deliveries: int = property(  # type: ignore[assignment]
-        itemgetter(DELIVERIES_FIELD),
-        doc="How often the group has delivered it, this time included: 1 for the first time.",
-    )
+    @property
+    def deliveries(self) -> int:
+        """How often the group has delivered it, this time included: 1 for the first time."""
+        return self[DELIVERIES_FIELD]  # type: ignore[return-value]
 
     def __new__(
         cls,

@@ -17,9 +17,9 @@ from hqueue.runtime.steps import Pause
 from hqueue.runtime.stepwise import stepwise
 from hqueue.sharing.acquisition import Part, Taken, acquire, answered, wanted
 from hqueue.sharing.held import Answer, Held
-from hqueue.sharing.reading import PartitionReading
-from hqueue.sharing.record import decode_window, encode_window
+from hqueue.sharing.partition_reading import PartitionReading
 from hqueue.sharing.window import NO_KEY, Fate, Mark, Span, Window
+from hqueue.sharing.window_record import decode_window, encode_window
 
 __all__ = ["ShareRecords", "SharedPartition"]
 

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from typing import Any
 
+from hqueue.dead_letters.of_groups import GroupDeadLetters
 from hqueue.errors import (
     ClosedError,
     CorruptLogError,
@@ -30,13 +31,13 @@ from hqueue.runtime.logs import Log
 from hqueue.runtime.program_loop import ProgramLoop
 from hqueue.runtime.steps import Pause, Wait, Work, until_given
 from hqueue.runtime.stepwise import Stepwise, stepwise
+from hqueue.sharing.acquired_message import AcquiredMessage
 from hqueue.sharing.acquisition import Taken
 from hqueue.sharing.hands import Hands
 from hqueue.sharing.held import Answer
-from hqueue.sharing.message import AcquiredMessage
-from hqueue.sharing.options import ShareSettings
-from hqueue.sharing.partition import SharedPartition, ShareRecords
-from hqueue.sharing.reading import BYTES_MAX, PartitionReading
+from hqueue.sharing.partition_reading import BYTES_MAX, PartitionReading
+from hqueue.sharing.share_options import ShareSettings
+from hqueue.sharing.shared_partition import SharedPartition, ShareRecords
 
 __all__ = ["SharedConsumption"]
 
@@ -166,7 +167,10 @@ class SharedConsumption(Stepwise):
 
     def _new_hands(self, coordination: Coordination, log: QueueLog, key: PartitionKey) -> Hands:
         settings = self._settings
-        reading = PartitionReading(log, key.partition, self._topics, by_key=settings.ordered_by_key)
+        letters = GroupDeadLetters(log, self._group)
+        reading = PartitionReading(
+            log, key.partition, self._topics, letters, by_key=settings.ordered_by_key
+        )
         shared = SharedPartition(
             coordination.store,
             self._paths.share(key),
@@ -177,7 +181,7 @@ class SharedConsumption(Stepwise):
             deadline=log.deadline,
             clock=self._clock,
         )
-        return Hands(shared, settings.lock_ms, self._clock.monotonic_ms)
+        return Hands(shared, letters, settings.lock_ms, self._clock.monotonic_ms)
 
     def _start(self, log: QueueLog, partition: int) -> Work[Any, int]:
         found = yield from start_positions(log, self._settings.start, [partition])
@@ -228,13 +232,17 @@ class SharedConsumption(Stepwise):
             return messages
         shared = hands.partition
         more = shared.window is None or shared.reading.has_more(shared.window.end)
-        if not (more or shared.offers or shared.answers):
+        if not (more or shared.offers or shared.answers or hands.rejections):
             return []
         taken = yield from self._exchange(hands, acquire_max)
         yield from self._acquired(hands, taken)
         return hands.take(messages_max)
 
     def _exchange(self, hands: Hands, messages_max: int) -> Work[Any, list[Taken]]:
+        rejections = list(hands.rejections)
+        if rejections:
+            yield hands.letters.put.asked(rejections)
+            hands.rejected(rejections)
         taken: list[Taken] = yield hands.partition.exchange.asked(messages_max)
         self._report(hands)
         return taken
@@ -268,7 +276,7 @@ class SharedConsumption(Stepwise):
                 acquired.append(AcquiredMessage.of(message, count))
             else:
                 held[each].answer = Answer.DONE if each in read else Answer.RETURN
-        hands.add(acquired)
+        hands.add(acquired, self._settings.deliveries_max)
 
     # What is said of it.
 
@@ -276,16 +284,21 @@ class SharedConsumption(Stepwise):
         """The first one of these that is of no partition that it consumes."""
         return next((m for m in messages if (m.queue, m.partition) not in self._hands), None)
 
-    def answer(self, messages: Iterable[AcquiredMessage], answer: Answer) -> list[AcquiredMessage]:
-        """Note what the program says of messages; those that it has not, or no more. From any
+    def answer(self, messages: Iterable[AcquiredMessage], answer: Answer) -> None:
+        """Note what the program says of messages; those that it has no more are left. From any
         thread.
         """
-        left = []
         for message in messages:
-            hands = self._hands.get(PartitionKey(message.queue, message.partition))
-            if hands is None or not hands.answer(int(message.id), answer):
-                left.append(message)
-        return left
+            self._hands[PartitionKey(message.queue, message.partition)].answer(
+                int(message.id), answer
+            )
+
+    def reject(self, messages: Iterable[AcquiredMessage], reason: str) -> None:
+        """Have messages put to the dead letters; those that it has no more are left. From any
+        thread.
+        """
+        for message in messages:
+            self._hands[PartitionKey(message.queue, message.partition)].reject(message, reason)
 
     def answer_all(self, answer: Answer) -> None:
         """Note the same of all that the program has."""
@@ -302,7 +315,7 @@ class SharedConsumption(Stepwise):
         """Write all answers. Raises as `hqueue.ShareConsumer.commit`."""
         self._wrote_ms = self._clock.monotonic_ms()
         for hands in self._hands.values():
-            if hands.partition.answers:
+            if hands.partition.answers or hands.rejections:
                 yield from self._exchange(hands, 0)
 
     def _write_old(self) -> Work[Any, None]:

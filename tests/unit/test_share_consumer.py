@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import itertools
 import random
 import threading
@@ -120,16 +119,13 @@ def test_what_lapses_is_delivered_again_also_to_the_same_consumer(
 
 
 def test_a_consumer_that_is_gone_keeps_its_messages_for_the_time_of_its_lock(
-    client: hqueue.Client, memory: MemoryBackend, join: Join
+    client: hqueue.Client, join: Join
 ) -> None:
     put(client, 3)
-    gone = ShareConsumer("q", group="g", client=memory.connect(), lock_ms=LOCK_MS)
+    gone = join(lock_ms=LOCK_MS)
     assert values(gone.poll(WAIT_MS)) == [0, 1, 2]
-    gone._consumption.leave()
-    other = join(lock_ms=60_000)
-    got = other.poll(WAIT_MS)
+    got = join(lock_ms=60_000).poll(WAIT_MS)
     assert [(int(m.value), m.deliveries) for m in got] == [(0, 2), (1, 2), (2, 2)]
-    gone._closed = True
 
 
 def test_who_renews_keeps_its_messages(client: hqueue.Client, join: Join) -> None:
@@ -202,6 +198,34 @@ def test_an_iteration_gives_all_and_gives_back_what_it_has_not_given(
     assert {m.deliveries for m in left} == {1}
     others.request_stop()
     assert others.poll(WAIT_MS) == []
+
+
+def test_what_is_rejected_or_delivered_too_often_is_a_dead_letter_that_can_be_put_back(
+    client: hqueue.Client, join: Join
+) -> None:
+    put(client, 4)
+    a = join(auto_acknowledge=False, deliveries_max=2)
+    messages = a.poll(WAIT_MS)
+    a.acknowledge(messages[0])
+    a.reject(messages[1], reason="not a number")
+    a.release(*messages[2:])
+    (third, fourth) = a.poll(WAIT_MS)
+    a.release(third)
+    a.acknowledge(fourth)
+    assert rest(a) == []
+    letters = client.queue("q").dead_letters
+    waiting = list(letters.waiting(group="g"))
+    assert [(int(m.message.value), m.reason, m.attempts) for m in waiting] == [
+        (1, "not a number", 1),
+        (2, "delivered 2 times, and never acknowledged", 2),
+    ]
+    assert letters.redrive(waiting) == 2
+    again = a.poll(WAIT_MS)
+    assert [(int(m.value), m.topic, m.deliveries) for m in again] == [(1, "t", 1), (2, "t", 1)]
+    assert rest(join(group="another")) == [0, 1, 2, 3]
+    a.acknowledge(*again)
+    a.commit()
+    assert list(letters.waiting(group="g")) == []
 
 
 def test_messages_of_a_key_come_in_order_whoever_gets_them(
@@ -326,7 +350,6 @@ def test_a_poll_that_is_cancelled_at_any_await_loses_nothing(client: hqueue.Clie
 
 
 def test_one_that_is_forgotten_leaves_its_group(client: hqueue.Client) -> None:
-    ShareConsumer("q", group="g", client=client).poll(0)
     with pytest.warns(ResourceWarning, match="a share consumer"):
-        gc.collect()
+        ShareConsumer("q", group="g", client=client).poll(0)
     wait_for(lambda: client.list_groups() == [], "it left")

@@ -11,14 +11,15 @@ from typing import Any
 
 from hqueue.consume.decode import consumed_messages_of, ids_of
 from hqueue.consume.scan import Scan
+from hqueue.dead_letters.of_groups import GroupDeadLetters
 from hqueue.handle import QueueLog
 from hqueue.log import Batch, PartitionCursor
 from hqueue.message import ConsumedMessage
 from hqueue.message_id import MessageID
 from hqueue.runtime.steps import Wait, Work
 from hqueue.sharing.acquisition import Part
-from hqueue.sharing.record import SLOTS
 from hqueue.sharing.window import NO_KEY
+from hqueue.sharing.window_record import SLOTS
 
 __all__ = ["PartitionReading", "slot_of"]
 
@@ -52,15 +53,23 @@ class PartitionReading:
         log: the queue's.
         partition: its number.
         topics: the topics to read; all if empty.
+        letters: the group's dead letters: what is put back to the group is read, too.
         by_key: whether keys are kept in order: then what is read is decoded at once.
     """
 
     def __init__(
-        self, log: QueueLog, partition: int, topics: Collection[str], *, by_key: bool
+        self,
+        log: QueueLog,
+        partition: int,
+        topics: Collection[str],
+        letters: GroupDeadLetters,
+        *,
+        by_key: bool,
     ) -> None:
         self._log = log
         self.partition = partition
         self._topics = topics
+        self._letters = letters
         self.by_key = by_key
         self._chunks: list[_Chunk] = []
         """What was read ahead: they follow one another."""
@@ -112,9 +121,10 @@ class PartitionReading:
             messages -= len(chunk.ids)
         return self._part(first, begin, first[-1].end if first else begin)
 
-    def add(self, batches: Sequence[Batch]) -> Work[Any, None]:
+    def add(self, read: Sequence[Batch]) -> Work[Any, None]:
         """These were read by the cursor."""
         assert self._cursor is not None
+        batches = yield from self._letters.delivered(read, self._topics)
         begin = self._chunks[-1].end if self._chunks else None
         self._chunks += yield from self._chunked(batches, begin, self._cursor.cursor)
 
@@ -133,7 +143,8 @@ class PartitionReading:
             reached = min(end, cursor.cursor) if not cursor.at_tail else end
         finally:
             yield from self._released(cursor)
-        self._aside = yield from self._chunked(batches, begin, reached)
+        delivered = yield from self._letters.delivered(batches, self._topics)
+        self._aside = yield from self._chunked(delivered, begin, reached)
         return self._part(self._aside, begin, reached)
 
     def messages(self, ids: Sequence[int]) -> Work[Any, dict[int, ConsumedMessage | None]]:
@@ -177,7 +188,7 @@ class PartitionReading:
 
     def _open(self, begin: int, end: int | None) -> PartitionCursor:
         stop = None if end is None else MessageID.from_int(end)
-        scan = Scan(MessageID.from_int(begin), stop, self._topics)
+        scan = Scan(MessageID.from_int(begin), stop, self._letters.read_topics(self._topics))
         return self._log.reader.reading.cursor(self.partition, scan, BYTES_MAX)
 
     def _read(self, cursor: PartitionCursor) -> Work[Any, list[Batch]]:
