@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from hqueue.client import Client as Client
     from hqueue.connecting import connect as connect
     from hqueue.consume.scan import Scan as Scan
-    from hqueue.consume.scanners import CombinedPartitionScanner as CombinedPartitionScanner
     from hqueue.consume.scanners import PartitionScanner as PartitionScanner
     from hqueue.consume.scanners import QueueScanner as QueueScanner
     from hqueue.consume.scanners import Scanner as Scanner
@@ -100,7 +99,7 @@ _MODULES = {
     "hqueue.client": "Client",
     "hqueue.connecting": "connect",
     "hqueue.consume.scan": "Scan",
-    "hqueue.consume.scanners": "CombinedPartitionScanner PartitionScanner QueueScanner Scanner",
+    "hqueue.consume.scanners": "PartitionScanner QueueScanner Scanner",
     "hqueue.consume.skipped_batches": "SkippedBatches",
     "hqueue.consume.topic_scanner": "TopicScanner",
     "hqueue.consumer": "Consumer ParallelConsumer",

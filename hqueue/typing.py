@@ -5,7 +5,7 @@ def consumer(*queues: str, **options: Unpack[hqueue.typing.ConsumerOptions]) -> 
 """
 
 from hqueue.client import Ttl
-from hqueue.consume.scanners import ScannerOptions
+from hqueue.consume.scanners import CombinedPartitionScanner, ScannerOptions
 from hqueue.dead_letters.topics import DeadLetterOwner
 from hqueue.exactly_once_steps import Process, ProcessInLoop
 from hqueue.groups.callbacks import OnPartitions, OnPartitionsInLoop
@@ -31,6 +31,7 @@ __all__ = [
     "AclEntry",
     "AcquiredMessage",
     "AlterableAttributes",
+    "CombinedPartitionScanner",
     "ConnectOptions",
     "ConsumerOptions",
     "Credential",

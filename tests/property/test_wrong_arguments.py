@@ -271,7 +271,7 @@ CALLS: dict[str, Callable[[World], Call]] = {
         for answer in ("acknowledge", "release", "renew")
     },
     "ShareConsumer.reject": lambda w: (
-        partial(w.share_consumer.reject, w.share_consumer.poll(1_000, 1)[0]),
+        functools.partial(w.share_consumer.reject, w.share_consumer.poll(1_000, 1)[0]),
         {"reason": "why"},
     ),
     "ShareConsumer.close": lambda w: (w.share_consumer.close, {"acknowledge": False}),

@@ -418,7 +418,7 @@ def test_a_stream_that_looks_while_its_consumer_closes_finds_it_closed(
                 raised.append(exc)
             super().close()
 
-    consumption.streams.insert(0, ClosedFirst(consumption.positions, 1, consumption.clock))
+    consumption.streams.insert(0, ClosedFirst(consumption.positions, "g", 1, consumption.clock))
     consumption.close(commit=False)
     assert [type(exc) for exc in raised] == [hqueue.ClosedError]
 
