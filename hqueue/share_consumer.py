@@ -30,7 +30,7 @@ class ShareConsumer:
 
     A message that is returned is *acquired*: for `lock_ms` no other consumer gets it. Then the
     consumer answers for it: `acknowledge` says that it was processed, `release` has it delivered
-    again, to whichever consumer asks next, `reject` makes it a dead letter of the group, and
+    again, to the consumer that asks next, `reject` makes it a dead letter of the group, and
     `renew` acquires it for another `lock_ms`. A message whose lock lapses is delivered again, and a
     message that was delivered `deliveries_max` times becomes a dead letter. What the group has done
     with each message is kept in ZooKeeper: consumers that end, orderly or not, lose nothing.
@@ -113,7 +113,7 @@ class ShareConsumer:
         return self._consumption.consumer_id
 
     def assignment(self) -> set[PartitionKey]:
-        """The partitions of its queues, of which it gets messages."""
+        """The partitions of its queues, which all consumers of the group share."""
         return set(self._consumption.partitions)
 
     def poll(self, timeout_ms: float = 0, messages_max: int = 500) -> list[AcquiredMessage]:

@@ -115,7 +115,7 @@ class ShareConsumer:
         return self._consumption.consumer_id
 
     def assignment(self) -> set[PartitionKey]:
-        """The partitions of its queues, of which it gets messages. Empty before the first call."""
+        """The partitions of its queues. Empty before the first call."""
         return set(self._consumption.partitions)
 
     async def poll(self, timeout_ms: float = 0, messages_max: int = 500) -> list[AcquiredMessage]:

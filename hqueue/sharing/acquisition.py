@@ -39,8 +39,8 @@ class Taken(NamedTuple):
 
 
 def wanted(window: Window, is_free: Callable[[Span], bool], messages: int) -> list[Span]:
-    """The spans before the window's end of which so many messages can be taken, the first ones
-    first. What must be read to take them is from where the first begins to where the last ends.
+    """The spans before the window's end that have so many messages to take, the first ones first.
+    What must be read to take them is from where the first begins to where the last ends.
     """
     spans: list[Span] = []
     blocked: set[int] = set()
@@ -66,8 +66,7 @@ def acquire(
 
     Args:
         window: what the group has of the partition.
-        parts: what was read of the log: one or more parts, of which one may begin at the window's
-            end.
+        parts: what was read of the log: one or more parts. One may begin at the window's end.
         own: the fate of a message that is taken now, but for its deliveries.
         is_free: whether the messages of a span may be taken.
         messages_max: how many to take at most.
@@ -109,7 +108,7 @@ class _Taking:
         return len(self.taken) >= self._messages_max
 
     def take(self, span: Span, part: Part) -> list[Span]:
-        """The spans that a free one becomes, of which this part was read."""
+        """The spans that a free one becomes, by the part of it that was read."""
         marks, taken = self._marks(span.mark, part)
         whole = len(marks) == len(part.ids) and part.end >= span.end
         self.taken += taken
@@ -119,7 +118,7 @@ class _Taking:
         return split(span, part.ids[: len(marks)], marks, slots, whole=whole)
 
     def take_fresh(self, part: Part) -> list[Span]:
-        """The spans that a part becomes of which nobody has had anything."""
+        """The spans that a part becomes that nobody has had anything from."""
         marks, taken = self._marks(Mark(Fate.AVAILABLE), part)
         self.taken += taken
         if len(marks) < len(part.ids):

@@ -33,7 +33,7 @@ class Held:
     slot: int
     """That of its key, where keys are kept in order."""
     answer: Answer | None = None
-    """What is to be written of it."""
+    """The answer that must be written."""
     doubtful: bool = False
     """Whether its answer was in a write whose outcome is unknown."""
 

@@ -101,7 +101,7 @@ class SharedConsumption(Stepwise):
         self._turns: list[PartitionKey] = []
         """The partitions, the one that is asked next first."""
         self._last: PartitionKey | None = None
-        """The partition of which messages were handed out last."""
+        """The partition whose messages were handed out last."""
         self._looked_ms = self._checked_ms = self._wrote_ms = clock.monotonic_ms()
         self._stopping = self._closed = False
         self._pid = os.getpid()

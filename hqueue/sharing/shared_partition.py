@@ -24,8 +24,7 @@ from hqueue.sharing.window_record import decode_window, encode_window
 __all__ = ["ShareRecords", "SharedPartition"]
 
 CLOCKS_DIFFER_BY = 1.05
-"""Two clocks differ by less in one span of time: so much longer a lock lasts for who waits for
-it."""
+"""Two clocks differ by less in one span of time: so much longer do others wait for a lock."""
 
 CONFLICT_MS = 4.0
 CONFLICT_MS_MAX = 64.0
@@ -56,8 +55,8 @@ class SharedPartition(OnStore):
     it, for `lock_ms`, by its own clock. Another one takes the message only when it has itself seen
     that very write unchanged for as long, by its own. So neither needs the other's time.
 
-    **Fencing**: each write names the version that it changes. Whoever stood still meanwhile learns
-    what others took before it changes anything; a late answer counts for what nobody took.
+    **Fencing**: each write names the version that it changes. A consumer that stood still meanwhile
+    learns what others took before it changes anything; a late answer counts for what nobody took.
 
     **A write without an answer** may be made yet. What it acquired was not handed out, and is given
     back as soon as it is seen; its answers are written again.
