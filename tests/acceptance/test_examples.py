@@ -37,9 +37,9 @@ class Examples:
         self._elsewhere = elsewhere
         self._started: list[Running] = []
 
-    def start(self, program: str, *arguments: str) -> Running:
+    def start(self, program: str, *arguments: str, **environment: str) -> Running:
         interpreter = [sys.executable, str(EXAMPLES / program)]
-        self._started.append(Running(arguments, self._environment, interpreter))
+        self._started.append(Running(arguments, {**self._environment, **environment}, interpreter))
         return self._started[-1]
 
     def run_elsewhere(self, program: str, *arguments: str) -> list[str]:
@@ -150,6 +150,60 @@ def test_two_consumers_of_a_group_share_the_partitions_and_go_on_where_it_was(
     assert first.line() == f"{got[2].rstrip(',')} t again"
     first.terminate()
     assert first.end().code == 0
+
+
+JOB = """
+read job
+echo "$job" >> {log}
+case "$job" in
+    good*) ;;
+    flaky*) test "$(grep -c "^$job$" {log})" -ge 3 ;;
+    deadly) test "$(grep -c "^$job$" {log})" -ge 2 || kill -9 $PPID ;;
+    *) exit 7 ;;
+esac
+"""
+"""A command for jobs: some of them fail twice, some always, and one kills who runs it."""
+
+
+@pytest.mark.usefixtures("server")
+def test_jobs_that_fail_are_tried_again_and_rejected_at_last_whoever_is_killed(
+    examples: Examples, opened: hqueue.Queue, client: hqueue.Client, name: str, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    command = ("sh", "-c", JOB.format(log=log))
+    arguments = (name, "workers", "--delay", "0.2", "--delay", "0.5", "--", *command)
+    soon = {"HQUEUE_ZOOKEEPER_SESSION_TIMEOUT_MS": "2000"}
+    jobs = ["bad", "good 1", "flaky 1", "deadly", "good 2", "flaky 2"]
+    for job in jobs:
+        opened.put(Message("jobs", job.encode(), b"k", [("n", b"v")]), partition=0)
+
+    def runs() -> Counter[str]:
+        return Counter(log.read_text().splitlines() if log.exists() else ())
+
+    def letters() -> list[hqueue.DeadLetter]:
+        last = client.queue(f"{name}.retry-2")
+        return list(last.dead_letters.waiting(group="workers"))
+
+    killed = examples.start("retry.py", *arguments, **soon)
+    assert killed.end().code == -signal.SIGKILL  # By the deadly job.
+    between = examples.start("retry.py", *arguments, **soon)
+    retries = client.queue(f"{name}.retry-1")
+    wait_for(lambda: len([*retries.scan()]) == 3, "all that fail are to be tried again")
+    between.kill()  # Before it has committed that, or after.
+    last = examples.start("retry.py", *arguments, **soon)
+    wait_for(lambda: runs()["flaky 1"] >= 3 and runs()["flaky 2"] >= 3, "they are done")
+    wait_for(letters, "the bad one is rejected")
+    last.terminate()
+    assert last.end().code == 0
+    (letter,) = letters()
+    assert (letter.message.value, letter.reason) == (b"bad", "exit code 7")
+    assert (letter.message.key, letter.message.headers) == (b"k", (("n", b"v"),))
+    # Each was put once into each queue, however often the job before was run.
+    for number in (1, 2):
+        put = [message.value for message in client.queue(f"{name}.retry-{number}").scan()]
+        assert sorted(each for each in put if b"\n" not in each) == [b"bad", b"flaky 1", b"flaky 2"]
+    assert runs().keys() == set(jobs)
+    assert runs()["bad"] >= 3
 
 
 def test_a_subscriber_gets_what_it_retries_again_and_what_it_rejects_no_more(
