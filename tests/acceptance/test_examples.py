@@ -188,7 +188,7 @@ def test_jobs_that_fail_are_tried_again_and_rejected_at_last_whoever_is_killed(
     assert killed.end().code == -signal.SIGKILL  # By the deadly job.
     between = examples.start("retry.py", *arguments, **soon)
     retries = client.queue(f"{name}.retry-1")
-    wait_for(lambda: len([*retries.scan()]) == 3, "all that fail are to be tried again")
+    wait_for(lambda: len([*retries.scan()]) == 3, "all that fail wait for another try")
     between.kill()  # Before it has committed that, or after.
     last = examples.start("retry.py", *arguments, **soon)
     wait_for(lambda: runs()["flaky 1"] >= 3 and runs()["flaky 2"] >= 3, "they are done")
