@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import threading
 from collections.abc import Callable
@@ -11,9 +12,11 @@ import pytest
 
 import hqueue
 from hqueue import ConsumedMessage, Consumer, InvalidInputError, Message, ReceivedMessage
-from hqueue.errors import CommitFailedError, Outcome
+from hqueue.errors import CommitFailedError, Outcome, StoreUnavailableError
 from hqueue.settings.limits import BATCH_BYTES_MAX
+from tests.support.backends import LossyWay
 from tests.support.consuming import put_numbered, settle, take, values
+from tests.support.proxy import Fate
 from tests.support.queue_faces import QueueFace
 from tests.support.waiting import wait_for
 
@@ -259,3 +262,74 @@ def test_filters_by_time_find_what_was_rejected_then(make_queue: MakeQueue, join
     assert len(list(find(group=consumer.group, since=ago, reason="PAGE"))) == 1
     assert not list(find(group=consumer.group, until=ago))
     assert [each.owner.name for each in find()] == [consumer.group]
+
+
+@pytest.mark.in_memory
+def test_a_position_between_two_that_were_put_back_together_is_kept(
+    make_queue: MakeQueue, join: Join
+) -> None:
+    queue = make_queue(1)
+    put_numbered(queue, 4)
+    first = join(queue, auto_commit=False)
+    taken = take(4, first)
+    for message in taken:
+        first.reject(message)
+    first.commit()
+    letters = waiting(queue, str(first.group))
+    queue.dead_letters.redrive([letters[0], letters[2], letters[3]])
+    again = take(2, first, messages_max=1)
+    assert values(again) == [0, 2]
+    first.commit(again[0])
+    first.close(commit=False)
+    second = join(queue)
+    assert values(take(2, second)) == [2, 3]
+    second.seek((queue.name, 0), again[1].id)
+    assert [each.id for each in take(1, second, messages_max=1)] == [again[1].id]
+
+
+@pytest.mark.in_memory
+@pytest.mark.parametrize("fate", [Fate.LOSE_ANSWER, Fate.LOSE_REQUEST, Fate.HOLD])
+def test_a_rejection_whose_outcome_is_unknown_is_repeated_and_is_one_dead_letter(
+    make_queue: MakeQueue, lossy: LossyWay, fate: Fate
+) -> None:
+    queue = make_queue(1)
+    put_numbered(queue, 1)
+    with (
+        lossy.connect(operation_timeout_ms=300) as client,
+        Consumer(queue.name, group="g", client=client) as consumer,
+    ):
+        message = next_of(consumer)
+        lossy.set_fate(lambda method: fate if method == "put_if_absent" else Fate.PASS)
+        with contextlib.suppress(StoreUnavailableError):  # An answer alone is looked up.
+            consumer.reject(message, "first")
+        lossy.set_fate(lambda method: Fate.PASS)
+        consumer.reject(message, "again")
+        lossy.deliver()
+        (letter,) = waiting(queue, "g")
+        assert letter.message.value == b"0"
+
+
+@pytest.mark.in_memory
+def test_a_processor_gets_what_is_put_back_to_its_group_once(
+    make_queue: MakeQueue, client: hqueue.Client
+) -> None:
+    source, target = make_queue(1), make_queue(1)
+    put_numbered(source, 2)
+
+    def process(message: ReceivedMessage) -> list[Message]:
+        return [Message("done", message.topic.encode() + b" " + message.value)]
+
+    def run() -> list[bytes]:
+        with hqueue.ExactlyOnceProcessor(
+            source.name, target.name, "g", process, client=client
+        ) as processor:
+            processor.run(idle_ms_max=500)
+        return [message.value for message in target.scan()]
+
+    assert run() == [b"t 0", b"t 1"]
+    (first, _) = source.scan()
+    letters = source.dead_letters
+    letters.put([hqueue.DeadLetter(first, None, "why", 1, group="g")])
+    letters.redrive(waiting(source, "g"))
+    assert run() == [b"t 0", b"t 1", b"t 0"]
+    assert run() == [b"t 0", b"t 1", b"t 0"]

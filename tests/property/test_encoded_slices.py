@@ -14,7 +14,12 @@ from hypothesis import strategies as st
 from hqueue import CorruptLogError, Message, MessageID, Queue, ReceivedMessage
 from hqueue.dead_letters.dead_letters import DeadLetters
 from hqueue.dead_letters.topics import dead_letter_topic, redrive_topic
-from hqueue.dead_letters.wrapping import DeadLetter, wrapped_dead_letter, wrapped_redrive
+from hqueue.dead_letters.wrapping import (
+    DeadLetter,
+    wrapped_dead_letter,
+    wrapped_deletion,
+    wrapped_redrive,
+)
 from hqueue.format.header import Header
 from hqueue.handle import QueueLog
 from hqueue.log.skipping import Skips
@@ -110,11 +115,15 @@ def test_dead_letters_and_redrives_are_not_delivered_unasked() -> None:
         "t", b"value", MessageID(5, 6), 7, key=b"key", headers=[("n", b"v"), ("n", b"")]
     )
     letter = DeadLetter(original, "s", "why", 3, MessageID(8, 9))
+    of_group = DeadLetter(original, None, "why", 3, MessageID(8, 9), group="s")
     messages = [
         Message("t", b"1"),
         wrapped_dead_letter(letter),
         wrapped_redrive(letter),
         Message("t", b"2"),
+        wrapped_dead_letter(of_group),
+        wrapped_redrive(of_group),
+        wrapped_deletion(letter),
     ]
     part = segment(messages)
     assert messages[1].topic == dead_letter_topic("s")

@@ -526,3 +526,39 @@ def test_redrives_of_values_that_stay_in_the_log_lie_in_batches_of_their_own(
     log.batches.clear()
     letters.redrive(letters.waiting("s"))
     assert log.batches == [1, 1]  # Who reads one holds what it puts back.
+
+
+WRITTEN = {
+    "a subscriber's": (
+        {"subscriber": "s"},
+        b'{"version":1,"id":"1-0","topic":"t","subscriber":"s","reason":"why \xe2\x82\xac",'
+        b'"attempts":3,"dead_letter":null}\na\nb',
+        b'{"version":1,"id":"1-0","topic":"t","subscriber":"s","reason":"why \xe2\x82\xac",'
+        b'"attempts":3,"dead_letter":"2-0"}\na\nb',
+    ),
+    "a group's": (
+        {"group": "x/y"},
+        b'{"version":1,"id":"1-0","topic":"t","group":"x/y","reason":"why \xe2\x82\xac",'
+        b'"attempts":3,"dead_letter":null}\na\nb',
+        b'{"version":1,"id":"1-0","topic":"t","group":"x/y","reason":"why \xe2\x82\xac",'
+        b'"attempts":3,"dead_letter":"2-0"}\na\nb',
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_the_bytes_in_the_log_are_those_of_every_release(
+    name: str, log: Log, letters: Letters
+) -> None:
+    owner, dead, redriven = WRITTEN[name]
+    original(log, b"a\nb")
+    letters.put([
+        DeadLetter(log.messages[0], owner.get("subscriber"), "why €", 3, group=owner.get("group"))
+    ])  # fmt: skip
+    assert log.messages[1].value == dead
+    (letter,) = letters.waiting(**owner)
+    letters.redrive([letter])
+    assert log.messages[2].value == redriven
+    topics = (log.messages[1].topic, log.messages[2].topic)
+    last = "s" if "subscriber" in owner else "group/x/y"
+    assert topics == (f"hqueue.dead-letters.{last}", f"hqueue.redrive.{last}")
