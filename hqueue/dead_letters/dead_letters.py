@@ -50,7 +50,7 @@ class DeadLetters:
         Args:
             subscriber: the subscriber's name; or
             group: the group's name. If both are None, the dead letters of all subscribers and
-                groups; the headers of the log are read to find them.
+                groups, of 10,000 at most; the headers of the log are read to find them.
             partition: the partition; all if None.
             topic: only dead letters whose original has this topic.
             reason: only those whose reason contains this text, in whatever case.
