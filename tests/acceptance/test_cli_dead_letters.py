@@ -110,6 +110,7 @@ def test_everyone_s_say_whose_they_are(
         "{} --group g -p 0 --redrive 1-0 --delete 1-0",
         "{} --group g -p 0 --show 1-0 --redrive-all",
         "{} --group g --redrive-all --delete-all",
+        "{} --redrive-all",
         "{} --group g -p 0 --show x",
         "{} --group g -p 2",
         "{} --group g --since yesterdayish",

@@ -112,6 +112,8 @@ def dead_letters(
     chosen = _chosen(show, redrive, delete, partition, all_=redrive_all or delete_all)
     if redrive_all and delete_all:
         raise InvalidInputError("give --redrive-all or --delete-all, not both")
+    if redrive_all and subscriber is None and group is None:
+        raise InvalidInputError("--redrive-all needs a subscriber or --group: whose to put back")
     session = session_of(context)
     with session.client.queue(queue) as opened:
         waiting = opened.dead_letters.waiting(
