@@ -12,16 +12,20 @@ from typing import Any, Final, NamedTuple, cast, overload
 
 from hqueue.errors import InvalidInputError, MessageTooLargeError
 from hqueue.message_id import MessageID
+from hqueue.position import as_due_ms
 from hqueue.settings.kinds import listed
 from hqueue.settings.limits import (
     BATCH_BYTES_MAX,
     BATCH_HEADERS_MAX,
     SEQUENCE_BITS,
+    TIMESTAMP_MS_MAX,
     TOPIC_BYTES_MAX,
 )
+from hqueue.settings.numbers import whole_number
 from hqueue.settings.reserved import PREFIX
 
 __all__ = [
+    "DELIVER_AT",
     "ConsumedMessage",
     "Headers",
     "Message",
@@ -43,6 +47,10 @@ def partition_of_key(key: bytes, partitions: int) -> int:
     """The partition of a key, in a queue of this many: CRC-32 of the key, modulo their number."""
     return zlib.crc32(key) % partitions
 
+
+DELIVER_AT = "deliver-at"
+"""The header that says when share groups deliver a message. Any client may write it."""
+DELIVER_AT_BYTES_MAX = 21
 
 Headers = tuple[tuple[str, bytes], ...]
 """A message's headers: pairs of a name and a value, in their order. A name may occur more than
@@ -135,6 +143,32 @@ class Message(tuple[str | bytes | int | Headers | None, ...]):
         none.
         """
         return next((value for each, value in reversed(self.headers) if each == name), None)
+
+    @property
+    def deliver_at_ms(self) -> int | None:
+        """When share groups deliver it, at the earliest: milliseconds since the epoch. None if its
+        header says no time that can be read.
+        """
+        value = self.header(DELIVER_AT)
+        text = "" if value is None else value[:DELIVER_AT_BYTES_MAX].decode(errors="replace")
+        due_ms = whole_number(text)
+        return due_ms if due_ms is not None and due_ms <= TIMESTAMP_MS_MAX else None
+
+    def delayed(self, until: datetime.datetime | datetime.timedelta | int) -> Message:
+        """The same message, to be put, that share groups deliver at a time, or later: its header
+        ``deliver-at`` has the milliseconds since the epoch as decimal digits. Scans, consumers with
+        offsets, subscribers and hubs deliver it at once.
+
+        Args:
+            until: an aware datetime, a timedelta from now by this machine's clock, or milliseconds
+                since the epoch.
+
+        Raises:
+            InvalidInputError: this is no such time.
+        """
+        headers = [each for each in self.headers if each[0] != DELIVER_AT]
+        due = str(as_due_ms(until)).encode()
+        return Message(self.topic, self.value, self.key, [*headers, (DELIVER_AT, due)])
 
     @property
     def size(self) -> int:

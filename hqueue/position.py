@@ -20,6 +20,7 @@ __all__ = [
     "Position",
     "Start",
     "Timestamp",
+    "as_due_ms",
     "as_message_id",
     "check_start",
     "is_relative",
@@ -103,6 +104,25 @@ def as_message_id(position: Position) -> MessageID:
             position=position,
         )
     return MessageID(position)
+
+
+def as_due_ms(when: datetime.datetime | datetime.timedelta | int) -> int:
+    """A time to come, in milliseconds since the epoch: a timedelta is one from now on.
+
+    Raises:
+        InvalidInputError: as `as_message_id`.
+    """
+    if not isinstance(when, datetime.timedelta):
+        if isinstance(when, (str, MessageID)):
+            raise InvalidInputError(
+                "a time must be a datetime, a timedelta from now, or milliseconds since the epoch",
+                when=when,
+            )
+        return as_message_id(when).timestamp
+    after_ms = when // datetime.timedelta(milliseconds=1)
+    if after_ms < 0:
+        raise InvalidInputError("a delay can't be negative", delay=when)
+    return MessageID(_now_ms() + after_ms).timestamp
 
 
 def check_start(start: Start) -> Start:

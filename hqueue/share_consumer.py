@@ -17,7 +17,7 @@ from hqueue.settings.keyword_options import Unpack
 from hqueue.settings.kinds import check_kind
 from hqueue.settings.numbers import check_number, check_whole
 from hqueue.sharing.acquired_message import AcquiredMessage
-from hqueue.sharing.share_calls import ShareCalls, idle_ms_of
+from hqueue.sharing.share_calls import Delay, ShareCalls, idle_ms_of
 from hqueue.sharing.share_options import ShareOptions, ShareSettings
 from hqueue.sharing.shared_consumption import SharedConsumption
 
@@ -172,11 +172,16 @@ class ShareConsumer:
         """
         self._calls.acknowledge(messages)
 
-    def release(self, *messages: AcquiredMessage) -> None:
-        """Have these delivered again, now, to any consumer of the group. Written and raised as for
+    def release(self, *messages: AcquiredMessage, until: Delay = None) -> None:
+        """Have these delivered again, to any consumer of the group. Written and raised as for
         `acknowledge`.
+
+        Args:
+            messages: the messages.
+            until: deliver them then, or later: an aware datetime, a timedelta from now by this
+                machine's clock, or milliseconds since the epoch; None for at once.
         """
-        self._calls.release(messages)
+        self._calls.release(messages, until)
 
     def reject(self, *messages: AcquiredMessage, reason: str = "rejected") -> None:
         """Make these dead letters of the group: they are put there when the answer is written, as

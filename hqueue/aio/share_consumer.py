@@ -23,7 +23,7 @@ from hqueue.settings.keyword_options import Unpack
 from hqueue.settings.kinds import check_kind
 from hqueue.settings.numbers import check_number, check_whole
 from hqueue.sharing.acquired_message import AcquiredMessage
-from hqueue.sharing.share_calls import ShareCalls, idle_ms_of
+from hqueue.sharing.share_calls import Delay, ShareCalls, idle_ms_of
 from hqueue.sharing.share_options import ShareOptions, ShareSettings
 from hqueue.sharing.shared_consumption import SharedConsumption
 
@@ -170,9 +170,14 @@ class ShareConsumer:
         """These were processed. Like `hqueue.ShareConsumer.acknowledge`."""
         self._calls.acknowledge(messages)
 
-    def release(self, *messages: AcquiredMessage) -> None:
-        """Have these delivered again. Like `hqueue.ShareConsumer.release`."""
-        self._calls.release(messages)
+    def release(self, *messages: AcquiredMessage, until: Delay = None) -> None:
+        """Have these delivered again. Like `hqueue.ShareConsumer.release`.
+
+        Args:
+            messages: the messages.
+            until: deliver them then, or later; None for at once.
+        """
+        self._calls.release(messages, until)
 
     def reject(self, *messages: AcquiredMessage, reason: str = "rejected") -> None:
         """Make these dead letters of the group. Like `hqueue.ShareConsumer.reject`.

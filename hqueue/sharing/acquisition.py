@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
 from typing import NamedTuple
 
-from hqueue.sharing.window import DONE, Fate, Mark, Span, Window, split
+from hqueue.sharing.delays import DELAYED_TOGETHER_MAX, Delayed
+from hqueue.sharing.window import DONE, NO_KEY, Fate, Mark, Span, Window, split
 from hqueue.sharing.window_record import WINDOW_MESSAGES_MAX
 
-__all__ = ["Part", "Taken", "acquire", "answered", "wanted"]
+__all__ = ["Acquired", "Part", "Taken", "acquire", "answered", "wanted"]
 
 
 class Part(NamedTuple):
@@ -23,12 +25,18 @@ class Part(NamedTuple):
     """The messages that it has, of the topics that the group reads."""
     slots: Sequence[int] | None = None
     """The slot of each one's key, where keys are kept in order."""
+    dues_ms: Mapping[int, int] = {}
+    """The times of those that have one, in milliseconds since the epoch."""
 
     def between(self, begin: int, end: int) -> Part:
         """The part of it that lies between two IDs."""
         first, last = bisect_left(self.ids, begin), bisect_left(self.ids, end)
-        slots = None if self.slots is None else self.slots[first:last]
-        return Part(max(begin, self.begin), min(end, self.end), self.ids[first:last], slots)
+        return self._replace(
+            begin=max(begin, self.begin),
+            end=min(end, self.end),
+            ids=self.ids[first:last],
+            slots=None if self.slots is None else self.slots[first:last],
+        )
 
 
 class Taken(NamedTuple):
@@ -38,13 +46,24 @@ class Taken(NamedTuple):
     deliveries: int
 
 
+class Acquired(NamedTuple):
+    """What came of acquiring."""
+
+    window: Window
+    taken: list[Taken]
+    """What was acquired, in the order of IDs: the late ones first."""
+    delayed: list[Delayed]
+    """Messages whose time is to come: done as far as the window knows, if a record of delays has
+    them."""
+
+
 def wanted(window: Window, is_free: Callable[[Span], bool], messages: int) -> list[Span]:
-    """The spans before the window's end that have so many messages to take, the first ones first.
+    """The spans before the window's end, the late ones first, that have so many messages to take.
     What must be read to take them is from where the first begins to where the last ends.
     """
     spans: list[Span] = []
     blocked: set[int] = set()
-    for span in window.spans:
+    for span in window.each:
         if span.is_done:
             continue
         if messages > 0 and is_free(span) and not (span.slots and span.slots <= blocked):
@@ -60,8 +79,10 @@ def acquire(
     parts: Sequence[Part],
     own: Mark,
     is_free: Callable[[Span], bool],
+    *,
     messages_max: int,
-) -> tuple[Window, list[Taken]]:
+    now_ms: int = 0,
+) -> Acquired:
     """Take messages: those before the window's end first, and then those that nobody has had.
 
     Args:
@@ -70,20 +91,21 @@ def acquire(
         own: the fate of a message that is taken now, but for its deliveries.
         is_free: whether the messages of a span may be taken.
         messages_max: how many to take at most.
-
-    Returns:
-        The window as it is then, and what is taken, in the order of IDs.
+        now_ms: the time, in milliseconds since the epoch.
     """
-    taking = _Taking(own, messages_max)
+    taking = _Taking(own, messages_max, now_ms)
     changed: dict[Span, list[Span]] = {}
-    for span in window.spans:
+    late = frozenset(window.late)
+    for span in window.each:
         part = next((each for each in parts if each.begin <= span.begin < each.end), None)
         if span.is_done:
             continue
         if part is None or taking.is_full or not is_free(span):
             taking.blocked |= span.slots
             continue
-        changed[span] = taking.take(span, part.between(span.begin, span.end))
+        part = part.between(span.begin, span.end)
+        # A late one's time has come, by the clock that moved it here.
+        changed[span] = taking.take(span, part._replace(dues_ms={}) if span in late else part)
     more: list[Span] = []
     room = WINDOW_MESSAGES_MAX - window.unfinished
     last = next((each for each in parts if each.begin <= window.end < each.end), None)
@@ -92,14 +114,16 @@ def acquire(
         if len(fresh.ids) > room:
             fresh = fresh.between(fresh.begin, fresh.ids[room])
         more = taking.take_fresh(fresh)
-    return window.changed(changed, more), taking.taken
+    return Acquired(window.changed(changed, more), taking.taken, taking.delayed)
 
 
 class _Taking:
-    def __init__(self, own: Mark, messages_max: int) -> None:
+    def __init__(self, own: Mark, messages_max: int, now_ms: int) -> None:
         self._own = own
         self._messages_max = messages_max
+        self._now_ms = now_ms
         self.taken: list[Taken] = []
+        self.delayed: list[Delayed] = []
         self.blocked: set[int] = set()
         """The slots of keys that have an unfinished message before."""
 
@@ -109,9 +133,8 @@ class _Taking:
 
     def take(self, span: Span, part: Part) -> list[Span]:
         """The spans that a free one becomes, by the part of it that was read."""
-        marks, taken = self._marks(span.mark, part)
+        marks = self._marks(span.mark, part)
         whole = len(marks) == len(part.ids) and part.end >= span.end
-        self.taken += taken
         if not whole:
             self.blocked |= span.slots
         slots = None if part.slots is None else part.slots[: len(marks)]
@@ -119,32 +142,34 @@ class _Taking:
 
     def take_fresh(self, part: Part) -> list[Span]:
         """The spans that a part becomes that nobody has had anything from."""
-        marks, taken = self._marks(Mark(Fate.AVAILABLE), part)
-        self.taken += taken
+        marks = self._marks(Mark(Fate.AVAILABLE), part)
         if len(marks) < len(part.ids):
             part = part.between(part.begin, part.ids[len(marks)])
         span = Span(part.begin, part.end, len(part.ids), DONE)
         return split(span, part.ids, marks, part.slots, whole=True)
 
-    def _marks(self, before: Mark, part: Part) -> tuple[list[Mark], list[Taken]]:
+    def _marks(self, before: Mark, part: Part) -> list[Mark]:
         """What becomes of the first messages of a part, up to the last one that is taken."""
         deliveries = before.deliveries + 1
         own = self._own._replace(deliveries=deliveries)
-        room = self._messages_max - len(self.taken)
-        if part.slots is None:
-            ids = part.ids[:room]
-            return [own] * len(ids), [Taken(each, deliveries) for each in ids]
+        if part.slots is None and not part.dues_ms:
+            ids = part.ids[: self._messages_max - len(self.taken)]
+            self.taken += [Taken(each, deliveries) for each in ids]
+            return [own] * len(ids)
         marks: list[Mark] = []
-        taken: list[Taken] = []
-        for each, slot in zip(part.ids, part.slots, strict=True):
-            if len(taken) == room:
+        for each, slot in zip(part.ids, part.slots or repeat(NO_KEY), strict=False):
+            if self.is_full or len(self.delayed) == DELAYED_TOGETHER_MAX:
                 break
-            if slot in self.blocked:
+            due_ms = part.dues_ms.get(each, 0)
+            if due_ms > self._now_ms:
+                marks.append(DONE)
+                self.delayed.append(Delayed(due_ms, each, before.deliveries))
+            elif slot in self.blocked:
                 marks.append(before)
-                continue
-            marks.append(own)
-            taken.append(Taken(each, deliveries))
-        return marks, taken
+            else:
+                marks.append(own)
+                self.taken.append(Taken(each, deliveries))
+        return marks
 
 
 def answered(
@@ -167,7 +192,7 @@ def answered(
         slots: the slot of each one's key, where keys are kept in order.
     """
     changed: dict[Span, list[Span]] = {}
-    for span in window.spans:
+    for span in window.each:
         if span.mark.holder != holder:
             continue
         ids = held[bisect_left(held, span.begin) : bisect_left(held, span.end)]

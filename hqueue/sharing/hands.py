@@ -88,12 +88,13 @@ class Hands:
         for each in self._fresh:
             self.answer(each, Answer.RETURN)
 
-    def answer(self, message_id: int, answer: Answer) -> bool:
+    def answer(self, message_id: int, answer: Answer, due_ms: int | None = None) -> bool:
         """Note what the program says of a message; whether it has it.
 
         Args:
             message_id: the message.
             answer: the answer. One that was answered for good takes no other.
+            due_ms: when it shall be delivered again, if it is released; None for at once.
         """
         held = self.partition.held.get(message_id)
         message = self.out.get(message_id)
@@ -102,6 +103,7 @@ class Hands:
             return False
         if answer is not Answer.RENEW:
             self.out.pop(message_id, None)
+        held.due_ms = due_ms
         held.answer = answer
         if answer is Answer.RELEASE and self.partition.reading.by_key:
             self._return_all_of(slot_of(message))

@@ -34,6 +34,9 @@ class Held:
     """That of its key, where keys are kept in order."""
     answer: Answer | None = None
     """The answer that must be written."""
+    due_ms: int | None = None
+    """When it shall be delivered again, if it is released, in milliseconds since the epoch; None
+    for at once."""
     doubtful: bool = False
     """Whether its answer was in a write whose outcome is unknown."""
 
@@ -44,8 +47,8 @@ class Held:
             answer: the answer.
             own: the fate of what is acquired now, but for its deliveries.
         """
-        if answer is Answer.DONE:
-            return DONE
+        if answer is Answer.DONE or self.due_ms is not None:
+            return DONE  # A record of delays has it, if it comes again.
         held = own._replace(deliveries=self.deliveries)
         if answer is Answer.RENEW:
             return held

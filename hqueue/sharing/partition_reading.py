@@ -14,7 +14,7 @@ from hqueue.consume.scan import Scan
 from hqueue.dead_letters.of_groups import GroupDeadLetters
 from hqueue.handle import QueueLog
 from hqueue.log import Batch, PartitionCursor
-from hqueue.message import ConsumedMessage
+from hqueue.message import DELIVER_AT, ConsumedMessage
 from hqueue.message_id import MessageID
 from hqueue.runtime.steps import Wait, Work
 from hqueue.sharing.acquisition import Part
@@ -44,6 +44,7 @@ class _Chunk:
         self.batch = batch
         self.ids = ids
         self.messages: dict[int, ConsumedMessage] | None = {} if batch is None else None
+        self.dues_ms: dict[int, int] = {}
 
 
 class PartitionReading:
@@ -130,7 +131,7 @@ class PartitionReading:
 
     def between(self, begin: int, end: int, messages: int) -> Work[Any, Part]:
         """What lies between two IDs: about so many messages, if they are there, and some megabytes
-        at most. It is kept until the next call.
+        at most. It is kept until `forget_between`.
         """
         cursor = self._open(begin, end)
         batches: list[Batch] = []
@@ -144,8 +145,13 @@ class PartitionReading:
         finally:
             yield from self._released(cursor)
         delivered = yield from self._letters.delivered(batches, self._topics)
-        self._aside = yield from self._chunked(delivered, begin, reached)
-        return self._part(self._aside, begin, reached)
+        chunks = yield from self._chunked(delivered, begin, reached)
+        self._aside += chunks
+        return self._part(chunks, begin, reached)
+
+    def forget_between(self) -> None:
+        """Forget what `between` has read."""
+        self._aside = []
 
     def messages(self, ids: Sequence[int]) -> Work[Any, dict[int, ConsumedMessage | None]]:
         """Messages that were read, by their IDs: None for one that an operator chose to skip, since
@@ -213,8 +219,13 @@ class PartitionReading:
             chunk = _Chunk(at, min(batch.stop, batch.header.end), batch, ids)
             chunks.append(chunk)
             begin = chunk.end
-            if self.by_key:
-                yield from self._decoded(chunk)
+            if self.by_key or may_be_delayed(batch):
+                messages = yield from self._decoded(chunk)
+                chunk.dues_ms = {
+                    each: due_ms
+                    for each, message in messages.items()
+                    if message.headers and (due_ms := message.deliver_at_ms) is not None
+                }
         if begin is not None and begin < end:
             chunks.append(_Chunk(begin, end, None, ()))
         return chunks
@@ -239,7 +250,13 @@ class PartitionReading:
             ]
             ids = [each for chunk in chunks for each in (chunk.messages or {})]
         first = chunks[0].begin if chunks else begin
-        return Part(min(first, begin), end, ids, slots).between(begin, end)
+        dues_ms = {each: due_ms for chunk in chunks for each, due_ms in chunk.dues_ms.items()}
+        return Part(min(first, begin), end, ids, slots, dues_ms).between(begin, end)
+
+
+def may_be_delayed(batch: Batch) -> bool:
+    """Whether a message of a batch may have a time. Decodes nothing."""
+    return any(entry.header_bytes and DELIVER_AT.encode() in cell for entry, cell in batch.cells)
 
 
 def _by_id(batch: Batch, queue: str) -> dict[int, ConsumedMessage]:

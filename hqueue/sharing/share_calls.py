@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hqueue.dead_letters.of_groups import check_reason
 from hqueue.errors import InvalidInputError
+from hqueue.position import as_due_ms
 from hqueue.runtime.interrupts import is_own
 from hqueue.runtime.steps import Work
 from hqueue.runtime.stepwise import Stepwise, stepwise
@@ -18,7 +20,11 @@ from hqueue.sharing.held import Answer
 from hqueue.sharing.share_options import ShareSettings
 from hqueue.sharing.shared_consumption import SharedConsumption
 
-__all__ = ["ShareCalls", "idle_ms_of"]
+__all__ = ["Delay", "ShareCalls", "idle_ms_of"]
+
+Delay = datetime.datetime | datetime.timedelta | int | None
+"""When a message that is released shall be delivered again, at the earliest: at an aware datetime,
+after a timedelta, or at a number of milliseconds since the epoch; None for at once."""
 
 
 def idle_ms_of(idle_ms_max: float | None) -> float:
@@ -65,8 +71,9 @@ class ShareCalls(Stepwise):
     def acknowledge(self, messages: Sequence[AcquiredMessage]) -> None:
         self._answer(messages, Answer.DONE)
 
-    def release(self, messages: Sequence[AcquiredMessage]) -> None:
-        self._answer(messages, Answer.RELEASE)
+    def release(self, messages: Sequence[AcquiredMessage], delay: Delay) -> None:
+        due_ms = None if delay is None else as_due_ms(delay)
+        self._answer(messages, Answer.RELEASE, due_ms)
 
     def renew(self, messages: Sequence[AcquiredMessage]) -> None:
         self._answer(messages, Answer.RENEW)
@@ -79,9 +86,11 @@ class ShareCalls(Stepwise):
     def commit(self) -> Work[Any, None]:
         yield self._consumption.write.asked()
 
-    def _answer(self, messages: Sequence[AcquiredMessage], answer: Answer) -> None:
+    def _answer(
+        self, messages: Sequence[AcquiredMessage], answer: Answer, due_ms: int | None = None
+    ) -> None:
         self._check(messages)
-        self._consumption.answer(messages, answer)
+        self._consumption.answer(messages, answer, due_ms)
 
     def _check(self, messages: Sequence[AcquiredMessage]) -> None:
         self._consumption.check_process()

@@ -284,13 +284,20 @@ class SharedConsumption(Stepwise):
         """The first one of these that is of no partition that it consumes."""
         return next((m for m in messages if (m.queue, m.partition) not in self._hands), None)
 
-    def answer(self, messages: Iterable[AcquiredMessage], answer: Answer) -> None:
+    def answer(
+        self, messages: Iterable[AcquiredMessage], answer: Answer, due_ms: int | None = None
+    ) -> None:
         """Note what the program says of messages; those that it has no more are left. From any
         thread.
+
+        Args:
+            messages: the messages.
+            answer: the answer to each.
+            due_ms: as `Hands.answer` takes it.
         """
         for message in messages:
             self._hands[PartitionKey(message.queue, message.partition)].answer(
-                int(message.id), answer
+                int(message.id), answer, due_ms
             )
 
     def reject(self, messages: Iterable[AcquiredMessage], reason: str) -> None:
@@ -337,7 +344,8 @@ class SharedConsumption(Stepwise):
         for queue, log in self._logs.items():
             hands = [each for key, each in self._hands.items() if key.queue == queue]
             came = (yield from self._poll_ends(log, hands, check=check)) or came
-        return came or any(each.partition.offers for each in self._hands.values())
+        partitions = [each.partition for each in self._hands.values()]
+        return came or any(each.offers or each.delayed for each in partitions)
 
     def _see_records(self) -> Work[Any, None]:
         assert self._coordination is not None

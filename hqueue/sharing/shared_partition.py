@@ -5,6 +5,7 @@ version.
 from __future__ import annotations
 
 import random
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -15,16 +16,21 @@ from hqueue.metadata.steps import Create, OnStore, Read, Work, Write
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.runtime.steps import Pause
 from hqueue.runtime.stepwise import stepwise
-from hqueue.sharing.acquisition import Part, Taken, acquire, answered, wanted
+from hqueue.settings.limits import SEQUENCE_BITS
+from hqueue.sharing.acquisition import Acquired, Part, Taken, acquire, answered, wanted
+from hqueue.sharing.delays import DELAYED_TOGETHER_MAX, Delayed, DelayRecords
 from hqueue.sharing.held import Answer, Held
 from hqueue.sharing.partition_reading import PartitionReading
-from hqueue.sharing.window import NO_KEY, Fate, Mark, Span, Window
-from hqueue.sharing.window_record import decode_window, encode_window
+from hqueue.sharing.window import NO_KEY, Delay, Fate, Mark, Span, Window
+from hqueue.sharing.window_record import WINDOW_MESSAGES_MAX, decode_window, encode_window
 
 __all__ = ["ShareRecords", "SharedPartition"]
 
 CLOCKS_DIFFER_BY = 1.05
 """Two clocks differ by less in one span of time: so much longer do others wait for a lock."""
+
+NEAR_IDS = 1_000 << SEQUENCE_BITS
+"""Messages that were written within a second are read together."""
 
 CONFLICT_MS = 4.0
 CONFLICT_MS_MAX = 64.0
@@ -96,6 +102,11 @@ class SharedPartition(OnStore):
         self._lock_ms = lock_ms
         self._begin = begin
         self._deadline = deadline
+        self.delayed = 0
+        """How many messages the last exchange met whose time is to come."""
+        self._delays = DelayRecords(store, path, clock)
+        self._doubtful_delays: list[Delay] = []
+        """Records of delays that the window may name, by a write that had no answer yet."""
         self._stamp = 0
         self._known: _Known | None = None
         self._seen: dict[tuple[str, int], float] = {}
@@ -116,7 +127,11 @@ class SharedPartition(OnStore):
     @property
     def offers(self) -> bool:
         """Whether the record may have something to take before the window's end."""
-        return self._known is None or bool(wanted(self._known.window, self._is_free, 1))
+        if self._known is None:
+            return True
+        window, now_ms = self._known.window, self._clock.wall_ms()
+        due = any(each.due_ms <= now_ms for each in window.delays)
+        return due or bool(wanted(window, self._is_free, 1))
 
     @property
     def free_at_ms(self) -> float:
@@ -182,14 +197,28 @@ class SharedPartition(OnStore):
         self._give_up_lapsed()
         ids = sorted(self.held)
         answers = {each: answer for each in ids if (answer := self.held[each].answer) is not None}
+        settled = yield from self._with_late(known.window, messages_max)
+        if settled is None:
+            self._known = None
+            return None
         marks = {each: self.held[each].mark(answer, own) for each, answer in answers.items()}
         slots = {each: self.held[each].slot for each in ids} if self.reading.by_key else None
-        window = answered(known.window, self._holder, ids, marks, slots)
-        taken: list[Taken] = []
+        window = answered(settled, self._holder, ids, marks, slots)
+        acquired = Acquired(window, [], [])
         parts: list[Part] = []
         if messages_max > 0:
             parts = yield from self._parts(window, messages_max)
-            window, taken = acquire(window, parts, own, self._is_free, messages_max)
+            now_ms = self._clock.wall_ms()
+            acquired = acquire(
+                window, parts, own, self._is_free, messages_max=messages_max, now_ms=now_ms
+            )
+        window = acquired.window
+        self.delayed = len(acquired.delayed)
+        delays: list[Delay] = []
+        waiting = [*acquired.delayed, *self._delayed(known.window, answers)]
+        if waiting:
+            delays = yield from self._delays.create.steps(waiting)
+            window = window._replace(delays=(*window.delays, *delays))
         if window == known.window:
             self._confirm(answers, 0.0)
             return []
@@ -198,20 +227,53 @@ class SharedPartition(OnStore):
         for each in answers:
             self.held[each].doubtful = True
         value = encode_window(window, f"{self._holder}/{self._stamp}")
+        self._doubtful_delays += delays
         written = yield Write({self.path: Change(value, known.version)})
         version = written[self.path]
         if version is None:
             for each in answers:
                 self.held[each].doubtful = False
+            yield from self._drop_delays(delays)
             return None
         self._known = _Known(window, version)
         self._confirm(answers, sent_ms + self._lock_ms)
         slot_of = _slots(parts)
-        for message_id, deliveries in taken:
+        for message_id, deliveries in acquired.taken:
             until_ms = sent_ms + self._lock_ms
             slot = slot_of.get(message_id, NO_KEY)
             self.held[message_id] = Held(deliveries, until_ms, slot)
-        return taken
+        if self._doubtful_delays:
+            known_delays = {each.name for each in (*window.delays, *window.moves)}
+            lost = [each for each in self._doubtful_delays if each.name not in known_delays]
+            yield from self._drop_delays(lost)
+            self._doubtful_delays.clear()
+        return acquired.taken
+
+    def _drop_delays(self, delays: Sequence[Delay]) -> Work[None]:
+        """Delete records of delays that no write names, nor will."""
+        if delays:
+            yield from self._delays.drop.steps(delays)
+            self._doubtful_delays = [d for d in self._doubtful_delays if d not in delays]
+
+    def _with_late(self, window: Window, messages_max: int) -> Work[Window | None]:
+        """The window with the messages whose time has come; None if others were faster."""
+        settled: Window | None = window
+        if window.moves:
+            settled = yield from self._delays.settle.steps(window)
+        if settled is not None and settled.delays and messages_max > 0:
+            room = WINDOW_MESSAGES_MAX - settled.unfinished
+            settled = yield from self._delays.move.steps(settled, self._clock.wall_ms(), room)
+        return settled
+
+    def _delayed(self, window: Window, answers: Mapping[int, Answer]) -> list[Delayed]:
+        """What was released for a later time, and is its own as the record says."""
+        own = [span for span in window.each if span.mark.holder == self._holder]
+        return [
+            Delayed(held.due_ms, each, held.deliveries)
+            for each in answers
+            if (held := self.held[each]).due_ms is not None
+            and any(span.begin <= each < span.end for span in own)
+        ]
 
     def _give_up_lapsed(self) -> None:
         """What the program has had for too long without an answer is available to all again."""
@@ -224,11 +286,13 @@ class SharedPartition(OnStore):
     def _parts(self, window: Window, messages_max: int) -> Work[list[Part]]:
         """Read what may be taken."""
         parts: list[Part] = []
+        self.reading.forget_between()
         spans = wanted(window, self._is_free, messages_max)
-        if spans:
-            begin, end = spans[0].begin, spans[-1].end
+        for begin, end in _near(spans):
             parts.append((yield from self.reading.between(begin, end, messages_max)))
         left = messages_max - sum(span.messages for span in spans)
+        if left > 0 and self.delayed:
+            left = DELAYED_TOGETHER_MAX  # So that a record of delays has many of them.
         if left > 0:
             parts.append((yield from self.reading.ahead(window.end, left)))
         return parts
@@ -257,21 +321,24 @@ class SharedPartition(OnStore):
 
     def _drop_lapsed(self, window: Window) -> None:
         """Forget what others have taken from it. What is done may be so by its own answer."""
-        left = iter(sorted(self.held))
-        following = next(left, None)
-        for span in (Span(0, window.begin, 0, Mark(Fate.DONE)), *window.spans):
-            while following is not None and following < span.end:
-                held = self.held[following]
-                if span.mark.holder != self._holder:
-                    fits = held.doubtful and self._fits(held, span)
-                    if not fits and following not in self.lapsed:
-                        self.lapsed.append(following)
-                    del self.held[following]
-                following = next(left, None)
+        late = {span.begin: span for span in window.late}
+        ends = [span.end for span in window.spans]
+        for each, held in list(self.held.items()):
+            span = late.get(each)
+            if span is None and window.begin <= each < window.end:
+                span = window.spans[bisect_right(ends, each)]
+            if span is not None and span.mark.holder == self._holder:
+                continue
+            fits = held.doubtful and self._fits(held, span)
+            if not fits and each not in self.lapsed:
+                self.lapsed.append(each)
+            del self.held[each]
 
-    def _fits(self, held: Held, span: Span) -> bool:
-        """Whether a message's fate may be that of its answer."""
-        return span.is_done if held.answer is Answer.DONE else span.mark.fate is Fate.AVAILABLE
+    def _fits(self, held: Held, span: Span | None) -> bool:
+        """Whether a message's fate may be that of its answer. Without a span it is done."""
+        if held.answer is Answer.DONE or held.due_ms is not None:
+            return span is None or span.is_done
+        return span is not None and span.mark.fate is Fate.AVAILABLE
 
     def _is_others(self, mark: Mark) -> bool:
         return mark.fate is Fate.ACQUIRED and mark.holder != self._holder
@@ -287,6 +354,17 @@ class SharedPartition(OnStore):
             self._is_others(span.mark)
             and self._lapses_at_ms(span.mark) <= self._clock.monotonic_ms()
         )
+
+
+def _near(spans: Sequence[Span]) -> list[tuple[int, int]]:
+    """From where to where must be read for these spans, as few parts as makes sense."""
+    parts: list[tuple[int, int]] = []
+    for span in sorted(spans):
+        if parts and span.begin - parts[-1][1] <= NEAR_IDS:
+            parts[-1] = (parts[-1][0], max(parts[-1][1], span.end))
+        else:
+            parts.append((span.begin, span.end))
+    return parts
 
 
 def _slots(parts: Sequence[Part]) -> dict[int, int]:

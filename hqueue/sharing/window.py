@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-__all__ = ["DONE", "NO_KEY", "Fate", "Mark", "Span", "Window", "split"]
+__all__ = ["DONE", "NO_KEY", "Delay", "Fate", "Mark", "Move", "Span", "Window", "split"]
 
 
 NO_KEY = -1
@@ -68,22 +68,59 @@ class Span(NamedTuple):
         return self.mark.fate is Fate.DONE
 
 
+class Delay(NamedTuple):
+    """A record of messages that wait for their time."""
+
+    name: str
+    """Where it lies, below the window's record."""
+    due_ms: int
+    """When the first of them is due, in milliseconds since the epoch."""
+
+
+class Move(NamedTuple):
+    """What was moved from such a record into the window, and may still lie in both."""
+
+    name: str
+    due_ms: int
+    id: int
+    """All up to this message of this time, in the order of times and IDs."""
+
+
 class Window(NamedTuple):
     """What has become of the messages of a partition. All before `begin` are done, and nobody has
-    had any from `end` on; in between each ID lies in one span.
+    had any from `end` on; in between each ID lies in one span. A message that waits, or has waited,
+    for its time counts as done there: it lies in a record of delays, or among the `late`.
     """
 
     begin: int
     spans: tuple[Span, ...] = ()
+    late: tuple[Span, ...] = ()
+    """Messages whose time has come, and that are not done: each has a span of its own."""
+    delays: tuple[Delay, ...] = ()
+    """The records of delays."""
+    moves: tuple[Move, ...] = ()
 
     @classmethod
-    def of(cls, begin: int, spans: Iterable[Span]) -> Window:
+    def of(
+        cls,
+        begin: int,
+        spans: Iterable[Span],
+        late: Iterable[Span] = (),
+        delays: Iterable[Delay] = (),
+        moves: Iterable[Move] = (),
+    ) -> Window:
         """The window of these spans, which follow one another from `begin` on."""
         left = list(_merged(span for span in spans if span.end > span.begin))
         first = next((number for number, span in enumerate(left) if not span.is_done), len(left))
         for span in left[:first]:
             begin = span.end
-        return cls(begin, tuple(left[first:]))
+        waiting = sorted(span for span in late if not span.is_done)
+        return cls(begin, tuple(left[first:]), tuple(waiting), tuple(delays), tuple(moves))
+
+    @property
+    def each(self) -> tuple[Span, ...]:
+        """All spans, the late ones first."""
+        return (*self.late, *self.spans)
 
     @property
     def end(self) -> int:
@@ -93,12 +130,12 @@ class Window(NamedTuple):
     @property
     def unfinished(self) -> int:
         """How many messages of it are not done."""
-        return sum(span.messages for span in self.spans if not span.is_done)
+        return sum(span.messages for span in self.each if not span.is_done)
 
     @property
     def acquired(self) -> int:
         """How many messages of it consumers have."""
-        return sum(span.messages for span in self.spans if span.mark.fate is Fate.ACQUIRED)
+        return sum(span.messages for span in self.each if span.mark.fate is Fate.ACQUIRED)
 
     @property
     def done(self) -> int:
@@ -107,8 +144,9 @@ class Window(NamedTuple):
 
     def changed(self, parts: Mapping[Span, Sequence[Span]], more: Sequence[Span] = ()) -> Window:
         """The window with other spans in the place of some of its own, and with more at its end."""
-        kept = (parts.get(span, (span,)) for span in self.spans)
-        return Window.of(self.begin, [*itertools.chain.from_iterable(kept), *more])
+        kept = itertools.chain.from_iterable(parts.get(span, (span,)) for span in self.spans)
+        late = itertools.chain.from_iterable(parts.get(span, (span,)) for span in self.late)
+        return Window.of(self.begin, [*kept, *more], late, self.delays, self.moves)
 
 
 def split(

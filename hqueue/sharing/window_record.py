@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import zlib
 from typing import Any
 
 from hqueue.message_id import MessageID
 from hqueue.metadata.encoding import decode_fields, encode_fields, list_of, text_of
-from hqueue.settings.limits import MESSAGE_ID_MAX, NAME_LENGTH_MAX
+from hqueue.settings.limits import MESSAGE_ID_MAX, NAME_LENGTH_MAX, TIMESTAMP_MS_MAX
 from hqueue.settings.numbers import check_whole
-from hqueue.sharing.window import Fate, Mark, Span, Window
+from hqueue.sharing.window import Delay, Fate, Mark, Move, Span, Window
 
 __all__ = ["WINDOW_MESSAGES_MAX", "decode_window", "encode_window"]
 
@@ -28,8 +29,7 @@ COUNT_MAX = 2**31
 STAMP_MAX = 2**53
 LOCK_MS_MAX = 86_400_000
 
-AVAILABLE_FIELDS = 4
-ACQUIRED_FIELDS = 6
+NAME = re.compile("[0-9a-f]{32}")
 
 
 def encode_window(window: Window, writer: str) -> bytes:
@@ -40,25 +40,35 @@ def encode_window(window: Window, writer: str) -> bytes:
         writer: an ID of this very write, which no other write has.
     """
     holders: dict[tuple[str, int], int] = {}
-    spans: list[list[object]] = []
-    for span in window.spans:
-        mark = span.mark
-        fields: list[object] = [span.end - span.begin, int(mark.fate), span.messages]
-        if mark.fate is not Fate.DONE:
-            fields.append(mark.deliveries)
-        if mark.fate is Fate.ACQUIRED:
-            known = holders.setdefault((mark.holder, mark.lock_ms), len(holders))
-            fields += [known, mark.stamp]
-        if span.slots:
-            fields.append(sorted(span.slots))
-        spans.append(fields)
-    content: dict[str, Any] = {"holders": [list(each) for each in holders], "spans": spans}
+    content: dict[str, Any] = {
+        "spans": [_fields(span, span.end - span.begin, holders) for span in window.spans]
+    }
+    if window.late:
+        content["late"] = [_fields(span, span.begin, holders) for span in window.late]
+    if window.delays:
+        content["delays"] = [list(each) for each in window.delays]
+    if window.moves:
+        content["moves"] = [list(each) for each in window.moves]
+    content["holders"] = [list(each) for each in holders]
     begin = str(MessageID.from_int(window.begin))
     data = encode_fields(begin=begin, writer=writer, **content)
     if len(data) < PACKED_FROM:
         return data
     packed = zlib.compress(json.dumps(content, separators=(",", ":")).encode(), 1)
     return encode_fields(begin=begin, writer=writer, packed=base64.b64encode(packed).decode())
+
+
+def _fields(span: Span, place: int, holders: dict[tuple[str, int], int]) -> list[object]:
+    mark = span.mark
+    fields: list[object] = [place, int(mark.fate), span.messages]
+    if mark.fate is not Fate.DONE:
+        fields.append(mark.deliveries)
+    if mark.fate is Fate.ACQUIRED:
+        known = holders.setdefault((mark.holder, mark.lock_ms), len(holders))
+        fields += [known, mark.stamp]
+    if span.slots:
+        fields.append(sorted(span.slots))
+    return fields
 
 
 def decode_window(data: bytes, path: str) -> Window:
@@ -76,10 +86,33 @@ def _window(fields: dict[str, Any]) -> Window:
     holders = [_holder(each) for each in list_of(content["holders"])]
     spans = []
     for each in list_of(content["spans"]):
-        span = _span(at, list_of(each), holders)
-        spans.append(span)
-        at = span.end
-    return Window.of(begin, spans)
+        length, *rest = list_of(each)
+        end = at + check_whole(length, 1, MESSAGE_ID_MAX - at)
+        spans.append(_span(at, end, rest, holders))
+        at = end
+    late = []
+    for each in list_of(content.get("late", [])):
+        place, *rest = list_of(each)
+        place = check_whole(place, 0, MESSAGE_ID_MAX)
+        late.append(_span(place, place + 1, rest, holders))
+    delays = [_delay(*list_of(each)) for each in list_of(content.get("delays", []))]
+    moves = [_move(*list_of(each)) for each in list_of(content.get("moves", []))]
+    return Window.of(begin, spans, late, delays, moves)
+
+
+def _delay(name: object, due_ms: object) -> Delay:
+    return Delay(_name(name), check_whole(due_ms, 0, TIMESTAMP_MS_MAX))
+
+
+def _move(name: object, due_ms: object, message_id: object) -> Move:
+    due_ms = check_whole(due_ms, 0, TIMESTAMP_MS_MAX)
+    return Move(_name(name), due_ms, check_whole(message_id, 0, MESSAGE_ID_MAX))
+
+
+def _name(name: object) -> str:
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise ValueError("a record of delays has no such name")
+    return name
 
 
 def _unpacked(packed: object) -> dict[str, Any]:
@@ -100,9 +133,8 @@ def _holder(fields: object) -> tuple[str, int]:
     return name, check_whole(lock_ms, 1, LOCK_MS_MAX)
 
 
-def _span(begin: int, fields: list[Any], holders: list[tuple[str, int]]) -> Span:
-    length, fate, messages, *rest = fields
-    end = begin + check_whole(length, 1, MESSAGE_ID_MAX - begin)
+def _span(begin: int, end: int, fields: list[Any], holders: list[tuple[str, int]]) -> Span:
+    fate, messages, *rest = fields
     mark = Mark(Fate(check_whole(fate, 0, 2)))
     if mark.fate is not Fate.DONE:
         mark = mark._replace(deliveries=check_whole(rest.pop(0), 0, COUNT_MAX))

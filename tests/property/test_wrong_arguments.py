@@ -403,6 +403,10 @@ CALLS: dict[str, Callable[[World], Call]] = {
         f"{kind}.header": lambda w: (w.letter.message.header, {"name": "n"})
         for kind in ("Message", "ReceivedMessage", "ConsumedMessage")
     },
+    **{
+        f"{kind}.delayed": lambda w: (next(w.queue.scan()).delayed, {"until": 1_700_000_000_000})
+        for kind in ("Message", "ReceivedMessage", "ConsumedMessage")
+    },
     "Message": lambda w: (Message, {"topic": "t", "value": b"", "key": b"", "headers": ()}),
     "MessageID": lambda w: (MessageID, {"timestamp": 1, "sequence": 0}),
     "MessageID.from_int": lambda w: (MessageID.from_int, {"value": 1}),

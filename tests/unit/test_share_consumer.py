@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
 import itertools
 import random
 import threading
@@ -226,6 +227,62 @@ def test_what_is_rejected_or_delivered_too_often_is_a_dead_letter_that_can_be_pu
     a.acknowledge(*again)
     a.commit()
     assert list(letters.waiting(group="g")) == []
+
+
+def test_a_delayed_message_holds_up_no_other_and_comes_at_its_time(
+    client: hqueue.Client, join: Join
+) -> None:
+    queue, soon = client.queue("q"), datetime.timedelta(milliseconds=700)
+    now = datetime.datetime.now(datetime.timezone.utc)
+    later = [Message("t", b"%d" % n).delayed(now + soon) for n in range(3)]
+    assert later[0].deliver_at_ms == int(later[1].header("deliver-at") or b"")
+    queue.put([*later, Message("t", b"3", headers=[("deliver-at", b"no time")])])
+    put(client, 1, first=4)
+    a, b = join(lock_ms=60_000), join(lock_ms=60_000)
+    got = [a.poll(WAIT_MS), b.poll(0)]
+    assert values(got[0] + got[1]) == [3, 4]
+    assert datetime.datetime.now(datetime.timezone.utc) < now + soon
+    late = rest(a, b) or rest(a, b) or rest(a, b)
+    assert datetime.datetime.now(datetime.timezone.utc) >= now + soon
+    assert sorted(late) == [0, 1, 2]
+    assert rest(a, b) == []
+
+
+def test_what_is_released_for_later_comes_later_and_its_deliveries_are_counted(
+    client: hqueue.Client, join: Join
+) -> None:
+    put(client, 3)
+    a = join(auto_acknowledge=False, deliveries_max=2)
+    messages = a.poll(WAIT_MS)
+    a.acknowledge(messages[1])
+    a.release(messages[0], until=datetime.timedelta(milliseconds=300))
+    a.release(messages[2], until=datetime.timedelta(days=9))
+    assert a.poll(0) == []
+    (again,) = a.poll(WAIT_MS)
+    assert (int(again.value), again.deliveries) == (0, 2)
+    a.release(again, until=datetime.timedelta(milliseconds=1))
+    assert rest(a) == []
+    letters = list(client.queue("q").dead_letters.waiting(group="g"))
+    assert [(int(each.message.value), each.attempts) for each in letters] == [(0, 2)]
+    a.close()
+    assert rest(join()) == []
+
+
+def test_many_delayed_messages_lie_in_few_records_and_in_nobody_s_memory(
+    client: hqueue.Client, memory: MemoryBackend
+) -> None:
+    queue = client.queue("q")
+    until = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days=1)
+    for _ in range(30):
+        queue.put([Message("t", b"later").delayed(until)] * 1_000)
+    put(client, 1)
+    with ShareConsumer("q", group="g", client=client) as consumer:
+        assert values(consumer.poll(WAIT_MS)) == [0]
+        (hands,) = consumer._consumption._hands.values()
+        window = hands.partition.window
+        assert window is not None
+        assert len(window.delays) <= 6
+        assert window.unfinished <= 1
 
 
 def test_messages_of_a_key_come_in_order_whoever_gets_them(

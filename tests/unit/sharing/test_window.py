@@ -10,6 +10,7 @@ import pytest
 from hqueue.errors import UnsupportedFormatError
 from hqueue.metadata.ports import VALUE_BYTES_MAX
 from hqueue.sharing.acquisition import Part, Taken, acquire, answered, wanted
+from hqueue.sharing.delays import Delayed
 from hqueue.sharing.window import DONE, NO_KEY, Fate, Mark, Span, Window, split
 from hqueue.sharing.window_record import WINDOW_MESSAGES_MAX, decode_window, encode_window
 
@@ -34,17 +35,23 @@ def is_free(span: Span) -> bool:
 
 
 def test_what_nobody_has_had_is_taken_up_to_as_many_as_are_wanted() -> None:
-    window, taken = acquire(Window(10), [Part(10, 100, [20, 21, 50])], OWN, is_available, 2)
+    window, taken, _ = acquire(
+        Window(10), [Part(10, 100, [20, 21, 50])], OWN, is_available, messages_max=2
+    )
     assert taken == [Taken(20, 1), Taken(21, 1)]
     assert window == Window(10, (Span(10, 50, 2, held()),))
-    window, taken = acquire(window, [Part(50, 100, [50])], OWN, is_available, 2)
+    window, taken, _ = acquire(window, [Part(50, 100, [50])], OWN, is_available, messages_max=2)
     assert taken == [Taken(50, 1)]
     assert window == Window(10, (Span(10, 100, 3, held()),))
 
 
 def test_a_part_that_begins_elsewhere_gives_nothing() -> None:
     for part in (Part(11, 100, [20]), Part(0, 10, [5])):
-        assert acquire(Window(10), [part], OWN, is_available, 2) == (Window(10), [])
+        assert acquire(Window(10), [part], OWN, is_available, messages_max=2) == (
+            Window(10),
+            [],
+            [],
+        )
 
 
 def test_what_was_released_comes_first_and_counts_once_more() -> None:
@@ -53,7 +60,7 @@ def test_what_was_released_comes_first_and_counts_once_more() -> None:
     )
     assert wanted(before, is_available, 5) == [before.spans[1]]
     parts = [Part(20, 30, [22, 25]), Part(40, 60, [41, 42])]
-    window, taken = acquire(before, parts, OWN, is_available, 3)
+    window, taken, _ = acquire(before, parts, OWN, is_available, messages_max=3)
     assert taken == [Taken(22, 4), Taken(25, 4), Taken(41, 1)]
     assert window.spans == (
         Span(10, 20, 2, OTHER),
@@ -65,20 +72,22 @@ def test_what_was_released_comes_first_and_counts_once_more() -> None:
 
 def test_of_a_span_that_was_read_in_part_the_rest_stays() -> None:
     before = Window.of(0, [Span(0, 100, 9, available(1))])
-    window, taken = acquire(before, [Part(0, 50, [1, 2, 3])], OWN, is_available, 10)
+    window, taken, _ = acquire(before, [Part(0, 50, [1, 2, 3])], OWN, is_available, messages_max=10)
     assert [each.id for each in taken] == [1, 2, 3]
     assert window.spans == (Span(0, 4, 3, held(2)), Span(4, 100, 6, available(1)))
 
 
 def test_what_has_expired_meanwhile_is_done() -> None:
     before = Window.of(0, [Span(0, 100, 9, available(1)), Span(100, 200, 1, OTHER)])
-    window, taken = acquire(before, [Part(0, 100, [])], OWN, is_available, 10)
+    window, taken, _ = acquire(before, [Part(0, 100, [])], OWN, is_available, messages_max=10)
     assert taken == []
     assert window == Window(100, (Span(100, 200, 1, OTHER),))
 
 
 def test_answers_part_a_span_and_what_is_done_before_all_else_is_forgotten() -> None:
-    window, _ = acquire(Window(0), [Part(0, 100, [1, 2, 3, 4])], OWN, is_available, 10)
+    window = acquire(
+        Window(0), [Part(0, 100, [1, 2, 3, 4])], OWN, is_available, messages_max=10
+    ).window
     window = answered(window, "me", [1, 2, 3, 4], {1: DONE, 3: available(1)})
     assert window == Window(
         2, (Span(2, 3, 1, held()), Span(3, 4, 1, available(1)), Span(4, 100, 1, held()))
@@ -102,7 +111,7 @@ def test_what_was_acquired_without_an_answer_is_given_back() -> None:
 def test_a_message_waits_for_every_earlier_one_of_its_key() -> None:
     before = Window.of(0, [Span(0, 10, 1, OTHER, frozenset({7}))])
     part = Part(10, 20, [11, 12, 13, 14], [7, 8, NO_KEY, 7])
-    window, taken = acquire(before, [part], OWN, is_available, 10)
+    window, taken, _ = acquire(before, [part], OWN, is_available, messages_max=10)
     assert [each.id for each in taken] == [12, 13]
     assert window.spans == (
         Span(0, 10, 1, OTHER, frozenset({7})),
@@ -117,10 +126,12 @@ def test_a_message_waits_for_every_earlier_one_of_its_key() -> None:
 
 def test_no_more_are_unfinished_than_a_record_has_room_for() -> None:
     ids = range(1, 2 * WINDOW_MESSAGES_MAX)
-    window, taken = acquire(Window(0), [Part(0, 10**6, ids)], OWN, is_available, 10**6)
+    window, taken, _ = acquire(
+        Window(0), [Part(0, 10**6, ids)], OWN, is_available, messages_max=10**6
+    )
     assert len(taken) == window.unfinished == WINDOW_MESSAGES_MAX
     more = Part(window.end, 10**6, ids[WINDOW_MESSAGES_MAX:])
-    assert acquire(window, [more], OWN, is_available, 10) == (window, [])
+    assert acquire(window, [more], OWN, is_available, messages_max=10) == (window, [], [])
 
 
 @pytest.mark.parametrize("by_key", [False, True])
@@ -144,10 +155,38 @@ def test_the_largest_record_fits_into_every_store(by_key: bool) -> None:
     assert decode_window(record, "p") == window
 
 
+def test_what_has_a_time_to_come_is_delayed_and_holds_up_nothing() -> None:
+    part = Part(0, 100, [1, 2, 3, 4], None, {2: 500, 3: 2_000})
+    got = acquire(Window(0), [part], OWN, is_available, messages_max=2, now_ms=1_000)
+    assert got.taken == [Taken(1, 1), Taken(2, 1)]
+    assert got.delayed == []
+    got = acquire(Window(0), [part], OWN, is_available, messages_max=3, now_ms=400)
+    assert got.taken == [Taken(1, 1), Taken(4, 1)]
+    assert got.delayed == [Delayed(500, 2, 0), Delayed(2_000, 3, 0)]
+    assert got.window.spans == (
+        Span(0, 2, 1, held()),
+        Span(2, 4, 2, DONE),
+        Span(4, 100, 1, held()),
+    )
+
+
+def test_a_late_message_comes_first_whatever_its_header_says() -> None:
+    late = Span(7, 8, 1, available(2))
+    before = Window.of(50, [Span(50, 60, 1, OTHER)], [late])
+    assert wanted(before, is_available, 5) == [late]
+    parts = [Part(7, 8, [7], None, {7: 9_999}), Part(60, 70, [61])]
+    got = acquire(before, parts, OWN, is_available, messages_max=2, now_ms=0)
+    assert got.taken == [Taken(7, 3), Taken(61, 1)]
+    assert got.window.late == (Span(7, 8, 1, held(3)),)
+    after = answered(got.window, "me", [7, 61], {7: DONE})
+    assert after == Window(50, got.window.spans)
+    assert decode_window(encode_window(got.window, "w"), "p") == got.window
+
+
 GOLDEN = (
     b'{"version": 1, "begin": "1700000000000-1", "writer": "h:1/3", '
-    b'"holders": [["h:1", 30000]], "spans": [[2, 1, 2, 1, 0, 3], [1, 2, 1], '
-    b"[32768, 0, 1, 2, [5, 9]]]}"
+    b'"spans": [[2, 1, 2, 1, 0, 3], [1, 2, 1], [32768, 0, 1, 2, [5, 9]]], '
+    b'"holders": [["h:1", 30000]]}'
 )
 
 
@@ -221,7 +260,9 @@ def test_any_order_of_steps_keeps_each_message_in_one_place(seed: int, by_key: b
             for begin in {window.end, *(span.begin for span in window.spans if is_available(span))}
         ]
         before = window
-        window, taken = acquire(before, parts, own, is_available, chance.randrange(8))
+        window, taken, _ = acquire(
+            before, parts, own, is_available, messages_max=chance.randrange(8)
+        )
         for each in taken:
             assert all(each.id not in other.held for other in consumers)
             assert each.id not in done

@@ -1,0 +1,181 @@
+"""Messages of a share group that wait for their time: in records beside the window's, sorted by it.
+
+A record is written once, by a consumer that met the messages, and counts when the window names it.
+Then it only gets shorter: what is due is moved into the window, which says how far, and goes from
+the record after that. So whatever is cut off in between, each message is in the window once.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import uuid
+import zlib
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from hqueue.errors import StoreUnavailableError
+from hqueue.metadata.encoding import decode_fields, encode_fields, list_of, text_of
+from hqueue.metadata.ports import Change, MetadataStore, Version
+from hqueue.metadata.steps import Create, Delete, OnStore, Read, Work, Write
+from hqueue.runtime.clock import Clock
+from hqueue.runtime.stepwise import stepwise
+from hqueue.settings.limits import MESSAGE_ID_MAX, TIMESTAMP_MS_MAX
+from hqueue.settings.numbers import check_whole
+from hqueue.sharing.window import Delay, Fate, Mark, Move, Span, Window
+
+__all__ = ["DELAYED_TOGETHER_MAX", "DelayRecords", "Delayed"]
+
+DELAYED_TOGETHER_MAX = 10_000
+"""The most messages of one record."""
+MOVED_TOGETHER_MAX = 500
+UNPACKED_BYTES_MAX = 4 * 1024 * 1024
+DELIVERIES_MAX = 2**31
+
+
+class Delayed(NamedTuple):
+    """A message that waits for its time."""
+
+    due_ms: int
+    """Its time: milliseconds since the epoch."""
+    id: int
+    deliveries: int
+    """How often it was delivered."""
+
+
+class DelayRecords(OnStore):
+    """The records of delays of one partition.
+
+    Args:
+        store: has them.
+        path: where the window's record lies; they lie below it.
+        clock: as `OnStore` takes it.
+    """
+
+    def __init__(self, store: MetadataStore, path: str, clock: Clock) -> None:
+        super().__init__(store, clock)
+        self._path = path
+
+    @stepwise
+    def create(self, delayed: Iterable[Delayed]) -> Work[list[Delay]]:
+        """Make records of these messages, which count when the window names them."""
+        waiting = sorted(delayed)
+        made: dict[str, bytes] = {}
+        delays: list[Delay] = []
+        for first in range(0, len(waiting), DELAYED_TOGETHER_MAX):
+            some = waiting[first : first + DELAYED_TOGETHER_MAX]
+            delays.append(Delay(uuid.uuid4().hex, some[0].due_ms))
+            made[self._path_of(delays[-1].name)] = encode_delayed(some)
+        yield Create(made)
+        return delays
+
+    @stepwise
+    def drop(self, delays: Sequence[Delay]) -> Work[None]:
+        """Delete records that no window names, nor will. If that fails they are left."""
+        paths = [self._path_of(each.name) for each in delays]
+        try:
+            found = yield Read(paths)
+            yield Delete({path: record.version for path, record in found.items()})
+        except StoreUnavailableError:
+            return
+
+    @stepwise
+    def settle(self, window: Window) -> Work[Window | None]:
+        """Take out of the records what was moved into the window; the window as it may be written
+        then. The window that was given is the store's. None if other consumers did so meanwhile.
+        """
+        for move in window.moves:
+            waiting, version = yield from self._read(move.name)
+            left = [each for each in waiting if (each.due_ms, each.id) > (move.due_ms, move.id)]
+            if len(left) < len(waiting):
+                assert version is not None
+                if not (yield from self._shorten(move.name, left, version)):
+                    return None
+            delays = [each for each in window.delays if each.name != move.name]
+            if left:
+                delays.append(Delay(move.name, left[0].due_ms))
+            window = window._replace(
+                delays=tuple(delays), moves=tuple(m for m in window.moves if m != move)
+            )
+        return window
+
+    @stepwise
+    def move(self, window: Window, now_ms: int, room: int) -> Work[Window]:
+        """The window with messages whose time has come, some hundreds at most. Settle it first.
+
+        Args:
+            window: the window.
+            now_ms: the time, in milliseconds since the epoch.
+            room: how many unfinished messages more it may have.
+        """
+        room = min(room, MOVED_TOGETHER_MAX)
+        for delay in sorted(window.delays, key=lambda each: each.due_ms):
+            if room <= 0 or delay.due_ms > now_ms:
+                break
+            waiting, _ = yield from self._read(delay.name)
+            due = waiting[: bisect_right(waiting, now_ms, key=lambda each: each.due_ms)][:room]
+            if not due:  # Nobody else has moved these: the record is gone, or is none of ours.
+                window = window._replace(delays=tuple(d for d in window.delays if d != delay))
+                continue
+            room -= len(due)
+            late = [
+                Span(each.id, each.id + 1, 1, Mark(Fate.AVAILABLE, each.deliveries)) for each in due
+            ]
+            move = Move(delay.name, due[-1].due_ms, due[-1].id)
+            window = Window.of(
+                window.begin,
+                window.spans,
+                [*window.late, *late],
+                [d for d in window.delays if d != delay],
+                [*window.moves, move],
+            )
+        return window
+
+    def _read(self, name: str) -> Work[tuple[list[Delayed], Version | None]]:
+        path = self._path_of(name)
+        found = yield Read([path])
+        if path not in found:
+            return [], None
+        return decode_delayed(found[path].value, path), found[path].version
+
+    def _shorten(self, name: str, left: list[Delayed], version: Version) -> Work[bool]:
+        path = self._path_of(name)
+        if not left:
+            return not (yield Delete({path: version}))
+        written = yield Write({path: Change(encode_delayed(left), version)})
+        return written[path] is not None
+
+    def _path_of(self, name: str) -> str:
+        return f"{self._path}/{name}"
+
+
+def encode_delayed(delayed: Sequence[Delayed]) -> bytes:
+    """A record of messages that wait, which are sorted."""
+    packed = zlib.compress(json.dumps([list(each) for each in delayed]).encode(), 1)
+    return encode_fields(packed=base64.b64encode(packed).decode())
+
+
+def decode_delayed(data: bytes, path: str) -> list[Delayed]:
+    """The messages of a record, sorted. `path` is where it lies, for errors.
+
+    Raises:
+        UnsupportedFormatError: it is none, or of a later version.
+    """
+    return decode_fields(data, path, _delayed)
+
+
+def _delayed(fields: dict[str, Any]) -> list[Delayed]:
+    unpacking = zlib.decompressobj()
+    data = unpacking.decompress(base64.b64decode(text_of(fields["packed"])), UNPACKED_BYTES_MAX)
+    if not unpacking.eof:
+        raise ValueError("the record is too long, or was cut off")
+    return sorted(_one(*list_of(each)) for each in list_of(json.loads(data)))
+
+
+def _one(due_ms: object, message_id: object, deliveries: object) -> Delayed:
+    return Delayed(
+        check_whole(due_ms, 0, TIMESTAMP_MS_MAX),
+        check_whole(message_id, 0, MESSAGE_ID_MAX),
+        check_whole(deliveries, 0, DELIVERIES_MAX),
+    )
