@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable, Iterator
 from functools import partial
 
@@ -17,7 +18,7 @@ from hqueue.settings.keyword_options import Unpack
 from hqueue.settings.kinds import check_kind
 from hqueue.settings.numbers import check_number, check_whole
 from hqueue.sharing.acquired_message import AcquiredMessage
-from hqueue.sharing.share_calls import Delay, ShareCalls, idle_ms_of
+from hqueue.sharing.share_calls import ShareCalls, idle_ms_of
 from hqueue.sharing.share_options import ShareOptions, ShareSettings
 from hqueue.sharing.shared_consumption import SharedConsumption
 
@@ -172,7 +173,11 @@ class ShareConsumer:
         """
         self._calls.acknowledge(messages)
 
-    def release(self, *messages: AcquiredMessage, until: Delay = None) -> None:
+    def release(
+        self,
+        *messages: AcquiredMessage,
+        until: datetime.datetime | datetime.timedelta | int | None = None,
+    ) -> None:
         """Have these delivered again, to any consumer of the group. Written and raised as for
         `acknowledge`.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -23,7 +24,7 @@ from hqueue.settings.keyword_options import Unpack
 from hqueue.settings.kinds import check_kind
 from hqueue.settings.numbers import check_number, check_whole
 from hqueue.sharing.acquired_message import AcquiredMessage
-from hqueue.sharing.share_calls import Delay, ShareCalls, idle_ms_of
+from hqueue.sharing.share_calls import ShareCalls, idle_ms_of
 from hqueue.sharing.share_options import ShareOptions, ShareSettings
 from hqueue.sharing.shared_consumption import SharedConsumption
 
@@ -170,7 +171,11 @@ class ShareConsumer:
         """These were processed. Like `hqueue.ShareConsumer.acknowledge`."""
         self._calls.acknowledge(messages)
 
-    def release(self, *messages: AcquiredMessage, until: Delay = None) -> None:
+    def release(
+        self,
+        *messages: AcquiredMessage,
+        until: datetime.datetime | datetime.timedelta | int | None = None,
+    ) -> None:
         """Have these delivered again. Like `hqueue.ShareConsumer.release`.
 
         Args:

@@ -115,7 +115,7 @@ class DelayRecords(OnStore):
                 break
             waiting, _ = yield from self._read(delay.name)
             due = waiting[: bisect_right(waiting, now_ms, key=lambda each: each.due_ms)][:room]
-            if not due:  # Nobody else has moved these: the record is gone, or is none of ours.
+            if not due:  # The record is gone, as with a group that was deleted.
                 window = window._replace(delays=tuple(d for d in window.delays if d != delay))
                 continue
             room -= len(due)

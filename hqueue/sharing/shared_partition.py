@@ -243,7 +243,7 @@ class SharedPartition(OnStore):
             slot = slot_of.get(message_id, NO_KEY)
             self.held[message_id] = Held(deliveries, until_ms, slot)
         if self._doubtful_delays:
-            known_delays = {each.name for each in (*window.delays, *window.moves)}
+            known_delays = {each[0] for each in (*window.delays, *window.moves)}
             lost = [each for each in self._doubtful_delays if each.name not in known_delays]
             yield from self._drop_delays(lost)
             self._doubtful_delays.clear()

@@ -404,7 +404,7 @@ CALLS: dict[str, Callable[[World], Call]] = {
         for kind in ("Message", "ReceivedMessage", "ConsumedMessage")
     },
     **{
-        f"{kind}.delayed": lambda w: (next(w.queue.scan()).delayed, {"until": 1_700_000_000_000})
+        f"{kind}.delayed": lambda w: (w.letter.message.delayed, {"until": 1_700_000_000_000})
         for kind in ("Message", "ReceivedMessage", "ConsumedMessage")
     },
     "Message": lambda w: (Message, {"topic": "t", "value": b"", "key": b"", "headers": ()}),
