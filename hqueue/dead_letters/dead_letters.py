@@ -42,10 +42,10 @@ class DeadLetters:
         on_unreadable: OnUnreadable | None = None,
     ) -> Iterator[DeadLetter]:
         """Iterate over dead letters that were neither redriven nor deleted yet, those of each owner
-        one after another, and each partition in its order. A message that became a dead letter
-        several times comes once.
+        one after another, and each partition in its order.
 
-        Holds the IDs of up to 100,000 dead letters, and one dead letter at a time.
+        Holds the IDs of up to 100,000 dead letters, and one dead letter at a time. A message that
+        became a dead letter several times comes once, if no more than these wait.
 
         Args:
             subscriber: the subscriber's name; or
