@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from hqueue.errors import SettingsError as SettingsError
     from hqueue.errors import StoreUnavailableError as StoreUnavailableError
     from hqueue.exactly_once import ExactlyOnceProcessor as ExactlyOnceProcessor
-    from hqueue.groups.administration import GroupDescription as GroupDescription
-    from hqueue.groups.administration import GroupListing as GroupListing
-    from hqueue.groups.administration import GroupPartition as GroupPartition
+    from hqueue.groups.descriptions import GroupDescription as GroupDescription
+    from hqueue.groups.descriptions import GroupListing as GroupListing
+    from hqueue.groups.descriptions import GroupPartition as GroupPartition
     from hqueue.log.expiry import PartitionExpiry as PartitionExpiry
     from hqueue.log.lag import PartitionLag as PartitionLag
     from hqueue.log.offsets import PartitionOffsets as PartitionOffsets
@@ -114,7 +114,7 @@ _MODULES = {
         "StoreUnavailableError"
     ),
     "hqueue.exactly_once": "ExactlyOnceProcessor",
-    "hqueue.groups.administration": "GroupDescription GroupListing GroupPartition",
+    "hqueue.groups.descriptions": "GroupDescription GroupListing GroupPartition",
     "hqueue.log.expiry": "PartitionExpiry",
     "hqueue.log.lag": "PartitionLag",
     "hqueue.log.offsets": "PartitionOffsets",

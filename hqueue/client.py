@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Collection, Mapping
 
 from hqueue.format.header import Bodies
-from hqueue.groups.administration import GroupAdministration, GroupDescription, GroupListing
+from hqueue.groups.descriptions import GroupDescription, GroupListing
 from hqueue.handle import Cluster, QueueAdministration
 from hqueue.handle.administration import Ttl
 from hqueue.handle.queue_log import QueueLog
@@ -35,6 +35,7 @@ from hqueue.runtime.memory import keep_freed
 from hqueue.settings.attributes import QueueDescription, check_queue_name
 from hqueue.settings.connection import Settings
 from hqueue.settings.keyword_options import AlterableAttributes, QueueAttributes, Unpack
+from hqueue.sharing.administration import AnyGroupAdministration
 from hqueue.store import StorePort
 
 __all__ = ["Client", "Ttl", "administration_of", "close_in_loop", "cluster_of", "groups_of"]
@@ -297,8 +298,8 @@ class Client:
         )
 
     def list_groups(self) -> list[GroupListing]:
-        """List every group that has a consumer or a committed offset, sorted by name. Takes three
-        round trips in all.
+        """List every group that has a consumer or a committed offset, and every share group, sorted
+        by name. Takes four round trips in all.
         """
         return groups_of(self).list()
 
@@ -306,8 +307,9 @@ class Client:
         """The members of a group, and its offset and lag in each partition of all queues, or of
         one.
 
-        A record that can't be read is reported in `GroupPartition.unreadable`; the others are read
-        all the same. Sends two or three small requests for each partition.
+        Of a share group, `GroupPartition.shared` has the messages that its consumers have. A record
+        that can't be read is reported in `GroupPartition.unreadable`; the others are read all the
+        same. Sends two or three small requests for each partition; of a share group up to nine.
 
         Raises:
             GroupNotFoundError: no group has this name.
@@ -322,7 +324,8 @@ class Client:
         A partition that ends before the start is set to its end. The record of an offset that can't
         be read is replaced. Offsets in other queues stay. A consumer that joins meanwhile either
         begins at the new offsets, or makes the call fail: an offset that it has taken over is not
-        changed.
+        changed. A share group gets all messages from there on, also those that it was done with;
+        what it delivered of them before counts for nothing.
 
         Args:
             group: the group's name.
@@ -344,7 +347,9 @@ class Client:
 
     def delete_group(self, group: str, *, queue: str | None = None) -> None:
         """Delete a group that has no consumers, with its offsets in all queues; or only its offsets
-        in one queue that it does not consume any more. The queue need not exist any more.
+        in one queue that it does not consume any more. The queue need not exist any more. A share
+        group is deleted with its records of messages. Dead letters of the group stay in the queues
+        until they expire; `Queue.dead_letters` deletes them.
 
         Raises:
             GroupNotFoundError: no group has this name, or it has no offsets in the queue.
@@ -419,9 +424,9 @@ def administration_of(client: Client) -> QueueAdministration:
     return client._queues
 
 
-def groups_of(client: Client) -> GroupAdministration:
+def groups_of(client: Client) -> AnyGroupAdministration:
     """What administers groups by a client, for `hqueue.aio` and `hqueue.engine`."""
-    return GroupAdministration(client._cluster, client.coordination.store)
+    return AnyGroupAdministration(client._cluster, client.coordination.store)
 
 
 async def close_in_loop(client: Client) -> None:

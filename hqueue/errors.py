@@ -292,7 +292,9 @@ class GroupNotFoundError(GroupError):
 
 
 class GroupActiveError(GroupError):
-    """The group has consumers, and the operation needs one that has none."""
+    """The group has consumers, and the operation needs one that has none; or a group of the other
+    kind has this name: a share group, or one of consumers.
+    """
 
 
 class HubError(HQueueError):

@@ -11,6 +11,7 @@ from hqueue.exactly_once_steps import Process, ProcessInLoop
 from hqueue.groups.callbacks import OnPartitions, OnPartitionsInLoop
 from hqueue.groups.calls import Partition, ToCommit
 from hqueue.groups.consumer_options import ConsumerOptions
+from hqueue.groups.descriptions import SharedMessages
 from hqueue.message import Headers
 from hqueue.message_id import MessageIDs
 from hqueue.metadata import Presence
@@ -53,6 +54,7 @@ __all__ = [
     "QueueAttributes",
     "ScannerOptions",
     "ShareOptions",
+    "SharedMessages",
     "Start",
     "SubscriberOptions",
     "Timestamp",

@@ -9,7 +9,7 @@ from hqueue.aio.topic_metadata import MetadataMigration, TopicMetadata
 from hqueue.client import Client as BlockingClient
 from hqueue.client import Ttl, administration_of, close_in_loop, cluster_of, groups_of, ranges_of
 from hqueue.connecting import connect as connect_blocking
-from hqueue.groups.administration import GroupDescription, GroupListing
+from hqueue.groups.descriptions import GroupDescription, GroupListing
 from hqueue.handle import QueueAdministration, QueueLog
 from hqueue.log.table_ports import PartitionLocation
 from hqueue.message_id import MessageID

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import socket
 import uuid
 from collections import defaultdict
@@ -16,77 +15,35 @@ from hqueue.errors import (
     InvalidInputError,
     Outcome,
     QueueStateError,
-    UnsupportedFormatError,
 )
+from hqueue.groups.descriptions import GroupDescription, GroupListing, GroupPartition
+from hqueue.groups.kinds import CONSUMER, SHARE, GroupKind, GroupKinds, kinds_among
 from hqueue.groups.members import GroupMembers
 from hqueue.groups.offsets import UNSET, GroupOffsets
 from hqueue.groups.paths import GroupPaths, group_name, groups_below
 from hqueue.groups.positions import start_positions
 from hqueue.groups.standalone import StandaloneOffsets
-from hqueue.handle import Cluster
+from hqueue.handle import Cluster, QueueLog
 from hqueue.log.lag import PartitionLag
 from hqueue.message_id import MessageID
 from hqueue.metadata import MetadataStore, Owners, PartitionKey
 from hqueue.metadata.ports import ANY
-from hqueue.metadata.steps import Delete, Keys, OnStore, Work
+from hqueue.metadata.steps import Delete, Keys, OnStore, Read, Work
 from hqueue.position import Start, check_start
 from hqueue.runtime.steps import Wait
 from hqueue.runtime.stepwise import stepwise
 from hqueue.settings.attributes import check_partition, check_queue_name
 from hqueue.settings.kinds import listed
 
-__all__ = ["GroupAdministration", "GroupDescription", "GroupListing", "GroupPartition"]
+__all__ = ["Group", "GroupAdministration", "chosen_partitions", "new_writer"]
 
 TRIES_MAX = 10
 """How often the offsets may be changed by others while they are reset."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class GroupListing:
-    """A group in a list of groups."""
-
-    group: str
-    members: int
-    """The number of its consumers."""
-    queues: tuple[str, ...]
-    """The queues in which it has offsets."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class GroupPartition:
-    """A group's state in one partition."""
-
-    queue: str
-    partition: int
-    owner: str | None
-    """The ID of the consumer that has the partition; None if none has it."""
-    committed: MessageID | None
-    """The committed offset: the first ID that the group has not consumed. None if it has no offset
-    yet.
-    """
-    lag: PartitionLag | None
-    """The lag between the committed offset and the end; for a group without an offset, the whole
-    partition. None if the queue or the offset can't be read now.
-    """
-    unreadable: UnsupportedFormatError | None = None
-    """The reason why the record of the offset or of the claim can't be read; None if all can."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class GroupDescription:
-    """The members and partitions of a group."""
-
-    group: str
-    members: Mapping[str, Mapping[str, int]]
-    """The group's consumers by their IDs, each with the number of its streams for each queue. That
-    mapping is empty if the consumer's record can't be read.
-    """
-    partitions: tuple[GroupPartition, ...]
-    """The partitions in which it has an offset or an owner, by queue and number."""
-
-
 class GroupAdministration(OnStore):
-    """Administers groups: in the caller's thread, or in an event loop.
+    """Administers groups of consumers, and lists those of both kinds: in the caller's thread, or in
+    an event loop.
 
     Args:
         cluster: has the queues.
@@ -113,7 +70,7 @@ class GroupAdministration(OnStore):
         """
         if queue is not None:
             queue = check_queue_name(queue)
-        group = _Group(self._cluster, self._store, name)
+        group = Group(self._cluster, self._store, name)
         everyone = yield from group.members.everyone.steps()
         members = {consumer: dict(streams) for consumer, streams in everyone.items()}
         owners, claims = yield from group.owners.inspect.steps()
@@ -170,17 +127,14 @@ class GroupAdministration(OnStore):
         """
         log = yield from self._cluster.log.steps(queue)
         check_start(start)
-        chosen = range(log.partitions) if partitions is None else partitions
-        numbers = sorted({check_partition(p, log.partitions) for p in listed(chosen, "partitions")})
-        if not numbers:
-            raise InvalidInputError("give at least one partition to reset", queue=log.name)
-        group = _Group(self._cluster, self._store, name)
+        numbers = chosen_partitions(log, partitions)
+        group = Group(self._cluster, self._store, name)
         yield from group.check_exists()
         yield from group.check_inactive(log.name)
         found = yield from start_positions(log, start, numbers)
         positions = {PartitionKey(log.name, number): at for number, at in found.items()}
         left, begun = set(positions), False
-        writer = _new_writer()
+        writer = new_writer()
         for _ in range(TRIES_MAX):
             known = yield from group.offsets.read_or_create.steps(writer, left)
             yield from group.check_inactive(log.name, unknown=begun)
@@ -202,19 +156,21 @@ class GroupAdministration(OnStore):
             InvalidInputError: no group or no queue can have this name.
         """
         queue = check_queue_name(queue)
-        group = _Group(self._cluster, self._store, name)
+        group = Group(self._cluster, self._store, name)
         return StandaloneOffsets(
-            group.offsets, partial(self.check_inactive.asked, name, queue), queue, _new_writer()
+            group.offsets, partial(self.check_inactive.asked, name, queue), queue, new_writer()
         )
 
     @stepwise
     def check_inactive(self, name: str, queue: str) -> Work[None]:
-        """Return if a group has no consumers of a queue.
+        """Return if a group has no consumers of a queue, and is no share group.
 
         Raises:
-            GroupActiveError: it has.
+            GroupActiveError: it has, or is.
         """
-        yield from _Group(self._cluster, self._store, name).check_inactive(queue)
+        group = Group(self._cluster, self._store, name)
+        yield from group.kinds.check.steps(CONSUMER)
+        yield from group.check_inactive(queue)
 
     @stepwise
     def delete(self, name: str, queue: str | None) -> Work[None]:
@@ -226,7 +182,7 @@ class GroupAdministration(OnStore):
             GroupActiveError: it has consumers. Nothing was changed; or, where the outcome is
                 unknown, some offsets are deleted, and one that joined meanwhile has the others.
         """
-        group = _Group(self._cluster, self._store, name)
+        group = Group(self._cluster, self._store, name)
         queue = None if queue is None else check_queue_name(queue)
         versions = yield from group.offsets.versions.steps(queue)
         yield from group.check_inactive(queue)
@@ -240,20 +196,34 @@ class GroupAdministration(OnStore):
 
     @stepwise
     def list(self) -> Work[list[GroupListing]]:
-        """Every group that has a consumer or an offset, by name. A few round trips for all."""
-        members: dict[str, int] = defaultdict(int)
+        """Every group that has a consumer, an offset or a record of messages, by name. A few round
+        trips for all.
+        """
+        members: dict[str, list[str]] = defaultdict(list)
         queues: dict[str, set[str]] = defaultdict(set)
+        kinds: dict[str, GroupKind] = {}
         for path in (yield Keys(self._below, 3)):
-            segment, kind, name = path.split("/")[-3:]
+            segment, part, name = path.split("/")[-3:]
             group = group_name(segment)
             if group is None:
                 continue
-            if kind == "ids":
-                members[group] += 1
-            elif kind == "offsets":
+            if part == "ids":
+                members[group].append(path)
+            elif part in ("offsets", "shares"):
                 queues[group].add(name)
+                if part == "shares":
+                    kinds[group] = SHARE
+        new = [path for group in members.keys() - queues.keys() for path in members[group]]
+        for path, record in ((yield Read(new)) if new else {}).items():
+            if SHARE in kinds_among({path: record}):
+                kinds[group_name(path.split("/")[-3]) or ""] = SHARE
         return [
-            GroupListing(group, members.get(group, 0), tuple(sorted(queues.get(group, ()))))
+            GroupListing(
+                group,
+                len(members.get(group, ())),
+                tuple(sorted(queues.get(group, ()))),
+                kinds.get(group, CONSUMER),
+            )
             for group in sorted(members.keys() | queues.keys())
         ]
 
@@ -285,16 +255,17 @@ class GroupAdministration(OnStore):
         return lags
 
 
-class _Group:
+class Group:
     """A group, and where all of it lies."""
 
     def __init__(self, cluster: Cluster, store: MetadataStore, name: str) -> None:
         settings = cluster.settings
         self._name = name
-        self._paths = GroupPaths(settings.zookeeper_root, name, settings.broker_id)
-        self.members = GroupMembers(store, self._paths)
-        self.owners = Owners(store, self._paths, "consumer")
-        self.offsets = GroupOffsets(store, self._paths)
+        self.paths = GroupPaths(settings.zookeeper_root, name, settings.broker_id)
+        self.members = GroupMembers(store, self.paths)
+        self.owners = Owners(store, self.paths, "consumer")
+        self.offsets = GroupOffsets(store, self.paths)
+        self.kinds = GroupKinds(store, self.paths)
 
     def exists(self) -> Work[bool]:
         if (yield from self.members.consuming.steps()):
@@ -320,10 +291,10 @@ class _Group:
 
     def delete_empty_nodes(self) -> Work[None]:
         """What leads nowhere any more. A consumer that joins now makes again what it needs."""
-        paths = self._paths
+        paths = self.paths
         left = [*(yield Keys(paths.owners, 1)), *(yield Keys(paths.plans, 1))]
         yield Delete(dict.fromkeys(left, ANY))
-        parts = (paths.ids, paths.owners, paths.offsets, paths.plans)
+        parts = (paths.ids, paths.owners, paths.offsets, paths.shares, paths.plans)
         yield Delete(dict.fromkeys(parts, ANY), levels_above=1)
 
     def not_found(self, queue: str | None = None) -> GroupNotFoundError:
@@ -347,6 +318,19 @@ class _Group:
         )
 
 
-def _new_writer() -> str:
+def chosen_partitions(log: QueueLog, partitions: Collection[int] | None) -> list[int]:
+    """The partitions of a queue that a call names; all if it names none.
+
+    Raises:
+        InvalidInputError: there is no such partition, or the call names an empty collection.
+    """
+    chosen = range(log.partitions) if partitions is None else partitions
+    numbers = sorted({check_partition(p, log.partitions) for p in listed(chosen, "partitions")})
+    if not numbers:
+        raise InvalidInputError("give at least one partition to reset", queue=log.name)
+    return numbers
+
+
+def new_writer() -> str:
     """A name that signs offsets, and that no other process has."""
     return f"{socket.gethostname()}:{uuid.uuid4()}"

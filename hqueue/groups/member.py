@@ -17,6 +17,7 @@ from hqueue.errors import (
 from hqueue.groups.assignors import Assignment, Assignor
 from hqueue.groups.changes import Changes
 from hqueue.groups.claimed_offsets import ClaimedOffsets
+from hqueue.groups.kinds import CONSUMER, GroupKinds
 from hqueue.groups.members import GroupMembers
 from hqueue.groups.offsets import GroupOffsets, Offset, Position
 from hqueue.groups.pacing import Pacing
@@ -116,6 +117,7 @@ class GroupMember(OnStore):
         self._pacing = Pacing(Alarm(self._loop), clock, idle_ms_max)
         self._certainty = Certainty(store, self._lock, clock)
         offsets = GroupOffsets(store, paths) if commits else None
+        self._kinds = GroupKinds(store, paths) if commits else None
         self._offsets = ClaimedOffsets(offsets, writer or consumer, self._lock, self._on_refused)
         self._closed = self._left = False
         self._eager = eager
@@ -133,12 +135,15 @@ class GroupMember(OnStore):
 
         Raises:
             RequestRefusedError: another consumer of its ID stays in the group.
+            GroupActiveError: it is a share group.
             HQueueError: as the store's.
         """
         yield from or_closed(self._join(), self.close, self._loop)
 
     def _join(self) -> Work[None]:
         yield from self._registration.begin.steps()
+        if self._kinds is not None:
+            yield from self._kinds.check.steps(CONSUMER)
         self._claimant = Claimant(
             self._owners, self.consumer, self._lock, self._look, eager=self._eager
         )

@@ -45,6 +45,7 @@ class GroupMembers(OnStore):
         on_failure: Callable[[HQueueError], None],
         *,
         static: bool = False,
+        shares: bool = False,
     ) -> Registration:
         """What makes a consumer present when it begins, and again after its session was lost, until
         it is closed. To begin it raises a `RequestRefusedError` if another consumer of that ID
@@ -57,10 +58,11 @@ class GroupMembers(OnStore):
             static: whether it takes the place of a predecessor of this ID that has left, and kept
                 its place (`leave_behind`). One that may still be alive is waited for, as long as
                 its session may last: nothing of it is touched.
+            shares: whether the group is a share group.
         """
         return Registration(
             self._store,
-            [{self._paths.member(consumer): encode_member(streams)}],
+            [{self._paths.member(consumer): encode_member(streams, shares=shares)}],
             is_own=_has_left if static else _is_other,
             on_obstacle=_taken,
             on_failure=on_failure,

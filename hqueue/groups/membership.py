@@ -15,6 +15,7 @@ from hqueue.groups.assigned import HandAssigned
 from hqueue.groups.assignors import ASSIGNORS
 from hqueue.groups.catalog import Catalog, QueueCatalog, Selection
 from hqueue.groups.consumer_options import ConsumerSettings
+from hqueue.groups.kinds import CONSUMER, GroupKinds
 from hqueue.groups.member import GroupMember
 from hqueue.groups.offsets import GroupOffsets
 from hqueue.groups.paths import GroupPaths
@@ -142,6 +143,7 @@ class GroupMembership(Stepwise):
         yield from self._finish_leaving()
         if self._paths is not None:
             yield from self._check_broker()
+            yield GroupKinds(self._session().store, self._paths).check.asked(CONSUMER)
         assigned = HandAssigned(self.offsets(), self._unique, partitions)
         yield assigned.begin.asked()
         with self._lock:

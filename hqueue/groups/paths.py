@@ -51,6 +51,7 @@ class GroupPaths:
     """
 
     def __init__(self, root: str, group: str, broker: int = 0) -> None:
+        self.group = group
         self.top = f"{groups_below(root)}/{_segment(group)}"
         self.ids = f"{self.top}/ids"
         self.owners = f"{self.top}/owners"
@@ -79,6 +80,10 @@ class GroupPaths:
     def offsets_of(self, queue: str) -> str:
         """What the offsets of a queue lie below."""
         return f"{self.offsets}/{check_queue_name(queue)}"
+
+    def shares_of(self, queue: str) -> str:
+        """What a share group has of a queue lies below."""
+        return f"{self.shares}/{check_queue_name(queue)}"
 
     def partition_key(self, path: str) -> PartitionKey | None:
         """Which partition a claim or an offset is of; None for another broker's, and for a path

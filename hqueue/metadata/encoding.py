@@ -12,7 +12,7 @@ own:
     broker       {"version": 1, "address": "host:port", "cluster": "id"}
     its queues   {"version": 1, "partitions": 4}
     member       {"version": 1, "streams": {"queue": 1, …}}, of one that has left and keeps its
-                 place for a successor also "left": true
+                 place for a successor also "left": true, of a share group also "kind": "share"
     plan         {"version": 1, "members": ["id", …], "queues": {"queue": [0, 1, null, …], …}}
     offset       {"version": 1, "next": "1700000000000-0", "ordinal": 17, "consumer": "id"}
     epoch        {"version": 1, "number": 17, "since": "1700000000000-0"}
@@ -90,6 +90,7 @@ __all__ = [
     "encode_worker",
     "list_of",
     "member_left",
+    "member_shares",
     "offset_writer",
     "text_of",
 ]
@@ -188,8 +189,9 @@ def decode_broker_queue(data: bytes, path: str) -> int:
     )
 
 
-def encode_member(streams: Mapping[str, int], *, left: bool = False) -> bytes:
-    return encode_fields(streams=dict(sorted(streams.items())), **({"left": True} if left else {}))
+def encode_member(streams: Mapping[str, int], *, left: bool = False, shares: bool = False) -> bytes:
+    said = {**({"left": True} if left else {}), **({"kind": "share"} if shares else {})}
+    return encode_fields(streams=dict(sorted(streams.items())), **said)
 
 
 def decode_member(data: bytes, path: str) -> dict[str, int]:
@@ -207,6 +209,11 @@ def decode_member(data: bytes, path: str) -> dict[str, int]:
 def member_left(data: bytes, path: str) -> bool:
     """Whether a member of a group has left in order, and keeps its place for a successor."""
     return decode_fields(data, path, lambda fields: fields.get("left") is True)
+
+
+def member_shares(data: bytes, path: str) -> bool:
+    """Whether a member is one of a share group."""
+    return decode_fields(data, path, lambda fields: fields.get("kind") == "share")
 
 
 def encode_plan(plan: Mapping[PartitionKey, str]) -> bytes:

@@ -17,8 +17,8 @@ from hqueue.errors import (
     GroupActiveError,
     HQueueError,
 )
+from hqueue.groups.kinds import SHARE, GroupKinds
 from hqueue.groups.members import GroupMembers
-from hqueue.groups.offsets import GroupOffsets
 from hqueue.groups.paths import GroupPaths
 from hqueue.groups.positions import start_positions
 from hqueue.handle import Cluster, QueueLog
@@ -131,7 +131,7 @@ class SharedConsumption(Stepwise):
 
         Raises:
             QueueNotFoundError: one of the queues does not exist.
-            GroupActiveError: the group has offsets: it is no share group.
+            GroupActiveError: the name is that of a group of consumers, which has offsets.
             SettingsError: another cluster has registered the ``broker_id``.
             StoreUnavailableError: HBase or ZooKeeper was unavailable.
         """
@@ -146,19 +146,21 @@ class SharedConsumption(Stepwise):
     def _join(self, coordination: Coordination) -> Work[Any, None]:
         own = self._cluster.cluster_id.asked()
         yield coordination.brokers.check.asked(self._cluster.settings.broker_id, own)
-        offsets = GroupOffsets(coordination.store, self._paths)
-        if (yield offsets.versions.asked()):
-            raise GroupActiveError(
-                "this group has offsets, as groups of consumers have: give the share group another "
-                "name, or delete that group",
-                group=self._group,
-            )
-        if self._registration is None:
+        registration = self._registration
+        if registration is None:
             members = GroupMembers(coordination.store, self._paths, self._clock)
             streams = dict.fromkeys(self._queues, 1)
-            registration = members.registration(self.consumer_id, streams, self._on_failure)
+            registration = members.registration(
+                self.consumer_id, streams, self._on_failure, shares=True
+            )
             yield registration.begin.asked()
             self._registration = registration
+        try:
+            yield GroupKinds(coordination.store, self._paths).check.asked(SHARE)
+        except GroupActiveError:
+            self._registration = None
+            yield registration.close.asked()
+            raise
         for queue, log in self._logs.items():
             for number in range(log.partitions):
                 key = PartitionKey(queue, number)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import hqueue
-from hqueue import Consumer, Message
+from hqueue import Consumer, Message, ShareConsumer
 from hqueue.errors import GroupNotFoundError
 from hqueue.groups.paths import GroupPaths
 from hqueue.metadata import PartitionKey
@@ -148,9 +148,10 @@ def test_a_group_is_listed_described_reset_and_deleted(
     ids = [str(m.id) for m in queue.scan(partition=0)]
     assert run("consume", queue.name, "-g", group, "-n", "2").code == 0
     listed = [line.split("\t") for line in run("groups", "list").lines]
-    assert [group, "0", queue.name] in listed
+    assert [group, "0", queue.name, "consumer"] in listed
     documents = map(json.loads, run("groups", "list", "--json").lines)
-    assert {"group": group, "members": 0, "queues": [queue.name]} in documents
+    entry = {"group": group, "members": 0, "queues": [queue.name], "kind": "consumer"}
+    assert entry in documents
     first, second = described(run, group)
     assert first.pop("age_ms") is not None
     assert first == {
@@ -206,6 +207,44 @@ def test_a_group_with_consumers_is_described_with_them_and_not_changed(
             assert refused.code == 1
             assert "stop them first" in refused.err
             assert owner in refused.err
+
+
+def test_a_share_group_is_described_with_the_messages_that_its_consumers_have(
+    run: Run, client: hqueue.Client, queue: hqueue.Queue, group: str
+) -> None:
+    with ShareConsumer(queue.name, group=group, client=client, auto_acknowledge=False) as consumer:
+        assert [m.value for m in consumer.poll(20_000)] == [b"1", b"2\n", b"3"]
+        assert consumer.poll(0) == []
+        first, second = described(run, group)
+        assert first.pop("age_ms") is not None
+        assert first.pop("acquired_age_ms") is not None
+        assert first == {
+            "queue": queue.name,
+            "partition": 0,
+            "consumer": None,
+            "offset": str(hqueue.MessageID(0, 1)),
+            "lag": 3,
+            "unreadable": None,
+            "acquired": 3,
+            "redelivered": 0,
+            "released": 0,
+            "holders": {consumer.consumer_id: 3},
+        }
+        assert (second["lag"], second["acquired"]) == (0, 0)
+        rows = [line.split("\t") for line in run("groups", "describe", group).lines]
+        assert [row[2] for row in rows] == ["1", "0"]
+        assert [[*row[4:5], *row[6:]] for row in rows] == [["3", "3", "0", "0"], ["0"] * 4]
+        assert described(run, group, "--members") == [
+            {"consumer": consumer.consumer_id, "partitions": 1, "streams": {queue.name: 1}}
+        ]
+        rows = [line.split("\t")[2:7] for line in run("lag", queue.name).lines]
+        assert rows == [[group, "0", "-", "yes", "3"], [group, "1", "-", "yes", "0"]]
+        assert run("groups", "reset", group, queue.name, "--to", "latest", "-y").code == 1
+    assert run("consume", queue.name, "-g", group).code == 1, "no share group"
+    assert run("groups", "reset", group, queue.name, "--to", "latest", "-y").code == 0
+    assert [each["lag"] for each in described(run, group)] == [0, 0]
+    assert run("groups", "delete", group, "-y").code == 0
+    assert run("groups", "describe", group).code == 1
 
 
 def test_lag_shows_groups_beside_subscribers(run: Run, queue: hqueue.Queue, group: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,11 +15,12 @@ from hqueue.cli.output import show_table, write_json
 from hqueue.cli.progress import count_text
 from hqueue.cli.registering import group
 from hqueue.cli.session import session_of
+from hqueue.groups.kinds import SHARE
 from hqueue.position import START_HELP, check_start
 from hqueue.runtime.only_reads import OnlyReads
 
 if TYPE_CHECKING:
-    from hqueue.groups.administration import GroupDescription, GroupPartition
+    from hqueue.groups.descriptions import GroupDescription, GroupPartition
 
 __all__ = ["PANEL", "register"]
 
@@ -33,16 +35,23 @@ def list_(context: typer.Context, json: shared_options.Json = False) -> None:
     """List all groups.
 
     Without a terminal: group, how many consumers are in it, the queues that it has offsets in with
-    commas between; with tabs between.
+    commas between, and "consumer" or, for share groups, "share"; with tabs between.
     """
     listings = session_of(context).client.list_groups()
     if json:
         for each in listings:
-            write_json({"group": each.group, "members": each.members, "queues": each.queues})
+            write_json(
+                {
+                    "group": each.group,
+                    "members": each.members,
+                    "queues": each.queues,
+                    "kind": each.kind,
+                }
+            )
         return
     show_table(
-        ("group", "members", "queues"),
-        ((each.group, each.members, ",".join(each.queues) or None) for each in listings),
+        ("group", "members", "queues", "kind"),
+        ((each.group, each.members, ",".join(each.queues) or None, each.kind) for each in listings),
         numbers=("members",),
     )
 
@@ -68,6 +77,11 @@ def describe(
     can't be read is named on stderr, and its offset is "unreadable". Without a terminal: queue,
     partition, consumer, offset, lag; of members: consumer, partitions that it has, queues with
     commas between; with tabs between.
+
+    Of a share group "lag" counts the unfinished messages, and "age" is that of the oldest in
+    milliseconds; "acquired" are the messages that consumers have, "again" those of them that were
+    delivered before, "released" those that were given back and wait. Without a terminal: queue,
+    partition, how many consumers have messages, offset, lag, age, acquired, again, released.
     """
     described = session_of(context).client.describe_group(group, queue=queue)
     if json:
@@ -77,20 +91,7 @@ def describe(
     if members or sys.stdout.isatty():
         _show_members(described)
     if not members:
-        show_table(
-            ("queue", "partition", "consumer", "offset", "lag"),
-            (
-                (
-                    each.queue,
-                    each.partition,
-                    each.owner,
-                    UNREADABLE if each.unreadable and each.lag is None else each.committed,
-                    None if each.lag is None else each.lag.messages,
-                )
-                for each in described.partitions
-            ),
-            numbers=("partition", "lag"),
-        )
+        _show_partitions(described)
         for each in described.partitions:
             if each.unreadable:
                 say(f"{each.queue} {each.partition}: {each.unreadable}")
@@ -108,7 +109,8 @@ def reset(
     """Set a group's offsets in a queue, back or ahead. The group must not be consuming it.
 
     If a partition ends before the position, its offset becomes the partition's end. A position
-    beyond the end of every partition is refused, unless it is a time in the past.
+    beyond the end of every partition is refused, unless it is a time in the past. A share group
+    gets all messages from there on again, those too that it was done with.
     """
     session, _ = session_of(context), check_start(to)  # What can't be read is refused unasked.
     session.confirm(f"Overwrite the offsets of {printable(group)} in {queue}?", yes=yes)
@@ -127,7 +129,8 @@ def delete(
     ] = None,
     yes: shared_options.Yes = False,
 ) -> None:
-    """Delete a group that has no consumers, with its offsets. Its queues may be gone.
+    """Delete a group that has no consumers, with its offsets, or with the records of a share group.
+    Its queues may be gone.
 
     Its dead letters stay in the queues until they expire: delete them by dead-letters QUEUE --group
     GROUP --delete-all.
@@ -139,15 +142,56 @@ def delete(
     say(f"Forgot how far {printable(group)} was in {where}.")
 
 
+def _show_partitions(described: GroupDescription) -> None:
+    if described.kind == SHARE:
+        columns = ("holders", "offset", "lag", "age", "acquired", "again", "released")
+        numbers = ("partition", "holders", "lag", "age", "acquired", "again", "released")
+        rows = [(*_place(each), *_shared(each)) for each in described.partitions]
+        show_table(("queue", "partition", *columns), rows, numbers=numbers)
+        return
+    show_table(
+        ("queue", "partition", "consumer", "offset", "lag"),
+        (
+            (*_place(each), each.owner, _offset(each), each.lag and each.lag.messages)
+            for each in described.partitions
+        ),
+        numbers=("partition", "lag"),
+    )
+
+
+def _place(each: GroupPartition) -> tuple[object, object]:
+    return each.queue, each.partition
+
+
+def _offset(each: GroupPartition) -> object:
+    return UNREADABLE if each.unreadable and each.lag is None else each.committed
+
+
+def _shared(each: GroupPartition) -> tuple[object, ...]:
+    lag = (None, None) if each.lag is None else (each.lag.messages, each.lag.age_ms)
+    shared = each.shared
+    if shared is None:
+        return (None, _offset(each), *lag, None, None, None)
+    counts = (shared.acquired, shared.redelivered, shared.released)
+    return (len(shared.holders), _offset(each), *lag, *counts)
+
+
 def _members(described: GroupDescription) -> list[dict[str, Any]]:
     return [
         {
             "consumer": consumer,
-            "partitions": sum(each.owner == consumer for each in described.partitions),
+            "partitions": sum(_has(consumer, each) for each in described.partitions),
             "streams": dict(streams),
         }
         for consumer, streams in sorted(described.members.items())
     ]
+
+
+def _has(consumer: str, each: GroupPartition) -> bool:
+    """Whether a consumer owns a partition or, in a share group, has messages of it."""
+    if each.shared is not None:
+        return consumer in each.shared.holders
+    return each.owner == consumer
 
 
 def _show_members(described: GroupDescription) -> None:
@@ -167,6 +211,7 @@ def _as_json(each: GroupPartition) -> dict[str, object]:
         "lag": None if each.lag is None else each.lag.messages,
         "age_ms": None if each.lag is None else each.lag.age_ms,
         "unreadable": None if each.unreadable is None else str(each.unreadable),
+        **({} if each.shared is None else dataclasses.asdict(each.shared)),
     }
 
 

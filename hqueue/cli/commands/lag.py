@@ -16,6 +16,7 @@ from hqueue.cli.output import drawn_table, show_table, write_json
 from hqueue.cli.registering import commands
 from hqueue.cli.session import session_of
 from hqueue.errors import GroupNotFoundError
+from hqueue.groups.kinds import SHARE
 from hqueue.metadata import PartitionKey, SubscriptionKey
 from hqueue.runtime.only_reads import OnlyReads
 
@@ -88,7 +89,8 @@ def lag(
     messages of all topics; of a Spark stream, from the last batch that it has finished. On a
     terminal the command goes on until Ctrl-C. Without one: queue, subscriber, group, partition, the
     worker or consumer that serves it, whether the subscriber is connected or a consumer has the
-    partition, lag in messages, age in milliseconds.
+    partition, lag in messages, age in milliseconds. A share group's lag is its unfinished messages;
+    it has no consumer that serves a partition, and is connected while it has any of the queue.
     """
     if checkpoint is not None and (queue is None or subscriber is not None or group is not None):
         raise typer.BadParameter("--checkpoint needs a QUEUE, and takes no --subscriber or --group")
@@ -160,7 +162,10 @@ def _groups(client: Client, queue: str | None, group: str | None) -> Iterator[_R
             continue  # It was deleted meanwhile.
         for each in described.partitions:
             reader = _Reader(each.queue, each.partition, None, listing.group)
-            yield _Row(reader, each.owner, each.owner is not None, each.lag)
+            connected = each.owner is not None
+            if described.kind == SHARE:
+                connected = any(each.queue in queues for queues in described.members.values())
+            yield _Row(reader, each.owner, connected, each.lag)
 
 
 def _stream(client: Client, queue: str, checkpoint: str) -> Iterator[_Row]:
