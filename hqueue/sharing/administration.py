@@ -128,7 +128,11 @@ class AnyGroupAdministration(GroupAdministration):
         ends = {key: MessageID.from_int(window.end) for key, window in windows.items()}
         behind = yield from self._lags(ends)
         begins = {
-            key: MessageID.from_int(windows[key].begin) for key in behind if windows[key].unfinished
+            key: MessageID.from_int(
+                min(each.begin for each in windows[key].each if not each.is_done)
+            )
+            for key in behind
+            if windows[key].unfinished
         }
         first = yield from self._lags(begins)
         taken = {key: _acquired(windows[key]) for key in behind}
@@ -168,7 +172,8 @@ def _decoded(value: bytes, path: str) -> Window | UnsupportedFormatError:
 
 
 def _acquired(window: Window) -> Sequence[Span]:
-    return [span for span in window.spans if span.mark.fate is Fate.ACQUIRED]
+    taken = (span for span in window.each if span.mark.fate is Fate.ACQUIRED)
+    return sorted(taken, key=lambda span: span.begin)
 
 
 def _described(
