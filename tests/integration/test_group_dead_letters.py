@@ -210,6 +210,7 @@ def test_what_can_not_be_rejected(make_queue: MakeQueue, join: Join) -> None:
         alone.reject(next_of(alone))
 
 
+@pytest.mark.in_memory
 def test_streams_reject_in_their_own_threads(
     make_queue: MakeQueue, join_in_threads: Callable[..., Any]
 ) -> None:
