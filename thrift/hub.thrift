@@ -165,7 +165,10 @@ struct TPreferences {
   /* Names and values that the subscriber's application keeps here: at most 100, of printable
    * characters, and a name and its value of at most 1000 characters together. Left out or empty:
    * nothing. */
-  4: optional map<string, string> application
+  4: optional map<string, string> application,
+  /* A message becomes a dead letter when it alone has had this many calls without an answer (1 or
+   * more); 0 for never: docs/push.md. Left out: 5. */
+  5: optional i32 unansweredCallsMax
 }
 
 /**

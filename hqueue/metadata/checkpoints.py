@@ -18,6 +18,7 @@ from hqueue.metadata.paths import Paths
 from hqueue.metadata.ports import ANY, Change, GuardedWrite, MetadataStore, Record
 from hqueue.metadata.records import Checkpoint, SubscriptionKey
 from hqueue.metadata.steps import Create, Delete, OnStore, Read, Work, Write, WriteWhereAbsent
+from hqueue.metadata.unanswered_calls import UnansweredCalls
 from hqueue.runtime.stepwise import stepwise
 
 __all__ = ["Checkpoints"]
@@ -71,6 +72,12 @@ class Checkpoints(OnStore):
         return _decoded(wanted, (yield Read(wanted)))
 
     @stepwise
+    def is_connected(self, key: SubscriptionKey) -> Work[bool]:
+        """Whether the subscriber is connected, or its session is not over yet."""
+        path = self._paths.address(key)
+        return path in (yield Read([path]))
+
+    @stepwise
     def create(
         self, starts: Mapping[SubscriptionKey, MessageID]
     ) -> Work[Mapping[SubscriptionKey, Checkpoint]]:
@@ -85,11 +92,20 @@ class Checkpoints(OnStore):
 
     @stepwise
     def compare_and_set(
-        self, key: SubscriptionKey, known: Checkpoint, next_id: MessageID
+        self,
+        key: SubscriptionKey,
+        known: Checkpoint,
+        next_id: MessageID,
+        unanswered: UnansweredCalls | None = None,
     ) -> Work[Checkpoint]:
         """Move a checkpoint ahead, if it has not changed since it was `known`.
 
         If the answer is lost, the result is looked up.
+
+        Args:
+            key, known: the checkpoint, and what it was.
+            next_id: the first ID that is not yet delivered.
+            unanswered: the calls from there on that had no answer.
 
         Raises:
             InvalidInputError: the checkpoint would move backwards. Only `seek` may do that.
@@ -103,13 +119,13 @@ class Checkpoints(OnStore):
                 "a checkpoint can't move back", subscriber=key.subscriber, next=str(next_id)
             )
         path = self._paths.subscriber(key)
-        change = Change(encode_checkpoint(next_id), known.revision)
+        change = Change(encode_checkpoint(next_id, unanswered), known.revision)
         revision = (yield Write({path: change}))[path]
         if revision is None:
             raise CheckpointMovedError(
                 "another program changed or deleted the checkpoint", **key._asdict()
             )
-        return Checkpoint(next_id, revision)
+        return Checkpoint(next_id, revision, unanswered)
 
     @stepwise
     def seek(self, starts: Mapping[SubscriptionKey, MessageID]) -> Work[None]:
@@ -175,7 +191,8 @@ def _decoded(
         if record is None:
             continue
         try:
-            readable[key] = Checkpoint(decode_checkpoint(record.value, path), record.version)
+            next_id, unanswered = decode_checkpoint(record.value, path)
+            readable[key] = Checkpoint(next_id, record.version, unanswered)
         except UnsupportedFormatError as exc:
             unreadable[key] = exc
     return readable, unreadable

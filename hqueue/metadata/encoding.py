@@ -3,7 +3,9 @@
 Each is a JSON object in UTF-8 with a version, so that a subscriber in any language can write its
 own:
 
-    checkpoint   {"version": 1, "next": "1700000000000-0"}
+    checkpoint   {"version": 1, "next": "1700000000000-0"}, after calls without an answer also
+                  "unanswered": {"first": "1700000000000-0", "end": "1700000000000-9",
+                                 "count": 2, "messages_max": null}
     address      {"version": 1, "address": "host:port"}
     topics       {"version": 1, "topics": ["a", "b"] or null,
                   "delivery": {"attempts_max": 5, "backoff_ms_min": 100, …}}
@@ -53,6 +55,7 @@ from hqueue.metadata.records import (
     WorkerRecord,
     check_topics,
 )
+from hqueue.metadata.unanswered_calls import UnansweredCalls, unanswered_fields, unanswered_of
 from hqueue.settings.addresses import Address
 from hqueue.settings.limits import PARTITIONS_MAX
 from hqueue.settings.numbers import check_whole, is_whole
@@ -103,13 +106,19 @@ REASON_LENGTH_MAX = 300
 _Decoded = TypeVar("_Decoded")
 
 
-def encode_checkpoint(next_id: MessageID) -> bytes:
-    return encode_fields(next=str(next_id))
+def encode_checkpoint(next_id: MessageID, unanswered: UnansweredCalls | None = None) -> bytes:
+    return encode_fields(next=str(next_id), **unanswered_fields(unanswered))
 
 
-def decode_checkpoint(data: bytes, path: str) -> MessageID:
-    """The first ID that is not yet delivered. `path` is where the record lies, for errors."""
-    return decode_fields(data, path, lambda fields: MessageID.parse(text_of(fields["next"])))
+def decode_checkpoint(data: bytes, path: str) -> tuple[MessageID, UnansweredCalls | None]:
+    """The first ID that is not yet delivered, and the calls from there on that had no answer.
+    `path` is where the record lies, for errors.
+    """
+    return decode_fields(
+        data,
+        path,
+        lambda fields: (MessageID.parse(text_of(fields["next"])), unanswered_of(fields)),
+    )
 
 
 def encode_address(address: Address) -> bytes:

@@ -11,6 +11,7 @@ from hqueue.errors import InvalidInputError
 from hqueue.message import topic_bytes
 from hqueue.message_id import MessageID
 from hqueue.metadata.ports import Version
+from hqueue.metadata.unanswered_calls import UnansweredCalls
 from hqueue.settings.addresses import Address
 from hqueue.settings.names import is_name
 from hqueue.settings.numbers import check_whole
@@ -110,6 +111,12 @@ class DeliveryOptions:
     batch_bytes_max: int = 1024 * 1024
     """About how many bytes of messages one call may have; at least one message."""
 
+    unanswered_calls_max: int = 5
+    """After how many calls without an answer messages are sent in smaller and smaller calls, until
+    one message alone has had as many: that becomes a dead letter. 0 for never. A call counts that
+    the subscriber's process has got and not answered: its connection broke, or `timeout_ms` passed.
+    """
+
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value, (low, high) = getattr(self, field.name), _BOUNDS[field.name]
@@ -133,6 +140,7 @@ _BOUNDS = {
     "timeout_ms": (100, 3_600_000),
     "batch_messages_max": (1, 65_536),
     "batch_bytes_max": (1, 8 * 1024 * 1024),
+    "unanswered_calls_max": (0, 1_000_000),
 }
 
 
@@ -162,6 +170,8 @@ class Checkpoint:
     """The first ID that is not yet delivered. A message with this ID need not exist."""
     revision: Version
     """The version for compare-and-set. It has no other meaning."""
+    unanswered: UnansweredCalls | None = None
+    """The calls from there on that had no answer."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Any
 from hqueue.net.alerts import refusal_in, refusal_without_tls
 from hqueue.net.contexts import TlsContexts
 from hqueue.net.sockets import WOULD_BLOCK, open_in_loop
-from hqueue.rpc.calls import REPLIES, CallWalk
+from hqueue.rpc.calls import REPLIES, CallWalk, NoCallError
 from hqueue.rpc.messages import decode_reply, encode_call
 from hqueue.runtime.sockets import connect, resolve, within
 from hqueue.settings.addresses import Address
@@ -49,6 +49,8 @@ class AsyncConnection:
         tls: what TLS is spoken with; in clear if None, or if the server does not speak it and may
             be called so.
         accepts: sees whether the server is the one that is meant.
+        on_late: given the socket of a call that was sent and had no answer in time, which it must
+            close; None if such a socket is closed at once.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class AsyncConnection:
         receive_bytes: int = RECEIVE_BYTES,
         tls: TlsContexts | None = None,
         accepts: Accepts = lambda certificate: None,
+        on_late: Callable[[socket.socket], object] | None = None,
     ) -> None:
         self._address = address
         self._received_bytes_max = received_bytes_max
@@ -73,6 +76,9 @@ class AsyncConnection:
         self._receive_bytes = receive_bytes
         self._tls = tls
         self._accepts = accepts
+        self._on_late = on_late
+        self.has_sent = False
+        """Whether the last call was sent as a whole."""
         self._has_heard = False
         self._loop = asyncio.get_running_loop()
         self._socket: socket.socket | None = None
@@ -138,17 +144,21 @@ class AsyncConnection:
             OSError, EOFError: there was no reply in time. The connection is closed after any.
         """
         walk = CallWalk(self._received_bytes_max, self._containers_max, REPLIES)
+        self.has_sent = False
+        late = TimeoutError(f"no answer in {timeout_s:g} s")
         try:
             opened = self._socket or await self._open(self._connect_timeout_s)
             self._calling = True
-            late = TimeoutError(f"no answer in {timeout_s:g} s")
             ends = self._loop.call_later(timeout_s, self.fail, late)
             try:
                 await self._send(opened, data)
+                self.has_sent = True
                 return await self._receive(walk)
             finally:
                 ends.cancel()
-        except BaseException:
+        except BaseException as exc:
+            if exc is late and self.has_sent and self._on_late is not None:
+                self._leave_to(self._on_late)
             self.close()
             raise
         finally:
@@ -168,6 +178,13 @@ class AsyncConnection:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+    def _leave_to(self, take: Callable[[socket.socket], object]) -> None:
+        """Leave the socket to others."""
+        left, self._socket = self._socket, None
+        if left is not None:
+            self._loop.remove_reader(left)
+            take(left)
 
     def fail(self, error: Exception) -> None:
         """End the connection. The call that is under way raises the error."""
@@ -268,7 +285,7 @@ class AsyncConnection:
         elif not self._calling:
             self.fail(EOFError("the other side sent bytes without a call"))
         elif len(self._received) + len(data) > self._received_bytes_max:
-            self.fail(EOFError("the other side's answer does not end"))
+            self.fail(NoCallError("the other side's answer does not end"))
         else:
             self._received += data
             self._wake()

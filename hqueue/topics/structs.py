@@ -42,6 +42,7 @@ def preferences_struct(preferences: SubscriptionPreferences) -> Any:
         consumeInterval=preferences.consume_interval,
         deliveryWindow=preferences.delivery_window,
         application=dict(preferences.application),
+        unansweredCallsMax=preferences.unanswered_calls_max,
     )
 
 
@@ -54,6 +55,7 @@ def preferences_of(given: Any) -> SubscriptionPreferences:
         given.consumeInterval,
         given.deliveryWindow,
         {text_of(name): text_of(value) for name, value in (given.application or {}).items()},
+        given.unansweredCallsMax,
     )
 
 

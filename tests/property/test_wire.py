@@ -127,6 +127,20 @@ def test_a_subscriber_of_an_earlier_idl_passes_over_keys_and_headers(tmp_path: P
     assert not hasattr(arguments.messages[0], "key")
 
 
+def test_a_subscriber_of_an_earlier_idl_answers_with_the_same_bytes(tmp_path: Path) -> None:
+    added = " throws (1: TDeliveryAnswer answer)"
+    earlier, now = tmp_path / "earlier.thrift", IDL.read_text(encoding="utf-8")
+    assert added in now
+    earlier.write_text(now.replace(added, ""), encoding="utf-8")
+    service = thriftpy2.load(str(earlier), module_name="status_thrift").HQueueSubscriberService
+    for status in (0, 1, 2, 7):
+        before = service.consumeMessages_result(success=status)
+        data = reply("consumeMessages", TMessageType.REPLY, 7, before)
+        after = SERVICE.consumeMessages_result(success=status)
+        assert data == reply("consumeMessages", TMessageType.REPLY, 7, after)
+        assert read(data, 7) == Reply(status)
+
+
 @given(MESSAGES)
 def test_what_was_encoded_can_be_read_back(messages: list[ReceivedMessage]) -> None:
     assert decode_messages(b"".join(map(encode_message, messages))) == messages

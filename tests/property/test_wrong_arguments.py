@@ -525,7 +525,7 @@ CALLS: dict[str, Callable[[World], Call]] = {
         hqueue.SubscriptionPreferences,
         {
             **{"message_bound": 1, "consume_interval": 1, "delivery_window": 1},
-            **{"application": {"a": "b"}},
+            **{"application": {"a": "b"}, "unanswered_calls_max": 1},
         },
     ),
     "TopicACL": lambda w: (

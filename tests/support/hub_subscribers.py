@@ -11,7 +11,8 @@ from typing import Any
 from thriftpy2.rpc import make_client
 
 import hqueue
-from hqueue import Address, ReceivedMessage, Status
+from hqueue import Address, DeliveryAnswer, ReceivedMessage, Status
+from hqueue.push.answers import Answer
 from hqueue.push.listener import Listeners
 from hqueue.push.service import Consumption, subscriber_service
 from hqueue.rpc.server import ThriftServer
@@ -23,6 +24,19 @@ __all__ = ["IDL", "Subscriber"]
 IDL, STRUCTS = load("hub"), load("subscriber")
 
 
+class _Breaking(Consumption):
+    """Breaks the connections of calls with some messages."""
+
+    def __init__(self, is_fatal: Callable[[Sequence[ReceivedMessage]], bool], *given: Any) -> None:
+        super().__init__(*given)
+        self._is_fatal = is_fatal
+
+    def consume(self, messages: Sequence[ReceivedMessage]) -> Answer:
+        if self._is_fatal(messages):
+            raise ZeroDivisionError("what no IDL declares ends the connection")
+        return super().consume(messages)
+
+
 class Subscriber:
     """A subscriber's service, and the calls that it makes of hubs. Used as a context manager.
 
@@ -32,6 +46,7 @@ class Subscriber:
         name: the subscriber's.
         session: of this life.
         answer: says what becomes of the messages of a call; they are done if None.
+        is_fatal: whether the connection of a call with these messages breaks.
     """
 
     def __init__(
@@ -40,7 +55,9 @@ class Subscriber:
         hubs: Callable[[], Sequence[Address]],
         name: str = "sub",
         session: str = "life1",
-        answer: Callable[[Sequence[ReceivedMessage]], Status] | None = None,
+        answer: Callable[[Sequence[ReceivedMessage]], Status | DeliveryAnswer] | None = None,
+        *,
+        is_fatal: Callable[[Sequence[ReceivedMessage]], bool] = lambda _: False,
     ) -> None:
         self.name = name
         self.session = session
@@ -58,7 +75,7 @@ class Subscriber:
         self.port = listener.getsockname()[1]
         self._server = ThriftServer(
             subscriber_service(),
-            Consumption(Listeners(self._consume, 10_000, "sub"), 4, 10_000),
+            _Breaking(is_fatal, Listeners(self._consume, 10_000, "sub"), 4, 10_000),
             listener,
             threads=4,
             connections_max=64,
@@ -79,7 +96,7 @@ class Subscriber:
         with self._lock:
             return [each.value for each in self.messages]
 
-    def _consume(self, messages: Sequence[ReceivedMessage]) -> Status:
+    def _consume(self, messages: Sequence[ReceivedMessage]) -> Status | DeliveryAnswer:
         with self._lock:
             self.calls.append([each.value for each in messages])
         status = self._answer(messages)

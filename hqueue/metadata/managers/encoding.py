@@ -7,7 +7,8 @@ ranges       {"version": 1, "ranges": [{"partition": 0, "first": "1700000000000-
 access       {"version": 1, "publish": ["name", "prefix*", …], "subscribe": ["*"],
               "manage": […]}: beside the ranges; left out where everybody may everything
 preferences  {"version": 1, "message_bound": 100, "consume_interval": null,
-              "delivery_window": null, "application": {"name": "value", …}}
+              "delivery_window": null, "application": {"name": "value", …}}, perhaps
+              with "unanswered_calls_max": 5
 state        {"version": 1, "consumed": "1700000000000-0"}
 principal    {"version": 1, "name": "loader"}: of a subscription; left out where it is the
              subscriber's name
@@ -31,6 +32,7 @@ from hqueue.metadata.managers.infos import (
     TopicPersistenceInfo,
 )
 from hqueue.metadata.records import check_name
+from hqueue.metadata.unanswered_calls import unanswered_fields, unanswered_of
 from hqueue.settings.addresses import Address
 
 __all__ = [
@@ -125,14 +127,18 @@ def encode_subscription(data: SubscriptionData) -> dict[str, bytes]:
     fields: dict[str, bytes] = {}
     if data.preferences is not None:
         wanted = data.preferences
+        calls_max = wanted.unanswered_calls_max
         fields[PREFERENCES] = encode_fields(
             message_bound=wanted.message_bound,
             consume_interval=wanted.consume_interval,
             delivery_window=wanted.delivery_window,
             application=dict(sorted(wanted.application.items())),
+            **({} if calls_max is None else {"unanswered_calls_max": calls_max}),
         )
     if data.state is not None:
-        fields[STATE] = encode_fields(consumed=str(data.state.consumed))
+        fields[STATE] = encode_fields(
+            consumed=str(data.state.consumed), **unanswered_fields(data.state.unanswered)
+        )
     if data.owner is not None:
         fields[PRINCIPAL] = encode_fields(name=data.owner)
     return fields
@@ -147,10 +153,12 @@ def decode_subscription(fields: Fields, path: str) -> SubscriptionData:
             given["consume_interval"],
             given["delivery_window"],
             {text_of(name): text_of(value) for name, value in given["application"].items()},
+            given.get("unanswered_calls_max"),
         )
 
     def state(given: Mapping[str, Any]) -> SubscriptionState:
-        return SubscriptionState(MessageID.parse(text_of(given["consumed"])))
+        consumed = MessageID.parse(text_of(given["consumed"]))
+        return SubscriptionState(consumed, unanswered_of(given))
 
     return SubscriptionData(
         decode_fields(fields.get(PREFERENCES, b""), path, preferences),

@@ -11,6 +11,7 @@ from hqueue.errors import InvalidInputError
 from hqueue.message_id import MessageID
 from hqueue.metadata.ports import Version
 from hqueue.metadata.records import check_name
+from hqueue.metadata.unanswered_calls import UnansweredCalls
 from hqueue.settings.addresses import Address
 from hqueue.settings.limits import APPLICATION_MAX, PARTITIONS_MAX
 from hqueue.settings.names import EVERYBODY
@@ -178,6 +179,7 @@ class SubscriptionPreferences:
         consume_interval: the cursor is stored at the latest after this many messages.
         delivery_window: at most this many messages are in flight to the subscriber.
         application: names and values that the subscriber's application keeps here.
+        unanswered_calls_max: as in `DeliveryOptions`; 0 for never, None for 5.
 
     Raises:
         InvalidInputError: a number is out of range, or a text is not a string.
@@ -187,8 +189,11 @@ class SubscriptionPreferences:
     consume_interval: int | None = None
     delivery_window: int | None = None
     application: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    unanswered_calls_max: int | None = None
 
     def __post_init__(self) -> None:
+        if self.unanswered_calls_max is not None:
+            check_whole(self.unanswered_calls_max, 0, COUNT_MAX, option="unanswered_calls_max")
         for name in ("message_bound", "consume_interval", "delivery_window"):
             number = getattr(self, name)
             if number is not None:
@@ -213,9 +218,11 @@ class SubscriptionState:
 
     Args:
         consumed: the ID of the last consumed message. All earlier messages are consumed, too.
+        unanswered: the calls behind it that had no answer; None if there were none.
     """
 
     consumed: MessageID
+    unanswered: UnansweredCalls | None = None
 
     def __post_init__(self) -> None:
         _check_id(self.consumed, "consumed")

@@ -9,6 +9,7 @@ import pytest
 from hqueue import DeliveryOptions, InvalidInputError, MessageID
 from hqueue.errors import UnsupportedFormatError
 from hqueue.metadata import Address, BrokerRecord, WorkerRecord, check_name, encoding
+from hqueue.metadata.unanswered_calls import UnansweredCalls
 
 OPTIONS = DeliveryOptions(attempts_max=5, delay_ms=1_000)
 WORKER = WorkerRecord("w1", Address("10.0.0.1", 7_000), "rs1.example", 3)
@@ -42,7 +43,8 @@ def decode(kind: str, data: bytes) -> object:
 def test_each_record_is_written_as_it_was_by_the_first_release() -> None:
     assert encoding.encode_checkpoint(MessageID(1_700_000_000_000, 7)) == GOLDEN["checkpoint"]
     assert encoding.encode_address(Address("::1", 5_000)) == GOLDEN["address"]
-    assert encoding.encode_topics(frozenset({"ä", "a"}), OPTIONS) == GOLDEN["topics"]
+    written = GOLDEN["topics"].replace(b"1048576", b'1048576, "unanswered_calls_max": 5')
+    assert encoding.encode_topics(frozenset({"ä", "a"}), OPTIONS) == written
     assert encoding.encode_worker(WORKER) == GOLDEN["worker"]
     assert encoding.encode_owner("w1") == GOLDEN["owner"]
     assert encoding.encode_epoch(17, MessageID(1_700_000_000_000, 7)) == GOLDEN["epoch"]
@@ -51,8 +53,23 @@ def test_each_record_is_written_as_it_was_by_the_first_release() -> None:
     assert encoding.encode_broker_queue(32_767) == GOLDEN["broker_queue"]
 
 
+def test_a_checkpoint_keeps_calls_without_an_answer() -> None:
+    first = MessageID(1_700_000_000_000, 7)
+    for messages_max, shown in ((4, b"4"), (None, b"null")):
+        calls = UnansweredCalls(first, MessageID(1_700_000_000_000, 9), 2, messages_max)
+        data = encoding.encode_checkpoint(first, calls)
+        assert data == (
+            GOLDEN["checkpoint"][:-1] + b', "unanswered": {"first": "1700000000000-7", '
+            b'"end": "1700000000000-9", "count": 2, "messages_max": ' + shown + b"}}"
+        )
+        assert decode("checkpoint", data) == (first, calls)
+        for wrong in (b'"count": -1', b'"count": "2"', b'"count": null'):
+            with pytest.raises(UnsupportedFormatError):
+                decode("checkpoint", data.replace(b'"count": 2', wrong))
+
+
 def test_each_record_of_the_first_release_is_read() -> None:
-    assert decode("checkpoint", GOLDEN["checkpoint"]) == MessageID(1_700_000_000_000, 7)
+    assert decode("checkpoint", GOLDEN["checkpoint"]) == (MessageID(1_700_000_000_000, 7), None)
     assert decode("address", GOLDEN["address"]) == Address("::1", 5_000)
     assert decode("topics", GOLDEN["topics"]) == (frozenset({"a", "ä"}), OPTIONS)
     assert decode("worker", GOLDEN["worker"]) == WORKER

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from hqueue import DeadLetter, Queue
+from hqueue import DeadLetter, MessageID, Queue
 from hqueue.metadata import DeliveryOptions
-from hqueue_workers.delivery.connection_pool import ConnectionPool, NoAnswerError
+from hqueue.metadata.unanswered_calls import UnansweredCalls
+from hqueue.runtime.logs import Log
+from hqueue_workers.delivery.connection_pool import ConnectionPool, LostCallError, NoAnswerError
+from hqueue_workers.delivery.suspects import cleared, unanswered
 from hqueue_workers.delivery.tries import UNTRIED, Decision, Tries
 from hqueue_workers.delivery.wire import Call, decode_messages
 from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.runtime import Runtime
 
 __all__ = ["Caller"]
+
+logger = Log(__name__)
+
+HOLD_MS = 1_000.0
+"""The pause before it is asked again whether suspected messages may be sent."""
 
 
 class Receiver(Protocol):
@@ -25,6 +33,29 @@ class Receiver(Protocol):
     @property
     def tries(self) -> Tries:
         """Of the call that comes next."""
+
+    @property
+    def unanswered_calls_max(self) -> int:
+        """As in `DeliveryOptions`."""
+
+    suspected: UnansweredCalls | None
+    """The calls that it got and did not answer: one of their messages may be the cause."""
+
+    async def is_connected(self) -> bool:
+        """Whether it is there still, as far as is known. One that stops in order says so before it
+        ends its connections.
+        """
+
+    async def is_free(self) -> bool:
+        """Whether messages that are suspected may be sent now: no others that are, anywhere, may
+        end the process meanwhile.
+        """
+
+    async def keep_suspected(self) -> None:
+        """Store what is suspected."""
+
+    def halved(self) -> None:
+        """Note that the next call has half as many messages, because one of them is suspected."""
 
     async def take(self) -> Call | None:
         """The next call; None if there is nothing now.
@@ -76,9 +107,12 @@ class Caller:
                 written, or it is not known: the caller must make the call again.
         """
         call: Call | None = None
-        tries, error = UNTRIED, None
+        tries, error, verdict = UNTRIED, None, None
+        is_suspected = to.suspected is not None
+        if is_suspected and not await to.is_free():
+            return HOLD_MS
         try:
-            async with pool.connection() as connection:
+            async with pool.connection(alone=is_suspected) as connection:
                 call = await to.take()
                 if call is None:
                     return 0.0
@@ -89,14 +123,34 @@ class Caller:
                     decision = tries.answered(reply, call, self.options)
         except NoAnswerError as exc:
             assert call is not None
-            error, decision = exc, tries.unanswered(call, self.options)
+            if isinstance(exc, LostCallError) and await self._counts(exc, to):
+                verdict = unanswered(to.suspected, call, to.unanswered_calls_max)
+            error, decision = exc, tries.unanswered(call, self.options, verdict)
         if not to.called(call, decision, error):
             return 0.0
         if decision.dead:
             await self._bury(to.name, call, decision)
         if decision.done is not None:
-            await to.passed(call.upto(decision.done), decision)
+            part = call.upto(decision.done)
+            if error is not None:
+                text = (
+                    "message %s becomes a dead letter of %s, which gave no answer whenever it came"
+                )
+                logger.warning(text, MessageID.from_int(part.first), to.name)
+            to.suspected = None if error is not None else cleared(to.suspected, part.end)
+            await to.passed(part, decision)
+        elif verdict is not None and verdict.suspected != to.suspected:
+            to.suspected = verdict.suspected
+            if verdict.messages < call.count:
+                to.halved()
+            await to.keep_suspected()
         return decision.pause_ms
+
+    async def _counts(self, lost: LostCallError, to: Receiver) -> bool:
+        """Whether a call that was lost says anything of its messages: neither this process stood
+        still, nor did the subscriber stop in order.
+        """
+        return self._lease.holds and (lost.timed_out or await to.is_connected())
 
     async def _bury(self, subscriber: str, call: Call, decision: Decision) -> None:
         letters = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hqueue import HQueueError, MessageID
 from hqueue.errors import CheckpointMovedError
 from hqueue.metadata import Checkpoint, Checkpoints, SubscriptionKey
+from hqueue.metadata.ports import Version
 from hqueue.runtime.logs import Log
 from hqueue_workers.node.runtime import Runtime
 
@@ -36,6 +37,11 @@ class CheckpointUpdater:
         self._runtime = runtime
         self._done = int(known.next)
         self._writing = False
+        self.suspected = known.unanswered
+        """The calls from there on that had no answer. They are written only with the next write."""
+        self._must_write = False
+        self._seen: dict[SubscriptionKey, tuple[Version, float]] = {}
+        """Suspected checkpoints of lower partitions, and since when each did not change."""
 
     @property
     def written(self) -> int:
@@ -45,20 +51,57 @@ class CheckpointUpdater:
     @property
     def due(self) -> bool:
         """Whether there is anything to be written."""
-        return self._done > self.written and not self.moved_by_others
+        return (self._done > self.written or self._must_write) and not self.moved_by_others
 
     def advance(self, message_id: int) -> None:
         """Everything below this ID is delivered."""
         self._done = message_id
+
+    async def is_connected(self) -> bool:
+        """Whether the subscriber is registered; False if that can't be read now."""
+        try:
+            return await self._port.is_connected.in_loop(self.key)
+        except HQueueError:
+            return False
+
+    async def is_first_suspect(self, patience_ms: float) -> bool:
+        """Whether in no lower partition of the subscriber messages are suspected now. So calls of
+        several workers that end its process together are told apart: one is made at a time.
+
+        Args:
+            patience_ms: a checkpoint that did not change for so long counts no more: nobody calls
+                for its partition.
+
+        Raises:
+            HQueueError: the checkpoints can't be read now.
+        """
+        lower = [self.key._replace(partition=each) for each in range(self.key.partition)]
+        if not lower:
+            return True
+        found, _ = await self._port.inspect.in_loop(lower)
+        now_ms, seen = self._runtime.clock.monotonic_ms(), self._seen
+        self._seen = {}
+        for key, checkpoint in found.items():
+            if checkpoint.unanswered is not None:
+                before = seen.get(key)
+                same = before is not None and before[0] == checkpoint.revision
+                since_ms = before[1] if before is not None and same else now_ms
+                self._seen[key] = checkpoint.revision, since_ms
+        return all(now_ms - since_ms >= patience_ms for _, since_ms in self._seen.values())
+
+    async def write_suspected(self) -> None:
+        """Write now, also if it did not move: calls had no answer."""
+        self._must_write = self._must_write or self.suspected != self._known.unanswered
+        await self.write()
 
     async def write(self) -> None:
         """Write it now, if it moved. What can't be written now is written later."""
         if self._writing or not self.due:
             return
         self._writing = True
-        known, done = self._known, MessageID.from_int(self._done)
+        known, done, suspected = self._known, MessageID.from_int(self._done), self.suspected
         try:
-            self._known = await self._port.compare_and_set.in_loop(self.key, known, done)
+            self._known = await self._port.compare_and_set.in_loop(self.key, known, done, suspected)
         except CheckpointMovedError as exc:
             self.moved_by_others = True
             logger.warning("this worker does not own the partition any more: %s", exc)
@@ -66,6 +109,7 @@ class CheckpointUpdater:
             text = "checkpoints can't be written now, and will be written later: %s"
             self._runtime.faults.met("writing checkpoints", text, exc)
         else:
+            self._must_write = self._must_write and self.suspected != suspected
             self._runtime.faults.over("writing checkpoints", "checkpoints are written again")
         finally:
             self._writing = False

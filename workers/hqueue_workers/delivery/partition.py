@@ -177,7 +177,7 @@ class ServedPartition:
         self._running: dict[str, tuple[Presence, MessageSender]] = {}
         self._ending: dict[str, tuple[Presence, MessageSender]] = {}
         self._changing: dict[str, asyncio.Task[None]] = {}
-        self._closed = False
+        self._closed = self._stopping = False
 
     @property
     def region_host(self) -> str | None:
@@ -216,9 +216,12 @@ class ServedPartition:
 
     async def stop(self) -> None:
         """End in order: calls under way have some time to end, and checkpoints are written."""
-        self._wanted = {}
+        self._wanted, self._stopping = {}, True
         for subscriber in self._running:
             self._change(subscriber)
+        loop, drain_s = asyncio.get_running_loop(), self._shared.settings.drain_ms / 1e3
+        for _, sender in self._ending.values():
+            loop.call_later(drain_s, sender.cut_short)
         while self._changing:
             await asyncio.wait(self._changing.values())
         self._closed = True
@@ -258,10 +261,22 @@ class ServedPartition:
         if presence == wanted and not sender.checkpoint.moved_by_others:
             return False
         self._ending[subscriber] = self._running.pop(subscriber)
-        await sender.stop(0 if _elsewhere(wanted, presence) else self._shared.settings.drain_ms)
+        await sender.stop(self._grace_ms(wanted, presence))
         del self._ending[subscriber]
         self._shared.pools.leave(self._key(subscriber), presence)
         return True
+
+    def _grace_ms(self, wanted: Presence | None, presence: Presence) -> float:
+        """How long a call under way has for its answer, when its subscriber is served no more, or
+        otherwise.
+        """
+        drain_ms = self._shared.settings.drain_ms
+        if _elsewhere(wanted, presence):
+            return 0.0
+        if wanted is None and not self._stopping:
+            # Perhaps its session ended because the call hangs: then that must be found out.
+            return max(drain_ms, presence.delivery.timeout_ms)
+        return drain_ms
 
     async def _begin(self, subscriber: str, presence: Presence) -> bool:
         """Start delivering; whether there is anything to deliver from."""

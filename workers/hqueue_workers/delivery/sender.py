@@ -7,10 +7,13 @@ import asyncio
 from hqueue import HQueueError, Queue
 from hqueue.message_id import timestamp_of
 from hqueue.metadata import DeliveryOptions
+from hqueue.metadata.unanswered_calls import UnansweredCalls
+from hqueue.settings.limits import MESSAGE_ID_MAX
 from hqueue_workers.delivery.caller import Caller
 from hqueue_workers.delivery.checkpoint import CheckpointUpdater
 from hqueue_workers.delivery.connection_pool import ConnectionPool, NoAnswerError
 from hqueue_workers.delivery.cursor import SubscriberCursor
+from hqueue_workers.delivery.suspects import messages_max
 from hqueue_workers.delivery.tries import UNTRIED, Decision
 from hqueue_workers.delivery.wire import Call
 from hqueue_workers.node.lease import Lease
@@ -141,9 +144,42 @@ class MessageSender:
         clock = self._runtime.clock
         return max(clock.wall_ms(), clock.monotonic_ms() + self._behind_ms)
 
+    @property
+    def unanswered_calls_max(self) -> int:
+        """Like `Receiver`."""
+        return self._options.unanswered_calls_max
+
+    @property
+    def suspected(self) -> UnansweredCalls | None:
+        """Like `Receiver`."""
+        return self.checkpoint.suspected
+
+    @suspected.setter
+    def suspected(self, unanswered: UnansweredCalls | None) -> None:
+        self.checkpoint.suspected = unanswered
+
+    async def is_connected(self) -> bool:
+        """Like `Receiver`."""
+        return not self._stopping and await self.checkpoint.is_connected()
+
+    async def is_free(self) -> bool:
+        """Like `Receiver`."""
+        return await self.checkpoint.is_first_suspect(
+            2 * (self._options.timeout_ms + self._options.backoff_ms_max)
+        )
+
+    async def keep_suspected(self) -> None:
+        """Like `Receiver`."""
+        await self.checkpoint.write_suspected()
+
+    def halved(self) -> None:
+        """Like `Receiver`."""
+        self._metrics.halved()
+
     async def take(self) -> Call | None:
         """Like `Receiver`."""
-        return await self.cursor.take(self.tries.end, self._is_due)
+        most = messages_max(self.suspected, self.cursor.position, MESSAGE_ID_MAX)
+        return await self.cursor.take(self.tries.end, self._is_due, most)
 
     def called(self, call: Call, decision: Decision, error: NoAnswerError | None) -> bool:
         """Like `Receiver`."""

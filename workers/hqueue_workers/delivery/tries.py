@@ -12,7 +12,9 @@ subscriber is done with them or they lie with the dead letters:
                                         then a call from the message on that it retries, after a
                                         pause, or else the next call. That message alone becomes a
                                         dead letter after `attempts_max` retries from it
-    none                                the same call, after a pause; this is not an attempt
+    none                                the same call, after a pause; this is not an attempt. What
+                                        the subscriber got and did not answer counts against its
+                                        messages, as `hqueue_workers.delivery.suspects` decides
 """
 
 from __future__ import annotations
@@ -23,12 +25,14 @@ from typing import NamedTuple
 from hqueue.metadata import DeliveryOptions
 from hqueue.push.answers import MessageAnswers, Status
 from hqueue.runtime.backoff import Backoff
+from hqueue_workers.delivery.suspects import Verdict
 from hqueue_workers.delivery.wire import Call, Reply
 
 __all__ = ["UNTRIED", "Decision", "Tries"]
 
 REJECTED = "rejected by the subscriber"
 USED_UP = "the subscriber's attempts are used up"
+NO_ANSWER = "the subscriber got this message alone, and gave no answer,"
 
 
 class Tries(NamedTuple):
@@ -89,10 +93,25 @@ class Tries(NamedTuple):
             return Decision(again, pause_ms, retried=retried)
         return Decision(again, pause_ms, first, dead, after, retried, rejected)
 
-    def unanswered(self, call: Call, options: DeliveryOptions) -> Decision:
-        """What follows when a call had no answer."""
-        tries = self._replace(end=call.end, failures=self.failures + 1)
-        return Decision(tries, _backoff_ms(options, tries.failures))
+    def unanswered(
+        self, call: Call, options: DeliveryOptions, verdict: Verdict | None = None
+    ) -> Decision:
+        """What follows when a call had no answer.
+
+        Args:
+            call: the call.
+            options: how the subscriber is delivered to.
+            verdict: what that says of its messages; None if it says nothing.
+        """
+        end = call.end if verdict is None else call.upto(verdict.messages).end
+        tries = self._replace(end=end, failures=self.failures + 1)
+        pause_ms = _backoff_ms(options, tries.failures)
+        if verdict is None or not verdict.poison or verdict.suspected is None:
+            return Decision(tries, pause_ms)
+        times = verdict.suspected.count
+        dead = {0: f"{NO_ANSWER} {times} times"}
+        tries = tries._replace(attempts=self.attempts + times)
+        return Decision(tries, pause_ms, call.count, dead, tries.passed())
 
     def passed(self) -> Tries:
         """The messages need not come again; whether the subscriber answers is not known by that."""

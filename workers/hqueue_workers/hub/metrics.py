@@ -77,6 +77,10 @@ class HubMetrics:
         self.rejected = self._counter(
             "rejected_messages", "Messages that their subscriber rejected."
         )
+        self.unanswered = self._counter("unanswered_calls", "Calls without an answer.")
+        self.halved = self._counter(
+            "halved_calls", "Calls whose messages came again in a call of half as many."
+        )
         self.dropped = self._counter("dropped_messages", "Messages dropped beyond a message bound.")
         self.dead_letters = self._counter("dead_letters", "Messages that became dead letters.")
         self.latency = Histogram(

@@ -45,6 +45,9 @@ class Metrics:
         )
         self.dead_letters = self._counter("dead_letters", "Messages that became dead letters.")
         self.unanswered = self._counter("unanswered_calls", "Calls without an answer.")
+        self.halved = self._counter(
+            "halved_calls", "Calls whose messages came again in a call of half as many."
+        )
         self.latency = Histogram(
             "hqueue_delivery_latency_seconds",
             "From the write of a call's first message to the subscriber's answer.",
@@ -93,14 +96,15 @@ class DeliveryMetrics:
         labels = (key.queue, str(key.partition), key.subscriber)
         families = (
             metrics.delivered, metrics.retried, metrics.rejected, metrics.dead_letters,
-            metrics.unanswered,
+            metrics.unanswered, metrics.halved,
         )  # fmt: skip
         self._families = (*families, metrics.latency)
         self._labels = labels
         self._closed = False
-        self._delivered, self._retried, self._rejected, self._dead_letters, self._unanswered = (
-            family.labels(*labels) for family in families
-        )
+        (
+            self._delivered, self._retried, self._rejected, self._dead_letters, self._unanswered,
+            self._halved,
+        ) = (family.labels(*labels) for family in families)  # fmt: skip
         self._latency = metrics.latency.labels(*labels)
 
     def delivered(self, messages: int, age_ms: float) -> None:
@@ -120,6 +124,10 @@ class DeliveryMetrics:
     def unanswered(self) -> None:
         """A call had no answer."""
         self._unanswered.inc()
+
+    def halved(self) -> None:
+        """The next call has half the messages of one that had no answer."""
+        self._halved.inc()
 
     def close(self) -> None:
         """Show them no more: another worker counts on."""

@@ -26,6 +26,7 @@ from hqueue.metadata.managers import (
     encoding,
 )
 from hqueue.metadata.ports import ANY, NEW, Change
+from hqueue.metadata.unanswered_calls import UnansweredCalls
 from tests.support.memory.metadata import MemoryServer
 
 GOLDEN = json.loads((Path(__file__).parents[3] / "golden" / "topics.json").read_text())
@@ -63,6 +64,19 @@ DECODED: dict[str, tuple[Any, Any]] = {
     "bare subscription": (encoding.decode_subscription, BARE),
     "owned subscription": (encoding.decode_subscription, OWNED),
 }
+
+
+def test_a_cursor_keeps_calls_without_an_answer() -> None:
+    calls = UnansweredCalls(FIRST, LAST, 2, 4)
+    preferences = SubscriptionPreferences(unanswered_calls_max=0)
+    data = SubscriptionData(preferences, SubscriptionState(FIRST, calls))
+    fields = encoding.encode_subscription(data)
+    bare = encoding.encode_subscription(SubscriptionData(state=SubscriptionState(FIRST)))["state"]
+    kept = (
+        f', "unanswered": {{"first": "{FIRST}", "end": "{LAST}", "count": 2, "messages_max": 4}}}}'
+    )
+    assert fields["state"] == bare[:-1] + kept.encode()
+    assert encoding.decode_subscription(fields, "/place") == data
 
 
 @pytest.mark.parametrize("name", ENCODED)

@@ -15,9 +15,11 @@ from hqueue.metadata import Address
 from hqueue.push.answers import Answer
 from hqueue.push.worker_call import WorkerCall
 from hqueue.rpc.messages import RefusedCallError
+from hqueue_workers.delivery.call_turns import CallTurns
 from hqueue_workers.delivery.connection_pool import (
     RECEIVED_BYTES_MAX,
     ConnectionPool,
+    LostCallError,
     NoAnswerError,
 )
 from hqueue_workers.delivery.wire import METHOD, Call, Reply
@@ -255,5 +257,106 @@ def test_a_call_that_may_be_sent_no_more_is_cut_off() -> None:
                 with pytest.raises(NoAnswerError, match="not confirmed"):
                     await connection.call(call(CALL_BYTES), 10)
             assert got < CALL_BYTES
+
+    asyncio.run(scene())
+
+
+async def lost_by(pool: ConnectionPool, timeout_s: float = 10) -> NoAnswerError:
+    """Why a call had no answer."""
+    with pytest.raises(NoAnswerError) as raised:
+        await made(pool, timeout_s)
+    return raised.value
+
+
+def test_a_call_that_the_process_got_is_lost_and_any_other_is_not() -> None:
+    async def scene() -> None:
+        said = iter([b"", b"babble without a head"])
+
+        async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await read_call(reader)
+            writer.write(next(said))
+
+        async with subscriber(converse) as pool:
+            lost = await lost_by(pool)
+            assert isinstance(lost, LostCallError)
+            assert not lost.timed_out
+            assert not isinstance(await lost_by(pool), LostCallError), "it has answered"
+        assert not isinstance(await lost_by(pool), LostCallError), "it is down"
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("ends_by", ["the late answer", "the end of the process"])
+def test_nothing_is_lost_while_an_earlier_call_may_hang(ends_by: str) -> None:
+    async def scene() -> None:
+        calls, hung = [], asyncio.Event()
+
+        async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            seqid = await read_call(reader)
+            calls.append(seqid)
+            if len(calls) == 1:
+                await hung.wait()
+                if ends_by == "the late answer":
+                    writer.write(reply(seqid, 1))
+                    await writer.drain()
+                    await reader.read()
+            else:
+                await reader.read()
+
+        async with subscriber(converse) as pool:
+            for is_first in (True, False, False):
+                lost = await lost_by(pool, 0.1)
+                assert isinstance(lost, LostCallError) == is_first
+            hung.set()
+            while pool.is_hanging:
+                await asyncio.sleep(0)
+            lost = await lost_by(pool, 0.1)
+            assert isinstance(lost, LostCallError)
+            assert lost.timed_out
+        assert not pool.is_hanging
+
+    asyncio.run(scene())
+
+
+def test_a_call_alone_waits_for_others_and_others_wait_for_it() -> None:
+    async def scene() -> None:
+        turns, order = CallTurns(), list[str]()
+        gates = {name: asyncio.Event() for name in "abcd"}
+
+        async def take(name: str, *, alone: bool) -> None:
+            async with turns.turn(alone=alone):
+                order.append(name)
+                await gates[name].wait()
+
+        tasks = {}
+        for name, alone in (("a", False), ("b", False), ("c", True), ("d", False)):
+            tasks[name] = asyncio.create_task(take(name, alone=alone))
+            await asyncio.sleep(0)
+        assert order == ["a", "b"]
+        gates["a"].set()
+        await tasks["a"]
+        assert order == ["a", "b"]
+        gates["b"].set()
+        await tasks["b"]
+        await asyncio.sleep(0)
+        assert order == ["a", "b", "c"]
+        tasks["c"].cancel()
+        await asyncio.wait({tasks["c"]})
+        gates["d"].set()
+        await tasks["d"]
+        assert order == ["a", "b", "c", "d"]
+        waiting = asyncio.create_task(take("a", alone=True))
+        await waiting
+        gates["b"].clear()
+        held = asyncio.create_task(take("b", alone=False))
+        await asyncio.sleep(0)
+        left = asyncio.create_task(take("a", alone=True))
+        behind = asyncio.create_task(take("c", alone=False))
+        await asyncio.sleep(0)
+        left.cancel()  # Those behind one that leaves need not wait for it.
+        gates["c"].set()
+        await behind
+        gates["b"].set()
+        await held
 
     asyncio.run(scene())

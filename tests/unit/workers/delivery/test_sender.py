@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,10 +13,15 @@ import pytest
 from hqueue import DeadLetter, MessageID, Queue, ReceivedMessage, StoreUnavailableError
 from hqueue.errors import CheckpointMovedError
 from hqueue.metadata import Checkpoint, Checkpoints, DeliveryOptions, SubscriptionKey
+from hqueue.metadata.unanswered_calls import UnansweredCalls
 from hqueue.runtime.steps import Work
 from hqueue.runtime.stepwise import stepwise
 from hqueue_workers.delivery.checkpoint import CheckpointUpdater
-from hqueue_workers.delivery.connection_pool import ConnectionPool, NoAnswerError
+from hqueue_workers.delivery.connection_pool import (
+    ConnectionPool,
+    LostCallError,
+    NoAnswerError,
+)
 from hqueue_workers.delivery.cursor import SubscriberCursor
 from hqueue_workers.delivery.sender import MessageSender
 from hqueue_workers.delivery.wire import Call, Reply, encode_message
@@ -49,7 +54,9 @@ class Calls:
             await asyncio.Event().wait()
         return self.position
 
-    async def take(self, until: int | None, may_have: Callable[[int], bool]) -> Call | None:
+    async def take(
+        self, until: int | None, may_have: Callable[[int], bool], messages_max: int
+    ) -> Call | None:
         place = self.position
         if until is not None:
             self.repeated.append(until)
@@ -71,9 +78,12 @@ class Subscriber:
     def __init__(self, answers: Sequence[int | Reply | NoAnswerError]) -> None:
         self.answers = list(answers)
         self.got: list[int] = []
+        self.alone: list[bool] = []
+        """Whether each call had no other beside it."""
 
     @contextlib.asynccontextmanager
-    async def connection(self) -> AsyncIterator[Subscriber]:
+    async def connection(self, *, alone: bool = False) -> AsyncIterator[Subscriber]:
+        self.alone.append(alone)
         yield self
 
     async def call(self, call: Call, timeout_s: float) -> Reply:
@@ -89,30 +99,58 @@ class MovingCheckpoint(Service):
 
     def __init__(self) -> None:
         self.written: list[int] = []
+        self.unanswered: list[UnansweredCalls | None] = []
+        """Those of each write."""
+        self.connected = True
+        self.others: dict[SubscriptionKey, Checkpoint] = {}
         self.taken = False
 
     @stepwise
     def compare_and_set(
-        self, key: SubscriptionKey, known: Checkpoint, next_id: MessageID
+        self,
+        key: SubscriptionKey,
+        known: Checkpoint,
+        next_id: MessageID,
+        unanswered: UnansweredCalls | None = None,
     ) -> Work[object, Checkpoint]:
         if self.taken:
             raise CheckpointMovedError("taken")
         assert known.revision == len(self.written)
-        assert int(next_id) > int(known.next)
+        assert int(next_id) > int(known.next) or unanswered is not None
         self.written.append(int(next_id))
+        self.unanswered.append(unanswered)
         yield LATER
-        return Checkpoint(next_id, known.revision + 1)
+        return Checkpoint(next_id, known.revision + 1, unanswered)
+
+    @stepwise
+    def is_connected(self, key: SubscriptionKey) -> Work[object, bool]:
+        yield LATER
+        return self.connected
+
+    @stepwise
+    def inspect(
+        self, keys: Iterable[SubscriptionKey]
+    ) -> Work[object, tuple[dict[SubscriptionKey, Checkpoint], dict[SubscriptionKey, Any]]]:
+        yield LATER
+        return {key: self.others[key] for key in keys if key in self.others}, {}
 
 
 class Held:
     """A lease that may be taken away."""
 
     def __init__(self) -> None:
-        self.holds = True
+        self.certain = True
+        self.lapses = 0
+        """So often it does not hold when it is looked at, and then again."""
         self.again = asyncio.Event()
 
+    @property
+    def holds(self) -> bool:
+        self.lapses -= 1
+        return self.certain and self.lapses < 0
+
     async def wait(self) -> None:
-        while not self.holds:
+        while not self.certain:
             await self.again.wait()
 
 
@@ -133,7 +171,12 @@ class Scene:
     """A sender with everything around it."""
 
     def __init__(
-        self, answers: Sequence[int | Reply | NoAnswerError], count: int = 3, **options: Any
+        self,
+        answers: Sequence[int | Reply | NoAnswerError],
+        count: int = 3,
+        kept: UnansweredCalls | None = None,
+        partition: int = 0,
+        **options: Any,
     ) -> None:
         self.runtime = SteppedRuntime()
         self.cursor = Calls(count)
@@ -142,8 +185,8 @@ class Scene:
         self.dead_letters = Letters()
         self.lease = Held()
         self.checkpoint = CheckpointUpdater(
-            KEY,
-            Checkpoint(MessageID.from_int(0), 0),
+            KEY._replace(partition=partition),
+            Checkpoint(MessageID.from_int(0), 0, kept),
             cast(Checkpoints, self.checkpoints),
             self.runtime,
         )
@@ -184,6 +227,71 @@ def test_no_answer_is_no_attempt() -> None:
         await settle()
         assert it.subscriber.got == [0] * 11 + [1, 2]
         assert it.dead_letters.letters == []
+
+    play(scene)
+
+
+def lost(timed_out: bool = False) -> LostCallError:
+    return LostCallError("gone", timed_out=timed_out)
+
+
+def test_a_message_whose_calls_are_lost_is_a_dead_letter_and_the_count_is_written() -> None:
+    async def scene() -> None:
+        it = Scene(
+            [lost(), NoAnswerError("refused"), lost(timed_out=True), Reply(RETRY), lost()],
+            unanswered_calls_max=3,
+            backoff_ms_min=1,
+        )
+        await settle()
+        await settle()
+        assert it.subscriber.got == [0] * 5 + [1, 2]
+        assert it.subscriber.alone == [False, *[True] * 4, False, False]
+        (letter,) = it.dead_letters.letters
+        assert (letter.message, letter.attempts) == (message(0), 4)
+        assert letter.reason == (
+            "the subscriber got this message alone, and gave no answer, 3 times"
+        )
+        counts = [each and each.count for each in it.checkpoints.unanswered]
+        assert (counts, it.checkpoints.written) == ([1, 2, None], [0, 0, 1])
+
+    play(scene)
+
+
+@pytest.mark.parametrize("why", ["refused", "stopped in order", "paused", "never"])
+def test_a_call_that_says_nothing_of_its_messages_does_not_count(why: str) -> None:
+    async def scene() -> None:
+        error = NoAnswerError("refused") if why == "refused" else lost()
+        most = 0 if why == "never" else 2
+        it = Scene([error] * 10, unanswered_calls_max=most, backoff_ms_min=1)
+        it.checkpoints.connected = why != "stopped in order"
+        if why == "paused":
+            it.lease.lapses = 20  # It is looked at twice for each call.
+        await settle()
+        await settle()
+        assert it.subscriber.got == [0] * 11 + [1, 2]
+        assert (it.dead_letters.letters, it.checkpoints.written) == ([], [])
+
+    play(scene)
+
+
+def test_the_count_goes_on_where_the_worker_before_left_it() -> None:
+    async def scene() -> None:
+        kept = UnansweredCalls(MessageID.from_int(0), MessageID.from_int(1), 2)
+        it = Scene([lost()], count=1, unanswered_calls_max=3, kept=kept)
+        await settle()
+        assert [letter.message for letter in it.dead_letters.letters] == [message(0)]
+
+    play(scene)
+
+
+def test_suspected_messages_wait_for_those_of_lower_partitions_but_not_for_ever() -> None:
+    async def scene() -> None:
+        kept = UnansweredCalls(MessageID.from_int(0), MessageID.from_int(1), 2)
+        it = Scene([], count=1, kept=kept, partition=1, timeout_ms=10_000, backoff_ms_max=5_000)
+        it.checkpoints.others[KEY] = Checkpoint(MessageID.from_int(0), 7, kept)
+        while not it.subscriber.got:
+            await settle()
+        assert it.runtime.slept_ms == [1_000] * 30, "the other did not change for so long"
 
     play(scene)
 
@@ -252,10 +360,10 @@ def test_a_rejected_call_is_buried_before_the_next_is_made() -> None:
 def test_nothing_is_sent_while_the_session_is_not_certain() -> None:
     async def scene() -> None:
         it = Scene([])
-        it.lease.holds = False
+        it.lease.certain = False
         await settle()
         assert it.subscriber.got == []
-        it.lease.holds = True
+        it.lease.certain = True
         it.lease.again.set()
         await settle()
         assert it.subscriber.got == [0, 1, 2]

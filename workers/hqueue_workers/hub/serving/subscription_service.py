@@ -217,6 +217,7 @@ class SubscriptionService:
                 kept.consume_interval,
                 kept.delivery_window,
                 dict(kept.application),
+                kept.unanswered_calls_max,
             ),
             self._session_ms,
         )
@@ -275,5 +276,9 @@ def preferences_of(struct: Any) -> SubscriptionPreferences | None:
     if any(len(name) + len(value) > 1_000 for name, value in application.items()):
         raise InvalidInputError("an application's preference can have at most 1000 characters")
     return SubscriptionPreferences(
-        struct.messageBound, struct.consumeInterval, struct.deliveryWindow, application
+        struct.messageBound,
+        struct.consumeInterval,
+        struct.deliveryWindow,
+        application,
+        struct.unansweredCallsMax,
     )

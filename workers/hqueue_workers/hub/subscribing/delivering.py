@@ -13,6 +13,7 @@ from hqueue import HQueueError, MessageID, Queue
 from hqueue.engine import LoopReader, TopicPast
 from hqueue.metadata import DeliveryOptions
 from hqueue.metadata.managers import LogRange
+from hqueue.metadata.unanswered_calls import UnansweredCalls
 from hqueue.net.security import PortSecurity
 from hqueue.runtime.clock import Deadline
 from hqueue.runtime.logs import Log
@@ -20,6 +21,7 @@ from hqueue_workers.delivery.caller import Caller
 from hqueue_workers.delivery.connection_pool import NoAnswerError
 from hqueue_workers.delivery.cursor import Cursor
 from hqueue_workers.delivery.segment import SubscriptionFilter
+from hqueue_workers.delivery.suspects import messages_max
 from hqueue_workers.delivery.tries import Decision, Tries
 from hqueue_workers.delivery.wire import Call
 from hqueue_workers.hub.limits import HubLimits
@@ -236,6 +238,7 @@ class Delivering:
         subscribed, position = subscription.topic, subscription.position
         until = subscribed.end if subscription.tries.end is None else subscription.tries.end
         count = min(OPTIONS.batch_messages_max, subscription.room, subscription.interval)
+        count = messages_max(subscription.suspected, position, count)
         call: Call | None
         if position >= subscribed.start:
             self.backlogs.leave(subscription)
@@ -340,6 +343,38 @@ class _Turn:
         """Like `Receiver`."""
         return self.subscription.tries
 
+    @property
+    def unanswered_calls_max(self) -> int:
+        """Like `Receiver`."""
+        wanted = self.subscription.preferences.unanswered_calls_max
+        return OPTIONS.unanswered_calls_max if wanted is None else wanted
+
+    @property
+    def suspected(self) -> UnansweredCalls | None:
+        """Like `Receiver`."""
+        return self.subscription.suspected
+
+    @suspected.setter
+    def suspected(self, unanswered: UnansweredCalls | None) -> None:
+        self.subscription.suspected = unanswered
+
+    async def is_connected(self) -> bool:
+        """Like `Receiver`."""
+        return not self.subscription.left
+
+    async def is_free(self) -> bool:
+        """Like `Receiver`. Of what lies with other hubs nothing is known."""
+        return True
+
+    async def keep_suspected(self) -> None:
+        """Like `Receiver`."""
+        self.subscription.must_store = True
+        await self.of._store(self.subscription)
+
+    def halved(self) -> None:
+        """Like `Receiver`."""
+        self.of._metrics.halved.inc()
+
     async def take(self) -> Call | None:
         """Like `Receiver`."""
         return await self.of._take(self.subscription)
@@ -349,6 +384,7 @@ class _Turn:
         subscription, endpoint = self.subscription, self.endpoint
         if error is not None:
             self.of._endpoints.unanswered(endpoint, error)
+            self.of._metrics.unanswered.inc()
             level = logging.INFO if decision.tries.failures == 1 else logging.DEBUG
             logger.log(level, "no answer from %s: %s", self.name, error)
         elif call.count:

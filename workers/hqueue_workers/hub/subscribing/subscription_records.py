@@ -17,6 +17,7 @@ from hqueue.metadata.managers import (
     Versioned,
 )
 from hqueue.metadata.ports import Version
+from hqueue.metadata.unanswered_calls import UnansweredCalls
 
 __all__ = ["SubscriptionRecords"]
 
@@ -77,14 +78,18 @@ class SubscriptionRecords:
         *,
         preferences: SubscriptionPreferences | None = None,
         consumed: int | None = None,
+        suspected: UnansweredCalls | None = None,
     ) -> Version:
-        """Change what is given, if the record is of this version.
+        """Change what is given, if the record is of this version. The calls without an answer are
+        stored with the cursor.
 
         Raises:
             BadVersionError: it is of another.
             NoSubscriptionStateError: it is gone.
         """
-        state = None if consumed is None else SubscriptionState(MessageID.from_int(consumed))
+        state = None
+        if consumed is not None:
+            state = SubscriptionState(MessageID.from_int(consumed), suspected)
         given = SubscriptionData(preferences, state)
         if not self._manager.is_partial_update_supported and None in (preferences, state):
             found = await self.read(topic, subscriber)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from hqueue import Address
 from hqueue.metadata.managers import SubscriptionPreferences
 from hqueue.metadata.ports import Version
+from hqueue.metadata.unanswered_calls import UnansweredCalls
 from hqueue.net.principals import is_proven
 from hqueue_workers.delivery.segment import Window
 from hqueue_workers.delivery.tries import UNTRIED, Tries
@@ -99,12 +100,13 @@ class SubscriptionSession:
         version: of its record.
         consumed: its cursor, as it is stored.
         owner: the principal that it belongs to.
+        suspected: the calls without an answer that are stored with it.
     """
 
     __slots__ = (
-        "consumed", "delivery", "ended", "holder", "left", "looked", "outstanding", "over", "owner",
-        "position", "preferences", "queued", "running", "since", "stored", "subscriber", "topic",
-        "tried", "tries", "version", "waiting",
+        "consumed", "delivery", "ended", "holder", "left", "looked", "must_store", "outstanding",
+        "over", "owner", "position", "preferences", "queued", "running", "since", "stored",
+        "subscriber", "suspected", "topic", "tried", "tries", "version", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -117,8 +119,13 @@ class SubscriptionSession:
         version: Version,
         consumed: int,
         owner: str,
+        suspected: UnansweredCalls | None = None,
     ) -> None:
         self.owner = owner
+        self.suspected = suspected
+        """The calls that had no answer: one of their messages may be the cause."""
+        self.must_store = False
+        """Whether those must be stored, though the cursor may not have moved."""
         self.topic = topic
         self.subscriber = subscriber
         self.delivery = delivery
@@ -173,7 +180,7 @@ class SubscriptionSession:
     @property
     def dirty(self) -> bool:
         """Whether its cursor must be stored."""
-        return self.consumed > self.stored
+        return self.consumed > self.stored or self.must_store
 
     def repeat(self, tries: Tries) -> None:
         """Make the call once more that these were tries of, unless it need not be by now."""

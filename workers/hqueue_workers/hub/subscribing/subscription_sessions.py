@@ -361,13 +361,17 @@ class SubscriptionSessions:
         """
         async with self.writing.of(subscription.key):
             consumed, since = subscription.consumed, subscription.since
+            suspected = subscription.suspected
             if not subscription.dirty:
                 return
             tried, subscription.tried = subscription.tried, consumed
             try:
                 try:
                     version = await self._records.update(
-                        *subscription.key, subscription.version, consumed=consumed
+                        *subscription.key,
+                        subscription.version,
+                        consumed=consumed,
+                        suspected=suspected,
                     )
                 except BadVersionError:
                     # Perhaps it is what was written here without an answer.
@@ -376,7 +380,10 @@ class SubscriptionSessions:
                     if found is None or state is None or int(state.consumed) != tried:
                         raise
                     version = await self._records.update(
-                        *subscription.key, found.version, consumed=consumed
+                        *subscription.key,
+                        found.version,
+                        consumed=consumed,
+                        suspected=suspected,
                     )
             except NoSubscriptionStateError:
                 self._cut_off(subscription, SessionEndReason.UNSUBSCRIBED)
@@ -393,6 +400,8 @@ class SubscriptionSessions:
                 self._runtime.faults.over("cursors", "cursors of subscriptions are stored again")
                 subscription.version, subscription.stored = version, consumed
                 subscription.since -= since
+                if subscription.suspected == suspected:
+                    subscription.must_store = False
 
     async def _look_after(self) -> None:
         while True:

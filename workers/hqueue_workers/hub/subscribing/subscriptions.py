@@ -185,6 +185,7 @@ class Subscriptions:
         owner = by.principal if is_proven(by.principal) else subscriber
         is_likely_new = mode is not SubscribeMode.ATTACH and not subscribed.owned.epoch
         known = None if is_likely_new else await self._records.read(*key)
+        suspected = None
         if known is None and mode is SubscribeMode.ATTACH:
             raise NoSubscriptionStateError("there is no such subscription", topic=key[0])
         if known is None:
@@ -207,6 +208,7 @@ class Subscriptions:
             assert known.value.state is not None
             wanted, version = known.value.preferences, known.version
             consumed = int(known.value.state.consumed)
+            suspected = known.value.state.unanswered
             if preferences is not None and preferences != wanted:
                 self._count(*caller, False, _kept_bytes(preferences))
                 version = await self._records.update(*key, version, preferences=preferences)
@@ -219,6 +221,7 @@ class Subscriptions:
             version=version,
             consumed=consumed,
             owner=owner,
+            suspected=suspected,
         )
         return opened, known is None
 

@@ -23,6 +23,7 @@ from hqueue.consume.topic_cursor import TopicCursor
 from hqueue.consume.topic_past import TopicPast
 from hqueue.log.steps import Work
 from hqueue.metadata.ports import Version
+from hqueue.metadata.unanswered_calls import UnansweredCalls
 from hqueue.runtime.clock import Deadline
 from hqueue_workers.hub.limits import HubLimits
 from hqueue_workers.hub.owning.queue_topics import QueueTopics
@@ -85,6 +86,13 @@ class Scene:
             return None
         assert found.value.state is not None
         return found.value.state.consumed
+
+    def unanswered(self) -> UnansweredCalls | None:
+        """The calls without an answer that are stored."""
+        found = self.metadata.subscriptions.read_subscription_data("t", "sub").result(WAIT_S)
+        assert found is not None
+        assert found.value.state is not None
+        return found.value.state.unanswered
 
     def counted(self, name: str) -> float:
         """How many messages were."""
@@ -232,6 +240,38 @@ def test_an_answer_for_each_message_is_one_for_no_other(scene: Scene, explicit: 
     assert [scene.counted(name) for name in names] == [6, 2, 2, 10 if explicit else 5]
 
 
+def test_a_message_whose_calls_break_is_found_and_the_count_outlives_its_hub(scene: Scene) -> None:
+    breaks: list[list[bytes]] = []
+
+    def is_fatal(messages: Sequence[ReceivedMessage]) -> bool:
+        values = [each.value for each in messages]
+        if b"fatal" in values:
+            breaks.append(values)
+        return b"fatal" in values
+
+    scene.hub()
+    sub = scene.subscriber(is_fatal=is_fatal)
+    sub.subscribe("t", unansweredCallsMax=2)
+    values = [b"a", b"b", b"fatal", b"c"]
+    first = scene.publish(b"first")
+    wait_for(lambda: scene.cursor() == first, "the cursor is stored")
+    sub.close_subscription("t")
+    last = scene.publish(*values)
+    sub.subscribe("t", 1)
+    wait_for(lambda: breaks and scene.unanswered(), "the count is stored")
+    scene.hub()
+    scene.hubs[0].hosted(QUEUE).topics.abandon("t").result(30)
+    sub.subscribe("t", 1, at=scene.hubs[1].address)
+    wait_for(lambda: scene.cursor() == last, "all are done with")
+    assert sub.values == [b"first", b"a", b"b", b"c"]
+    assert letters_of(scene) == [
+        (b"fatal", "the subscriber got this message alone, and gave no answer, 2 times")
+    ]
+    assert breaks[-2:] == [[b"fatal"]] * 2
+    assert len(breaks) <= 6
+    assert scene.unanswered() is None
+
+
 def given(sub: Subscriber) -> list[bytes]:
     return [value for call in sub.calls for value in call]
 
@@ -272,6 +312,7 @@ def test_preferences_are_kept_and_given_back_by_whichever_hub_has_the_topic(scen
         "consumeInterval": 5,
         "deliveryWindow": 3,
         "application": {"team": "billing", "\u00fc": ""},
+        "unansweredCallsMax": 0,
     }
     sub.subscribe("t", 0, **wanted)
     owner = [hub.address for hub in scene.hubs].index(sub.owner)

@@ -1,0 +1,65 @@
+"""Calls that a subscriber did not answer, as they are kept with its position."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from hqueue.message_id import MessageID
+from hqueue.settings.numbers import check_whole
+
+__all__ = ["UnansweredCalls", "unanswered_fields", "unanswered_of"]
+
+COUNT_MAX = 2**31 - 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class UnansweredCalls:
+    """Calls that a subscriber got and did not answer: one of their messages may have ended its
+    process. It is kept with the subscriber's position, so that it survives restarts.
+
+    Raises:
+        InvalidInputError: a number is out of range.
+    """
+
+    first: MessageID
+    """Where the calls began."""
+    end: MessageID
+    """Where the first of them ended: one message before that is suspected."""
+    count: int
+    """How many calls of the present number of messages, from `first` on, had no answer."""
+    messages_max: int | None = None
+    """Calls have at most this many messages, up to `end`; None while they have as many as ever."""
+
+    def __post_init__(self) -> None:
+        check_whole(self.count, 0, COUNT_MAX, option="count")
+        if self.messages_max is not None:
+            check_whole(self.messages_max, 1, COUNT_MAX, option="messages_max")
+
+
+def unanswered_fields(unanswered: UnansweredCalls | None) -> dict[str, object]:
+    """The field of a record that keeps calls without an answer; none if there were none."""
+    if unanswered is None:
+        return {}
+    return {
+        "unanswered": {
+            "first": str(unanswered.first),
+            "end": str(unanswered.end),
+            "count": unanswered.count,
+            "messages_max": unanswered.messages_max,
+        }
+    }
+
+
+def unanswered_of(fields: Mapping[str, Any]) -> UnansweredCalls | None:
+    """The calls without an answer that a record keeps."""
+    given = fields.get("unanswered")
+    if given is None:
+        return None
+    return UnansweredCalls(
+        MessageID.parse(given["first"]),
+        MessageID.parse(given["end"]),
+        given["count"],
+        given["messages_max"],
+    )

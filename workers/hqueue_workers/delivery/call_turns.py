@@ -1,0 +1,68 @@
+"""Turns of calls to one subscriber: many at a time, or one alone."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+from collections.abc import AsyncIterator
+
+__all__ = ["CallTurns"]
+
+
+class CallTurns:
+    """Lets any number of calls go on at a time, or one that must be alone. Those that wait get
+    their turns in order. For one event loop.
+    """
+
+    def __init__(self) -> None:
+        self._running = 0
+        self._is_alone = False
+        self._waiting: collections.deque[tuple[bool, asyncio.Future[None]]] = collections.deque()
+
+    @contextlib.asynccontextmanager
+    async def turn(self, *, alone: bool) -> AsyncIterator[None]:
+        """Hold a turn for a block."""
+        if self._waiting or not self._may_begin(alone):
+            await self._wait(alone)
+        else:
+            self._begin(alone)
+        try:
+            yield
+        finally:
+            self._end()
+
+    def _may_begin(self, alone: bool) -> bool:
+        return not self._is_alone and not (alone and self._running)
+
+    def _begin(self, alone: bool) -> None:
+        self._running += 1
+        self._is_alone = alone
+
+    def _end(self) -> None:
+        self._running -= 1
+        self._is_alone = False
+        self._wake()
+
+    async def _wait(self, alone: bool) -> None:
+        woken = asyncio.get_running_loop().create_future()
+        self._waiting.append((alone, woken))
+        try:
+            await woken
+        except BaseException:
+            if woken.done() and not woken.cancelled():  # It had just got its turn.
+                self._end()
+            else:
+                self._waiting = collections.deque(
+                    each for each in self._waiting if each[1] is not woken
+                )
+                self._wake()
+            raise
+
+    def _wake(self) -> None:
+        """Let those begin that may, in their order."""
+        while self._waiting and self._may_begin(self._waiting[0][0]):
+            alone, woken = self._waiting.popleft()
+            if not woken.done():
+                self._begin(alone)
+                woken.set_result(None)
