@@ -120,10 +120,10 @@ $(KAFKA_STAMP): $(STAMP)
 test-spark: setup .venv-spark-$(SPARK)/installed  ## test the data source on an older PySpark (SPARK=4.0); takes some 10 minutes
 	.venv-spark-$(SPARK)/bin/python -m pytest $(foreach part,batch stream sink jobs located carried,tests/spark/test_$(part).py)
 
-# The table formats are available up to Spark 4.1; tests/spark/tables-pom.xml has their versions.
+# The table formats are available up to Spark 4.1; tests/spark/tables/pom.xml has their versions.
 .PHONY: test-tables
 test-tables: setup .venv-spark-4.1/installed  ## test archives in tables of Delta Lake and Iceberg; takes some 10 minutes
-	.venv-spark-4.1/bin/python -m pytest -m tables tests/spark
+	.venv-spark-4.1/bin/python -m pytest -m tables tests/spark/tables
 
 # Kafka's source is available up to Spark 4.0.
 .PHONY: bench-kafka

@@ -31,7 +31,7 @@ class Driver:
             )
 
     @classmethod
-    def of_program(cls, program: str, log: Path, **options: object) -> Driver:
+    def of_program(cls, program: str, log: Path, /, **options: object) -> Driver:
         """Run a program of the tests, by its file's name without the suffix, with options."""
         return cls(log, str(PROGRAMS / f"{program}.py"), json.dumps(options))
 
@@ -61,6 +61,10 @@ class Driver:
     def result(self, timeout_s: float = 180) -> bool:
         """Wait for its end; whether it did what it should."""
         return self._process.wait(timeout_s) == 0
+
+    def was_killed(self, timeout_s: float = 180) -> bool:
+        """Wait for its end; whether SIGKILL was that."""
+        return self._process.wait(timeout_s) == -signal.SIGKILL
 
     def said(self) -> str:
         """The end of its output, for a test that failed."""

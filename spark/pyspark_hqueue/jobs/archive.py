@@ -112,6 +112,12 @@ class Archive:
                     checkpoint=checkpoint,
                 )
             self.target = ArchiveFolder(spark, path, of, parquet or ParquetOptions())
+        elif parquet not in (None, ParquetOptions()):
+            raise InvalidInputError(
+                "the files of a table are as large as its own properties say: leave the sizes of "
+                "files and row groups out",
+                table=path,
+            )
         else:
             self.target = table_target(spark, path, output_format, checkpoint, of)
         self._rounds = Rounds(

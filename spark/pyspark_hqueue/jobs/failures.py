@@ -13,13 +13,44 @@ from pyspark.errors import AnalysisException, PySparkException
 from hqueue import HQueueError, InvalidInputError, Outcome, errors
 from pyspark_hqueue.reading.loss import DataLossError
 
-__all__ = ["JobError", "refusing", "translated"]
+__all__ = ["JobError", "first_line", "refusing", "table_conflict", "translated"]
 
 _KINDS: dict[str, type[HQueueError]] = {
     name: kind for name, kind in vars(errors).items() if name.endswith("Error")
 } | {"DataLossError": DataLossError}
 _RAISED = re.compile(r"^(?:.*: )?(?:hqueue|pyspark_hqueue)[\w.]*\.(\w+Error): (.*)$", re.MULTILINE)
 _CONCURRENT = "CONCURRENT_STREAM_LOG_UPDATE|CONCURRENT_QUERY|ConcurrentModificationException"
+_CALLING = "An error occurred while calling "
+
+_CONFLICTS: tuple[tuple[str, str, Outcome], ...] = (
+    (
+        "DELTA_CONCURRENT_TRANSACTION|ConcurrentTransactionException",
+        "another run with the same checkpoint has written to the Delta table, and this one has "
+        "written nothing of the round: let one run go on, and start no other",
+        Outcome.NOT_APPLIED,
+    ),
+    (
+        r"DELTA_(CONCURRENT_[A-Z_]+|METADATA_CHANGED\b|PROTOCOL_CHANGED\b)"
+        r"|io\.delta\.exceptions\.(Concurrent|MetadataChanged|ProtocolChanged)\w*Exception",
+        "another program changed the Delta table at the same moment, and nothing of the round is "
+        "written: start again",
+        Outcome.NOT_APPLIED,
+    ),
+    (
+        "CommitStateUnknownException",
+        "the Iceberg catalog gave no answer to a commit: start again, and the run finds out "
+        "whether the round is written",
+        Outcome.UNKNOWN,
+    ),
+    (
+        r"iceberg\.exceptions\.(CommitFailed|CherrypickAncestorCommit|DuplicateWAPCommit"
+        r"|Validation)Exception",
+        "another program changed the Iceberg table at the same moment, and readers see nothing of "
+        "the round: start again",
+        Outcome.NOT_APPLIED,
+    ),
+)
+"""How a table's format names a commit that came between, what is said of it, and the outcome."""
 
 
 class JobError(HQueueError):
@@ -34,7 +65,7 @@ def refusing(text: str, **facts: Any) -> Iterator[None]:
     try:
         yield
     except AnalysisException as exc:
-        raise InvalidInputError(text, **facts, reason=str(exc).splitlines()[0]) from exc
+        raise InvalidInputError(text, **facts, reason=first_line(str(exc))) from exc
 
 
 @contextlib.contextmanager
@@ -60,7 +91,27 @@ def _translation(text: str) -> HQueueError:
         name, message = found[-1]
         outcome = Outcome.UNKNOWN if "outcome='unknown'" in message else Outcome.NOT_APPLIED
         return _KINDS.get(name, JobError)(message.strip(), outcome=outcome)
+    if (conflict := table_conflict(text)) is not None:
+        return conflict
     if re.search(_CONCURRENT, text):
         return JobError("another run with the same checkpoint is under way: wait until it ends")
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return JobError("the job failed in Spark", reason=lines[0] if lines else "unknown")
+    return JobError("the job failed in Spark", reason=first_line(text))
+
+
+def table_conflict(text: str) -> JobError | None:
+    """The error of a commit that another commit of the table prevented; None if it is another one.
+
+    Args:
+        text: what Spark says.
+    """
+    for pattern, what, outcome in _CONFLICTS:
+        if re.search(pattern, text):
+            return JobError(what, outcome=outcome, reason=first_line(text))
+    return None
+
+
+def first_line(text: str) -> str:
+    """What Spark says first of an error, without py4j's words."""
+    lines = (line.strip().removeprefix(": ") for line in text.splitlines())
+    said = (line for line in lines if line and not line.startswith(_CALLING))
+    return next(said, "unknown")

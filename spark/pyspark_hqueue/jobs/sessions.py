@@ -8,8 +8,11 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from pyspark_hqueue.jobs.failures import JobError, first_line
 from pyspark_hqueue.reading.pythons import check_data_source, check_tasks
 
 __all__ = ["separate_session", "spark_session"]
@@ -38,6 +41,9 @@ def spark_session(
         master: where to run; what ``spark-submit`` said, or all of this machine, if None.
         conf: Spark's settings.
         quiet: whether what Spark's process writes to stderr is shown only if the job fails.
+
+    Raises:
+        JobError: Spark does not start.
     """
     python = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
@@ -51,8 +57,15 @@ def spark_session(
     for key, value in {**own, **(conf or {})}.items():
         builder = builder.config(key, value)
     with _errors_kept() if quiet else contextlib.nullcontext(contextlib.nullcontext()) as starting:
-        with starting:
-            spark = builder.getOrCreate()
+        try:
+            with starting:
+                spark = builder.getOrCreate()
+        except (PySparkException, Py4JError) as exc:
+            raise JobError(
+                "Spark did not start, and says above why: it needs Java 17, a master that it "
+                "reaches, and jars that it can fetch if spark.jars.packages names some",
+                reason=first_line(str(exc)),
+            ) from exc
         try:
             check_tasks(spark)
             check_data_source(spark)

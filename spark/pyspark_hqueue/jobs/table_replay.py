@@ -23,8 +23,9 @@ from pyspark.sql.types import StructType
 
 from hqueue import InvalidInputError, MessageID
 from hqueue.settings.reserved import check_topic
+from pyspark_hqueue.jobs.archive_table import column_differences
 from pyspark_hqueue.jobs.folder import Folder
-from pyspark_hqueue.jobs.tables import column_differences, table_frame
+from pyspark_hqueue.jobs.tables import table_frame
 from pyspark_hqueue.jobs.targets import Target
 from pyspark_hqueue.reading.clients import client_of
 from pyspark_hqueue.reading.schema import WITH_HEADERS

@@ -6,13 +6,15 @@ from pathlib import Path
 
 from hqueue.local.jars import JarSet, ensure_jars
 
-__all__ = ["FORMATS", "JARS", "session_settings"]
+from ..conftest import OWN_CONFIGURATION
+
+__all__ = ["FORMATS", "JARS", "process_settings", "session_settings"]
 
 FORMATS = ("delta", "iceberg")
 
 JARS = JarSet(
     "Delta Lake and Iceberg",
-    Path(__file__).with_name("tables-pom.xml").read_bytes(),
+    Path(__file__).with_name("pom.xml").read_bytes(),
     ("delta-spark_4.1_2.13", "delta-storage", "iceberg-spark-runtime-4.1_2.13"),
     60,
 )
@@ -35,3 +37,8 @@ def session_settings(folder: Path) -> dict[str, str]:
         "spark.databricks.delta.snapshotPartitions": "2",  # Not 50 tasks to read a small log.
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }
+
+
+def process_settings(folder: Path) -> dict[str, str]:
+    """The same for a process of its own, on two cores."""
+    return {**OWN_CONFIGURATION, **session_settings(folder), "spark.master": "local[2]"}

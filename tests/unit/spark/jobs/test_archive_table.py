@@ -13,7 +13,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from pyspark_hqueue.jobs.tables import column_differences
+from pyspark_hqueue.jobs.archive_table import column_differences
 from pyspark_hqueue.reading.schema import COLUMNS, HEADERS, WITH_HEADERS
 
 NULLABLE = StructType([StructField(field.name, field.dataType) for field in WITH_HEADERS])

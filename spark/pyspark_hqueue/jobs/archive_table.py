@@ -1,0 +1,247 @@
+"""What tables of both formats have in common as targets of archives: columns, names, marks."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from hqueue import InvalidInputError
+from pyspark_hqueue.jobs.failures import first_line, table_conflict
+from pyspark_hqueue.jobs.folder import Folder
+from pyspark_hqueue.reading.schema import WITH_HEADERS
+
+__all__ = [
+    "DELTA",
+    "ICEBERG",
+    "Table",
+    "TableRound",
+    "column_differences",
+    "literal",
+    "refusal",
+    "sql_name",
+]
+
+ARCHIVE = "hqueue.archive"
+"""The property that says which archive a table is."""
+
+DELTA = "delta"
+ICEBERG = "iceberg"
+
+_MISSING = (
+    "TABLE_OR_VIEW_NOT_FOUND",
+    "SCHEMA_NOT_FOUND",
+    "PATH_NOT_FOUND",
+    "DELTA_MISSING_DELTA_TABLE",
+    "DELTA_PATH_DOES_NOT_EXIST",
+    "DELTA_TABLE_NOT_FOUND",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class TableRound:
+    """What a table has of a round: messages, and the files' number and bytes. All are 0 if the
+    table's history no longer says it.
+    """
+
+    messages: int = 0
+    bytes: int = 0
+    file_count: int = 0
+
+
+def column_differences(there: StructType, wanted: StructType, *, writing: bool = True) -> list[str]:
+    """How the columns of a table differ from those of an archive; empty if they do not.
+
+    Args:
+        there: the table's columns.
+        wanted: the archive's.
+        writing: whether nulls are written to the table.
+    """
+    found = []
+    columns = {field.name: field for field in there}
+    for field in wanted:
+        column = columns.pop(field.name, None)
+        kind = field.dataType.simpleString()
+        if column is None:
+            found.append(f"it has no column {field.name} {kind}")
+        elif column.dataType.simpleString() != kind:
+            found.append(f"{field.name} is {column.dataType.simpleString()}, not {kind}")
+        elif writing and field.nullable and not column.nullable:
+            found.append(f"{field.name} does not allow nulls")
+    return found + [f"it has a column {name} more" for name in columns]
+
+
+class Table:
+    """What both kinds of tables have in common."""
+
+    output_format = ""
+    columns = WITH_HEADERS
+    partitioned_by = ""
+    created_with: ClassVar[Mapping[str, str]] = {}
+    """Properties of a table that the archive creates."""
+    own_properties: ClassVar[Mapping[str, str]] = {}
+    """Properties of each table that it writes."""
+
+    def __init__(
+        self, spark: SparkSession, table: str, checkpoint: str, of: Mapping[str, Any]
+    ) -> None:
+        self.spark = spark
+        self.name = sql_name(spark, table, self.output_format)
+        self.checkpoint = Folder(spark, checkpoint)
+        self._of = dict(of)
+
+    def check(self) -> None:
+        columns = self._columns()
+        if columns is None:
+            if self.checkpoint.names("commits"):
+                raise InvalidInputError(
+                    "the table is gone that was archived with this checkpoint, or it is in another "
+                    "catalog: give that catalog, or another checkpoint to archive all messages "
+                    "again",
+                    table=self.name,
+                    checkpoint=self.checkpoint.uri,
+                )
+            return
+        kind = self._format()
+        if kind != self.output_format:
+            raise InvalidInputError(
+                f"the table has another format: give --format {kind}, or another table",
+                table=self.name,
+                format=kind,
+            )
+        self._check_columns(columns)
+        self._check_archive(self._properties(), self._stream())
+
+    def prepare(self) -> None:
+        if self._columns() is None:
+            columns = ", ".join(
+                f"`{field.name}` {field.dataType.simpleString()}"
+                f"{'' if field.nullable else ' NOT NULL'}"
+                for field in self.columns
+            )
+            properties = (
+                f" TBLPROPERTIES ({_pairs(self.created_with)})" if self.created_with else ""
+            )
+            self._sql(
+                f"CREATE TABLE IF NOT EXISTS {self.name} ({columns}) USING {self.output_format} "
+                f"PARTITIONED BY ({self.partitioned_by}){properties}"
+            )
+        self.check()
+
+    def _check_columns(self, columns: StructType | None) -> None:
+        if columns is None:
+            raise InvalidInputError(
+                "the table was dropped while it was archived to: start again with another "
+                "checkpoint to archive all messages again",
+                table=self.name,
+            )
+        if differences := column_differences(columns, self.columns):
+            raise InvalidInputError(
+                "the table has other columns than the archive of a queue: archive to another "
+                "table, or alter this one",
+                table=self.name,
+                differences=differences,
+            )
+
+    def _mark(self, stream: str) -> None:
+        """Mark the table as the archive that this stream writes, or refuse it.
+
+        Before each round: a table can be altered while an archive follows its queue.
+        """
+        self._check_columns(self._columns())
+        properties = self._properties()
+        self._check_archive(properties, stream)
+        wanted = {ARCHIVE: json.dumps({**self._of, "stream": stream}), **self.own_properties}
+        if any(properties.get(name) != value for name, value in wanted.items()):
+            self._sql(f"ALTER TABLE {self.name} SET TBLPROPERTIES ({_pairs(wanted)})")
+
+    def _check_archive(self, properties: Mapping[str, str], stream: str | None) -> None:
+        if ARCHIVE not in properties:
+            return
+        there = json.loads(properties[ARCHIVE])
+        if {name: there.get(name) for name in self._of} != self._of:
+            raise InvalidInputError(
+                "the table belongs to another archive",
+                table=self.name,
+                queue=there.get("queue"),
+                topics=there.get("topics"),
+            )
+        if there.get("stream") != stream:
+            raise InvalidInputError(
+                "the table was archived with another checkpoint, and with this one all messages "
+                "would be written again: give that checkpoint, or another table",
+                table=self.name,
+                checkpoint=self.checkpoint.uri,
+            )
+
+    def _stream(self) -> str | None:
+        """The name of the checkpoint's stream; None if it has not begun."""
+        text = self.checkpoint.read("metadata")
+        return None if text is None else str(json.loads(text)["id"])
+
+    def _columns(self) -> StructType | None:
+        """The columns of the table; None if there is no such table."""
+        try:
+            self._refresh()
+            return self.spark.table(self.name).schema
+        except AnalysisException as exc:
+            if (exc.getCondition() or "").startswith(_MISSING):
+                return None
+            raise refusal(self.name, self.output_format, exc) from exc
+
+    def _refresh(self) -> None:
+        """Forget what the session knows of the table, where it may be older than the table."""
+
+    def _format(self) -> str:
+        rows = self._sql(f"DESCRIBE TABLE EXTENDED {self.name}").collect()
+        found = [row["data_type"] for row in rows if row["col_name"] == "Provider"]
+        return str(found[0]).lower() if found else "unknown"
+
+    def _properties(self) -> dict[str, str]:
+        return {
+            row["key"]: row["value"]
+            for row in self._sql(f"SHOW TBLPROPERTIES {self.name}").collect()
+        }
+
+    def _sql(self, text: str) -> DataFrame:
+        try:
+            return self.spark.sql(text)
+        except (PySparkException, Py4JError) as exc:
+            conflict = table_conflict(str(exc))
+            raise conflict or refusal(self.name, self.output_format, exc) from exc
+
+
+def sql_name(spark: SparkSession, table: str, table_format: str) -> str:
+    """A table as Spark's SQL names it."""
+    if "/" not in table or "`" in table:
+        return table
+    if table_format == ICEBERG:
+        raise InvalidInputError(
+            "an Iceberg table is given by its name in a catalog, not by a path", table=table
+        )
+    return f"delta.`{Folder(spark, table).uri}`"
+
+
+def refusal(table: str, table_format: str, reason: Exception) -> InvalidInputError:
+    return InvalidInputError(
+        "Spark can't use this table: is its name right, and has the session the jars and the "
+        "catalog of its format? See docs/tables.md",
+        table=table,
+        format=table_format,
+        reason=first_line(str(reason)),
+    )
+
+
+def literal(text: str) -> str:
+    """A text as a literal of Spark's SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _pairs(properties: Mapping[str, str]) -> str:
+    return ", ".join(f"{literal(name)} = {literal(text)}" for name, text in properties.items())

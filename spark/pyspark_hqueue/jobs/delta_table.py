@@ -1,0 +1,63 @@
+"""Tables of Delta Lake as targets of archives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import DateType, StructField, StructType
+
+from pyspark_hqueue.jobs.archive_table import DELTA, Table, TableRound
+from pyspark_hqueue.jobs.parquet_options import sorted_rows
+from pyspark_hqueue.jobs.rounds import Round
+from pyspark_hqueue.jobs.sessions import separate_session
+from pyspark_hqueue.jobs.snapshots import round_tag
+from pyspark_hqueue.reading.schema import WITH_HEADERS
+
+__all__ = ["DeltaTable"]
+
+
+class DeltaTable(Table):
+    """A table of Delta Lake: by its name, or by its path."""
+
+    output_format = DELTA
+    columns = StructType([*WITH_HEADERS, StructField("date", DateType())])
+    partitioned_by = "date, topic"
+
+    def __init__(
+        self, spark: SparkSession, table: str, checkpoint: str, of: Mapping[str, Any]
+    ) -> None:
+        # Times with statistics, so that readers skip parts of files: Spark's default has none.
+        settings = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
+        super().__init__(separate_session(spark, settings), table, checkpoint, of)
+
+    def write(self, round_: Round) -> TableRound:
+        self._mark(round_.name)
+        tag = round_tag(round_.name, round_.number)
+        by = ("date", "topic")
+        date = F.expr("date_from_unix_date(cast(shiftright(id, 15) div 86400000 as int))")
+        frame = round_.frame.withColumn("date", date).hint("rebalance", *map(F.col, by))
+        # The table itself passes over a version of an application that it has.
+        (
+            sorted_rows(frame, by)
+            .writeTo(self.name)
+            .option("txnAppId", f"hqueue-{round_.name}")
+            .option("txnVersion", str(round_.number))
+            .option("userMetadata", tag)
+            .option("mergeSchema", "false")
+            .append()
+        )
+        return self._written(tag)
+
+    def _written(self, tag: str) -> TableRound:
+        commits = self._sql(f"DESCRIBE HISTORY {self.name} LIMIT 20")
+        for row in commits.where(F.col("userMetadata") == tag).collect():
+            metrics = row["operationMetrics"] or {}
+            return TableRound(
+                int(metrics.get("numOutputRows", 0)),
+                int(metrics.get("numOutputBytes", 0)),
+                int(metrics.get("numFiles", 0)),
+            )
+        return TableRound()
