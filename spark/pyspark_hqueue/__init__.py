@@ -13,13 +13,17 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamWriter, DataSourceWriter
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
     from pyspark.sql.types import StructType
 
     from pyspark_hqueue.reading.group_read import read_group
     from pyspark_hqueue.reading.lag import LagListener, StreamLag
     from pyspark_hqueue.reading.located import foreach_batch, read
-    from pyspark_hqueue.reading.stream import QueueStreamReader
 
 __all__ = ["DefaultSource", "LagListener", "StreamLag", "foreach_batch", "read", "read_group"]
 
@@ -55,7 +59,7 @@ class DefaultSource(DataSource):
 
         return batch_reader(self.options, schema)
 
-    def streamReader(self, schema: StructType) -> QueueStreamReader:  # noqa: N802
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Make the reader of a streaming query."""
         from pyspark_hqueue.reading.stream import stream_reader  # noqa: PLC0415
 

@@ -275,6 +275,24 @@ def test_a_read_from_an_id_that_expired_fails_with_the_number_lost_or_goes_on(
     assert rows == ["2"] * 3 + ["3"] * 3
 
 
+@pytest.mark.thorough("a table is altered, and Spark tries four times; `test_stream` has the like")
+def test_what_expires_between_planning_and_reading_is_a_loss_where_it_was_named(
+    client: hqueue.Client, make_queue: MakeQueue, load: Load, raw: RawTables
+) -> None:
+    queue = make_queue(ttl=None)
+    bases = put_in_the_past(raw, queue, [3 * DAY_MS, 2 * DAY_MS, DAY_MS // 2, 1_000])
+    named = {"startingOffsets": bases[0]}
+    strict, lenient = load(queue, **named), load(queue, failOnDataLoss=False, **named)
+    earliest = load(queue)
+    for frame in (strict, lenient, earliest):
+        plan(frame)
+    client.alter_queue(queue.name, ttl="1d")
+    with pytest.raises(PySparkException, match=r"expired before they were read.*lost=6"):
+        strict.collect()
+    for frame in (lenient, earliest):
+        assert [bytes(row.value) for row in frame.collect()] == [b"2"] * 3 + [b"3"] * 3
+
+
 @pytest.mark.thorough("Spark tries again what is gone for 40 s; `test_stream` has the like")
 def test_a_queue_truncated_between_planning_and_reading_is_a_loss(
     client: hqueue.Client, make_queue: MakeQueue, load: Load

@@ -33,7 +33,9 @@ def first_line(run: Callable[[], object]) -> str:
     """The first line of what Spark raises; of a task's error the one below Spark's own."""
     with pytest.raises(PySparkException) as caught:
         run()
-    assert "Traceback" not in str(caught.value).split("JVM stacktrace:")[0]
+    shown = str(caught.value).split("JVM stacktrace:")[0]
+    assert "Traceback" not in shown
+    assert "another exception" not in shown
     lines = str(caught.value).splitlines()
     return lines[1] if lines[0].endswith("from the Python worker:") else lines[0]
 
@@ -69,7 +71,7 @@ def test_a_wrong_option_is_named_when_a_read_is_described(
 
 
 def test_what_the_queue_or_the_kind_of_read_decides_is_said_when_it_runs(
-    make_queue: MakeQueue, load: Callable[..., DataFrame], spark: SparkSession
+    make_queue: MakeQueue, load: Callable[..., DataFrame], spark: SparkSession, tmp_path: Path
 ) -> None:
     queue = make_queue(2)
     for options, text in (
@@ -82,6 +84,10 @@ def test_what_the_queue_or_the_kind_of_read_decides_is_said_when_it_runs(
     assert "QueueNotFoundError: there is no such queue" in first_line(absent.collect)
     other = spark.read.format("hqueue").schema("a int").load(queue.name)
     assert "give no schema" in first_line(other.collect)
+    ends = spark.readStream.format("hqueue").option("endingOffsets", "latest").load(queue.name)
+    query = ends.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
+    line = first_line(lambda: query.start().awaitTermination(120))
+    assert "for a batch only [option='endingOffsets'" in line
 
 
 def test_a_task_s_error_has_no_frames(

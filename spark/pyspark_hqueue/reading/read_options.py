@@ -177,7 +177,8 @@ def _moment(value: object) -> MessageID:
 
 _OFFSETS = (
     "offsets are earliest, latest, a MessageID as 1767225600000-0, or JSON that gives each "
-    'partition one, as {"0": "1767225600000-0", "1": -2, "2": -1}; -2 is earliest, -1 latest'
+    'partition one, as {"0": "1767225600000-0", "1": -2, "2": -1}; -2 is earliest, -1 latest; '
+    "startingTimestamp and endingTimestamp take a time"
 )
 
 _NO_COUNT = (
@@ -189,8 +190,9 @@ _COUNTS_END = int(MessageID(946_684_800_000))
 
 
 def _boundary(value: object) -> Boundary:
-    if value in ("earliest", "latest"):
-        return "earliest" if value == "earliest" else "latest"
+    name = value.lower() if isinstance(value, str) else ""
+    if name in ("earliest", "latest"):
+        return "earliest" if name == "earliest" else "latest"
     number = whole_number(value.strip()) if isinstance(value, str) else value
     if is_whole(number) and 0 <= number < _COUNTS_END:
         raise _wrong(_NO_COUNT)

@@ -25,7 +25,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from hqueue import InvalidInputError
+from hqueue import HQueueError, InvalidInputError
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from pyspark_hqueue.reading.admission import (
     ADMITS,
@@ -66,15 +66,41 @@ from pyspark_hqueue.reading.topic_names import warn_of_topics
 __all__ = ["QueueStreamReader", "stream_reader"]
 
 
+def stream_reader(given: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
+    """A stream reader for these options. If they are wrong, each of its calls raises as
+    `ReadOptions.of`: an error of this call would be reported with one of Spark's own.
+    """
+    try:
+        return _stream_reader(given, schema)
+    except HQueueError as exc:
+        return RefusedReader(exc)
+
+
 @plain_errors
-def stream_reader(given: Mapping[str, str], schema: StructType) -> QueueStreamReader:
-    """A stream reader for these options. Raises as `ReadOptions.of`."""
+def _stream_reader(given: Mapping[str, str], schema: StructType) -> QueueStreamReader:
     options = ReadOptions.of(given, "stream")
     check_schema(schema, RANGES if options.ranges_only else options.columns)
     limited = options.trigger_messages_max is not None or options.trigger_messages_min is not None
     if limited and not ADMITS:
         raise InvalidInputError("maxOffsetsPerTrigger and minOffsetsPerTrigger need PySpark 4.2")
     return QueueStreamReader(options, schema)
+
+
+def _refuse(reader: RefusedReader, *_: object) -> Any:
+    raise reader.error
+
+
+_REFUSE: Any = _refuse
+
+
+class RefusedReader(AvailableNow, DataSourceStreamReader):
+    """The reader of a query that can't be: whatever Spark calls first raises why."""
+
+    def __init__(self, error: HQueueError) -> None:
+        self.error = error
+
+    initialOffset = latestOffset = getDefaultReadLimit = _REFUSE  # noqa: N815
+    prepareForTriggerAvailableNow = partitions = read = _REFUSE  # noqa: N815
 
 
 class QueueStreamReader(AvailableNow, DataSourceStreamReader):

@@ -82,6 +82,7 @@ def test_options_of_a_batch_read(name: str, text: str, field: str, value: Any) -
     ("name", "text", "field", "value"),
     [
         ("startingOffsets", "latest", "start", Bound("latest")),
+        ("startingOffsets", "Earliest", "start", Bound("earliest")),  # As for Kafka's source.
         ("startingOffsets", '{"0": -1}', "start", Bound(None, {0: "latest"}, True)),
         ("maxOffsetsPerTrigger", "100", "trigger_messages_max", 100),
         ("minOffsetsPerTrigger", "100", "trigger_messages_min", 100),

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 import hqueue
-from hqueue import Queue
+from hqueue import InvalidInputError, Queue
 from pyspark_hqueue.reading.loss import DataLossError
-from pyspark_hqueue.reading.stream import QueueStreamReader
+from pyspark_hqueue.reading.schema import COLUMNS
+from pyspark_hqueue.reading.stream import QueueStreamReader, stream_reader
 from tests.support.backends import MemoryBackend
 from tests.support.doubles import SteppedClock
 from tests.support.spark_reading import collect, options_of, put
@@ -118,3 +119,16 @@ def test_before_pyspark_4_2_a_query_that_begins_misses_what_is_gone(
     assert rows(reader_of(failOnDataLoss=False, **begin), {}, end) == 10
     with pytest.raises(DataLossError, match="lost=10"):
         reader_of(**begin).latestOffset({}, None)
+
+
+def test_a_stream_with_wrong_options_is_refused_by_the_first_call_of_its_reader() -> None:
+    reader: Any = stream_reader({"queue": "q", "endingoffsets": "latest"}, COLUMNS)
+    for call in (
+        reader.getDefaultReadLimit,
+        reader.prepareForTriggerAvailableNow,
+        reader.initialOffset,
+        lambda: reader.latestOffset({}, None),
+        lambda: reader.partitions({}, {}),
+    ):
+        with pytest.raises(InvalidInputError, match="for a batch only"):
+            call()
