@@ -26,7 +26,7 @@ GROUP = "hqueue.commands"
 
 ORDER = (
     *("create", "list", "describe", "alter", "disable", "enable", "truncate", "delete"),
-    *("locations", "put", "scan", "tail", "verify", "consume", "groups", "metadata"),
+    *("locations", "put", "scan", "tail", "verify", "consume", "work", "groups", "metadata"),
     "secure-nodes",
     *("subscribers", "add-subscriber", "delete-subscriber", "seek", "subscribe", "lag"),
     *("dead-letters", "worker", "hub", "topics", "hubs", "access", "publish", "pipeline"),

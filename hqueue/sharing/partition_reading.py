@@ -91,7 +91,14 @@ class PartitionReading:
 
     def has_more(self, begin: int) -> bool:
         """Whether there may be something from an ID on that need not be waited for."""
-        return not self.at_tail or any(chunk.end > begin and chunk.ids for chunk in self._chunks)
+        if not self.at_tail or begin < self._begin_of_ahead:
+            return True
+        return any(chunk.end > begin and chunk.ids for chunk in self._chunks)
+
+    def is_short(self, end: int) -> bool:
+        """Whether the log ended before an ID a moment ago."""
+        cursor = self._cursor
+        return cursor is not None and cursor.at_tail and cursor.next_slot[1] < end
 
     def check_tail(self) -> Work[Any, None]:
         """Look at the end of the log itself, which may have been truncated."""

@@ -348,6 +348,11 @@ class SharedConsumption(Stepwise):
         for queue, log in self._logs.items():
             hands = [each for key, each in self._hands.items() if key.queue == queue]
             came = (yield from self._poll_ends(log, hands, check=check)) or came
+        for key, each in self._hands.items():
+            if each.partition.is_short and (yield each.partition.begin_again.asked()):
+                text = "the queue was truncated or created again: the group begins again in %s/%d"
+                logger.warning(text, *key)
+                came = True
         partitions = [each.partition for each in self._hands.values()]
         return came or any(each.offers or each.delayed for each in partitions)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from hqueue.errors import Outcome, StoreUnavailableError
+from hqueue.groups.positions import BEGINNING
 from hqueue.metadata import MetadataStore
 from hqueue.metadata.ports import Change, Record, Version
 from hqueue.metadata.steps import Create, OnStore, Read, Work, Write
@@ -109,6 +110,8 @@ class SharedPartition(OnStore):
         """Records of delays that the window may name, by a write that had no answer yet."""
         self._stamp = 0
         self._known: _Known | None = None
+        self._short_until: Deadline | None = None
+        """When a log that is short is taken for another one; None while it is not."""
         self._seen: dict[tuple[str, int], float] = {}
         """Since when other holders' writes have been seen, on the clock."""
 
@@ -155,6 +158,34 @@ class SharedPartition(OnStore):
         self._seen = {pair: self._seen.get(pair, now_ms) for pair in pairs}
         self._known = _Known(window, record.version)
         self._drop_lapsed(window)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the log ended a moment ago before where the group has been."""
+        window = self.window
+        if window is None or window.end <= BEGINNING.next or not self.reading.is_short(window.end):
+            self._short_until = None
+            return False
+        return True
+
+    @stepwise
+    def begin_again(self) -> Work[bool]:
+        """Begin with the first message of the log, if that has been `is_short` for an operation's
+        bound: it is another one, for the queue was truncated, or deleted and created again. Whether
+        that was so.
+        """
+        known = self._known
+        self._short_until = self._short_until or self._deadline()
+        if known is None or not self._short_until.expired:
+            return False
+        self._known = self._short_until = None
+        self._stamp += 1
+        value = encode_window(Window(int(BEGINNING.next)), f"{self._holder}/{self._stamp}")
+        written = yield Write({self.path: Change(value, known.version)})
+        yield from self.reading.release()
+        if written[self.path] is not None:
+            yield from self._delays.drop.steps(known.window.delays)
+        return True
 
     @stepwise
     def exchange(self, messages_max: int) -> Work[list[Taken]]:

@@ -68,6 +68,11 @@ pytestmark = pytest.mark.in_memory
         "--nosuch list",
         "demo /no/such/file",
         "demo --seconds 0",
+        "work q -- true",
+        "work q -g g",
+        "work q -g g -- no-such-command",
+        "work q -g g -j 0 -- true",
+        "work q -g g --lock soon -- true",
     ],
 )
 def test_wrong_usage_is_told_with_exit_code_2(run: Run, line: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
 import signal
@@ -204,6 +205,41 @@ def test_jobs_that_fail_are_tried_again_and_rejected_at_last_whoever_is_killed(
         assert sorted(each for each in put if b"\n" not in each) == [b"bad", b"flaky 1", b"flaky 2"]
     assert runs().keys() == set(jobs)
     assert runs()["bad"] >= 3
+
+
+@pytest.mark.usefixtures("server")
+def test_calls_are_made_or_dead_letters_whoever_is_killed(
+    examples: Examples, opened: hqueue.Queue, name: str, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+
+    def call(task: str, *arguments: str) -> None:
+        assert examples.run("task_queue.py", name, "call", task, *map(json.dumps, arguments)) == []
+
+    def work() -> Running:
+        return examples.start("task_queue.py", name, "work", "--lock-ms", "1500")
+
+    def done() -> set[str]:
+        return set(log.read_text().splitlines() if log.exists() else ())
+
+    killed = [work(), work()]
+    call("append", str(log), "first")
+    wait_for(lambda: done() == {"first"}, "a worker makes a call")
+    opened.put([Message("append", json.dumps([str(log), str(n)]).encode()) for n in range(40)])
+    opened.put(Message("append", json.dumps([str(tmp_path), "never"]).encode()))
+    opened.put(Message("unknown", b"[]").delayed(datetime.timedelta(seconds=1)))
+    wait_for(lambda: len(done()) > 5, "some calls are made")
+    for worker in killed:
+        worker.kill()
+    last = work()
+    wait_for(lambda: done() == {"first", *map(str, range(40))}, "all calls are made")
+    letters = opened.dead_letters
+    wait_for(lambda: len([*letters.waiting(group="tasks")]) == 2, "the others were tried enough")
+    last.terminate()
+    assert last.end().code == 0
+    reasons = {each.message.topic: each.reason for each in letters.waiting(group="tasks")}
+    assert reasons.keys() == {"append", "unknown"}
+    assert reasons["append"].startswith("IsADirectoryError")
 
 
 def test_a_subscriber_gets_what_it_retries_again_and_what_it_rejects_no_more(

@@ -18,6 +18,9 @@ import hqueue
 import hqueue.aio
 from hqueue import InvalidInputError, Message, ShareConsumer
 from hqueue.errors import ClosedError, GroupActiveError, StoreUnavailableError
+from hqueue.metadata.ports import Change
+from hqueue.sharing.window import Window
+from hqueue.sharing.window_record import encode_window
 from tests.support.backends import MemoryBackend
 from tests.support.cancelling import each_await
 from tests.support.consumer_faces import LoopedShareConsumer
@@ -404,6 +407,41 @@ def test_a_poll_that_is_cancelled_at_any_await_loses_nothing(client: hqueue.Clie
         client.truncate_queue("q")
 
     assert asyncio.run(each_await(use)) > 3
+
+
+def test_a_group_goes_on_with_the_messages_of_another_log(
+    memory: MemoryBackend, client: hqueue.Client, join: Join
+) -> None:
+    put(client, 6)
+    a = join(auto_acknowledge=False)
+    messages = a.poll(WAIT_MS)
+    a.acknowledge(*messages[:3])
+    a.release(messages[4])
+    a.commit()
+    client.truncate_queue("q")
+    put(client, 3, first=10)
+    a.acknowledge(*messages)
+    assert values(a.poll(WAIT_MS)) == [10, 11, 12]
+    b = join(auto_acknowledge=False)
+    assert b.poll(0) == []
+    a.release(*messages)
+    a.close(acknowledge=False)
+    assert values(b.poll(WAIT_MS)) == [10, 11, 12]
+
+
+def test_a_log_that_ends_before_where_a_group_has_been_is_read_from_its_beginning(
+    memory: MemoryBackend, client: hqueue.Client, join: Join
+) -> None:
+    with memory.connect(operation_timeout_ms=400) as soon:
+        consumers = [join(client=soon, auto_acknowledge=False) for _ in range(2)]
+        assert rest(*consumers) == []
+        records, path = client.coordination.store.records, "/hqueue/consumers/g/shares/q/0-0"
+        later = encode_window(Window(int(hqueue.MessageID(2**42))), "test")
+        records.write({path: Change(later, records.read([path])[path].version)})
+        put(client, 3)
+        assert sorted(rest(*consumers) or rest(*consumers)) == [0, 1, 2]
+        put(client, 3, first=3)
+        assert sorted(rest(*consumers)) == [3, 4, 5]
 
 
 def test_one_that_is_forgotten_leaves_its_group(client: hqueue.Client) -> None:

@@ -1,4 +1,6 @@
-"""``hqueue consume``: a consumer of a group that writes what it gets to stdout."""
+"""``hqueue consume``: a consumer of a group that writes what it gets to stdout. Beside it there is
+the command of `hqueue.cli.commands.work`.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ import typer
 
 from hqueue.cli.commands import shared_options
 from hqueue.cli.commands.groups import PANEL
+from hqueue.cli.commands.work import work
 from hqueue.cli.exits import say
 from hqueue.cli.formats import Format, encoder, printable
 from hqueue.cli.output import Output
@@ -163,4 +166,4 @@ def _write_messages(
         left -= len(messages)
 
 
-register = commands(PANEL, consume)
+register = commands(PANEL, consume, work)

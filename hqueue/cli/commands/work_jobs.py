@@ -1,0 +1,169 @@
+"""Processes for the messages of a share group, some at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import datetime
+import math
+import time
+from collections.abc import Sequence
+
+from hqueue.aio.share_consumer import ShareConsumer
+from hqueue.cli.commands.work_process import Retries, run, verdict
+from hqueue.cli.exits import say
+from hqueue.errors import HQueueError
+from hqueue.sharing.acquired_message import AcquiredMessage
+
+__all__ = ["Jobs", "WorkPlan"]
+
+WAITING_MAX = 1_000
+"""How many messages may wait here for their next try, where their keys' order is kept."""
+POLL_MS = 1_000.0
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkPlan:
+    """How messages are worked on. Times are in milliseconds."""
+
+    command: Sequence[str]
+    jobs: int
+    lock_ms: int
+    timeout_ms: int | None
+    grace_ms: int
+    retries: Retries
+    ordered_by_key: bool
+    limit: int | None
+    idle_ms: int | None
+
+
+class Jobs:
+    """Runs a process for each message that a consumer gets, and answers by its end.
+
+    A process that runs keeps its message's lock. A stop gives all of them time, and what has no
+    answer then is released when the consumer is closed.
+
+    Args:
+        consumer: where messages come from; without `auto_acknowledge`.
+        plan: how they are worked on.
+    """
+
+    def __init__(self, consumer: ShareConsumer, plan: WorkPlan) -> None:
+        self._consumer = consumer
+        self._plan = plan
+        self._loop = asyncio.get_running_loop()
+        self._tasks: dict[asyncio.Task[None], AcquiredMessage] = {}
+        self._waiting: set[asyncio.Task[None]] = set()
+        """Those whose processes have ended, and whose messages wait for their next try."""
+        self._changed = asyncio.Event()
+        self._stopping = False
+        self._failure: HQueueError | None = None
+        self._renewed_s = time.monotonic()
+
+    def request_stop(self) -> None:
+        """Take no further messages. From any thread."""
+        self._stopping = True
+        self._consumer.request_stop()
+        self._loop.call_soon_threadsafe(self._changed.set)
+
+    async def run(self) -> None:
+        """Work until a stop, or the plan's end."""
+        try:
+            await self._take_on()
+        finally:
+            await self._finish()
+        if self._failure is not None:
+            raise self._failure
+
+    async def _take_on(self) -> None:
+        left = math.inf if self._plan.limit is None else self._plan.limit
+        idle_s = math.inf if self._plan.idle_ms is None else self._plan.idle_ms / 1e3
+        busy_s = time.monotonic()
+        while left and not self._stopping:
+            await self._renew()
+            room = min(left, self._plan.jobs - (len(self._tasks) - len(self._waiting)))
+            if room <= 0 or len(self._waiting) >= WAITING_MAX:
+                await self._wait(self._renew_in_s)
+                continue
+            if self._tasks:
+                busy_s = time.monotonic()
+            until_idle_s = busy_s + idle_s - time.monotonic()
+            if until_idle_s <= 0:
+                return
+            wait_ms = min(POLL_MS, 1e3 * min(self._renew_in_s, until_idle_s))
+            messages = await self._consumer.poll(wait_ms, int(room))
+            for message in messages:
+                task = asyncio.ensure_future(self._work(message))
+                self._tasks[task] = message
+                task.add_done_callback(self._done)
+            left -= len(messages)
+
+    async def _finish(self) -> None:
+        """Let processes end, and answer; end those that take too long."""
+        ends_s = time.monotonic() + self._plan.grace_ms / 1e3
+        for task in self._waiting:
+            task.cancel()
+        while self._tasks and (left_s := ends_s - time.monotonic()) > 0:
+            with contextlib.suppress(HQueueError):  # Closing the consumer writes, or reports it.
+                await self._renew()
+            await self._wait(min(left_s, self._renew_in_s))
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _work(self, message: AcquiredMessage) -> None:
+        plan = self._plan
+        timeout_s = None if plan.timeout_ms is None else plan.timeout_ms / 1e3
+        ran = await run(plan.command, message, timeout_s)
+        found = verdict(ran, message.deliveries, plan.retries)
+        where = f"{message.queue} {message.partition} {message.id}"
+        if found.done:
+            self._consumer.acknowledge(message)
+        elif found.again_in_ms is None:
+            say(f"{where}: {found.reason}; it is a dead letter.")
+            self._consumer.reject(message, reason=found.reason)
+        else:
+            pause = datetime.timedelta(milliseconds=found.again_in_ms)
+            say(f"{where}: {found.reason}; delivered again after {pause.total_seconds():g} s.")
+            if plan.ordered_by_key:  # Others of its key would overtake a message with a delay.
+                await self._wait_here(pause)
+                self._consumer.release(message)
+            else:
+                self._consumer.release(message, until=pause)
+
+    async def _wait_here(self, pause: datetime.timedelta) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._waiting.add(task)
+        self._changed.set()
+        await asyncio.sleep(pause.total_seconds())
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        del self._tasks[task]
+        self._waiting.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            if not isinstance(error, HQueueError):
+                raise error
+            self._failure = self._failure or error
+            self._stopping = True
+        self._changed.set()
+
+    async def _wait(self, timeout_s: float) -> None:
+        """Wait until a task's process has ended, or a stop was requested."""
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), timeout_s)
+        self._changed.clear()
+
+    @property
+    def _renew_in_s(self) -> float:
+        return max(0.0, self._renewed_s + self._plan.lock_ms / 3e3 - time.monotonic())
+
+    async def _renew(self) -> None:
+        """Keep the locks of the messages that are worked on, or wait."""
+        if self._renew_in_s > 0:
+            return
+        self._renewed_s = time.monotonic()
+        self._consumer.renew(*self._tasks.values())
+        await self._consumer.commit()

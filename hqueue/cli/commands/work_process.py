@@ -1,0 +1,209 @@
+"""A process for a message: what it gets, and what its end says of the message."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import re
+import signal
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from hqueue.errors import InvalidInputError
+from hqueue.settings.limits import REASON_LENGTH_MAX
+from hqueue.sharing.acquired_message import AcquiredMessage
+
+__all__ = [
+    "REJECTS",
+    "Ran",
+    "Retries",
+    "Verdict",
+    "arguments_for",
+    "environment_for",
+    "run",
+    "verdict",
+]
+
+REJECTS = 65
+"""The exit code that rejects a message: EX_DATAERR of sysexits.h."""
+SAID_MAX = 4_096
+ENDS_WITHIN_S = 5.0
+"""How long a process has to end after SIGTERM."""
+STDERR_ENDS_WITHIN_S = 1.0
+"""How long stderr is read after the process ended: another process may have it open for ever."""
+
+
+class Ran(NamedTuple):
+    """A process that has ended."""
+
+    code: int | None
+    """Its exit code, or the negative number of a signal; None if it took too long."""
+    said: str
+    """The end of what it wrote to stderr."""
+
+
+class Retries(NamedTuple):
+    """When a message is tried again."""
+
+    deliveries_max: int
+    pause_ms: int
+    """The first pause. Each further one is four times as long."""
+    pause_ms_max: int = 3_600_000
+
+    def pause_after_ms(self, deliveries: int) -> int:
+        """How long a message waits that failed at this delivery."""
+        return int(min(self.pause_ms_max, self.pause_ms * 4 ** min(deliveries - 1, 30)))
+
+
+class Verdict(NamedTuple):
+    """What becomes of a message."""
+
+    done: bool
+    again_in_ms: int | None = None
+    """How long it waits for the next delivery; None if it gets no other."""
+    reason: str = ""
+    """Why it is not done."""
+
+
+def verdict(ran: Ran, deliveries: int, retries: Retries) -> Verdict:
+    """What becomes of a message by the end of its process.
+
+    Args:
+        ran: the end.
+        deliveries: how often the message was delivered, this time included.
+        retries: when it is tried again.
+    """
+    if ran.code == 0:
+        return Verdict(done=True)
+    reason = _reason(ran)
+    if ran.code == REJECTS or deliveries >= retries.deliveries_max:
+        return Verdict(done=False, reason=reason)
+    return Verdict(done=False, again_in_ms=retries.pause_after_ms(deliveries), reason=reason)
+
+
+def _reason(ran: Ran) -> str:
+    if ran.code is None:
+        ended = "took too long"
+    elif ran.code < 0:
+        ended = f"ended by signal {-ran.code}"
+    else:
+        ended = f"exit code {ran.code}"
+    said = ran.said.strip()[-(REASON_LENGTH_MAX - len(ended) - 2) :]
+    return f"{ended}: {said}" if said else ended
+
+
+def arguments_for(command: Sequence[str], message: AcquiredMessage) -> list[str]:
+    """A command's arguments for a message: ``{}`` in each but the first is the value.
+
+    Raises:
+        ValueError: the value can't be an argument.
+    """
+    program, *rest = command
+    if not any("{}" in each for each in rest):
+        return [program, *rest]
+    if b"\0" in message.value:
+        raise ValueError("the value has a zero byte: it can't be an argument")
+    value = os.fsdecode(message.value)
+    return [program, *(each.replace("{}", value) for each in rest)]
+
+
+def environment_for(message: AcquiredMessage) -> dict[str, str]:
+    """What the process has in its environment of a message. What can't be there is left out: a key
+    or a header with a zero byte.
+    """
+    found = {
+        "MESSAGE_QUEUE": message.queue,
+        "MESSAGE_PARTITION": str(message.partition),
+        "MESSAGE_ID": str(message.id),
+        "MESSAGE_TIMESTAMP_MS": str(message.timestamp),
+        "MESSAGE_TOPIC": message.topic,
+        "MESSAGE_DELIVERIES": str(message.deliveries),
+    }
+    if message.key is not None and b"\0" not in message.key:
+        found["MESSAGE_KEY"] = os.fsdecode(message.key)
+    for name, value in message.headers:
+        if b"\0" not in value:
+            found[f"MESSAGE_HEADER_{_variable(name)}"] = os.fsdecode(value)
+    return found
+
+
+def _variable(name: str) -> str:
+    return re.sub("[^A-Z0-9]", "_", name.upper())
+
+
+async def run(command: Sequence[str], message: AcquiredMessage, timeout_s: float | None) -> Ran:
+    """Run a command for a message, to its end. It is a group of processes of its own, without a
+    shell; a cancelled call ends the group.
+
+    Args:
+        command: the program and its arguments.
+        message: its value is the process's stdin, and the argument ``{}``.
+        timeout_s: ends it after so long; None for never.
+
+    Raises:
+        InvalidInputError: the command can't be run, whatever the message.
+    """
+    outside = {k: v for k, v in os.environ.items() if not k.startswith("MESSAGE_")}
+    try:
+        arguments = arguments_for(command, message)
+        environment = outside | environment_for(message)
+        process = await _started(arguments, environment, message.value)
+    except ValueError as exc:
+        return Ran(REJECTS, str(exc))
+    except OSError as exc:
+        if exc.errno == errno.E2BIG:
+            return Ran(REJECTS, "the message is too large for the arguments or the environment")
+        raise InvalidInputError(
+            "the command can't be run", command=command[0], problem=str(exc)
+        ) from exc
+    said = bytearray()
+    reading = asyncio.ensure_future(_read(process, said))
+    code: int | None = None
+    try:
+        with contextlib.suppress(asyncio.TimeoutError):
+            code = await asyncio.wait_for(process.wait(), timeout_s)
+    finally:
+        if code is None:
+            await _end(process)
+        await asyncio.wait([reading], timeout=STDERR_ENDS_WITHIN_S)
+        reading.cancel()
+    return Ran(code, said.decode(errors="replace"))
+
+
+async def _started(
+    arguments: Sequence[str], environment: Mapping[str, str], value: bytes
+) -> asyncio.subprocess.Process:
+    with tempfile.TemporaryFile() as stdin:
+        stdin.write(value)
+        stdin.seek(0)
+        return await asyncio.create_subprocess_exec(
+            *arguments,
+            env=environment,
+            stdin=stdin,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C is for the worker, which lets the process end.
+        )
+
+
+async def _read(process: asyncio.subprocess.Process, said: bytearray) -> None:
+    """Pass stderr on, and keep its end."""
+    assert process.stderr is not None
+    while chunk := await process.stderr.read(65_536):
+        sys.stderr.write(chunk.decode(errors="replace"))
+        sys.stderr.flush()
+        said += chunk
+        del said[:-SAID_MAX]
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """End a process and what it has started."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(process.wait(), ENDS_WITHIN_S)
+            return
