@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import hqueue
 from hqueue import Message
-from tests.acceptance.commands import Run, Start
+from tests.acceptance.commands import Run, Running
+from tests.support.backends import Backend
+from tests.support.memory.zookeeper import MemoryZooKeeper
 from tests.support.waiting import wait_for
 
 IDLE = ("--idle-ms", "700")
@@ -142,10 +146,33 @@ def test_what_can_not_be_run_is_refused_before_a_message_is_taken(
     assert run("work", queue.name, "-g", queue.name, "--start", "sometime", "--", "true").code == 2
 
 
-@pytest.mark.usefixtures("server")
+@pytest.fixture
+def start_over(
+    backend: Backend, process_environment: dict[str, str], tmp_path: Path
+) -> Iterator[tuple[hqueue.Client, Callable[..., Running]]]:
+    """A client, and what starts real commands beside it; in memory they share a ZooKeeper."""
+    environment = {**process_environment, "XDG_STATE_HOME": str(tmp_path), "COLUMNS": "120"}
+    started: list[Running] = []
+
+    def start(*arguments: str) -> Running:
+        started.append(Running(arguments, environment))
+        return started[-1]
+
+    with contextlib.ExitStack() as stack:
+        given = {}
+        if "HQUEUE_GATEWAYS" in environment:
+            zookeeper = stack.enter_context(MemoryZooKeeper())
+            given["zookeeper"] = environment["HQUEUE_ZOOKEEPER"] = f"127.0.0.1:{zookeeper.port}"
+        yield stack.enter_context(backend.connect(**given)), start
+        for running in started:
+            running.kill()
+
+
+@pytest.mark.in_memory
 def test_a_signal_gives_running_commands_time_and_releases_what_has_no_answer(
-    client: hqueue.Client, queue: hqueue.Queue, log: Path, start: Start
+    queue: hqueue.Queue, log: Path, start_over: tuple[hqueue.Client, Callable[..., Running]]
 ) -> None:
+    client, start = start_over
     queue.put([Message("t", b"1.5"), Message("t", b"600")], partition=0)
     script = f'v=$(cat); echo "$v" >> {log}; sleep "$v"; echo end >> {log}'
     options = ("-g", queue.name, "--jobs", "2", "--grace", "4s")

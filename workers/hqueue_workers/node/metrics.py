@@ -190,3 +190,28 @@ class _Gauges(Collector):
         yield members
         yield messages
         yield age
+        yield from self._collect_shared()
+
+    def _collect_shared(self) -> Iterator[GaugeMetricFamily]:
+        families = [
+            GaugeMetricFamily(f"hqueue_share_group_{name}", text, labels=GROUP_LABELS)
+            for name, text in (
+                ("acquired_messages", "Messages that consumers of a share group have."),
+                ("redelivered_messages", "Those of them that were delivered before."),
+                ("released_messages", "Messages that were given back, and wait for a consumer."),
+                ("acquired_seconds", "Age of the oldest message that a consumer has."),
+            )
+        ]
+        for group in self.groups:
+            for each in group.partitions:
+                if each.shared is not None:
+                    now = each.shared
+                    values = (
+                        now.acquired,
+                        now.redelivered,
+                        now.released,
+                        now.acquired_age_ms / 1e3,
+                    )
+                    for family, value in zip(families, values, strict=True):
+                        family.add_metric([each.queue, str(each.partition), group.group], value)
+        yield from families

@@ -79,7 +79,11 @@ def cluster() -> Cluster:
 def page(meter: GroupLagMeter) -> list[str]:
     """What is shown of groups."""
     text = Metrics().page([], 0, meter.measured).decode()
-    return [line for line in text.splitlines() if line.startswith("hqueue_group")]
+    return [
+        line
+        for line in text.splitlines()
+        if line.startswith(("hqueue_group", "hqueue_share_group"))
+    ]
 
 
 def test_the_lag_of_a_group_is_shown_by_partition(cluster: Cluster) -> None:
@@ -112,6 +116,27 @@ def test_each_group_is_measured_by_one_worker_and_few_change_when_one_comes(
     cluster.add_worker("x")
     after = shared(["v", "w", "x"])
     assert {after[group] for group in groups if after[group] != before[group]} == {"x"}
+
+
+def test_a_share_group_shows_what_its_consumers_have(cluster: Cluster) -> None:
+    with hqueue.ShareConsumer(
+        "q", group="g", client=cluster.client, auto_acknowledge=False
+    ) as consumer:
+        messages = consumer.poll(20_000)
+        consumer.release(messages[1], messages[2])
+        consumer.release(*consumer.poll(20_000, 1))
+        again = consumer.poll(20_000, 1)
+        shown = page(cluster.measure("w")[0])
+        assert (len(messages), again[0].deliveries) == (5, 3)
+    labels = '{group="g",partition="0",queue="q"} '
+    lines = [line.partition(labels) for line in shown if line.startswith("hqueue_share_group_")]
+    found = {name: float(value) for name, here, value in lines if here}
+    assert found.pop("hqueue_share_group_acquired_seconds") > 0
+    assert found == {
+        "hqueue_share_group_acquired_messages": 4,
+        "hqueue_share_group_redelivered_messages": 1,
+        "hqueue_share_group_released_messages": 1,
+    }
 
 
 def test_a_worker_that_is_not_present_shows_none(cluster: Cluster) -> None:
