@@ -12,16 +12,21 @@ Data goes to stdout, everything else to stderr. The exit code says what became o
     3     HBase, ZooKeeper or a hub was not available, and the operation is not applied
     4     the outcome is unknown: the operation may have been applied, or may be yet
     5     the log is corrupt, or of a format that this release does not know
+    129   interrupted by SIGHUP
     130   interrupted (Ctrl-C)
     141   the reader of stdout went away, as in ``hqueue scan q | head``
+    143   interrupted by SIGTERM
     ====  =====================================================================================
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
+
+from hqueue.cli.signals import INTERRUPTED, end_by_signals, exit_code_after
 
 # What a command needs is loaded in `main`, where Ctrl-C is expected: before that it would end with
 # a traceback.
@@ -34,7 +39,6 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 FAILED_TO_LOAD = 2
-INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,7 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Python's own handler raises. In the middle of an import, and at the end of the process, that
     # would be shown as a traceback: there a process that is a command ends at once.
     ends = arguments is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    try:
+    code = INTERRUPTED
+    # It comes while modules are loaded, or a connection is closed.
+    with contextlib.suppress(KeyboardInterrupt):
         if ends:
             signal.signal(signal.SIGINT, _end)
         run = _load()
@@ -51,12 +57,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             if ends:
                 signal.signal(signal.SIGINT, signal.default_int_handler)
-            return run(arguments)
+                end_by_signals()
+            code = run(arguments)
         finally:
             if ends:
                 signal.signal(signal.SIGINT, _end)
-    except KeyboardInterrupt:  # While modules are loaded, or a connection is closed.
-        return INTERRUPTED
+    return exit_code_after(code)
 
 
 def _load() -> Callable[[Sequence[str] | None], int] | None:

@@ -73,7 +73,10 @@ class Running:
 
     def terminate(self) -> None:
         """What a service manager does."""
-        self._process.send_signal(signal.SIGTERM)
+        self.signal(signal.SIGTERM)
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
 
     def end(self) -> Ended:
         """Close stdin and wait; what stdout had beyond the lines that were taken."""

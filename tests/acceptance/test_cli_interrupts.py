@@ -1,5 +1,5 @@
-"""Ctrl-C ends a command with 130 and without a traceback, at whatever moment it comes; SIGTERM ends
-a role in order.
+"""Ctrl-C ends a command with 130 and without a traceback, at whatever moment it comes; SIGTERM and
+SIGHUP end it as Ctrl-C does, with codes of their own, and a role in order.
 """
 
 from __future__ import annotations
@@ -69,6 +69,9 @@ def test_at_each_of_several_moments(command: list[str], tmp_path: Path) -> None:
         *((command, signal.SIGINT, 130) for command in COMMANDS),
         (WORKER, signal.SIGTERM, 0),
         (HUB, signal.SIGTERM, 0),
+        (["list"], signal.SIGTERM, 143),
+        (["list"], signal.SIGHUP, 129),
+        (WORKER, signal.SIGHUP, 0),
     ],
 )
 def test_while_it_waits_for_zookeeper(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -111,6 +112,14 @@ def test_a_command_that_is_killed_is_called_again_or_abandoned(
         assert (wrong.code, "target='hbase'" in wrong.err) == (2, True)
         assert run(*migrate, "--abandon").code == 0
         assert waiting.result(WAIT_S) >= 0
+    for number, code in ((signal.SIGTERM, 143), (signal.SIGHUP, 129)):
+        running = start(*migrate, "--to", "hbase")
+        while running.error_line() != "comparing …":
+            pass
+        running.signal(number)
+        assert running.end().code == code
+        [state] = map(json.loads, run(*migrate).lines)
+        assert (state["location"]["store"], state["phase"]) == ("zookeeper", "stable"), "abandoned"
     kill_while("copying")
     again = run(*migrate, "--to", "hbase")
     assert again.code == 0, again.err

@@ -96,7 +96,7 @@ FRAME = {
         f"hqueue.cli{module}"
         for module in (
             *("", ".app", ".exits", ".loading", ".output", ".registering", ".session", ".streams"),
-            ".setting_options",
+            *(".setting_options", ".signals"),
         )
     ),
     *(

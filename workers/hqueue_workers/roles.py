@@ -39,8 +39,8 @@ async def run_together(roles: Sequence[Role], stopping: asyncio.Event) -> None:
 
 
 async def run_until_signal(roles: Sequence[Role]) -> None:
-    """Play roles until SIGTERM or SIGINT. The process may open as many files as it may allow itself
-    from now on. A second Ctrl-C ends it at once, as a kill does.
+    """Play roles until SIGTERM, SIGHUP or SIGINT. The process may open as many files as it may
+    allow itself from now on. A second Ctrl-C ends it at once, as a kill does.
 
     Raises:
         KeyboardInterrupt: SIGINT came; the roles have ended.
@@ -60,6 +60,8 @@ async def run_until_signal(roles: Sequence[Role]) -> None:
         stopping.set()
 
     loop.add_signal_handler(signal.SIGTERM, stopping.set)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # As it is under `nohup`.
+        loop.add_signal_handler(signal.SIGHUP, stopping.set)
     loop.add_signal_handler(signal.SIGINT, interrupt)
     await run_together(roles, stopping)
     if interrupted:

@@ -20,6 +20,7 @@ from hqueue.cli.output import flush_stdout
 from hqueue.cli.registering import commands
 from hqueue.cli.session import PROGRAM, Session, session_of
 from hqueue.cli.shell.syntax import ALIASES, TOOLKIT, parse_line
+from hqueue.cli.signals import ends_by_signal
 from hqueue.errors import HQueueError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -100,10 +101,15 @@ def _converse(session: Session, command: Any) -> None:
         try:
             line = prompt.prompt(PROMPT)
         except KeyboardInterrupt:
+            if ends_by_signal():
+                raise
             continue  # Ctrl-C drops the line.
         except EOFError:
             return
-        if _execute(session, command, line) is None:
+        code = _execute(session, command, line)
+        if ends_by_signal():
+            raise typer.Exit(code or ExitCode.INTERRUPTED)
+        if code is None:
             return
 
 
