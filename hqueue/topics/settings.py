@@ -118,14 +118,14 @@ def hub_addresses(given: str | Address | Sequence[str | Address]) -> tuple[Addre
 def hub_settings(
     hubs: str | Address | Sequence[str | Address], given: HubOptions
 ) -> HubClientSettings:
-    """The settings of a client, of its hubs and of single settings. Without `tls`, those of TLS are
-    looked for where `hqueue.connect` finds them.
+    """The settings of a client, of its hubs and of single settings. Those of TLS that are not given
+    are looked for where `hqueue.connect` finds them, unless `tls` is False.
 
     Raises:
         SettingsError: a setting is unknown or has a wrong value.
     """
     known = all_known(HubClientSettings, {}, given)
-    if known.get("tls") is None:
+    if known.get("tls") is not False:
         named = {name: known[name] for name in PORT_SECURITY if name in known}
         known |= found_settings(PORT_SECURITY, named)
     return HubClientSettings(hub_addresses(hubs), **known)

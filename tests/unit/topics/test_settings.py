@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from hqueue.errors import SettingsError
-from hqueue.topics.settings import hub_settings
-
-FILES = {"tls_ca": "/etc/ca.pem", "tls_certificate": "/etc/own.pem"}
+from hqueue.settings.connection import Settings
+from hqueue.topics.settings import HubOptions, hub_settings
 
 
 @pytest.fixture(autouse=True)
@@ -32,12 +31,22 @@ def test_tls_is_found_where_a_connection_finds_it_and_nothing_else() -> None:
     assert (other.tls, other.tls_certificate) == (True, "/etc/other.pem")
 
 
-@pytest.mark.parametrize("tls", [False, True])
-def test_where_it_is_given_nothing_is_looked_for(settings_file: Path, tls: bool) -> None:
+def test_without_tls_nothing_is_looked_for(settings_file: Path) -> None:
     settings_file.write_text("not = TOML = at all")
-    given = {"tls": True, **FILES} if tls else {"tls": False}
-    found = hub_settings("host:1", given)  # type: ignore[arg-type]
-    assert (found.tls, found.delivery_principals) == (tls, None)
+    found = hub_settings("host:1", {"tls": False})
+    assert (found.tls, found.delivery_principals) == (False, None)
+
+
+@pytest.mark.parametrize("kind", [hub_settings, None])
+def test_the_files_are_found_though_tls_is_given_as_for_a_connection(
+    settings_file: Path, kind: object
+) -> None:
+    settings_file.write_text(settings_file.read_text().replace("tls = true\n", ""))
+    given: HubOptions = {"tls": True, "tls_certificate": "/etc/other.pem"}
+    found = hub_settings("host:1", given) if kind else Settings.load(dict(given))
+    assert (found.tls, found.tls_ca, found.tls_certificate, found.delivery_principals) == (
+        (True, "/etc/ca.pem", "/etc/other.pem", "hub")
+    )
 
 
 def test_what_is_wrong_there_is_said_with_its_place(settings_file: Path) -> None:
