@@ -28,7 +28,9 @@ class TlsContexts:
 
     It reads the files again when one of them has changed. If it can't, or if this side's own
     certificate was replaced by one that others would not accept, it logs that, and keeps the
-    earlier context.
+    earlier context. It takes authorities that did not sign this side's certificate, since those
+    before may count no more, and logs that. A server's also logs once that its certificate has
+    expired.
 
     A server's context keeps the sessions of open connections of TLS 1.2, and 10 KiB for each of
     20,000 that ended orderly; Python has no switch for that. A client could resume them for two
@@ -72,6 +74,11 @@ class TlsContexts:
         """This side's certificate."""
         self._own_versions: object = None
         """Of its files."""
+        self._ca_version: object = None
+        self._host: str | None = None
+        """The host that it must name, as `examine` takes it."""
+        self._said_end_s: float | None = None
+        """When the certificate expired whose end the log has named."""
         self.after_fork_in_child()
         register(self)
 
@@ -90,6 +97,7 @@ class TlsContexts:
             is_due = self._clock.wall_ms() / 1e3 >= self._again_s
             is_good = not (is_new or is_due)
             if self._context is not None and is_good and not _keeps_sessions(self._context):
+                self._say_if_expired()
                 return self._context
             try:
                 self._context, self._seen = self._load(), seen
@@ -107,7 +115,27 @@ class TlsContexts:
                         exc.facts["path"],
                         exc.facts["reason"],
                     )
+            self._say_if_expired()
             return self._context
+
+    def check_shown(self, host: str | None) -> None:
+        """Return if others would accept this side's certificate now, and here. One that replaces it
+        must name the host, too. It may read files.
+
+        Args:
+            host: as `examine` takes it.
+
+        Raises:
+            RefusedError: they would not; or as `current`.
+        """
+        with self._lock:
+            self.current()
+            self._host = host
+            own = self._examined()
+            certificate = self._files.certificate
+            assert certificate is not None
+            own.check(certificate, self._clock.wall_ms() / 1e3)
+            self._own = own
 
     @property
     def expires_s(self) -> float | None:
@@ -130,16 +158,45 @@ class TlsContexts:
         context = make_context(
             self._files, serves=self._serves, verify_hostname=self._verify_hostname
         )
-        _, certificate, key = self._files
+        ca, certificate, key = self._files
         if certificate is None:
             return context
-        versions = _versions(filter(None, (certificate, key)))
+        versions, ca_version = _versions(filter(None, (certificate, key))), _versions([ca or ""])
+        earlier = self._own
         if versions != self._own_versions:
-            own = examine(self._files, serves=self._serves, rules=self._rules)
-            if self._own is not None:
-                own.check_replaces(self._own, certificate, self._clock.wall_ms() / 1e3)
+            own = self._examined()
+            if earlier is not None:
+                now_s = self._clock.wall_ms() / 1e3
+                own.check(certificate, now_s, earlier_faults=earlier.faults)
             self._own, self._own_versions = own, versions
+        elif ca_version != self._ca_version and earlier is not None:
+            self._own = self._examined()
+            faults = self._own.faults - earlier.faults
+            if faults:
+                logger.error(
+                    "the changed tls_ca is in use, and others that have it would not accept this "
+                    "process's own tls_certificate: add the authority that signed it to tls_ca "
+                    "again, or have it signed by one that is in tls_ca [path=%s, reason=%s]",
+                    ca,
+                    "; ".join(sorted(faults)),
+                )
+        self._ca_version = ca_version
         return context
+
+    def _examined(self) -> OwnCertificate:
+        return examine(self._files, serves=self._serves, rules=self._rules, host=self._host)
+
+    def _say_if_expired(self) -> None:
+        own = self._own
+        if not self._serves or own is None or own.end_s == self._said_end_s:
+            return
+        if self._clock.wall_ms() / 1e3 >= own.end_s:
+            self._said_end_s = own.end_s
+            logger.error(
+                "the tls_certificate in use has expired, and callers refuse it: replace the file "
+                "[path=%s]",
+                self._files.certificate,
+            )
 
 
 def _keeps_sessions(context: ssl.SSLContext) -> bool:

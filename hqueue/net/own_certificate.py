@@ -4,6 +4,7 @@ shows the contents of a certificate only to a peer that has accepted it.
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import ssl
 from collections.abc import Mapping
@@ -99,29 +100,31 @@ class OwnCertificate(NamedTuple):
     faults: frozenset[str] = frozenset()
     """Why others with the same settings would not accept it in its roles, whatever the time."""
 
-    def check_replaces(self, earlier: OwnCertificate, path: str, now_s: float) -> None:
-        """Return if it may replace an earlier one.
+    def check(
+        self, path: str, now_s: float, *, earlier_faults: frozenset[str] = frozenset()
+    ) -> None:
+        """Return if others would accept it now.
 
         Args:
-            earlier: which is in use.
             path: of its file.
             now_s: the time, since 1970.
+            earlier_faults: the faults of the certificate that it replaces, which it may have, too.
 
         Raises:
-            RefusedError: others would not accept it, because of a fault that the earlier one does
-                not have. Its fact ``begins_s`` says when it will be valid, if that is the fault.
+            RefusedError: others would not accept it. Its fact ``begins_s`` says when it will be
+                valid, if that is the fault.
         """
         if not self.begin_s <= now_s < self.end_s:
             reason = "it has expired" if now_s >= self.end_s else "it is not valid yet"
         else:
-            reason = "; ".join(sorted(self.faults - earlier.faults))
+            reason = "; ".join(sorted(self.faults - earlier_faults))
         if reason:
             begins_s = self.begin_s if now_s < self.begin_s else math.inf
             raise RefusedError(
-                "the new tls_certificate is one that others would not accept: check its dates and "
-                "this machine's clock, that an authority in tls_ca has signed it, that its "
-                "extendedKeyUsage, if it has one, has serverAuth and clientAuth, and that "
-                "tls_principal_rules make a principal of it",
+                "others would not accept this tls_certificate: check its dates and this machine's "
+                "clock, that an authority in tls_ca has signed it, that its extendedKeyUsage, if "
+                "it has one, has serverAuth and clientAuth, that its subjectAltName names the host "
+                "of this process, and that tls_principal_rules make a principal of it",
                 setting="tls_certificate",
                 path=path,
                 reason=reason,
@@ -130,7 +133,7 @@ class OwnCertificate(NamedTuple):
 
 
 def examine(
-    files: TlsFiles, *, serves: bool, rules: PrincipalRules | None = None
+    files: TlsFiles, *, serves: bool, rules: PrincipalRules | None = None, host: str | None = None
 ) -> OwnCertificate:
     """Examine a certificate of this process in its roles.
 
@@ -139,6 +142,8 @@ def examine(
         serves: whether it is a server's; else it is a client's.
         rules: make principals at HQueue's own ports. A certificate for these must be fit for
             servers and for clients, and make a principal. None for other servers.
+        host: under which others call this process, which the certificate must name; empty if only
+            these know it, and any name will do; None if nobody calls it, or names don't matter.
 
     Raises:
         RefusedError: as `read_certificate`.
@@ -146,6 +151,8 @@ def examine(
     assert files.certificate is not None
     certificate = read_certificate(files.certificate, files.key)
     faults = set()
+    if host is not None and not _names(certificate, host):
+        faults.add(f"it does not name this host, {host}" if host else "it names no host")
     for is_servers in (serves,) if rules is None else (True, False):
         client, server = _both_sides(files)
         (server if is_servers else client).verify_mode = ssl.CERT_NONE
@@ -160,6 +167,26 @@ def examine(
         except RefusedError as exc:
             faults.add(exc.text)
     return OwnCertificate(*dates_of(certificate), frozenset(faults))
+
+
+def _names(certificate: Mapping[str, Any], host: str) -> bool:
+    """Whether a certificate names a host, or any host if that is empty."""
+    called = host.lower().removesuffix(".")
+    for kind, value in certificate.get("subjectAltName", ()):
+        name = value.lower()
+        if kind == "IP Address" and (not host or _is_same_address(name, called)):
+            return True
+        wild = name.startswith("*.") and called.partition(".")[2] == name[2:]
+        if kind == "DNS" and (not host or wild or name == called):
+            return True
+    return False
+
+
+def _is_same_address(one: str, other: str) -> bool:
+    try:
+        return ipaddress.ip_address(one.strip()) == ipaddress.ip_address(other.strip("[]"))
+    except ValueError:
+        return False
 
 
 def dates_of(certificate: Mapping[str, Any]) -> tuple[float, float]:

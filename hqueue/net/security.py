@@ -29,6 +29,7 @@ class PortSecurity:
     def __init__(self, settings: PortSecuritySettings) -> None:
         files = TlsFiles(settings.tls_ca, settings.tls_certificate, settings.tls_key)
         self._optional = settings.tls_optional
+        self._verify_hostname = settings.tls_verify_hostname
         self.rules = PrincipalRules(settings.tls_principal_rules)
         """Make principals of certificates."""
         plaintext = PlaintextServers() if self._optional else None
@@ -42,9 +43,23 @@ class PortSecurity:
             self.client.current()
             self._server.current()
         except RefusedError as exc:
-            error = SettingsError(exc.text)
-            error.facts.update(exc.facts)
-            raise error from exc
+            raise _settings_error(exc) from exc
+
+    def check_shown(self, host: str = "") -> None:
+        """Return if callers would accept this process's certificate now. From now on one that
+        replaces it must name the host, too.
+
+        Args:
+            host: the one under which others call this process; empty if only these know it. The
+                certificate must name it, or any host, unless `tls_verify_hostname` is False.
+
+        Raises:
+            SettingsError: they would not, or files can't be read.
+        """
+        try:
+            self._server.check_shown(host if self._verify_hostname else None)
+        except RefusedError as exc:
+            raise _settings_error(exc) from exc
 
     @property
     def expires_s(self) -> float:
@@ -80,6 +95,13 @@ class PortSecurity:
                 delivery_principals=self._delivery_principals,
             )
         return self.guard("subscriber", self._delivery_principals, "delivery_principals")
+
+
+def _settings_error(refused: RefusedError) -> SettingsError:
+    error = SettingsError(refused.text)
+    error.facts.update(refused.facts)
+    error.facts.pop("begins_s", None)
+    return error
 
 
 def client_contexts(

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import ssl
+import stat
 from typing import NamedTuple
 
 from hqueue.net.refusals import RefusedError
 
-__all__ = ["TlsFiles", "make_context"]
+__all__ = ["TlsFiles", "make_context", "unreadable_because"]
+
+_FILE_BYTES_MAX = 16 << 20
+"""More than all authorities of the world have."""
 
 
 class TlsFiles(NamedTuple):
@@ -46,6 +51,14 @@ def make_context(
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION
     ca, certificate, key = files
+    for setting, path in (
+        ("tls_certificate", certificate),
+        ("tls_certificate", key),
+        ("tls_ca", ca),
+    ):
+        reason = unreadable_because(path) if path else None
+        if path and reason is not None:
+            raise _unreadable(setting, path, reason)
     if certificate:  # First: who reads this one alone names it as its own authority.
         try:
             context.load_cert_chain(certificate, key, _refuse_to_ask)
@@ -60,6 +73,19 @@ def make_context(
     else:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     return context
+
+
+def unreadable_because(path: str) -> str | None:
+    """Say why a file is not read at all: a pipe would block for as long as nobody writes to it.
+    None if it is a regular file, or can't be found.
+    """
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None  # OpenSSL says why.
+    if not stat.S_ISREG(found.st_mode):
+        return f"{path} is not a regular file"
+    return f"{path} is too large" if found.st_size > _FILE_BYTES_MAX else None
 
 
 def _refuse_to_ask() -> str:

@@ -120,7 +120,10 @@ class Reception(Stepwise):
 
     def _start(self) -> Work[Any, None]:
         security = security_of(self._log.settings)
-        guard = None if security is None else security.delivery_guard()
+        guard = None
+        if security is not None:
+            guard = security.delivery_guard()
+            security.check_shown(self._host or "")
         zookeeper = self._log.settings.zookeeper
         at, _ = zookeeper_servers(zookeeper)[0]
         host = self._host or (yield looking_up(at, partial(_host_towards, zookeeper)))

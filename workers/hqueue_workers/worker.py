@@ -32,6 +32,7 @@ from hqueue_workers.node.access_control import AccessControl
 from hqueue_workers.node.broker import BrokerRegistration
 from hqueue_workers.node.claims import Claims
 from hqueue_workers.node.health import Answer, HealthServer
+from hqueue_workers.node.hosts import named_host
 from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.metrics import Metrics
 from hqueue_workers.node.runtime import Runtime, ready
@@ -63,6 +64,8 @@ class Worker:
         self._settings = settings
         self._client = client
         security = self._security = security_of(client.settings)
+        if security is not None:
+            security.check_shown(named_host(settings))
         self._access = AccessControl.of(client, settings)
         self._audit = Audit()
         self._coordination = client.coordination

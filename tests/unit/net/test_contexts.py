@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import logging
+import os
 import shutil
 import ssl
 from pathlib import Path
@@ -253,3 +254,104 @@ def test_a_key_with_a_password_is_refused_and_nothing_shows_what_is_secret(
     shutil.copy(locked, tmp_path / "copy.pem")
     with pytest.raises(RefusedError):
         TlsContexts(TlsFiles(None, str(tmp_path / "copy.pem"))).current()
+
+
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [
+        ({"days": -1}, "it has expired"),
+        ({"begins": TOMORROW}, "it is not valid yet"),
+        ({"authority": "others"}, "unable to get local issuer certificate"),
+        ({"usage": "clientAuth"}, "as a server: "),
+        ({"names": "email:a@example.com"}, "it names no host"),
+        ({"names": "DNS:other.example.com"}, "it does not name this host, hub1.example.com"),
+    ],
+)
+def test_a_certificate_that_nobody_can_accept_is_refused_where_it_would_be_shown(
+    certificates: Certificates, made: dict[str, Any], reason: str
+) -> None:
+    certificates.authority("others")
+    security = PortSecurity(hqueue.Settings(**certificates.of("shown", **made)))
+    with pytest.raises(SettingsError, match="others would not accept") as caught:
+        security.check_shown("hub1.example.com" if "this host" in reason else "")
+    assert reason in str(caught.value.facts["reason"])
+    assert caught.value.facts["setting"] == "tls_certificate"
+
+
+@pytest.mark.parametrize(
+    ("names", "host"),
+    [
+        ("DNS:hub1.example.com", "HUB1.example.com"),
+        ("DNS:*.example.com", "hub1.example.com"),
+        ("IP:10.0.0.1", "10.0.0.1"),
+        ("IP:0:0:0:0:0:0:0:1", "::1"),
+        ("DNS:any", ""),
+    ],
+)
+def test_one_that_names_the_host_is_shown(
+    certificates: Certificates, names: str, host: str
+) -> None:
+    security = PortSecurity(hqueue.Settings(**certificates.of("named", names=names)))
+    security.check_shown(host)
+
+
+def test_names_do_not_matter_where_they_are_not_verified(certificates: Certificates) -> None:
+    given = certificates.of("unnamed", names="email:a@example.com")
+    PortSecurity(hqueue.Settings(**given, tls_verify_hostname=False)).check_shown("hub1")
+
+
+def test_one_without_the_hosts_name_replaces_none(
+    certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    security = PortSecurity(hqueue.Settings(**certificates.of("moved", names="DNS:hub1")))
+    security.check_shown("hub1")
+    expires_s = security.expires_s
+    with caplog.at_level(logging.ERROR):
+        certificates.make("moved", names="DNS:hub2", days=20)
+        assert security.expires_s == expires_s
+        assert security.expires_s == expires_s
+    (record,) = caplog.records
+    assert "it does not name this host, hub1" in record.getMessage()
+    certificates.make("moved", names="DNS:hub1", days=20)
+    assert security.expires_s > expires_s
+
+
+def test_that_the_certificate_in_use_expires_is_logged_once(
+    certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    shown, clock = certificates.make("ends"), SteppedClock(SYSTEM_CLOCK.wall_ms())
+    files = TlsFiles(str(certificates.folder / "ca.pem"), str(shown))
+    contexts = TlsContexts(files, serves=True, clock=clock)
+    with caplog.at_level(logging.ERROR):
+        first = contexts.current()
+        assert caplog.records == []
+        clock.now_ms += 3 * 86_400_000
+        assert contexts.current() is contexts.current() is first
+    (record,) = caplog.records
+    assert record.getMessage().startswith("the tls_certificate in use has expired")
+
+
+def test_an_authority_that_did_not_sign_the_certificate_in_use_is_logged_once(
+    certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    trusted = certificates.folder / "trusted-now.pem"
+    trusted.write_text((certificates.folder / "ca.pem").read_text())
+    files = TlsFiles(str(trusted), str(certificates.make("stays")))
+    contexts = TlsContexts(files, serves=True)
+    first = contexts.current()
+    with caplog.at_level(logging.ERROR):
+        trusted.write_text(certificates.authority("unrelated").read_text())
+        second = contexts.current()
+        assert second is not first
+        assert contexts.current() is second
+    (record,) = caplog.records
+    assert record.getMessage().startswith("the changed tls_ca is in use, and others that have it")
+
+
+@pytest.mark.parametrize("setting", ["tls_ca", "tls_certificate", "tls_key"])
+def test_a_pipe_is_not_read(certificates: Certificates, tmp_path: Path, setting: str) -> None:
+    pipe = tmp_path / "pipe.pem"
+    os.mkfifo(pipe)
+    with pytest.raises(SettingsError, match="can't be used") as caught:
+        security_of(hqueue.Settings(**{**certificates.of("good"), setting: str(pipe)}))
+    assert caught.value.facts["reason"] == f"{pipe} is not a regular file"

@@ -37,6 +37,7 @@ from hqueue_workers.hub.serving.service import HubService, hub_service
 from hqueue_workers.hub.settings import HubSettings
 from hqueue_workers.node.access_control import AccessControl
 from hqueue_workers.node.health import Answer, HealthServer
+from hqueue_workers.node.hosts import named_host
 from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.networks import Networks
 from hqueue_workers.node.runtime import Runtime, ready
@@ -89,6 +90,8 @@ class Hub:
             )
         self._client = client
         self._security = security_of(client.settings)
+        if self._security is not None:
+            self._security.check_shown(named_host(settings))
         self._queues = list(queues)
         self._settings = settings
         self._access = AccessControl.of(client, settings)

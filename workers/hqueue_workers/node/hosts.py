@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from typing import Any
 
-__all__ = ["LOOPBACK", "fill_hosts"]
+__all__ = ["LOOPBACK", "fill_hosts", "named_host"]
 
 LOOPBACK = "127.0.0.1"
 
@@ -20,3 +20,10 @@ def fill_hosts(settings: Any) -> None:
         object.__setattr__(settings, "listen_host", settings.host)
     if not settings.host:
         object.__setattr__(settings, "host", socket.gethostname())
+
+
+def named_host(settings: Any) -> str:
+    """The host that a role's certificate must name; empty if the settings don't say: other ports
+    than that of ``host`` may be open to other machines.
+    """
+    return "" if settings.host == LOOPBACK else str(settings.host)
