@@ -52,8 +52,8 @@ class TopicMetadata:
     `hqueue.metadata.managers.TopicMetadata`. Made by `Client.topic_metadata`.
 
     Several event loops may use it. Use it as an asynchronous context manager, or `close` it before
-    the client, and before its last loop ends: a move of the metadata waits for each loop that has
-    made a change, until this is closed, another loop uses it, or the client is closed.
+    the client, and before its last loop ends: a move by another client waits for each loop that has
+    made a change, until this is closed or collected, another loop uses it, or the client is closed.
 
     Args:
         metadata: the metadata below.

@@ -203,7 +203,10 @@ class MetadataMigration(OnPorts):
         return moved
 
     def _drain(self, state: MigrationState, drain_ms: float) -> Work[Any, None]:
-        """Wait until each writer that is present has acknowledged this state."""
+        """Wait until each writer that is present has acknowledged this state. Those of this client
+        whose event loops were closed never would.
+        """
+        yield self._moves.close_left.asked(self._record.above)
         deadline = Deadline(self._clock, drain_ms)
         while True:
             writers = yield self._record.writers.asked()
@@ -212,8 +215,9 @@ class MetadataMigration(OnPorts):
                 return
             if deadline.expired:
                 raise StoreUnavailableError(
-                    "hubs and other writers did not finish their changes in time: try again, or "
-                    "end those that don't answer",
+                    f"{len(behind)} of {len(writers)} hubs and other writers did not finish their "
+                    "changes in time: try again, or end those that don't answer. A writer is named "
+                    "by its host and process ID",
                     outcome=Outcome.NOT_APPLIED,
                     writers=behind,
                 )

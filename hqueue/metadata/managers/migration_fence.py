@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import secrets
+import socket
 import threading
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeVar
@@ -45,7 +47,7 @@ from hqueue.runtime.held import NotHeldError
 from hqueue.runtime.job import Job
 from hqueue.runtime.logs import Log
 from hqueue.runtime.loop import BackgroundLoop
-from hqueue.runtime.program_loop import ended
+from hqueue.runtime.program_loop import ProgramLoop, ended
 from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.stepwise import stepwise
 from hqueue.runtime.turn import Turn
@@ -108,7 +110,8 @@ class MigrationFence(OnStore):
         self._acknowledging = Turn()
         self._faults = FaultLog(logger, self._clock)
         self._certainty = Certainty(self._session, self._lock, self._clock)
-        self._key = self._record.writer(secrets.token_hex(NAME_BYTES))
+        name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(NAME_BYTES)}"
+        self._key = self._record.writer(name.replace("/", "-"))
         self._known: MigrationState | None = None
         self._watching = False
         self._watch: Watch | None = None
@@ -133,6 +136,16 @@ class MigrationFence(OnStore):
     def above(self) -> str:
         """What the state's record lies below."""
         return self._record.above
+
+    @property
+    def is_present(self) -> bool:
+        """Whether a move waits for this writer. Takes no lock."""
+        return self._said is not None and not self._closed and self._session.session_id is not None
+
+    @property
+    def is_left(self) -> bool:
+        """Whether it can acknowledge no more, since its event loop was closed."""
+        return isinstance(self._loop, ProgramLoop) and self._loop.loop.is_closed()
 
     def learn(self, state: MigrationState) -> None:
         """The state was changed to this. What does not watch it asks when it must know."""

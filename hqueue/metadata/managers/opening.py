@@ -40,6 +40,7 @@ from hqueue.metadata.managers.topics import (
 from hqueue.metadata.ports import MetadataStore
 from hqueue.metadata.steps import OnStore, Wait, Work
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue.runtime.forgotten import Watched
 from hqueue.runtime.only_reads import OnlyReads
 from hqueue.runtime.program_loop import ProgramLoop
 from hqueue.runtime.stepwise import Stepwise, asked, paged, stepwise
@@ -65,7 +66,8 @@ class TopicMetadata(Stepwise):
     """The metadata that hubs keep about a queue's topics. Thread-safe. Made by
     `Client.topic_metadata`.
 
-    Use it as a context manager, or `close` it before the client.
+    Use it as a context manager, or `close` it before the client. One that was dropped after it has
+    changed something is released, with a `ResourceWarning`.
 
     Args:
         fence: holds changes back while metadata is moved.
@@ -111,6 +113,10 @@ class TopicMetadata(Stepwise):
             ephemeral=self._is_ephemeral.asked,
         )
         """Elects the topics' owners among the available hubs."""
+        # What it gave out may be used further: changes go through a closed fence, too.
+        self._watched = Watched(
+            self, "the access to topics' metadata", fence.close, lambda: fence.is_present
+        )
 
     @property
     def store(self) -> str:
@@ -149,6 +155,7 @@ class TopicMetadata(Stepwise):
         self._pipeline.close()
         self._owners.close()
         yield self._fence.close.asked()
+        self._watched.closed()
 
     @stepwise
     def _is_ephemeral(self) -> Work[bool]:

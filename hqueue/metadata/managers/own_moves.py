@@ -15,7 +15,7 @@ from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.fork import register
 from hqueue.runtime.program_loop import ended
 from hqueue.runtime.steps import Wait, Work
-from hqueue.runtime.stepwise import Stepwise, stepwise
+from hqueue.runtime.stepwise import BoundWork, Stepwise, stepwise
 from hqueue.runtime.waiting import InterruptibleFuture
 
 __all__ = ["OwnMove", "OwnMoves"]
@@ -125,8 +125,16 @@ class View(Protocol):
     def above(self) -> str:
         """What the state's record lies below."""
 
+    @property
+    def is_left(self) -> bool:
+        """Whether it can follow no more, since its event loop was closed."""
+
     def learn(self, state: MigrationState) -> None:
         """The state was changed to this."""
+
+    @property
+    def close(self) -> BoundWork[[], None]:
+        """Follow no more. Never raises."""
 
 
 class OwnMoves(Stepwise):
@@ -159,6 +167,16 @@ class OwnMoves(Stepwise):
             view = each()
             if view is not None and view.above == above:
                 view.learn(state)
+
+    @stepwise
+    def close_left(self, above: str) -> Work[Any, None]:
+        """Close what follows the state that lies here in event loops that were closed: a move would
+        wait for it in vain. Raises nothing of its own.
+        """
+        for each in self._views.copy():
+            view = each()
+            if view is not None and view.above == above and view.is_left:
+                yield view.close.asked()
 
     @stepwise
     def close(self) -> Work[Any, None]:
