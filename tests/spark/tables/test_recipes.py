@@ -9,6 +9,8 @@ from pyspark.sql import SparkSession
 
 from ..test_pipelines import Make, fill, values
 from .archiving import new_table, rows_of
+from .formats import process_settings
+from .killing import Killing, data_files
 from .recipes import Recipe
 
 pytestmark = pytest.mark.tables
@@ -28,3 +30,46 @@ def test_the_recipes_of_the_page_write_each_message_once(
         recipe.run(spark)
         spark.catalog.refreshTable(table)
         assert rows_of(spark.table(table)) == values(queue)
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("sink", None),
+        ("foreach_batch delta", "pyspark.sql.readwriter:DataFrameWriter.saveAsTable"),
+        ("foreach_batch iceberg", "pyspark.sql.readwriter:DataFrameWriterV2.append"),
+    ],
+)
+def test_a_recipe_that_is_killed_at_each_point_writes_each_message_once(
+    *,
+    spark: SparkSession,
+    make_queue: Make,
+    tables: Path,
+    tmp_path: Path,
+    name: str,
+    call: str | None,
+) -> None:
+    queue = make_queue(2)
+    is_delta = "iceberg" not in name
+    table = new_table("delta" if is_delta else "iceberg")
+    recipe = Recipe(name, queue, table, tmp_path)
+    if is_delta:
+        folder, using = tmp_path / "table", f"delta LOCATION '{tmp_path}/table'"
+    else:
+        folder, using = tables / "lake" / table.removeprefix("lake.").replace(".", "/"), "iceberg"
+    create = f"CREATE TABLE IF NOT EXISTS {table} ({recipe.columns}) USING {using}"
+    program = f"spark.sql({create!r})\n{recipe.text}\nspark.streams.active[0].awaitTermination()\n"
+    killing = Killing(tmp_path / "log", program, process_settings(tables))
+
+    fill(queue, 600)
+    killing.when_more_than(lambda: data_files(folder))
+    if call is None:
+        killing.when_more_than(lambda: len([*folder.glob("_delta_log/*.json")]))
+    else:
+        killing.after(call)
+    fill(queue, 600, first=600)
+    spark.sql(create)
+    for _ in range(2):  # Until PySpark 4.2 the batch that failed is one run.
+        recipe.run(spark)
+    spark.catalog.refreshTable(table)
+    assert rows_of(spark.table(table)) == values(queue)
