@@ -58,7 +58,7 @@ class Jobs:
         """Those whose processes have ended, and whose messages wait for their next try."""
         self._changed = asyncio.Event()
         self._stopping = False
-        self._failure: HQueueError | None = None
+        self._failure: BaseException | None = None
         self._renewed_s = time.monotonic()
 
     def request_stop(self) -> None:
@@ -144,8 +144,6 @@ class Jobs:
         del self._tasks[task]
         self._waiting.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            if not isinstance(error, HQueueError):
-                raise error
             self._failure = self._failure or error
             self._stopping = True
         self._changed.set()
