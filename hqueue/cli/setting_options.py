@@ -16,10 +16,13 @@ import typer
 
 from hqueue.cli.registering import duration_option
 
-__all__ = ["options_of"]
+__all__ = ["KIND", "options_of"]
 
 GIVEN = "given"
 """The parameter of a command that takes what was given, by the settings' names."""
+
+KIND = "settings_kind"
+"""The attribute of a command that names the settings class of its options."""
 
 
 def options_of(
@@ -64,6 +67,7 @@ def options_of(
             parameters += options if parameter.name == GIVEN else [parameter]
         run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters}
+        setattr(run, KIND, kind)
         return run
 
     return decorate

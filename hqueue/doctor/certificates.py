@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import socket
 import ssl
 from collections.abc import Iterator, Mapping
@@ -13,7 +14,7 @@ from hqueue.net.contexts import TlsContexts
 from hqueue.net.own_certificate import UNFIT, dates_of, read_certificate, shake_hands
 from hqueue.net.principals import PrincipalRules, distinguished_name
 from hqueue.net.refusals import RefusedError
-from hqueue.net.tls_files import TlsFiles
+from hqueue.net.tls_files import TlsFiles, unreadable_because
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.settings.connection import Settings
 
@@ -63,7 +64,7 @@ def check_certificates(subject: Subject) -> Iterator[Finding]:
     yield _principal(settings, certificate)
     yield _names(certificate)
     if _is_in_time(certificate):
-        yield _accepted_by_itself(settings, certificate)
+        yield _accepted_by_itself(settings)
 
 
 def tls_of(settings: Settings, switch: str = "tls", *, serves: bool = False) -> TlsContexts:
@@ -114,6 +115,8 @@ def _days(seconds: float) -> str:
 
 
 def _look_at_authorities(path: str) -> Iterator[Finding]:
+    if unreadable_because(path) is not None:
+        return  # `check_files` names it.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         context.load_verify_locations(path)
@@ -194,14 +197,14 @@ def _matches(name: str, host: str) -> bool:
     return name == host
 
 
-def _accepted_by_itself(settings: Settings, certificate: Mapping[str, Any]) -> Finding:
+def _accepted_by_itself(settings: Settings) -> Finding:
     """Check that another process with the same settings would accept this one, as a client and as a
     server.
     """
-    called = next(iter(names_in(certificate)), "localhost").replace("*", "host")
+    settings = dataclasses.replace(settings, tls_verify_hostname=False)  # `_names` judges that.
     try:
         client, server = (tls_of(settings, serves=serves).current() for serves in (False, True))
-        shake_hands(client, server, called)
+        shake_hands(client, server, "localhost")
     except RefusedError as exc:
         return wrong("certificate", said(exc), "correct the setting")
     except ssl.SSLCertVerificationError as exc:

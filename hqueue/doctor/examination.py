@@ -28,6 +28,8 @@ __all__ = ["Check", "Subject", "examine"]
 CHECK_S = 20.0
 """The time limit of a check, unless ``operation_timeout_ms`` is shorter."""
 
+_CORRECT = "correct the setting that this line names"
+
 RunCheck = Callable[[Subject], Iterator[Finding]]
 """Yields what it finds. A generator may return why checks that build on it can say nothing."""
 
@@ -76,6 +78,7 @@ def examine(
     checks: tuple[Check, ...] = CHECKS,
     *,
     faults: Callable[[], Iterable[HQueueError]] = tuple,
+    role_faults: Callable[[], Iterable[HQueueError]] = tuple,
     **given: Any,
 ) -> Iterator[Finding]:
     """Run all checks, and yield each check's findings when it ends. Raises nothing unless it is
@@ -85,15 +88,18 @@ def examine(
         load: returns the settings, or raises a `SettingsError`.
         checks: the checks.
         faults: returns all errors of the settings, or raises the only one.
+        role_faults: returns the errors of the settings of workers and hubs, likewise.
         given: the other fields of the `Subject`.
     """
     try:
         settings = load()
     except SettingsError as exc:
         for fault in _all_of(faults) or [exc]:
-            yield of_error("settings", fault, "correct the setting that this line names")
+            yield of_error("settings", fault, _CORRECT)
         return
     yield ok("settings", "the settings can be read, and fit together")
+    for fault in _all_of(role_faults):
+        yield of_error("settings", fault, _CORRECT)
     bound_s = min(CHECK_S, settings.operation_timeout_ms / 1e3)
     # A try may use up to half of what its check has, so that one that failed is repeated.
     try_ms = max(1, int(bound_s * 500))

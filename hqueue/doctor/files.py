@@ -9,6 +9,7 @@ from pathlib import Path
 
 from hqueue.doctor.findings import Finding, ok, wrong
 from hqueue.doctor.subject import Subject
+from hqueue.net.tls_files import unreadable_because
 from hqueue.settings.connection import setting_source
 from hqueue.settings.loading import user_file
 
@@ -35,6 +36,11 @@ def check_files(subject: Subject) -> Iterator[Finding]:
 
 
 def _look_at(name: str, path: str, *, is_secret: bool) -> Finding:
+    reason = unreadable_because(path)
+    if reason is not None:
+        return wrong(
+            "files", f"{name}: {reason}", "name the file itself: a pipe can't be read again"
+        )
     try:
         with open(path, "rb") as opened:
             opened.read(1)

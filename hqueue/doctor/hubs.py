@@ -10,6 +10,8 @@ from hqueue.doctor.certificates import tls_of
 from hqueue.doctor.findings import Finding, ok, said, warning, wrong
 from hqueue.doctor.peers import Peers, look_at_peers
 from hqueue.doctor.subject import Subject
+from hqueue.metadata.managers import MetadataMigration
+from hqueue.metadata.managers.migration_state import MEMORY
 from hqueue.net.alerts import refusal_in
 from hqueue.net.contexts import TlsContexts
 from hqueue.net.refusals import RefusedError
@@ -17,7 +19,7 @@ from hqueue.rpc.connection import Connection, ReportedError, ThriftError
 from hqueue.rpc.services import load
 from hqueue.settings.addresses import Address
 
-__all__ = ["check_hubs"]
+__all__ = ["check_hubs", "look_at_move"]
 
 
 def check_hubs(subject: Subject) -> Iterator[Finding]:
@@ -27,6 +29,8 @@ def check_hubs(subject: Subject) -> Iterator[Finding]:
     if not hubs and subject.queue is not None:
         with open_client(settings) as client, client.topic_metadata(subject.queue) as metadata:
             hubs = tuple(sorted(metadata.hubs.list()))
+            if settings.metadata_store != MEMORY:
+                yield from look_at_move(client.metadata_migration(subject.queue), subject.queue)
         if not hubs:
             yield warning(
                 "hubs",
@@ -41,6 +45,23 @@ def check_hubs(subject: Subject) -> Iterator[Finding]:
         yield reached
         if not reached.advice:
             yield _call(hub, tls, timeout_s)
+
+
+def look_at_move(migration: MetadataMigration, queue: str) -> Iterator[Finding]:
+    """Say that a move of topics' metadata is under way, or stands still: its record does not say
+    which.
+    """
+    state = migration.state()
+    if state.copy is None:
+        return
+    holds_up = "" if state.phase.is_open else ", and hubs wait for its end before they take topics"
+    yield warning(
+        "hubs",
+        f"the metadata of {queue!r}'s topics is being moved to {state.copy.store} (phase "
+        f"{state.phase.value}){holds_up}",
+        "if no `hqueue metadata migrate` runs, run it again, or end the move: "
+        f"hqueue metadata migrate {queue} --abandon",
+    )
 
 
 def _call(hub: Address, tls: TlsContexts | None, timeout_s: float) -> Finding:

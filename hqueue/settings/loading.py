@@ -7,7 +7,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -30,6 +30,7 @@ __all__ = [
     "load_role_settings",
     "local_connection_file",
     "prefix_of",
+    "role_settings_faults",
     "user_file",
 ]
 
@@ -143,6 +144,22 @@ class FoundSettings:
             fault.facts.update(self._place_of(fault))
         return faults
 
+    def each_fault(self) -> Iterator[HQueueError]:
+        """Yield the error of each setting that is unknown or has a wrong value, as `make` raises
+        the first of them.
+        """
+        while True:
+            try:
+                self.make(None)
+            except HQueueError as exc:
+                wrong = self._wrong_one(exc)
+                yield exc
+                if wrong is None:
+                    return  # It is of several together.
+                del self._values[wrong], self._places[wrong]
+            else:
+                return
+
     def has(self, name: str) -> bool:
         """Whether a setting was found."""
         return name in self._values
@@ -159,16 +176,21 @@ class FoundSettings:
 
     def _place_of(self, error: HQueueError) -> dict[str, object]:
         """Where the setting is from that an error is about; nothing if it was an argument."""
+        wrong = self._wrong_one(error)
+        if wrong is None:
+            return {}
+        place = self._places[wrong]
+        if "variable" in place:
+            return place
+        return _place_in(Path(str(place["path"])), str(place["table"]), wrong)
+
+    def _wrong_one(self, error: HQueueError) -> str | None:
+        """The setting that an error is about; None if it was an argument."""
         named = [error.facts.get("setting"), *error.facts]
         wrong = next((name for name in named if name in self._places), None)
         if wrong is None:  # An error that names no setting: which one is wrong by itself?
             wrong = next((name for name in self._places if self._is_wrong(name, error)), None)
-        if wrong is None:
-            return {}
-        place = self._places[str(wrong)]
-        if "variable" in place:
-            return place
-        return _place_in(Path(str(place["path"])), str(place["table"]), str(wrong))
+        return None if wrong is None else str(wrong)
 
     def _is_wrong(self, name: str, error: HQueueError) -> bool:
         try:
@@ -203,13 +225,27 @@ def load_role_settings(
         SettingsError: a setting is unknown or has a wrong value, or the settings file can't be
             read.
     """
+    settings: _Kind = _find(kind, role, environ).make(arguments)
+    return settings
+
+
+def role_settings_faults(kind: type[Any], role: str) -> Iterator[HQueueError]:
+    """Yield the error of each wrong setting of a role; `load_role_settings` raises only the first.
+
+    Raises:
+        SettingsError: a settings file can't be read.
+    """
+    return _find(kind, role, None).each_fault()
+
+
+def _find(kind: type[Any], role: str, environ: Mapping[str, str] | None) -> FoundSettings:
+    """What the files and the environment have for a role."""
     environ = os.environ if environ is None else environ
     found = FoundSettings(kind)
     found.add_file(local_connection_file(environ), role)
     found.add_file(user_file(environ), role)
     found.add_environment(environ, prefix_of(role))
-    settings: _Kind = found.make(arguments)
-    return settings
+    return found
 
 
 def find_role_setting(

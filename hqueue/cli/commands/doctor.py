@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,9 +14,13 @@ from hqueue.cli.hub_clients import HubsOption
 from hqueue.cli.output import show_rows
 from hqueue.cli.registering import commands
 from hqueue.cli.session import session_of
+from hqueue.cli.setting_options import KIND
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hqueue.doctor import Finding
+    from hqueue.errors import HQueueError
 
 __all__ = ["register"]
 
@@ -34,8 +38,8 @@ def doctor(
     hubs: HubsOption = None,
     json: shared_options.Json = False,
 ) -> None:
-    """Check the settings, files, certificates, Kerberos, host names, clocks, ZooKeeper, HBase and
-    hubs.
+    """Check the settings, those of workers and hubs, files, certificates, Kerberos, host names,
+    clocks, ZooKeeper, HBase and hubs.
 
     Each line says what was found and what to do. A check takes at most 20 seconds. The check of
     ZooKeeper creates a node and deletes it. The exit code is 1 if something is wrong; warnings
@@ -54,11 +58,26 @@ def doctor(
         counts[finding.level] += 1
         return finding.check, finding.level.value, finding.found, finding.advice
 
-    found = map(counted, examine(load, faults=faults, queue=queue, hubs=named))
+    examined = examine(
+        load, faults=faults, role_faults=partial(_role_faults, context), queue=queue, hubs=named
+    )
+    found = map(counted, examined)
     show_rows(("check", "state", "found", "advice"), found, json=json)
     say(f"{counts[Level.WRONG]} wrong, {counts[Level.WARNING]} warnings, {counts[Level.OK]} ok.")
     if counts[Level.WRONG]:
         raise typer.Exit(ExitCode.FAILED)
+
+
+def _role_faults(context: typer.Context) -> Iterator[HQueueError]:
+    """Yield the errors of the settings of each role whose command is installed."""
+    from hqueue.settings.loading import ROLES, role_settings_faults  # noqa: PLC0415
+
+    installed: Any = context.find_root().command
+    for role in ROLES:
+        if role in installed.commands:
+            kind = getattr(installed.commands[role].callback, KIND, None)
+            if kind is not None:
+                yield from role_settings_faults(kind, role)
 
 
 register = commands("Configuration", doctor)

@@ -153,7 +153,10 @@ def start_server(
 
     known = [name for name, each in PROFILES.items() if not each.is_secure]
     if profile not in known:
-        raise InvalidInputError("unknown profile", profile=profile, known=", ".join(known))
+        text = "unknown profile"
+        if profile in PROFILES:
+            text = "a secured server is no profile: give --secure instead of --profile"
+        raise InvalidInputError(text, profile=profile, known=", ".join(known))
     if secure and (profile != STANDALONE or gateways):
         raise InvalidInputError(
             "--secure starts one HBase process without gateways: leave out --profile and --gateways"

@@ -318,7 +318,7 @@ class MigrationFence(OnStore):
             )
         return MetadataReadOnlyError(
             "topics' metadata is being moved to another store, and can't be changed now: try "
-            "again later",
+            "again later. If no 'hqueue metadata migrate' runs, run it again, or with --abandon",
             phase=state.phase.value,
             target=state.copy and state.copy.store,
         )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 import hqueue
 from hqueue.doctor import Finding, Level, Subject
 from hqueue.doctor.certificates import check_certificates, end_of
+from hqueue.doctor.files import check_files
 from tests.support.certificates import Certificates, without_key
 
 
@@ -134,3 +137,17 @@ def test_the_end_is_warned_of_by_what_is_left(
 
     dates = {"notBefore": written(begins_days), "notAfter": written(ends_days)}
     assert end_of("certificate", "it", dates, "renew it").level is level
+
+
+def test_one_that_names_no_host_gets_advice_for_that_alone(certificates: Certificates) -> None:
+    found = examined(**certificates.of("unnamed-here", names="email:a@example.com"))
+    assert wrong(found) == "wrong: the certificate names no host"
+
+
+def test_a_pipe_is_named_and_not_read(certificates: Certificates, tmp_path: Path) -> None:
+    pipe = tmp_path / "ca.pem"
+    os.mkfifo(pipe)
+    given = {**certificates.of("good"), "tls_ca": str(pipe)}
+    subject = Subject(hqueue.Settings(**given))
+    assert "is not a regular file" in wrong([*check_files(subject)])
+    assert next(each.level for each in check_certificates(subject)) is Level.OK

@@ -324,13 +324,15 @@ class Handler:
         for topic in topics:
             if not any(access.allows(principal, each, queue, topic) for each in operations):
                 needed = " or ".join(each.value for each in operations)
-                raise NotAllowedError(
+                error = NotAllowedError(
                     f"no access rule allows this principal to {needed}",
                     principal=principal,
                     operation=needed,
                     queue=queue,
-                    topic=topic,
                 )
+                if topic is not None:
+                    error.facts["topic"] = topic
+                raise error
 
     @staticmethod
     async def _answered(ids: Awaitable[MessageID | MessageIDs], count: int) -> Any:
