@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 
 from hqueue.dead_letters.of_groups import GroupDeadLetters, Rejection
 from hqueue.sharing.acquired_message import AcquiredMessage
-from hqueue.sharing.held import Answer
+from hqueue.sharing.held import Answer, Held
 from hqueue.sharing.partition_reading import slot_of
 from hqueue.sharing.shared_partition import SharedPartition
 from hqueue.sharing.window import NO_KEY
@@ -42,7 +43,7 @@ class Hands:
         """What the program has, and has not answered."""
         self.rejections: list[Rejection] = []
         """What must be put to the dead letters."""
-        self._waiting: list[AcquiredMessage] = []
+        self._waiting: deque[AcquiredMessage] = deque()
         self._fresh: list[int] = []
         """What was handed out last."""
         self._lock_ms = lock_ms
@@ -67,19 +68,36 @@ class Hands:
         the program has another message of waits for that one's answer.
         """
         self._return_old()
-        by_key = self.partition.reading.by_key
-        busy = {slot_of(each) for each in list(self.out.values())} if by_key else set()
+        if self.partition.reading.by_key:
+            taken = self._take_by_key(messages_max)
+        else:
+            taken = self._take_first(messages_max)
+        self._fresh = [int(each.id) for each in taken]
+        self.out |= zip(self._fresh, taken, strict=True)
+        return taken
+
+    def _take_first(self, messages_max: int) -> list[AcquiredMessage]:
+        """Looks at what it takes alone: an iteration takes one of many that wait."""
         taken: list[AcquiredMessage] = []
-        kept: list[AcquiredMessage] = []
+        while self._waiting and len(taken) < messages_max:
+            message = self._waiting.popleft()
+            if self._held(message) is not None:
+                taken.append(message)
+        return taken
+
+    def _take_by_key(self, messages_max: int) -> list[AcquiredMessage]:
+        busy = {slot_of(each) for each in list(self.out.values())}
+        taken: list[AcquiredMessage] = []
+        kept: deque[AcquiredMessage] = deque()
         for message in self._waiting:
-            slot = slot_of(message) if by_key else NO_KEY
+            slot = slot_of(message)
+            if self._held(message) is None:
+                continue
             if len(taken) == messages_max or (slot != NO_KEY and slot in busy):
                 kept.append(message)
             else:
                 taken.append(message)
             busy.add(slot)
-        self._fresh = [int(each.id) for each in taken]
-        self.out |= zip(self._fresh, taken, strict=True)
         self._waiting = kept
         return taken
 
@@ -132,7 +150,7 @@ class Hands:
 
     def return_waiting(self, messages: Collection[int] | None = None) -> None:
         """Give back what waits, all of it or these: the program never gets it."""
-        kept: list[AcquiredMessage] = []
+        kept: deque[AcquiredMessage] = deque()
         for message in self._waiting:
             if messages is not None and int(message.id) not in messages:
                 kept.append(message)
@@ -153,15 +171,18 @@ class Hands:
         return [each for each in lapsed if self.out.pop(each, None) is not None]
 
     def _return_old(self) -> None:
-        now_ms, held = self._now_ms(), self.partition.held
-        old = {
-            int(each.id)
-            for each in self._waiting
-            if int(each.id) not in held
-            or held[int(each.id)].until_ms - now_ms < RETURNED_AT * self._lock_ms
-        }
-        if old:
-            self.return_waiting(old)
+        """Give all back that waited for too long. The first one was acquired first."""
+        oldest = next((held for each in self._waiting if (held := self._held(each))), None)
+        if oldest is not None and self._is_old(oldest):
+            held = ((each, self._held(each)) for each in self._waiting)
+            self.return_waiting({int(m.id) for m, its in held if its is None or self._is_old(its)})
+
+    def _held(self, message: AcquiredMessage) -> Held | None:
+        """What it has of a message; None if others have taken that from it."""
+        return self.partition.held.get(int(message.id))
+
+    def _is_old(self, held: Held) -> bool:
+        return held.until_ms - self._now_ms() < RETURNED_AT * self._lock_ms
 
     def _return_all_of(self, slot: int) -> None:
         """Give back what waits with a key: an earlier message of it comes again first."""

@@ -126,7 +126,7 @@ class PartitionReading:
             if messages <= 0:
                 break
             first.append(chunk)
-            messages -= len(chunk.ids)
+            messages -= len(chunk.ids) - bisect_left(chunk.ids, begin)
         return self._part(first, begin, first[-1].end if first else begin)
 
     def add(self, read: Sequence[Batch]) -> Work[Any, None]:
@@ -249,7 +249,9 @@ class PartitionReading:
         return chunk.messages
 
     def _part(self, chunks: Sequence[_Chunk], begin: int, end: int) -> Part:
-        ids: Sequence[int] = [each for chunk in chunks for each in chunk.ids]
+        ids: list[int] = []
+        for chunk in chunks:  # Slices: a chunk has up to 10,000 IDs, of which a few are wanted.
+            ids += chunk.ids[bisect_left(chunk.ids, begin) : bisect_left(chunk.ids, end)]
         slots = None
         if self.by_key:
             slots = [

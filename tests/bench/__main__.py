@@ -23,6 +23,7 @@ from .push import PUSH_CASES
 from .report import comparisons, line, origin, stolen, write_part
 from .security import SECURITY_CASES
 from .server import fresh_server
+from .shares import SHARE_CASES
 from .spark import SPARK_CASES
 
 ALL_CASES = (
@@ -33,6 +34,7 @@ ALL_CASES = (
     | NATIVE_ROLE_CASES
     | PUSH_CASES
     | SECURITY_CASES
+    | SHARE_CASES
     | SPARK_CASES
 )
 DOCS = Path(__file__).parents[2] / "docs"

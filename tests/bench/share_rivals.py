@@ -1,0 +1,97 @@
+"""The work queues that share groups are compared with: RabbitMQ's quorum queues, and a table."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from .rival_servers import running_postgres, running_rabbitmq
+
+__all__ = ["Rivals", "running_rivals"]
+
+WAIT_S = 120.0
+NAME = "bench_jobs"
+QUORUM = {"x-queue-type": "quorum"}
+
+
+@contextlib.contextmanager
+def running_rivals() -> Iterator[Rivals]:
+    """Both systems, with servers of their own that are ended afterwards: no process is left."""
+    with (
+        tempfile.TemporaryDirectory(prefix="hqueue-bench-") as folder,
+        contextlib.ExitStack() as stack,
+    ):
+        Path(folder).chmod(0o711)  # The database's server may have another user.
+        folders = [Path(folder, name) for name in ("rabbitmq", "postgres")]
+        for each in folders:
+            each.mkdir()
+        broker = stack.enter_context(running_rabbitmq(folders[0]))
+        yield Rivals(broker, stack.enter_context(running_postgres(folders[1])))
+
+
+class Rivals:
+    """The other systems, and how they are filled.
+
+    Args:
+        rabbitmq: the broker's URL.
+        postgres: the database's address.
+    """
+
+    def __init__(self, rabbitmq: str, postgres: str) -> None:
+        import pika  # noqa: PLC0415 - Only this case needs them.
+        import psycopg  # noqa: PLC0415
+
+        self._addresses = {"rabbitmq": rabbitmq, "postgres": postgres}
+        self._broker = partial(pika.BlockingConnection, pika.URLParameters(rabbitmq))
+        self._properties = pika.BasicProperties(delivery_mode=2)
+        self._database = partial(psycopg.connect, postgres, autocommit=True)
+
+    def given(self, system: str) -> dict[str, str]:
+        """What a consumer is made of."""
+        return {"system": system, "address": self._addresses[system], "queue": NAME}
+
+    @contextlib.contextmanager
+    def channel(self) -> Iterator[Any]:
+        """A channel to the broker, with an empty quorum queue."""
+        with self._broker() as connection:
+            channel = connection.channel()
+            channel.queue_declare(NAME, durable=True, arguments=QUORUM)
+            channel.queue_purge(NAME)
+            yield channel
+
+    def send(self, channel: Any, value: bytes) -> None:
+        """Send a message that outlives a restart."""
+        channel.basic_publish("", NAME, value, self._properties)
+
+    def fill_rabbitmq(self, values: Sequence[bytes]) -> None:
+        """Have just these in the queue."""
+        with self.channel() as channel:
+            for value in values:
+                self.send(channel, value)
+            ends_s = time.monotonic() + WAIT_S
+            while _waiting(channel) < len(values):
+                if time.monotonic() > ends_s:
+                    raise TimeoutError("RabbitMQ did not take all messages")
+                time.sleep(0.01)
+
+    def fill_postgres(self, values: Sequence[bytes]) -> None:
+        """Have just these in the table."""
+        with self._database() as connection:
+            connection.execute(f"DROP TABLE IF EXISTS {NAME}")
+            connection.execute(
+                f"CREATE TABLE {NAME} (id bigserial PRIMARY KEY, value bytea NOT NULL)"
+            )
+            with connection.cursor().copy(f"COPY {NAME} (value) FROM STDIN") as copy:
+                for value in values:
+                    copy.write_row((value,))
+            connection.execute(f"ANALYZE {NAME}")
+
+
+def _waiting(channel: Any) -> int:
+    count: int = channel.queue_declare(NAME, passive=True).method.message_count
+    return count

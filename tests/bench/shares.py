@@ -1,0 +1,314 @@
+"""What is measured of share groups, beside other work queues."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import mmap
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from hqueue import Message, Messages, Queue, ShareConsumer
+
+from .cases import VALUE_BYTES, Bench
+from .measure import WARM_ROUNDS, Comparison, compare, interleave
+from .push import RATE_PER_S, publish
+from .share_rivals import Rivals, running_rivals
+
+__all__ = ["SHARE_CASES", "ConsumerProcesses"]
+
+WAIT_S = 120.0
+CONSUMERS = 16
+A_BATCH = 10_000
+HELD_MAX = 9_900
+"""How many messages of a partition are unfinished where its state is large: with 10,000 the group
+would get no further ones."""
+LONG_MS = 86_400_000
+
+
+class ConsumerProcesses:
+    """Processes with a consumer of a work queue each. Ended with the block.
+
+    Args:
+        count: how many there are.
+    """
+
+    def __init__(self, count: int = CONSUMERS) -> None:
+        self._file = tempfile.NamedTemporaryFile(prefix="hqueue-bench-")  # noqa: SIM115 - Kept.
+        self._file.truncate(8 * count)
+        self._mapped = mmap.mmap(self._file.fileno(), 0)
+        self._counts = memoryview(self._mapped).cast("q")
+        self._processes = [self._started(self._file.name, number) for number in range(count)]
+
+    @staticmethod
+    def _started(path: str, number: int) -> subprocess.Popen[str]:
+        command = (sys.executable, "-m", "tests.bench.share_consumers", path, str(number))
+        return subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )  # fmt: skip
+
+    def __enter__(self) -> ConsumerProcesses:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for process in self._processes:
+            process.kill()
+            process.wait()
+            for stream in (process.stdin, process.stdout):
+                if stream is not None:
+                    stream.close()
+        self._counts.release()
+        self._mapped.close()
+        self._file.close()
+
+    def run(
+        self,
+        consumers: int,
+        messages: int,
+        given: Mapping[str, str],
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> tuple[float, list[float]]:
+        """Let consumers take messages and acknowledge them all.
+
+        Args:
+            consumers: how many.
+            messages: how many messages there are.
+            given: what each consumer is made of.
+            meanwhile: called once they began.
+
+        Returns:
+            How many seconds it took until all were acknowledged, and how many milliseconds each
+            message took that has the time of its sending as a value.
+        """
+        chosen = self._processes[:consumers]
+        self._ask(chosen, {"do": "open", **given})
+        began_s = time.monotonic()
+        self._ask(chosen, {"do": "begin"})
+        meanwhile()
+        while sum(self._counts[:consumers]) < messages:
+            if time.monotonic() - began_s > WAIT_S or any(p.poll() is not None for p in chosen):
+                raise TimeoutError("the consumers did not get all messages, or one has ended")
+            time.sleep(0.002)
+        answers = self._ask(chosen, {"do": "end"})
+        ended_s = max(each["ended_s"] for each in answers)
+        return ended_s - began_s, [took for each in answers for took in each["took_ms"]]
+
+    def _ask(
+        self, processes: Sequence[subprocess.Popen[str]], command: Mapping[str, str]
+    ) -> list[dict[str, Any]]:
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.write(json.dumps(command) + "\n")
+            process.stdin.flush()
+        return [self._answer(process) for process in processes]
+
+    @staticmethod
+    def _answer(process: subprocess.Popen[str]) -> dict[str, Any]:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if not line:
+            raise RuntimeError("a process with a consumer has ended")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+def shares(bench: Bench) -> Iterator[Comparison]:
+    """A share group works off a queue, beside a quorum queue of RabbitMQ and a table of PostgreSQL
+    whose rows are locked; how long a message takes to a consumer; and what the group's state costs.
+    Each consumer is a process.
+    """
+    with running_rivals() as rivals, ConsumerProcesses() as processes:
+        yield from _rates(bench, processes, rivals)
+        yield from _latency(bench, processes, rivals)
+    yield from _state(bench)
+
+
+def _rates(bench: Bench, processes: ConsumerProcesses, rivals: Rivals) -> Iterator[Comparison]:
+    count = max(1, bench.many(100_000) // A_BATCH) * A_BATCH
+    rivals_count = bench.many(20_000)
+    values = [os.urandom(VALUE_BYTES) for _ in range(A_BATCH)]
+    rivals_values = [os.urandom(VALUE_BYTES) for _ in range(rivals_count)]
+    queues = {number: bench.queue(f"shares-{number}", partitions=number) for number in (1, 8)}
+    for queue in queues.values():
+        for number in range(8 * count // A_BATCH):
+            part = values[: A_BATCH // 8]
+            queue.put(Messages("topic", part), partition=number % queue.partitions)
+
+    def share(queue: Queue, how: str, consumers: int) -> float:
+        given = _given(bench, queue, how)
+        return count / processes.run(consumers, count, given)[0]
+
+    def rival(
+        system: str, fill: Callable[[Sequence[bytes]], None], consumers: int, **how: str
+    ) -> float:
+        fill(rivals_values)
+        given = {**rivals.given(system), **how}
+        return rivals_count / processes.run(consumers, rivals_count, given)[0]
+
+    for consumers in (1, CONSUMERS):
+        runs: dict[Any, Callable[[], float]] = {
+            (how, number): partial(share, queue, how, consumers)
+            for how in ("iterated", "polled")
+            for number, queue in queues.items()
+        }
+        for how in ("each", "batches"):
+            runs[how] = partial(rival, "rabbitmq", rivals.fill_rabbitmq, consumers, how=how)
+        runs["table"] = partial(rival, "postgres", rivals.fill_postgres, consumers)
+        figures = compare(runs, bench.rounds)
+        title = f"work off, {consumers} consumer{'s' * (consumers > 1)}"
+        for how, against in (("iterated", "each"), ("polled", "batches")):
+            for number in queues:
+                what = f"{how}, {number} partition{'s' * (number > 1)}"
+                for rival_name, key in (
+                    (f"RabbitMQ, acknowledged {_ACKNOWLEDGED[against]}", against),
+                    ("PostgreSQL, SKIP LOCKED", "table"),
+                ):
+                    yield Comparison(
+                        title, f"ShareConsumer, {what}", rival_name, "msg/s",
+                        figures[how, number], figures[key], 1,
+                    )  # fmt: skip
+
+
+_ACKNOWLEDGED = {"each": "one by one", "batches": "in batches"}
+
+
+def _given(bench: Bench, queue: Queue, how: str, start: str = "earliest") -> dict[str, str]:
+    """What a consumer of a new group is made of."""
+    return {
+        "system": "hqueue",
+        "address": bench.client.settings.zookeeper,
+        "queue": queue.name,
+        "group": f"bench-{uuid.uuid4().hex[:12]}",
+        "how": how,
+        "start": start,
+    }
+
+
+def _latency(bench: Bench, processes: ConsumerProcesses, rivals: Rivals) -> Iterator[Comparison]:
+    """From the sending to the consumer, at 1,000 messages a second in one partition."""
+    number = bench.many(2 * RATE_PER_S)
+    queue = bench.queue("shares-latency", partitions=1)
+
+    def share(consumers: int) -> list[float]:
+        with queue.producer(linger_ms=0, appends_max=1) as producer:
+            send = partial(publish, lambda value: producer.send(Message("topic", value)), number)
+            given = _given(bench, queue, "iterated", "latest")
+            return processes.run(consumers, number, given, send)[1]
+
+    def rabbitmq(consumers: int) -> list[float]:
+        with rivals.channel() as channel:
+            send = partial(publish, partial(rivals.send, channel), number)
+            given = {**rivals.given("rabbitmq"), "how": "each"}
+            return processes.run(consumers, number, given, send)[1]
+
+    for consumers in (1, 4):
+        p99: dict[str, list[float]] = {"share": [], "rabbitmq": []}
+
+        def p50(
+            name: str,
+            work: Callable[[int], list[float]],
+            consumers: int = consumers,
+            p99: dict[str, list[float]] = p99,
+        ) -> float:
+            centiles = statistics.quantiles(work(consumers), n=100)
+            p99[name].append(centiles[98])
+            return centiles[49]
+
+        runs = {
+            "share": partial(p50, "share", share),
+            "rabbitmq": partial(p50, "rabbitmq", rabbitmq),
+        }
+        figures = compare(runs, bench.rounds)
+        for what, found in (
+            ("p50", figures),
+            ("p99", {name: tuple(each[WARM_ROUNDS:]) for name, each in p99.items()}),
+        ):
+            yield Comparison(
+                f"put to hand-out at {RATE_PER_S:,} msg/s, {consumers} consumer"
+                f"{'s' * (consumers > 1)}, {what}",
+                "ShareConsumer, iterated", "RabbitMQ", "ms",
+                found["share"], found["rabbitmq"], 2, at_most=True,
+            )  # fmt: skip
+
+
+def _state(bench: Bench) -> Iterator[Comparison]:
+    """What an exchange costs, a poll of one message that acknowledges the one before, while others
+    have many messages.
+    """
+    times = bench.many(50)
+    with contextlib.ExitStack() as stack:
+        steps: dict[str, Callable[[], object]] = {
+            name: partial(_exchange, stack.enter_context(_group(bench, name, hold, partitions)))
+            for name, hold, partitions in (
+                ("nothing", None, 1),
+                ("runs", _hold_runs, 1),
+                ("scattered", _hold_scattered, 1),
+                ("spread", _hold_runs, 11),
+            )
+        }
+        figures = interleave(
+            steps,
+            times=times,
+            rounds=bench.rounds,
+            prepare=lambda: None,
+            figure=lambda seconds: statistics.median(seconds) * 1e3,
+        )
+    for name, what, goal in (
+        ("runs", f"{HELD_MAX:,} acquired in a row", 1.5),
+        ("scattered", f"{HELD_MAX:,} acquired, every second one", 3.0),
+        ("spread", f"{11 * HELD_MAX:,} acquired over 11 partitions", 1.5),
+    ):
+        yield Comparison(
+            "a poll of 1, which acknowledges 1", what, "nothing acquired", "ms",
+            figures[name], figures["nothing"], goal, at_most=True,
+        )  # fmt: skip
+
+
+@contextlib.contextmanager
+def _group(
+    bench: Bench, name: str, hold: Callable[[ShareConsumer, int], None] | None, partitions: int
+) -> Iterator[ShareConsumer]:
+    """A consumer of a group in which another one has many messages."""
+    queue = bench.queue(f"shares-{name}", partitions=partitions)
+    for number in range(partitions):
+        queue.put(Messages("topic", [bytes(VALUE_BYTES)] * 3 * A_BATCH), partition=number)
+    given = {"group": f"bench-{uuid.uuid4().hex[:12]}", "client": bench.client}
+    with (
+        ShareConsumer(queue.name, **given, lock_ms=LONG_MS, auto_acknowledge=False) as other,
+        ShareConsumer(queue.name, **given) as consumer,
+    ):
+        if hold is not None:
+            hold(other, partitions)
+        yield consumer
+
+
+def _hold_runs(other: ShareConsumer, partitions: int) -> None:
+    """Have as many as there may be of each partition."""
+    for _ in range(partitions):
+        other.poll(WAIT_S * 1e3, HELD_MAX)
+
+
+def _hold_scattered(other: ShareConsumer, partitions: int) -> None:
+    """Have as many, of which no two follow one another."""
+    left = partitions * HELD_MAX
+    while left > 1:
+        messages = other.poll(WAIT_S * 1e3, left)
+        other.acknowledge(*messages[::2])
+        other.commit()
+        left -= len(messages[1::2])
+
+
+def _exchange(consumer: ShareConsumer) -> None:
+    if not consumer.poll(WAIT_S * 1e3, 1):
+        raise TimeoutError("the consumer got no message")
+
+
+SHARE_CASES: dict[str, Callable[[Bench], Iterator[Comparison]]] = {"shares": shares}
