@@ -84,7 +84,7 @@ lint: $(STAMP)  ## check style, types, layers and prose
 	$(BIN)/python -m tests.prose
 
 .PHONY: bench
-bench: setup  ## measure, as ratios to what the servers can do; takes some minutes
+bench: setup $(KAFKA_STAMP)  ## measure, as ratios to what the servers can do; takes some minutes
 	$(BIN)/python -m tests.bench $(BENCH)
 
 .PHONY: bench-metadata
@@ -95,7 +95,8 @@ bench-metadata: setup  ## measure topics' metadata: a million topics on HBase, e
 bench-topics: setup  ## measure what ever more topics cost hubs, on both stores of their metadata; takes some 40 minutes
 	$(BIN)/python -m tests.bench.topics $(BENCH)
 
-# Kafka's libraries, which nothing else needs. The broker's jars are fetched when it is started.
+# What Kafka and other rivals are measured with, which nothing else needs. Their servers are fetched
+# when they are started.
 $(KAFKA_STAMP): $(STAMP)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,bench]'
 	touch $@
@@ -135,8 +136,8 @@ bench-megabyte: setup $(KAFKA_STAMP)  ## measure what a megabyte takes of HBase,
 	$(BIN)/python -m tests.bench.kafka.megabyte $(BENCH)
 
 .PHONY: test-kafka
-test-kafka: $(KAFKA_STAMP)  ## test what `make bench-kafka` measures Kafka with
-	$(BIN)/python -m pytest -m kafka tests/bench/kafka
+test-kafka: $(KAFKA_STAMP)  ## test what benchmarks measure Kafka and other rivals with
+	$(BIN)/python -m pytest -m kafka tests/bench
 
 .PHONY: test-hbase
 test-hbase: setup  ## test the native way on an HBase of another version (HBASE=2.5); takes some minutes

@@ -97,10 +97,12 @@ def acquire(
     changed: dict[Span, list[Span]] = {}
     late = frozenset(window.late)
     for span in window.each:
-        part = next((each for each in parts if each.begin <= span.begin < each.end), None)
         if span.is_done:
             continue
-        if part is None or taking.is_full or not is_free(span):
+        part = None
+        if not taking.is_full and is_free(span):
+            part = next((each for each in parts if each.begin <= span.begin < each.end), None)
+        if part is None:
             taking.blocked |= span.slots
             continue
         part = part.between(span.begin, span.end)

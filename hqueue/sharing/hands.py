@@ -172,10 +172,15 @@ class Hands:
 
     def _return_old(self) -> None:
         """Give all back that waited for too long. The first one was acquired first."""
-        oldest = next((held for each in self._waiting if (held := self._held(each))), None)
-        if oldest is not None and self._is_old(oldest):
-            held = ((each, self._held(each)) for each in self._waiting)
-            self.return_waiting({int(m.id) for m, its in held if its is None or self._is_old(its)})
+        first = next((held for each in self._waiting if (held := self._held(each))), None)
+        if first is not None and self._is_old(first):
+            self.return_waiting(
+                {
+                    int(each.id)
+                    for each in self._waiting
+                    if (held := self._held(each)) is None or self._is_old(held)
+                }
+            )
 
     def _held(self, message: AcquiredMessage) -> Held | None:
         """What it has of a message; None if others have taken that from it."""

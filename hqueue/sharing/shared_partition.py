@@ -7,6 +7,7 @@ from __future__ import annotations
 import random
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from hqueue.errors import Outcome, StoreUnavailableError
@@ -134,7 +135,7 @@ class SharedPartition(OnStore):
             return True
         window, now_ms = self._known.window, self._clock.wall_ms()
         due = any(each.due_ms <= now_ms for each in window.delays)
-        return due or bool(wanted(window, self._is_free, 1))
+        return due or bool(wanted(window, self._is_free(), 1))
 
     @property
     def free_at_ms(self) -> float:
@@ -241,7 +242,7 @@ class SharedPartition(OnStore):
             parts = yield from self._parts(window, messages_max)
             now_ms = self._clock.wall_ms()
             acquired = acquire(
-                window, parts, own, self._is_free, messages_max=messages_max, now_ms=now_ms
+                window, parts, own, self._is_free(), messages_max=messages_max, now_ms=now_ms
             )
         window = acquired.window
         self.delayed = len(acquired.delayed)
@@ -318,7 +319,7 @@ class SharedPartition(OnStore):
         """Read what may be taken."""
         parts: list[Part] = []
         self.reading.forget_between()
-        spans = wanted(window, self._is_free, messages_max)
+        spans = wanted(window, self._is_free(), messages_max)
         for begin, end in _near(spans):
             parts.append((yield from self.reading.between(begin, end, messages_max)))
         left = messages_max - sum(span.messages for span in spans)
@@ -378,13 +379,19 @@ class SharedPartition(OnStore):
         since_ms = self._seen.get((mark.holder, mark.stamp), self._clock.monotonic_ms())
         return since_ms + mark.lock_ms * CLOCKS_DIFFER_BY
 
-    def _is_free(self, span: Span) -> bool:
-        if span.mark.fate is Fate.AVAILABLE:
-            return True
-        return (
-            self._is_others(span.mark)
-            and self._lapses_at_ms(span.mark) <= self._clock.monotonic_ms()
-        )
+    def _is_free(self) -> Callable[[Span], bool]:
+        """Whether the messages of a span may be taken now. Many spans have the same mark: it is
+        looked at once.
+        """
+        now_ms = self._clock.monotonic_ms()
+
+        @cache
+        def is_free(mark: Mark) -> bool:
+            if mark.fate is Fate.AVAILABLE:
+                return True
+            return self._is_others(mark) and self._lapses_at_ms(mark) <= now_ms
+
+        return lambda span: is_free(span.mark)
 
 
 def _near(spans: Sequence[Span]) -> list[tuple[int, int]]:

@@ -144,8 +144,13 @@ class Window(NamedTuple):
 
     def changed(self, parts: Mapping[Span, Sequence[Span]], more: Sequence[Span] = ()) -> Window:
         """The window with other spans in the place of some of its own, and with more at its end."""
-        kept = itertools.chain.from_iterable(parts.get(span, (span,)) for span in self.spans)
-        late = itertools.chain.from_iterable(parts.get(span, (span,)) for span in self.late)
+        if not parts and not more:
+            return self
+        kept: Iterable[Span] = self.spans
+        late: Iterable[Span] = self.late
+        if parts:  # Looking spans up takes long where there are thousands.
+            kept = itertools.chain.from_iterable(parts.get(span, (span,)) for span in kept)
+            late = itertools.chain.from_iterable(parts.get(span, (span,)) for span in late)
         return Window.of(self.begin, [*kept, *more], late, self.delays, self.moves)
 
 

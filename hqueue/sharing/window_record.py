@@ -40,35 +40,41 @@ def encode_window(window: Window, writer: str) -> bytes:
         writer: an ID of this very write, which no other write has.
     """
     holders: dict[tuple[str, int], int] = {}
-    content: dict[str, Any] = {
-        "spans": [_fields(span, span.end - span.begin, holders) for span in window.spans]
-    }
-    if window.late:
-        content["late"] = [_fields(span, span.begin, holders) for span in window.late]
+    spans = [_text(span, span.end - span.begin, holders) for span in window.spans]
+    late = [_text(span, span.begin, holders) for span in window.late]
+    text = f'{{"spans":[{",".join(spans)}]'
+    if late:
+        text += f',"late":[{",".join(late)}]'
     if window.delays:
-        content["delays"] = [list(each) for each in window.delays]
+        text += f',"delays":{_json(window.delays)}'
     if window.moves:
-        content["moves"] = [list(each) for each in window.moves]
-    content["holders"] = [list(each) for each in holders]
+        text += f',"moves":{_json(window.moves)}'
+    text += f',"holders":{_json(list(holders))}}}'
     begin = str(MessageID.from_int(window.begin))
-    data = encode_fields(begin=begin, writer=writer, **content)
-    if len(data) < PACKED_FROM:
-        return data
-    packed = zlib.compress(json.dumps(content, separators=(",", ":")).encode(), 1)
+    if len(text) < PACKED_FROM:
+        return encode_fields(begin=begin, writer=writer, **json.loads(text))
+    packed = zlib.compress(text.encode(), 1)
     return encode_fields(begin=begin, writer=writer, packed=base64.b64encode(packed).decode())
 
 
-def _fields(span: Span, place: int, holders: dict[tuple[str, int], int]) -> list[object]:
-    mark = span.mark
-    fields: list[object] = [place, int(mark.fate), span.messages]
-    if mark.fate is not Fate.DONE:
-        fields.append(mark.deliveries)
-    if mark.fate is Fate.ACQUIRED:
-        known = holders.setdefault((mark.holder, mark.lock_ms), len(holders))
-        fields += [known, mark.stamp]
-    if span.slots:
-        fields.append(sorted(span.slots))
-    return fields
+def _text(span: Span, place: int, holders: dict[tuple[str, int], int]) -> str:
+    """A span as JSON. There may be 20,000 at each write: as many lists would keep the garbage
+    collector busy.
+    """
+    _, _, messages, (fate, deliveries, holder, stamp, lock_ms), slots = span
+    text = f"[{place},{fate:d},{messages}"
+    if fate is not Fate.DONE:
+        text += f",{deliveries}"
+    if fate is Fate.ACQUIRED:
+        known = holders.setdefault((holder, lock_ms), len(holders))
+        text += f",{known},{stamp}"
+    if slots:
+        text += f",{_json(sorted(slots))}"
+    return text + "]"
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
 
 
 def decode_window(data: bytes, path: str) -> Window:

@@ -23,7 +23,7 @@ from .push import PUSH_CASES
 from .report import comparisons, line, origin, stolen, write_part
 from .security import SECURITY_CASES
 from .server import fresh_server
-from .shares import SHARE_CASES
+from .shares import SHARE_CASES, share_part
 from .spark import SPARK_CASES
 
 ALL_CASES = (
@@ -38,6 +38,7 @@ ALL_CASES = (
     | SPARK_CASES
 )
 DOCS = Path(__file__).parents[2] / "docs"
+SHARES = "make bench BENCH=shares"
 CONSOLE = Console()
 
 
@@ -46,12 +47,15 @@ def main(
     rounds: Annotated[int, typer.Option(help="Measured rounds of each.")] = 7,
     scale: Annotated[float, typer.Option(help="Less than 1 for a quick look.")] = 1.0,
 ) -> None:
-    """Measure, on a server of its own. All cases at full scale go into docs/benchmarks.md."""
+    """Measure, on a server of its own. All cases at full scale go into docs/benchmarks.md, and
+    share groups' into docs/work-queues.md.
+    """
     chosen = cases or list(ALL_CASES)
     for name in chosen:
         if name not in ALL_CASES:
             raise typer.BadParameter(f"{name}: the cases are {', '.join(ALL_CASES)}")
     results: list[Comparison] = []
+    of_shares: list[Comparison] = []
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # So that the servers are ended.
     with (
         fresh_server() as server,
@@ -61,10 +65,13 @@ def main(
         for name in chosen:
             await_calm()
             for result in ALL_CASES[name](bench):
-                results.append(result)
+                (of_shares if name in SHARE_CASES else results).append(result)
                 CONSOLE.print(line(result))
     if not cases and scale == 1.0:
         written = write_part(DOCS, "make bench", _part(results))
+        CONSOLE.print(f"written: {written.name}")
+    if of_shares and scale == 1.0:
+        written = write_part(DOCS, SHARES, share_part(SHARES, of_shares), page="work-queues.md")
         CONSOLE.print(f"written: {written.name}")
 
 

@@ -68,8 +68,20 @@ class Rivals:
         """Send a message that outlives a restart."""
         channel.basic_publish("", NAME, value, self._properties)
 
-    def fill_rabbitmq(self, values: Sequence[bytes]) -> None:
-        """Have just these in the queue."""
+    def fill(self, system: str, values: Sequence[bytes]) -> None:
+        """Have just these in a system's queue."""
+        (self._fill_queue if system == "rabbitmq" else self._fill_table)(values)
+
+    def left(self, system: str) -> int:
+        """How many a system's queue has."""
+        if system == "rabbitmq":
+            with self._broker() as connection:
+                return _waiting(connection.channel())
+        with self._database() as connection:
+            count: int = connection.execute(f"SELECT count(*) FROM {NAME}").fetchone()[0]
+            return count
+
+    def _fill_queue(self, values: Sequence[bytes]) -> None:
         with self.channel() as channel:
             for value in values:
                 self.send(channel, value)
@@ -79,8 +91,7 @@ class Rivals:
                     raise TimeoutError("RabbitMQ did not take all messages")
                 time.sleep(0.01)
 
-    def fill_postgres(self, values: Sequence[bytes]) -> None:
-        """Have just these in the table."""
+    def _fill_table(self, values: Sequence[bytes]) -> None:
         with self._database() as connection:
             connection.execute(f"DROP TABLE IF EXISTS {NAME}")
             connection.execute(

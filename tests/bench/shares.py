@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import mmap
 import os
 import statistics
-import subprocess
-import sys
-import tempfile
-import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,103 +15,17 @@ from hqueue import Message, Messages, Queue, ShareConsumer
 from .cases import VALUE_BYTES, Bench
 from .measure import WARM_ROUNDS, Comparison, compare, interleave
 from .push import RATE_PER_S, publish
+from .report import comparisons, origin, stolen
+from .share_processes import CONSUMERS, WAIT_S, ConsumerProcesses
 from .share_rivals import Rivals, running_rivals
 
-__all__ = ["SHARE_CASES", "ConsumerProcesses"]
+__all__ = ["SHARE_CASES", "share_part"]
 
-WAIT_S = 120.0
-CONSUMERS = 16
 A_BATCH = 10_000
 HELD_MAX = 9_900
 """How many messages of a partition are unfinished where its state is large: with 10,000 the group
 would get no further ones."""
 LONG_MS = 86_400_000
-
-
-class ConsumerProcesses:
-    """Processes with a consumer of a work queue each. Ended with the block.
-
-    Args:
-        count: how many there are.
-    """
-
-    def __init__(self, count: int = CONSUMERS) -> None:
-        self._file = tempfile.NamedTemporaryFile(prefix="hqueue-bench-")  # noqa: SIM115 - Kept.
-        self._file.truncate(8 * count)
-        self._mapped = mmap.mmap(self._file.fileno(), 0)
-        self._counts = memoryview(self._mapped).cast("q")
-        self._processes = [self._started(self._file.name, number) for number in range(count)]
-
-    @staticmethod
-    def _started(path: str, number: int) -> subprocess.Popen[str]:
-        command = (sys.executable, "-m", "tests.bench.share_consumers", path, str(number))
-        return subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )  # fmt: skip
-
-    def __enter__(self) -> ConsumerProcesses:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        for process in self._processes:
-            process.kill()
-            process.wait()
-            for stream in (process.stdin, process.stdout):
-                if stream is not None:
-                    stream.close()
-        self._counts.release()
-        self._mapped.close()
-        self._file.close()
-
-    def run(
-        self,
-        consumers: int,
-        messages: int,
-        given: Mapping[str, str],
-        meanwhile: Callable[[], None] = lambda: None,
-    ) -> tuple[float, list[float]]:
-        """Let consumers take messages and acknowledge them all.
-
-        Args:
-            consumers: how many.
-            messages: how many messages there are.
-            given: what each consumer is made of.
-            meanwhile: called once they began.
-
-        Returns:
-            How many seconds it took until all were acknowledged, and how many milliseconds each
-            message took that has the time of its sending as a value.
-        """
-        chosen = self._processes[:consumers]
-        self._ask(chosen, {"do": "open", **given})
-        began_s = time.monotonic()
-        self._ask(chosen, {"do": "begin"})
-        meanwhile()
-        while sum(self._counts[:consumers]) < messages:
-            if time.monotonic() - began_s > WAIT_S or any(p.poll() is not None for p in chosen):
-                raise TimeoutError("the consumers did not get all messages, or one has ended")
-            time.sleep(0.002)
-        answers = self._ask(chosen, {"do": "end"})
-        ended_s = max(each["ended_s"] for each in answers)
-        return ended_s - began_s, [took for each in answers for took in each["took_ms"]]
-
-    def _ask(
-        self, processes: Sequence[subprocess.Popen[str]], command: Mapping[str, str]
-    ) -> list[dict[str, Any]]:
-        for process in processes:
-            assert process.stdin is not None
-            process.stdin.write(json.dumps(command) + "\n")
-            process.stdin.flush()
-        return [self._answer(process) for process in processes]
-
-    @staticmethod
-    def _answer(process: subprocess.Popen[str]) -> dict[str, Any]:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        if not line:
-            raise RuntimeError("a process with a consumer has ended")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
 
 
 def shares(bench: Bench) -> Iterator[Comparison]:
@@ -146,10 +54,8 @@ def _rates(bench: Bench, processes: ConsumerProcesses, rivals: Rivals) -> Iterat
         given = _given(bench, queue, how)
         return count / processes.run(consumers, count, given)[0]
 
-    def rival(
-        system: str, fill: Callable[[Sequence[bytes]], None], consumers: int, **how: str
-    ) -> float:
-        fill(rivals_values)
+    def rival(system: str, consumers: int, **how: str) -> float:
+        rivals.fill(system, rivals_values)
         given = {**rivals.given(system), **how}
         return rivals_count / processes.run(consumers, rivals_count, given)[0]
 
@@ -160,8 +66,8 @@ def _rates(bench: Bench, processes: ConsumerProcesses, rivals: Rivals) -> Iterat
             for number, queue in queues.items()
         }
         for how in ("each", "batches"):
-            runs[how] = partial(rival, "rabbitmq", rivals.fill_rabbitmq, consumers, how=how)
-        runs["table"] = partial(rival, "postgres", rivals.fill_postgres, consumers)
+            runs[how] = partial(rival, "rabbitmq", consumers, how=how)
+        runs["table"] = partial(rival, "postgres", consumers)
         figures = compare(runs, bench.rounds)
         title = f"work off, {consumers} consumer{'s' * (consumers > 1)}"
         for how, against in (("iterated", "each"), ("polled", "batches")):
@@ -312,3 +218,21 @@ def _exchange(consumer: ShareConsumer) -> None:
 
 
 SHARE_CASES: dict[str, Callable[[Bench], Iterator[Comparison]]] = {"shares": shares}
+
+
+def share_part(command: str, results: Sequence[Comparison]) -> str:
+    """The part of a page that says what was measured.
+
+    Args:
+        command: what writes it.
+        results: what this case yielded.
+    """
+    return f"""{origin(command)}, the standalone local
+server, RabbitMQ and PostgreSQL of Debian, each with its defaults, all on the same cores.
+
+Messages have {VALUE_BYTES} bytes. The systems take turns, round by round. A ratio is the median of
+the rounds, with the lowest and the highest. Absolute figures are medians on this machine.
+{stolen()}
+
+{comparisons(results)}
+"""
