@@ -250,7 +250,7 @@ class PartitionReading:
 
     def _part(self, chunks: Sequence[_Chunk], begin: int, end: int) -> Part:
         ids: list[int] = []
-        for chunk in chunks:  # Slices: a chunk has up to 10,000 IDs, of which a few are wanted.
+        for chunk in chunks:  # Slices, since few of up to 10,000 IDs are wanted.
             ids += chunk.ids[bisect_left(chunk.ids, begin) : bisect_left(chunk.ids, end)]
         slots = None
         if self.by_key:

@@ -203,7 +203,7 @@ def _hold_runs(other: ShareConsumer, partitions: int) -> None:
 
 
 def _hold_scattered(other: ShareConsumer, partitions: int) -> None:
-    """Have as many, of which no two follow one another."""
+    """Have as many: no two follow one another."""
     left = partitions * HELD_MAX
     while left > 1:
         messages = other.poll(WAIT_S * 1e3, left)
