@@ -60,7 +60,7 @@ test-faults: setup  ## harm a cluster under load and check every message (FAULTS
 	$(BIN)/python -m tests.faults $(FAULTS)
 
 .PHONY: explore
-explore: $(STAMP)  ## explore larger worlds of the models of groups, owners, push and moves; takes some 15 minutes
+explore: $(STAMP)  ## explore larger worlds of the models of groups, share groups, owners, push and moves; takes some 15 minutes
 	$(BIN)/python -m pytest -m larger --numprocesses auto --dist worksteal --quiet tests/model
 
 .PHONY: test-drivers

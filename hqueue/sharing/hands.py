@@ -74,6 +74,8 @@ class Hands:
             taken = self._take_first(messages_max)
         self._fresh = [int(each.id) for each in taken]
         self.out |= zip(self._fresh, taken, strict=True)
+        for each in self._fresh:
+            self.partition.held[each].delivered = True
         return taken
 
     def _take_first(self, messages_max: int) -> list[AcquiredMessage]:
@@ -162,13 +164,15 @@ class Hands:
 
     def lapsed(self) -> list[int]:
         """Those that the program had for too long, once each. It has them no more."""
-        lapsed, self.partition.lapsed = self.partition.lapsed, []
+        lapsed, self.partition.lapsed = set(self.partition.lapsed), []
+        if lapsed:
+            self._waiting = deque(each for each in self._waiting if int(each.id) not in lapsed)
         if lapsed and self.partition.reading.by_key:
             for each in lapsed:
                 message = self.out.get(each)
                 if message is not None:
                     self._return_all_of(slot_of(message))
-        return [each for each in lapsed if self.out.pop(each, None) is not None]
+        return [each for each in sorted(lapsed) if self.out.pop(each, None) is not None]
 
     def _return_old(self) -> None:
         """Give all back that waited for too long. The first one was acquired first."""

@@ -37,8 +37,8 @@ class Held:
     due_ms: int | None = None
     """When it shall be delivered again, if it is released, in milliseconds since the epoch; None
     for at once."""
-    doubtful: bool = False
-    """Whether its answer was in a write whose outcome is unknown."""
+    delivered: bool = False
+    """Whether it was handed out."""
 
     def mark(self, answer: Answer, own: Mark) -> Mark:
         """What becomes of it by an answer.

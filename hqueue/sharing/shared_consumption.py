@@ -48,8 +48,6 @@ PAUSES = Backoff(2.0, 50.0, growth=1.5)
 LOOK_EVERY_MS = 200.0
 """How often the group's records are looked at while nothing comes: others may have released
 something, or be gone."""
-LOOK_MS = 2.0
-"""The time for each of many records, so that looking at all of them is a small part of the work."""
 CHECK_EVERY_MS = 5_000.0
 """How often the ends of the logs are looked at themselves: one may have been truncated."""
 WRITE_EVERY_MS = 1_000.0
@@ -338,7 +336,7 @@ class SharedConsumption(Stepwise):
     def _look(self) -> Work[Any, bool]:
         """Look whether there is something to take; whether there may be."""
         now_ms = self._clock.monotonic_ms()
-        if now_ms - self._looked_ms >= max(LOOK_EVERY_MS, LOOK_MS * len(self._hands)):
+        if now_ms - self._looked_ms >= LOOK_EVERY_MS:
             self._looked_ms = now_ms
             yield from self._see_records()
         check = now_ms - self._checked_ms >= CHECK_EVERY_MS

@@ -43,6 +43,8 @@ class _Known(NamedTuple):
 
     window: Window
     version: Version
+    strays: bool = False
+    """Whether the consumer has something by it that it does not have in its hands."""
 
 
 class ShareRecords(OnStore):
@@ -98,8 +100,8 @@ class SharedPartition(OnStore):
         self.held: dict[int, Held] = {}
         """What it has, by the messages' IDs."""
         self.lapsed: list[int] = []
-        """Messages that it had for too long: others may have them, or had them. Who reports them
-        empties this."""
+        """Messages that it had for too long, and others may have, or had; among them are some that
+        it has answered. Who reports them empties this."""
         self._holder = holder
         self._lock_ms = lock_ms
         self._begin = begin
@@ -131,7 +133,7 @@ class SharedPartition(OnStore):
     @property
     def offers(self) -> bool:
         """Whether the record may have something to take before the window's end."""
-        if self._known is None:
+        if self._known is None or self._known.strays:
             return True
         window, now_ms = self._known.window, self._clock.wall_ms()
         due = any(each.due_ms <= now_ms for each in window.delays)
@@ -157,8 +159,9 @@ class SharedPartition(OnStore):
             if self._is_others(span.mark)
         }
         self._seen = {pair: self._seen.get(pair, now_ms) for pair in pairs}
-        self._known = _Known(window, record.version)
         self._drop_lapsed(window)
+        strays = answered(window, self._holder, sorted(self.held), {}) != window
+        self._known = _Known(window, record.version, strays)
 
     @property
     def is_short(self) -> bool:
@@ -208,9 +211,16 @@ class SharedPartition(OnStore):
         deadline, pause_ms = self._deadline(), CONFLICT_MS
         while True:
             known = self._known or (yield from self._read())
-            taken = yield from self._try(known, messages_max)
-            if taken is not None:
+            self._give_up_lapsed()
+            answers = self._answers()
+            # A write that renews or gives back acquires nothing: else, if its answer got lost, one
+            # could not distinguish what it acquired from what it renewed.
+            only_done = all(each is Answer.DONE for each in answers.values())
+            taken = yield from self._try(known, answers, messages_max if only_done else 0)
+            if taken is not None and (only_done or not messages_max or deadline.expired):
                 return taken
+            if taken is not None:
+                continue
             if deadline.expired and self.answers:
                 raise StoreUnavailableError(
                     "other consumers of the group keep changing its record: try again",
@@ -222,13 +232,16 @@ class SharedPartition(OnStore):
             yield Pause(random.uniform(0, pause_ms))
             pause_ms = min(2 * pause_ms, CONFLICT_MS_MAX)
 
-    def _try(self, known: _Known, messages_max: int) -> Work[list[Taken] | None]:
+    def _answers(self) -> dict[int, Answer]:
+        return {each: held.answer for each, held in self.held.items() if held.answer is not None}
+
+    def _try(
+        self, known: _Known, answers: Mapping[int, Answer], messages_max: int
+    ) -> Work[list[Taken] | None]:
         """One try of `exchange`; None if others were faster."""
         self._stamp += 1
         own = Mark(Fate.ACQUIRED, 0, self._holder, self._stamp, self._lock_ms)
-        self._give_up_lapsed()
         ids = sorted(self.held)
-        answers = {each: answer for each in ids if (answer := self.held[each].answer) is not None}
         settled = yield from self._with_late(known.window, messages_max)
         if settled is None:
             self._known = None
@@ -256,15 +269,11 @@ class SharedPartition(OnStore):
             return []
         sent_ms = self._clock.monotonic_ms()
         self._known = None  # Until its answer has come.
-        for each in answers:
-            self.held[each].doubtful = True
         value = encode_window(window, f"{self._holder}/{self._stamp}")
         self._doubtful_delays += delays
         written = yield Write({self.path: Change(value, known.version)})
         version = written[self.path]
         if version is None:
-            for each in answers:
-                self.held[each].doubtful = False
             yield from self._drop_delays(delays)
             return None
         self._known = _Known(window, version)
@@ -312,7 +321,7 @@ class SharedPartition(OnStore):
         now_ms = self._clock.monotonic_ms()
         for each, held in list(self.held.items()):
             if held.answer is None and held.until_ms <= now_ms:
-                held.answer = Answer.RELEASE
+                held.answer = Answer.RELEASE if held.delivered else Answer.RETURN
                 self.lapsed.append(each)
 
     def _parts(self, window: Window, messages_max: int) -> Work[list[Part]]:
@@ -347,30 +356,23 @@ class SharedPartition(OnStore):
             if answer is not Answer.RENEW:
                 del self.held[each]
                 continue
-            held.doubtful, held.until_ms = False, until_ms
+            held.until_ms = until_ms
             if held.answer is answer:
                 held.answer = None
 
     def _drop_lapsed(self, window: Window) -> None:
-        """Forget what others have taken from it. What is done may be so by its own answer."""
+        """Forget what others have taken from it, and what its own answers have ended whose write
+        got no answer.
+        """
         late = {span.begin: span for span in window.late}
         ends = [span.end for span in window.spans]
-        for each, held in list(self.held.items()):
+        for each in list(self.held):
             span = late.get(each)
             if span is None and window.begin <= each < window.end:
                 span = window.spans[bisect_right(ends, each)]
-            if span is not None and span.mark.holder == self._holder:
-                continue
-            fits = held.doubtful and self._fits(held, span)
-            if not fits and each not in self.lapsed:
+            if span is None or span.mark.holder != self._holder:
                 self.lapsed.append(each)
-            del self.held[each]
-
-    def _fits(self, held: Held, span: Span | None) -> bool:
-        """Whether a message's fate may be that of its answer. Without a span it is done."""
-        if held.answer is Answer.DONE or held.due_ms is not None:
-            return span is None or span.is_done
-        return span is not None and span.mark.fate is Fate.AVAILABLE
+                del self.held[each]
 
     def _is_others(self, mark: Mark) -> bool:
         return mark.fate is Fate.ACQUIRED and mark.holder != self._holder

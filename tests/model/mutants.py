@@ -23,7 +23,7 @@ from hqueue.log import writer as writer_module
 
 from .model_store import ModelStore
 
-__all__ = ["MUTANTS", "Mutant", "OverwritingStore", "mutated"]
+__all__ = ["MUTANTS", "Mutant", "OverwritingStore", "executed", "mutated"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +48,7 @@ class OverwritingStore(ModelStore):
 
 def mutated(mutant: Mutant) -> tuple[type[PartitionWriter], type[PartitionCursor]]:
     """The writer and the reader, with the mutant's edit in one of them."""
-    namespace = _executed(mutant.module, mutant.edits, mutant.rule)
+    namespace = executed(mutant.module, mutant.edits, mutant.rule)
     if mutant.module is cursor_module:
         return PartitionWriter, namespace["PartitionCursor"]
     if mutant.module is standing_module:
@@ -59,18 +59,19 @@ def mutated(mutant: Mutant) -> tuple[type[PartitionWriter], type[PartitionCursor
         # A writer that uses the edited class.
         if mutant.module is walk_module:
             walking = {name: namespace[name] for name in ("BrokenOffError", "HeaderWalk")}
-            namespace = _executed(history_module, (), mutant.rule)
+            namespace = executed(history_module, (), mutant.rule)
             namespace.update(walking)
         names = ("Attempt", "History", "TailCache")
         edited = {name: namespace[name] for name in names if name in namespace}
-        namespace = _executed(writer_module, (), mutant.rule)
+        namespace = executed(writer_module, (), mutant.rule)
         namespace.update(edited)
     return namespace["PartitionWriter"], PartitionCursor
 
 
-def _executed(
+def executed(
     module: types.ModuleType, edits: Sequence[tuple[str, str]], rule: str
 ) -> dict[str, Any]:
+    """A module's names, after edits of its source."""
     source = inspect.getsource(module)
     for old, new in edits:
         if source.count(old) != 1:
