@@ -7,11 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from typing import NamedTuple
 
+from hqueue.settings.limits import SEQUENCE_BITS
 from hqueue.sharing.delays import DELAYED_TOGETHER_MAX, Delayed
 from hqueue.sharing.window import DONE, NO_KEY, Fate, Mark, Span, Window, split
 from hqueue.sharing.window_record import WINDOW_MESSAGES_MAX
 
-__all__ = ["Acquired", "Part", "Taken", "acquire", "answered", "wanted"]
+__all__ = ["Acquired", "Part", "Taken", "acquire", "answered", "near", "wanted"]
+
+NEAR_IDS = 1_000 << SEQUENCE_BITS
+"""Messages that were written within a second are read together."""
 
 
 class Part(NamedTuple):
@@ -205,3 +209,14 @@ def answered(
             become = [marks.get(each, span.mark) for each in ids]
             changed[span] = split(span, ids, become, keys, whole=True)
     return window.changed(changed)
+
+
+def near(spans: Sequence[Span]) -> list[tuple[int, int]]:
+    """From where to where must be read for these spans, as few parts as makes sense."""
+    parts: list[tuple[int, int]] = []
+    for span in sorted(spans):
+        if parts and span.begin - parts[-1][1] <= NEAR_IDS:
+            parts[-1] = (parts[-1][0], max(parts[-1][1], span.end))
+        else:
+            parts.append((span.begin, span.end))
+    return parts

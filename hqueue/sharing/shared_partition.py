@@ -18,8 +18,7 @@ from hqueue.metadata.steps import Create, OnStore, Read, Work, Write
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.runtime.steps import Pause
 from hqueue.runtime.stepwise import stepwise
-from hqueue.settings.limits import SEQUENCE_BITS
-from hqueue.sharing.acquisition import Acquired, Part, Taken, acquire, answered, wanted
+from hqueue.sharing.acquisition import Acquired, Part, Taken, acquire, answered, near, wanted
 from hqueue.sharing.delays import DELAYED_TOGETHER_MAX, Delayed, DelayRecords
 from hqueue.sharing.held import Answer, Held
 from hqueue.sharing.partition_reading import PartitionReading
@@ -30,9 +29,6 @@ __all__ = ["ShareRecords", "SharedPartition"]
 
 CLOCKS_DIFFER_BY = 1.05
 """Two clocks differ by less in one span of time: so much longer do others wait for a lock."""
-
-NEAR_IDS = 1_000 << SEQUENCE_BITS
-"""Messages that were written within a second are read together."""
 
 CONFLICT_MS = 4.0
 CONFLICT_MS_MAX = 64.0
@@ -329,7 +325,7 @@ class SharedPartition(OnStore):
         parts: list[Part] = []
         self.reading.forget_between()
         spans = wanted(window, self._is_free(), messages_max)
-        for begin, end in _near(spans):
+        for begin, end in near(spans):
             parts.append((yield from self.reading.between(begin, end, messages_max)))
         left = messages_max - sum(span.messages for span in spans)
         if left > 0 and self.delayed:
@@ -394,17 +390,6 @@ class SharedPartition(OnStore):
             return self._is_others(mark) and self._lapses_at_ms(mark) <= now_ms
 
         return lambda span: is_free(span.mark)
-
-
-def _near(spans: Sequence[Span]) -> list[tuple[int, int]]:
-    """From where to where must be read for these spans, as few parts as makes sense."""
-    parts: list[tuple[int, int]] = []
-    for span in sorted(spans):
-        if parts and span.begin - parts[-1][1] <= NEAR_IDS:
-            parts[-1] = (parts[-1][0], max(parts[-1][1], span.end))
-        else:
-            parts.append((span.begin, span.end))
-    return parts
 
 
 def _slots(parts: Sequence[Part]) -> dict[int, int]:
