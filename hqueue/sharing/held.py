@@ -41,14 +41,14 @@ class Held:
     """Whether it was handed out."""
 
     def mark(self, answer: Answer, own: Mark) -> Mark:
-        """What becomes of it by an answer.
+        """What becomes of it by an answer, if it shall not be delivered later.
 
         Args:
             answer: the answer.
             own: the fate of what is acquired now, but for its deliveries.
         """
-        if answer is Answer.DONE or self.due_ms is not None:
-            return DONE  # A record of delays has it, if it comes again.
+        if answer is Answer.DONE:
+            return DONE
         held = own._replace(deliveries=self.deliveries)
         if answer is Answer.RENEW:
             return held

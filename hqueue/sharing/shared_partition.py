@@ -22,7 +22,7 @@ from hqueue.sharing.acquisition import Acquired, Part, Taken, acquire, answered,
 from hqueue.sharing.delays import DELAYED_TOGETHER_MAX, Delayed, DelayRecords
 from hqueue.sharing.held import Answer, Held
 from hqueue.sharing.partition_reading import PartitionReading
-from hqueue.sharing.window import NO_KEY, Delay, Fate, Mark, Span, Window
+from hqueue.sharing.window import DONE, NO_KEY, Delay, Fate, Mark, Span, Window
 from hqueue.sharing.window_record import WINDOW_MESSAGES_MAX, decode_window, encode_window
 
 __all__ = ["ShareRecords", "SharedPartition"]
@@ -238,11 +238,15 @@ class SharedPartition(OnStore):
         self._stamp += 1
         own = Mark(Fate.ACQUIRED, 0, self._holder, self._stamp, self._lock_ms)
         ids = sorted(self.held)
+        dues_ms = self._dues_ms(answers)
         settled = yield from self._with_late(known.window, messages_max)
         if settled is None:
             self._known = None
             return None
-        marks = {each: self.held[each].mark(answer, own) for each, answer in answers.items()}
+        marks = {
+            each: DONE if each in dues_ms else self.held[each].mark(answer, own)
+            for each, answer in answers.items()
+        }
         slots = {each: self.held[each].slot for each in ids} if self.reading.by_key else None
         window = answered(settled, self._holder, ids, marks, slots)
         acquired = Acquired(window, [], [])
@@ -256,7 +260,7 @@ class SharedPartition(OnStore):
         window = acquired.window
         self.delayed = len(acquired.delayed)
         delays: list[Delay] = []
-        waiting = [*acquired.delayed, *self._delayed(known.window, answers)]
+        waiting = [*acquired.delayed, *self._delayed(known.window, dues_ms)]
         if waiting:
             delays = yield from self._delays.create.steps(waiting)
             window = window._replace(delays=(*window.delays, *delays))
@@ -302,14 +306,21 @@ class SharedPartition(OnStore):
             settled = yield from self._delays.move.steps(settled, self._clock.wall_ms(), room)
         return settled
 
-    def _delayed(self, window: Window, answers: Mapping[int, Answer]) -> list[Delayed]:
+    def _dues_ms(self, answers: Mapping[int, Answer]) -> dict[int, int]:
+        """The times of what is released for later. Threads may give other answers meanwhile."""
+        return {
+            each: due_ms
+            for each, answer in answers.items()
+            if answer is Answer.RELEASE and (due_ms := self.held[each].due_ms) is not None
+        }
+
+    def _delayed(self, window: Window, dues_ms: Mapping[int, int]) -> list[Delayed]:
         """What was released for a later time, and is its own as the record says."""
         own = [span for span in window.each if span.mark.holder == self._holder]
         return [
-            Delayed(held.due_ms, each, held.deliveries)
-            for each in answers
-            if (held := self.held[each]).due_ms is not None
-            and any(span.begin <= each < span.end for span in own)
+            Delayed(due_ms, each, self.held[each].deliveries)
+            for each, due_ms in dues_ms.items()
+            if any(span.begin <= each < span.end for span in own)
         ]
 
     def _give_up_lapsed(self) -> None:
