@@ -96,7 +96,7 @@ def test_a_consumer_and_its_streams_have_nothing_in_a_forked_child(client: hqueu
     put_numbered(client.queue("q"), 10)
     key = PartitionKey("q", 0)
     with Consumer("q", group="g", client=client) as consumer:
-        take(2, consumer)
+        (taken, *_) = take(2, consumer)
         messages = consumer.messages()
         next(messages)
         consumption = consumer._consumption
@@ -106,6 +106,7 @@ def test_a_consumer_and_its_streams_have_nothing_in_a_forked_child(client: hqueu
         arguments: dict[str, tuple[object, ...]] = {
             "assign": ([key],),
             "position": (key,),
+            "reject": (taken,),
             "seek": (key, MessageID(0)),
             "subscribe": ("q",),
         }

@@ -101,7 +101,7 @@ def _declared(
                     caller = calling_principal(), calling_host()
                     on: dict[str, Any] = {
                         "queue": error.facts["queue"],
-                        "topic": error.facts["topic"],
+                        "topic": error.facts.get("topic"),
                     }
                     self.audit.refused(call.__name__, *caller, error.text, **on)
                 raised, result = exception_of(error)
