@@ -38,12 +38,16 @@ def opened() -> Iterator[Open]:
     made: list[Any] = []
 
     def open_gateways(
-        spoils: dict[int, Spoil], *, transport: str = "buffered", protocol: str = "binary"
+        spoils: dict[int, Spoil],
+        *,
+        transport: str = "buffered",
+        protocol: str = "binary",
+        request_timeout_ms: int = 60_000,
     ) -> tuple[FakeGateway, Gateways]:
         served = FakeGateway(transport, protocol)
         served.begin(ROWS, spoils)
         made.append(served)
-        made.append(Gateways(settings_of(served, request_timeout_ms=1_500)))
+        made.append(Gateways(settings_of(served, request_timeout_ms=request_timeout_ms)))
         return served, made[-1]
 
     yield open_gateways
@@ -153,7 +157,7 @@ def test_an_answer_that_goes_beyond_its_frame_is_refused(opened: Open) -> None:
 def test_an_answer_that_comes_byte_by_byte_is_not_waited_for_beyond_the_bound(
     opened: Open,
 ) -> None:
-    _, gateways = opened({1: Spoil(manner="drip")})
+    _, gateways = opened({1: Spoil(manner="drip")}, request_timeout_ms=1_500)
     with pytest.raises(StoreUnavailableError) as raised:
         reads_of(gateways).headers(0, 0, 10)
     assert "timed out" in str(raised.value)
