@@ -20,6 +20,7 @@ logger = Log(__name__)
 ORDERLY_S = 30.0
 TERM_S = 10.0
 LOCK_TIMEOUT_S = 300.0
+LOOK_AGAIN_MS = 200.0
 
 _STOP_ORDER = (
     ("thrift",),
@@ -84,7 +85,12 @@ def end_left_overs(home: Home) -> None:
     """Kill what is left of an earlier start. The caller holds the home's lock."""
     home.remove_connection()
     state = home.read_state()
-    end_all([*(state.processes if state else ()), *marked_processes(home.path)], orderly_s=0)
+    left = [*(state.processes if state else ()), *marked_processes(home.path)]
+    while left:
+        end_all(left, orderly_s=0)
+        # One that was begun just before shows its mark when its program runs, a moment later.
+        SYSTEM_CLOCK.sleep_ms(LOOK_AGAIN_MS)
+        left = marked_processes(home.path)
 
 
 def _stop_locked(home: Home, orderly_s: float) -> bool:
