@@ -1,9 +1,10 @@
 """Callers of each of HQueue's ports, and a server there that is another than it should be: it gets
-no byte of a call.
+no byte of a call. HQueue's own hubs, workers and subscribers do not start as such a server.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import datetime
 import logging
@@ -14,14 +15,18 @@ from typing import Any
 
 import pytest
 
-from hqueue import Message, NotAllowedError, Outcome, Subscription
+from hqueue import Message, NotAllowedError, Outcome, SettingsError, Subscription
 from hqueue.net.contexts import TlsContexts
 from hqueue.net.guard import PortGuard
 from hqueue.net.principals import PrincipalRules
+from hqueue.net.security import PortSecurity
 from hqueue.net.tls_files import TlsFiles
 from hqueue.rpc.server import ThriftServer
 from hqueue.rpc.services import load
 from hqueue.settings.addresses import Address
+from hqueue_workers import Worker, WorkerSettings
+from hqueue_workers.hub.hub import Hub
+from hqueue_workers.hub.settings import HubSettings
 from tests.integration.pushing import Received, WorkerThread, put_numbers
 from tests.support.backends import MemoryBackend
 from tests.support.certificates import Certificates
@@ -67,6 +72,16 @@ def of(request: pytest.FixtureRequest, certificates: Certificates) -> Of:
 
 
 @pytest.fixture
+def no_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hubs, workers and subscribers start with any certificate, as a forger's server does."""
+
+    def check_nothing(security: PortSecurity, host: str = "") -> None:
+        """Take any certificate."""
+
+    monkeypatch.setattr(PortSecurity, "check_shown", check_nothing)
+
+
+@pytest.fixture
 def seen() -> Iterator[WatchedPorts]:
     with watched() as ports:
         yield ports
@@ -78,8 +93,8 @@ def stack() -> Iterator[contextlib.ExitStack]:
         yield made
 
 
-class Hub:
-    """Names a Thrift API."""
+class NamesApi:
+    """Names a Thrift API, as a hub does."""
 
     def __init__(self, api: Address) -> None:
         self._api = api
@@ -95,7 +110,7 @@ def _hub_at(stack: contextlib.ExitStack, of: Of, api: Address) -> Address:
     listener = socket.create_server(("127.0.0.1", 0))
     server = ThriftServer(
         load("hub").HQueueHubService,
-        Hub(api),
+        NamesApi(api),
         listener,
         threads=2,
         connections_max=8,
@@ -108,6 +123,31 @@ def _hub_at(stack: contextlib.ExitStack, of: Of, api: Address) -> Address:
     return Address("127.0.0.1", listener.getsockname()[1])
 
 
+def test_our_roles_do_not_start(stack: contextlib.ExitStack, of: Of) -> None:
+    backend = MemoryBackend().apart(2_000)
+    given = {**of.false("role"), "delivery_principals": "worker"}
+    client = stack.enter_context(backend.connect(**given))
+    subscriber = client.create_queue("q", partitions=1).subscriber(
+        Subscription("role"), Received(), host="localhost"
+    )
+    ports: dict[str, Any] = {"host": "localhost", "metrics_port": 0}
+
+    async def make_hub() -> None:
+        Hub(client, ["q"], HubSettings(port=0, **ports))
+
+    async def make_worker() -> None:
+        Worker(client, WorkerSettings(**ports))
+
+    for start in (
+        subscriber.start,
+        lambda: asyncio.run(make_hub()),
+        lambda: asyncio.run(make_worker()),
+    ):
+        with pytest.raises(SettingsError, match="others would not accept this tls_certificate"):
+            start()
+
+
+@pytest.mark.usefixtures("no_check")
 @both_faces
 def test_a_hub_and_its_thrift_api(
     stack: contextlib.ExitStack, of: Of, seen: WatchedPorts, in_loop: bool
@@ -138,6 +178,7 @@ def test_a_hub_and_its_thrift_api(
     assert seen.served.count("loader") <= 2  # Of the true hub, which API it has.
 
 
+@pytest.mark.usefixtures("no_check")
 def test_a_subscriber(
     stack: contextlib.ExitStack, of: Of, seen: WatchedPorts, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -176,6 +217,7 @@ def test_a_client_of_hubs(
     assert "hub" not in seen.served
 
 
+@pytest.mark.usefixtures("no_check")
 def test_a_worker(stack: contextlib.ExitStack, of: Of, seen: WatchedPorts) -> None:
     backend = MemoryBackend().apart(2_000)
     looked_for = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
