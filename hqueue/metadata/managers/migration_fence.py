@@ -380,9 +380,13 @@ class MigrationFence(OnStore):
             and (yield from self._certainty.holds.steps())
         ):
             return
-        may_say = functools.partial(self._may_say, state)
-        yield from self._until(may_say, Deadline(self._clock, self._wait_ms))
+        yield from self._until(
+            lambda: self._is_over(state) or self._may_say(state),
+            Deadline(self._clock, self._wait_ms),
+        )
         with self._lock:
+            if self._is_over(state):
+                return  # The next one may be acknowledged by now, and a move waits for that.
             if not self._may_say(state):
                 raise _late()
             self._admitted = None
