@@ -32,7 +32,7 @@ from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.settings.addresses import Address
 from hqueue.topics.calls import OVER_QUOTA, HubCalls, not_accepted
 from hqueue.topics.connections import HubConnections
-from hqueue.topics.exchanges import NO_ANSWER, Exchange, HubMethod
+from hqueue.topics.exchanges import Exchange, HubMethod
 from hqueue.topics.loop_connections import LoopHubConnections
 from hqueue.topics.silence import share_ms
 from hqueue.topics.structs import text_of
@@ -135,7 +135,7 @@ class ApiCalls(Stepwise):
         now_ms = self._clock.monotonic_ms()
         known = self._positions.get(queue)
         if known is None or now_ms - known[0] > POSITION_MS:
-            method = HubMethod("currentPosition", (queue,))
+            method = HubMethod("currentPosition", (queue,), only_reads=True)
             found, _ = yield self.call.asked(queue, method, deadline)
             if len(self._positions) >= self._settings.owners_max:
                 self._positions.clear()
@@ -155,7 +155,8 @@ class ApiCalls(Stepwise):
         """
         while True:
             try:
-                return (yield from self._call_at(at, queue, method, deadline))
+                with method.outcome():
+                    return (yield from self._call_at(at, queue, method, deadline))
             except HubUnavailableError as exc:
                 retry_after_ms = exc.facts.get("retry_after_ms")
                 if not isinstance(retry_after_ms, int) or deadline.remaining_ms <= retry_after_ms:
@@ -194,7 +195,7 @@ class ApiCalls(Stepwise):
             self._lost(at)
             elsewhere = is_another_service(exc)
             raise HubUnavailableError(
-                NOT_AN_API if elsewhere else NO_ANSWER,
+                NOT_AN_API if elsewhere else method.no_answer,
                 outcome=Outcome.NOT_APPLIED if elsewhere else Outcome.UNKNOWN,
                 api=str(at),
                 queue=queue,

@@ -33,7 +33,7 @@ from hqueue.runtime.steps import Pause, Work
 from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue.settings.addresses import Address
 from hqueue.topics.connections import HubConnections
-from hqueue.topics.exchanges import NO_ANSWER, Exchange, HubMethod, Watch
+from hqueue.topics.exchanges import Exchange, HubMethod, Watch
 from hqueue.topics.loop_connections import LoopHubConnections
 from hqueue.topics.settings import HubClientSettings
 from hqueue.topics.silence import SilentHubs, share_ms
@@ -216,7 +216,7 @@ class HubCalls(Stepwise):
         Raises:
             Exception: it does not answer.
         """
-        method = HubMethod("apiAddress")
+        method = HubMethod("apiAddress", only_reads=True)
         found = text_of((yield from self.call_one.steps(hub, "", "", method, deadline)))
         return Address.parse(found) if found else None
 
@@ -249,6 +249,13 @@ class HubCalls(Stepwise):
             Exception: nothing was done; it is worth another try.
             HQueueError: otherwise.
         """
+        with method.outcome():
+            return (yield from self._call_one((hub, queue, topic), method, deadline))
+
+    def _call_one(
+        self, at: tuple[Address, str, str], method: HubMethod, deadline: Deadline
+    ) -> Work[Any, Any]:
+        hub, queue, topic = at
         try:
             return (yield Exchange(hub, method, deadline, self.watch(hub, deadline)))
         except NotConnectedError as exc:
@@ -269,7 +276,7 @@ class HubCalls(Stepwise):
             self._drop((queue, topic))
             elsewhere = is_another_service(exc)
             raise HubUnavailableError(
-                NOT_A_HUB if elsewhere else NO_ANSWER,
+                NOT_A_HUB if elsewhere else method.no_answer,
                 outcome=Outcome.NOT_APPLIED if elsewhere else Outcome.UNKNOWN,
                 hub=str(hub),
                 queue=queue,

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 from hqueue.runtime.clock import Deadline
+from hqueue.runtime.only_reads import OnlyReads
 from hqueue.runtime.steps import Wait
 from hqueue.settings.addresses import Address
 
-__all__ = ["NO_ANSWER", "Ask", "Exchange", "HubMethod", "Watch"]
+__all__ = ["Ask", "Exchange", "HubMethod", "Watch"]
 
-NO_ANSWER = "a hub did not answer: the call may be done already, or be done later"
+_NO_ANSWER = "a hub did not answer: the call may be done already, or be done later"
 
 
 class HubMethod(NamedTuple):
@@ -21,6 +23,17 @@ class HubMethod(NamedTuple):
     arguments: tuple[object, ...] = ()
     messages: Sequence[Any] = ()
     """The messages among the arguments."""
+    only_reads: bool = False
+    """Whether it changes nothing: then no error of it leaves an outcome unknown."""
+
+    @property
+    def no_answer(self) -> str:
+        """What it means that a hub did not answer."""
+        return "a hub did not answer" if self.only_reads else _NO_ANSWER
+
+    def outcome(self) -> AbstractContextManager[None]:
+        """Has the errors of a call of it say *not applied* if it only reads."""
+        return OnlyReads() if self.only_reads else nullcontext()
 
 
 class Watch(NamedTuple):

@@ -169,7 +169,7 @@ class _PartitionScan:
             yield self._calls.call_at.asked(
                 at,
                 self._requests.name,
-                HubMethod("messageScannerClose", (token,)),
+                HubMethod("messageScannerClose", (token,), only_reads=True),
                 self._calls.deadline(),
             )
 
@@ -181,12 +181,13 @@ class _PartitionScan:
             topics=sorted(topic.encode() for topic in self._scan.topics),
         )
         name = self._requests.name
-        method = HubMethod("messageScannerOpen", (name, self.partition, scan))
+        given = name, self.partition, scan
+        method = HubMethod("messageScannerOpen", given, only_reads=True)
         opened: tuple[bytes, Address] = yield self._calls.call.asked(name, method)
         return opened
 
     def _next(self, scanner: bytes, at: Address) -> Work[Any, Sequence[Any]]:
-        method = HubMethod("messageScannerGetList", (scanner, MESSAGES_MAX))
+        method = HubMethod("messageScannerGetList", (scanner, MESSAGES_MAX), only_reads=True)
         name, deadline = self._requests.name, self._calls.deadline()
         found: Sequence[Any] = yield self._calls.call_at.asked(at, name, method, deadline)
         return found

@@ -87,7 +87,8 @@ class IdempotentPublisher:
     ) -> Work[Any, int | None]:
         """Like `HubTopic.last_sequence_number`."""
         publisher, after = self._publisher(), self._since(queue, topic, since)
-        method = HubMethod("newestNumber", (queue, publisher, topic, after))
+        given = queue, publisher, topic, after
+        method = HubMethod("newestNumber", given, only_reads=True)
         found, _ = yield from self._calls.call.steps(queue, topic, method, repeatable=True)
         number: int | None = found.number
         return number

@@ -48,7 +48,7 @@ class QueueRequests(Stepwise):
     @stepwise
     def partitions(self) -> Work[Any, int]:
         """Like `HubQueue.partitions`."""
-        method = HubMethod("getQueueLocations", (self.name,))
+        method = HubMethod("getQueueLocations", (self.name,), only_reads=True)
         found, _ = yield self.calls.call.asked(self.name, method)
         return len(found)
 

@@ -102,7 +102,7 @@ class TopicRequests(Stepwise):
     @stepwise
     def acl(self) -> Work[Any, TopicACL]:
         """Like `HubTopic.acl`."""
-        return acl_of((yield from self._change("changeAccess", acl_struct())))
+        return acl_of((yield from self._change("changeAccess", acl_struct(), only_reads=True)))
 
     @stepwise
     def set_acl(
@@ -129,9 +129,9 @@ class TopicRequests(Stepwise):
         sent: list[Any] = (yield computing(uncollected(make))) if is_beside else make()
         return sent
 
-    def _change(self, method: str, *how: object) -> Work[Any, Any]:
+    def _change(self, method: str, *how: object, only_reads: bool = False) -> Work[Any, Any]:
         """Call a method that concerns the topic as a whole, and can be called again."""
         queue, topic, caller = self.queue, self.name, self._calls.settings.publisher
-        made = HubMethod(method, (queue, caller, topic, *how))
+        made = HubMethod(method, (queue, caller, topic, *how), only_reads=only_reads)
         answer, _ = yield from self._calls.call.steps(queue, topic, made, repeatable=True)
         return answer

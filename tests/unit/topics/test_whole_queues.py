@@ -228,6 +228,37 @@ def test_a_put_whose_answer_is_always_lost_has_an_unknown_outcome_and_is_there_o
 
 
 @both_faces
+@pytest.mark.parametrize(
+    ("reads", "use"),
+    [
+        ("currentPosition", lambda queue: queue.put(Message("t", b"v"))),
+        ("getQueueLocations", lambda queue: queue.partitions),
+        ("messageScannerOpen", lambda queue: queue.scan().next()),
+        ("messageScannerGetList", lambda queue: queue.scan().next()),
+    ],
+)
+def test_an_answer_that_is_lost_leaves_nothing_unknown_of_a_call_that_only_reads(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, reads: str, use: Callable[[Any], object]
+) -> None:
+    lost: list[str] = []
+
+    def lose(call: Exchange) -> None:
+        if call.method.name == reads:
+            lost.append(reads)
+            raise TimeoutError("no answer came")
+
+    scene.queue.put(Message("t", b"before"))
+    addresses = [hub.address for hub in scene.hubs]
+    with hqueue.connect_hubs(addresses, queue=QUEUE, operation_timeout_ms=100) as client:
+        then_do(monkeypatch, client, lose)
+        while not lost:  # On a busy machine the time may be over before that call.
+            with pytest.raises(HubUnavailableError) as caught:
+                use(client.queue())
+            assert caught.value.outcome is Outcome.NOT_APPLIED
+    assert [each.value for each in scene.queue.scan()] == [b"before"]
+
+
+@both_faces
 def test_puts_share_a_position_and_go_on_after_a_truncation(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
