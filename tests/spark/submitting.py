@@ -81,14 +81,16 @@ class EventLog:
         lines = file.read_text().split("\n")[:-1]  # The last one may not be whole.
         return [event for event in map(json.loads, lines) if event["Event"].endswith(kind)]
 
-    def tasks_of(self, job: str) -> list[dict[str, Any]]:
-        """How the tasks of the first stages ended, of the jobs with this name in what they say."""
+    def tasks_of(self, job: str, kind: str = "TaskEnd") -> list[dict[str, Any]]:
+        """How the tasks of the first stages ended, or began (``TaskStart``), of the jobs with this
+        name in what they say. What ends after its stage may be missing until there is another.
+        """
         stages = {
             min(event["Stage IDs"])
             for event in self.events("JobStart")
             if job in (event["Properties"] or {}).get("spark.job.description", "")
         }
-        return [event for event in self.events("TaskEnd") if event["Stage ID"] in stages]
+        return [event for event in self.events(kind) if event["Stage ID"] in stages]
 
 
 class Submitted:

@@ -19,9 +19,9 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-ROWS_BEFORE = 10_000
+ROWS_BEFORE = 20_000
 WAIT_S = 400
 
 
@@ -48,10 +48,6 @@ def standing_still(
     return passed_on
 
 
-def marked(frame: DataFrame, mark: str | None, only: int | None = None) -> DataFrame:
-    return frame if mark is None else frame.mapInArrow(standing_still(mark, only), frame.schema)
-
-
 class Jobs:
     """What can be asked for."""
 
@@ -74,9 +70,7 @@ class Jobs:
         """How many there are."""
         return int(self._spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size()) - 1
 
-    def read(
-        self, options: dict[str, str], *, name: str, located: bool, mark: str | None = None
-    ) -> dict[str, int]:
+    def read(self, options: dict[str, str], *, name: str, located: bool) -> dict[str, int]:
         """How many rows a read has, and how many different values."""
         from pyspark_hqueue import read  # noqa: PLC0415
 
@@ -85,7 +79,7 @@ class Jobs:
             frame = read(self._spark, **options)
         else:
             frame = self._spark.read.format("hqueue").options(**options).load()
-        rows = marked(frame.select("partition", "value"), mark).collect()
+        rows = frame.select("partition", "value").collect()
         return {"rows": len(rows), "values": len({bytes(row.value) for row in rows})}
 
     def copy(
@@ -103,7 +97,7 @@ class Jobs:
         frame = reader.option("startingOffsets", "earliest").load().select("topic", "value")
         connection = {key: value for key, value in options.items() if key.startswith("hqueue.")}
         query = (
-            marked(frame, mark, only)
+            frame.mapInArrow(standing_still(mark, only), frame.schema)
             .writeStream.format("hqueue")
             .queryName(name)
             .options(**connection, queue=target, checkpointLocation=checkpoint)
