@@ -135,13 +135,6 @@ class SharedPartition(OnStore):
         due = any(each.due_ms <= now_ms for each in window.delays)
         return due or bool(wanted(window, self._is_free(), 1))
 
-    @property
-    def free_at_ms(self) -> float:
-        """When a lock of another consumer lapses next, by what is known."""
-        spans = () if self._known is None else self._known.window.spans
-        lapses = (self._lapses_at_ms(span.mark) for span in spans if self._is_others(span.mark))
-        return min(lapses, default=float("inf"))
-
     def see(self, record: Record | None) -> None:
         """Note a record that was read just now; None if there was none."""
         self._known = None

@@ -32,7 +32,7 @@ class Mark(NamedTuple):
     deliveries: int = 0
     """How often it was handed out, this time included."""
     holder: str = ""
-    """Who has it, if it is acquired: an ID that no other consumer has, and none had."""
+    """The ID of the consumer that has it, if it is acquired. No other consumer ever has that ID."""
     stamp: int = 0
     """The number of the holder's write that acquired it, or renewed its lock."""
     lock_ms: int = 0

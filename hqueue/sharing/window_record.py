@@ -21,7 +21,7 @@ WINDOW_MESSAGES_MAX = 10_000
 record stays below what every store can keep, whatever becomes of each of them."""
 
 SLOTS = 4_096
-"""Keys that are kept in order are told apart by as many slots."""
+"""Keys that are kept in order are hashed to so many slots; keys of one slot wait for each other."""
 
 PACKED_FROM = 8 * 1024
 UNPACKED_BYTES_MAX = 16 * 1024 * 1024

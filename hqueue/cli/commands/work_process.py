@@ -112,8 +112,8 @@ def arguments_for(command: Sequence[str], message: AcquiredMessage) -> list[str]
 
 
 def environment_for(message: AcquiredMessage) -> dict[str, str]:
-    """What the process has in its environment of a message. What can't be there is left out: a key
-    or a header with a zero byte.
+    """The variables that tell the process of a message. A key or a header with a zero byte is left
+    out, since no variable can have one.
     """
     found = {
         "MESSAGE_QUEUE": message.queue,
