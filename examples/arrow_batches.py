@@ -36,8 +36,8 @@ def main() -> None:
             sent = [producer.send_batch(b) for b in table.to_batches(max_chunksize=ROWS_PER_BATCH)]
         print(f"wrote {sum(len(delivery.result()) for delivery in sent)} messages")
 
-        # The columns are partition, timestamp, id, topic, value, key and headers. No message is
-        # touched alone.
+        # The columns are partition, timestamp, id, topic, value, key and headers. Python handles
+        # whole columns, and no single message.
         counts: Counter[str] = Counter()
         with queue.scan() as scanner:
             for batch in scanner.arrow_batches():

@@ -1,11 +1,11 @@
-"""Work on several messages at a time as one of a group, and commit them in order.
+"""Process several messages at a time as a consumer of a group, and commit them in order.
 
 python examples/concurrent_consumer.py events billing --at-once 10
 
 A message counts as done when its task and the tasks of all messages before it in its partition have
-ended. So the group's offset never passes a message that is not done: one that was under way when
-the program died, or whose task failed, comes again. Ctrl-C and SIGTERM let the tasks end, commit,
-and leave the group.
+ended. So the group's offset never passes a message that is not done. A message that was under way
+when the program died, or whose task failed, comes again. Ctrl-C and SIGTERM let the tasks end,
+commit, and leave the group.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from hqueue import ConsumedMessage, MessageID, PartitionKey
 
 
 async def handle(message: ConsumedMessage) -> None:
-    """What the program is for: it calls another service, for example."""
+    """Process a message: a real program would call another service, for example."""
     await asyncio.sleep(random.random() / 50)
     print(f"{message.partition} {message.topic} {message.value.decode()}", flush=True)
 
 
 class Tasks:
-    """The tasks under way, so many at a time, in the order of their messages."""
+    """The tasks under way, at most `at_once`, in the order of their messages."""
 
     def __init__(self, consumer: hqueue.aio.Consumer, at_once: int) -> None:
         self._consumer = consumer
@@ -46,7 +46,7 @@ class Tasks:
         self._tasks[key].append((message.id.next(), task))
 
     async def commit(self) -> None:
-        """Commit what is done. Raises the error of a task that failed."""
+        """Commit the messages that are done. Raises the error of a task that failed."""
         positions: dict[PartitionKey, MessageID] = {}
         try:
             for key, tasks in self._tasks.items():
@@ -68,7 +68,7 @@ class Tasks:
         await self.commit()
 
     async def give_up(self, partitions: Collection[PartitionKey]) -> None:
-        """Another consumer may work on these already: cancel their tasks, and commit nothing."""
+        """Cancel the tasks of partitions that another consumer may have by now; commit nothing."""
         for key in partitions:
             for _, task in self._tasks.pop(key, ()):
                 task.cancel()
@@ -95,11 +95,11 @@ async def consume(queue: str, group: str, at_once: int, idle_ms: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Work on several messages at a time.")
+    parser = argparse.ArgumentParser(description="Process several messages at a time.")
     parser.add_argument("queue", help="its name; it must be there")
     parser.add_argument("group", help="the group's name")
     parser.add_argument("--at-once", type=int, default=10, help="tasks under way, at most")
-    parser.add_argument("--idle-ms", type=int, default=10_000, help="end after so long a silence")
+    parser.add_argument("--idle-ms", type=int, default=10_000, help="end after so long a pause")
     arguments = parser.parse_args()
     asyncio.run(consume(arguments.queue, arguments.group, arguments.at_once, arguments.idle_ms))
 

@@ -19,8 +19,8 @@ def show(what: str, partitions: list[PartitionKey]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Print messages, each once for a group.")
     parser.add_argument("queue", help="its name; it must be there")
-    parser.add_argument("group", help="any name; those of one name share the partitions")
-    parser.add_argument("--idle-ms", type=int, default=10_000, help="end after so long a silence")
+    parser.add_argument("group", help="any name; processes with one name share the partitions")
+    parser.add_argument("--idle-ms", type=int, default=10_000, help="end after so long a pause")
     arguments = parser.parse_args()
 
     with hqueue.Consumer(group=arguments.group) as consumer:
@@ -32,7 +32,7 @@ def main() -> None:
         )
         for message in consumer.messages(idle_ms_max=arguments.idle_ms):
             print(f"{message.partition} {message.topic} {message.value.decode()}", flush=True)
-            # Asking for the next one says that this one is done with.
+            # Asking for the next message says that this one is processed.
 
 
 if __name__ == "__main__":

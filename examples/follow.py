@@ -15,7 +15,7 @@ from hqueue import MessageID, Scan
 
 
 def load(path: Path) -> dict[int, MessageID]:
-    """The next ID of each partition, as `save` wrote it; none if the program never ran."""
+    """The next ID of each partition, as `save` wrote it; empty if the program never ran."""
     if not path.exists():
         return {}
     saved = json.loads(path.read_text())
@@ -32,8 +32,8 @@ def save(path: Path, positions: dict[int, MessageID]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Print messages as they are written.")
     parser.add_argument("queue", help="its name; it must be there")
-    parser.add_argument("positions", type=Path, help="a file that remembers how far this was")
-    parser.add_argument("--idle-ms", type=int, default=10_000, help="end after so long a silence")
+    parser.add_argument("positions", type=Path, help="a file for the positions that were reached")
+    parser.add_argument("--idle-ms", type=int, default=10_000, help="end after so long a pause")
     arguments = parser.parse_args()
 
     positions = load(arguments.positions)

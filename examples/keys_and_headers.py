@@ -19,14 +19,14 @@ def main() -> None:
     with hqueue.connect() as client:
         queue = client.queue(arguments.queue)
 
-        # Stored with the message; and the same key always goes to the same partition.
+        # The key is stored with the message, and the same key always goes to the same partition.
         queue.put(Message("bills", b"signed up", key=b"user-42"))
 
-        # Headers are pairs, in their order; a name may come again. Most messages have none.
+        # Headers are ordered pairs; names may repeat. Most messages have none.
         headers = [("content-type", b"text/plain"), ("trace", b"a1"), ("trace", b"b2")]
         queue.put(Message("bills", b"paid", key=b"user-42", headers=headers))
 
-        # A producer sends messages of many keys: each goes where its key says.
+        # A producer sends messages of many keys, each to its key's partition.
         with queue.producer() as producer:
             for number in range(6):
                 visitor = b"user-%d" % (number % 3)
@@ -39,7 +39,7 @@ def main() -> None:
                 for name, value in message.headers:
                     print(f"  {name}: {value.decode()}")
 
-        # The messages of a key come in their order: what comes last is the newest.
+        # The messages of a key come in their order, so the last one is the newest.
         with queue.scan(topics=["visits"]) as scanner:
             newest = {message.key: message.value.decode() for message in scanner}
         print("newest:", ", ".join(sorted(newest.values())))

@@ -12,7 +12,7 @@ from hqueue import Message, MessageID
 
 
 class Failures:
-    """Counts what was not written. Its method is called from the producer's threads."""
+    """Collects the errors of messages that were not written. Threads of the producer call it."""
 
     def __init__(self) -> None:
         self.errors: list[BaseException] = []
@@ -32,14 +32,14 @@ def main() -> None:
     with hqueue.connect() as client:
         queue = client.queue(arguments.queue)
 
-        # A message waits at most `linger_ms` for others to be sent with. `send` returns at once;
-        # it waits only while the buffer is full. The end of the block writes what is left.
+        # A message waits at most `linger_ms`, so that others can be sent with it. `send` returns at
+        # once, unless the buffer is full. The end of the block writes the rest of the buffer.
         with queue.producer(linger_ms=5) as producer:
             for number in range(arguments.count):
                 message = Message("numbers", str(number).encode())
                 producer.send(message, key=f"user-{number % 100}", callback=failures.note)
 
-            # One that matters: wait until it is durable.
+            # For an important message, wait until it is durable.
             delivery = producer.send(Message("numbers", b"the last one"))
             print(f"durable as {delivery.result(timeout_s=60)}")
 

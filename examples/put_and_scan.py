@@ -21,7 +21,7 @@ def main() -> None:
     with hqueue.connect() as client:
         queue = client.queue(arguments.queue)
 
-        # Durable when it returns.
+        # The message is durable when `put` returns.
         first = queue.put(Message("clicks", b"hello"), partition=0)
         print(f"put {first}")
 
@@ -32,12 +32,12 @@ def main() -> None:
         for value in (b"signed up", b"paid"):
             queue.put(Message("bills", value), key="user-42")
 
-        # All partitions, from the oldest message on. Each partition in its order.
+        # Scan all partitions from the oldest message on, each partition in its order.
         with queue.scan(topics=["clicks", "views"]) as scanner:
             for message in scanner:
                 print(f"{message.partition} {message.topic} {message.value.decode()}")
 
-        # From a time on. With the clocks of several machines, begin a little earlier.
+        # Scan from a time on. If several machines write, begin a little earlier: clocks differ.
         since = began - datetime.timedelta(seconds=5)
         with queue.scan(topics=["bills"], start=since) as scanner:
             print("bills since:", ", ".join(message.value.decode() for message in scanner))

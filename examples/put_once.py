@@ -27,15 +27,15 @@ def main() -> None:
     with hqueue.connect() as client, arguments.file.open("rb") as file:
         queue = client.queue(arguments.queue)
 
-        # When this import began, whichever run it was: the log is searched from there on.
+        # The time at which the first run of this import began: the log is searched from there on.
         since = queue.claim_epoch(arguments.producer)
 
         for number in itertools.count():
             lines = [line.rstrip(b"\n") for line in itertools.islice(file, LINES_PER_BATCH)]
             if not lines:
                 break
-            # The key names this batch for good. A run that puts it again finds it in the log, and
-            # gets the IDs of the first time.
+            # The key always names this batch. A run that puts the batch again finds it in the log,
+            # and gets the IDs of the first put.
             ids = queue.put(
                 Messages("orders", lines),
                 partition=number % queue.partitions,

@@ -1,8 +1,8 @@
-"""Read a queue as one of a group, and put the results of each message into another queue, once.
+"""Read a queue as a consumer of a group, and put each message's results into another queue, once.
 
 python examples/read_process_write.py orders invoices billing
 
-Any number of these may run, and each may die or pause at any point.
+Any number of these processes may run, and each may die or pause at any point.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ def process(message: ReceivedMessage) -> list[Message]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Process each message of a queue once.")
     parser.add_argument("source", help="the queue that is read; it must be there")
-    parser.add_argument("target", help="the queue for what comes of it; it must be there")
-    parser.add_argument("group", help="any name; those of one name share the partitions")
-    parser.add_argument("--idle-ms", type=int, default=20_000, help="end after so long a silence")
-    parser.add_argument("--cut", type=int, default=500, help="so many messages at a time")
+    parser.add_argument("target", help="the queue for the results; it must be there")
+    parser.add_argument("group", help="any name; processes with one name share the partitions")
+    parser.add_argument("--idle-ms", type=int, default=20_000, help="end after so long a pause")
+    parser.add_argument("--cut", type=int, default=500, help="the most messages of a batch")
     arguments = parser.parse_args()
 
     with ExactlyOnceProcessor(

@@ -1,4 +1,4 @@
-"""Give each message to a command; where that fails, try again after 1, 10 and 60 seconds, and then
+"""Run a command for each message. If it fails, try again after 1, 10 and 60 seconds, and then
 reject the message. No message waits for another one that failed.
 
 python examples/retry.py jobs workers -- ./handle-job
@@ -15,9 +15,9 @@ import hqueue
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Give each message to a command, with retries.")
+    parser = argparse.ArgumentParser(description="Run a command for each message, with retries.")
     parser.add_argument("queue", help="its name; it must be there")
-    parser.add_argument("group", help="any name; those of one name share the work")
+    parser.add_argument("group", help="any name; processes with one name share the work")
     parser.add_argument("command", nargs="+", help="gets the value on stdin; exits with 0 if done")
     parser.add_argument("--delay", type=float, action="append", help="seconds, for each retry")
     arguments = parser.parse_args()
@@ -28,7 +28,7 @@ def main() -> None:
     client = hqueue.connect()
     stages = [client.queue(arguments.queue)]
     for number in range(1, len(delays_s)):
-        # A queue for each delay: in it all wait equally long, so its first message is due first.
+        # Each delay has a queue. All its messages wait equally long, so the first one is due first.
         name = f"{arguments.queue}.retry-{number}"
         stages.append(client.create_queue(name, partitions=stages[0].partitions, exist_ok=True))
     names = [stage.name for stage in stages]
@@ -47,7 +47,7 @@ def main() -> None:
                 done = subprocess.run(arguments.command, input=message.value, check=False)
                 if done.returncode and stage + 1 == len(stages):
                     consumer.reject(message, f"exit code {done.returncode}")
-                elif done.returncode:  # With a key: put once, also if this is killed here.
+                elif done.returncode:  # With a key: put once, even if this process is killed here.
                     at, token = message.id, f"{key} {message.id}"
                     following, number = stages[stage + 1], message.partition
                     following.put(message, partition=number, idempotency_key=token, since=at)

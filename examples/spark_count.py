@@ -17,7 +17,7 @@ def main() -> None:
     parser.add_argument("queue", help="its name; it must be there")
     arguments = parser.parse_args()
 
-    # Spark starts its workers with the first python3 in PATH, which has hqueue only where this
+    # Spark starts its workers with the first python3 in PATH, which has hqueue only if this
     # environment is activated.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = SparkSession.builder.appName("spark_count").getOrCreate()

@@ -20,7 +20,7 @@ def say(text: str) -> None:
 
 
 class Indexer(MessageListener):
-    """Deals with messages one at a time, for it asks for no more in one delivery."""
+    """Handles one message at a time, because its subscription asks for deliveries of one."""
 
     def __init__(self, count: int) -> None:
         self._left = count
@@ -46,11 +46,11 @@ class Indexer(MessageListener):
 def main() -> None:
     parser = argparse.ArgumentParser(description="Receive messages from a worker.")
     parser.add_argument("queue", help="its name; it must be there")
-    parser.add_argument("name", help="the subscriber's: under it its checkpoints are kept")
+    parser.add_argument("name", help="the subscriber's name, under which its checkpoints are kept")
     parser.add_argument("--count", type=int, default=10, help="end after so many messages")
     parser.add_argument("--seconds", type=float, default=60, help="end after so long in any case")
     parser.add_argument(
-        "--shared", action="store_true", help="share the partitions with others of the name"
+        "--shared", action="store_true", help="share the partitions with subscribers of this name"
     )
     arguments = parser.parse_args()
 

@@ -52,7 +52,7 @@ def make(call: AcquiredMessage) -> None:
 
 
 async def work(queue: str, lock_ms: int) -> None:
-    """Make calls until SIGTERM; the one that is being made then is finished."""
+    """Make calls until SIGTERM; finish the call under way."""
     async with hqueue.aio.ShareConsumer(
         queue, group="tasks", lock_ms=lock_ms, deliveries_max=TRIES, auto_acknowledge=False
     ) as consumer:
@@ -60,7 +60,7 @@ async def work(queue: str, lock_ms: int) -> None:
         async for call in consumer.messages(prefetch=1):
             made = asyncio.create_task(asyncio.to_thread(make, call))
             while not (await asyncio.wait([made], timeout=lock_ms / 3e3))[0]:
-                consumer.renew(call)  # It takes long: nobody else shall get it.
+                consumer.renew(call)  # The call takes long: keep other workers from getting it.
                 await consumer.commit()
             if (error := made.exception()) is None:
                 consumer.acknowledge(call)

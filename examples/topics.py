@@ -15,7 +15,7 @@ from hqueue import ReceivedMessage
 
 
 class Auditor:
-    """Prints messages; when it returns, they are acknowledged, and don't come again."""
+    """Prints messages. When a call returns, its messages are acknowledged, and don't come again."""
 
     def __init__(self, count: int) -> None:
         self._left = count
@@ -39,7 +39,7 @@ def main() -> None:
     arguments = parser.parse_args()
     count = arguments.count
 
-    # The publisher's sequence numbers count under its name: also those of the run before.
+    # Hubs keep a publisher's sequence numbers by its name, so this run continues the one before.
     with hqueue.connect_hubs(arguments.hubs, queue=arguments.queue, publisher="biller") as client:
         bills_topic = client.topic(arguments.topic)
         last = bills_topic.last_sequence_number()

@@ -1,11 +1,11 @@
-"""A web service that publishes what is posted to it, and streams it to browsers as it comes.
+"""A web service that publishes posted messages, and streams them to browsers as they come.
 
 python examples/web_service.py events --port 8000
 curl --data hello http://127.0.0.1:8000/topics/clicks
 curl --no-buffer http://127.0.0.1:8000/topics/clicks
 
-A browser that loses the connection says, in ``Last-Event-ID``, which event it had last: it gets
-every message after that one. Ctrl-C and SIGTERM end the streams, and write what is still in the
+A browser that lost the connection names its last event in ``Last-Event-ID``, and gets every message
+after that event. Ctrl-C and SIGTERM end the streams, and write the messages that are still in the
 producer's buffer. Needs ``pip install fastapi sse-starlette uvicorn``.
 """
 
@@ -30,7 +30,7 @@ MESSAGE_BYTES_MAX = 1 << 20
 
 
 def service(queue_name: str) -> FastAPI:
-    """The service. Its connection belongs to the event loop that it runs in."""
+    """The service. Its connection belongs to the event loop in which the service runs."""
 
     @contextlib.asynccontextmanager
     async def connected(app: FastAPI) -> AsyncIterator[None]:
@@ -81,8 +81,8 @@ def service(queue_name: str) -> FastAPI:
 async def events(
     scanner: hqueue.aio.Scanner, positions: dict[int, MessageID], stopping: anyio.Event
 ) -> AsyncIterator[ServerSentEvent]:
-    """Each message, with an ID that says where all partitions continue after it. Ends when the
-    server stops.
+    """Each message as an event, whose ID says where all partitions continue after the message. Ends
+    when the server stops.
     """
 
     async def close() -> None:
@@ -109,7 +109,7 @@ async def ends(queue: hqueue.aio.Queue) -> dict[int, MessageID]:
 
 
 def positions_of(event_id: str) -> dict[int, MessageID]:
-    """What `events` wrote."""
+    """The positions in an event ID that `events` wrote."""
     try:
         return {int(each): MessageID.parse(text) for each, text in json.loads(event_id).items()}
     except (AttributeError, RecursionError, TypeError, ValueError) as exc:
