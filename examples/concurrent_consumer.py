@@ -99,7 +99,7 @@ def main() -> None:
     parser.add_argument("queue", help="its name; it must be there")
     parser.add_argument("group", help="the group's name")
     parser.add_argument("--at-once", type=int, default=10, help="tasks under way, at most")
-    parser.add_argument("--idle-ms", type=int, default=10_000, help="end after so long a pause")
+    parser.add_argument("--idle-ms", type=int, default=10_000, help="longest wait for a message")
     arguments = parser.parse_args()
     asyncio.run(consume(arguments.queue, arguments.group, arguments.at_once, arguments.idle_ms))
 

@@ -20,7 +20,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Print messages, each once for a group.")
     parser.add_argument("queue", help="its name; it must be there")
     parser.add_argument("group", help="any name; processes with one name share the partitions")
-    parser.add_argument("--idle-ms", type=int, default=10_000, help="end after so long a pause")
+    parser.add_argument("--idle-ms", type=int, default=10_000, help="longest wait for a message")
     arguments = parser.parse_args()
 
     with hqueue.Consumer(group=arguments.group) as consumer:

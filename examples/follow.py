@@ -33,7 +33,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Print messages as they are written.")
     parser.add_argument("queue", help="its name; it must be there")
     parser.add_argument("positions", type=Path, help="a file for the positions that were reached")
-    parser.add_argument("--idle-ms", type=int, default=10_000, help="end after so long a pause")
+    parser.add_argument("--idle-ms", type=int, default=10_000, help="longest wait for a message")
     arguments = parser.parse_args()
 
     positions = load(arguments.positions)

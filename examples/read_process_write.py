@@ -23,7 +23,7 @@ def main() -> None:
     parser.add_argument("source", help="the queue that is read; it must be there")
     parser.add_argument("target", help="the queue for the results; it must be there")
     parser.add_argument("group", help="any name; processes with one name share the partitions")
-    parser.add_argument("--idle-ms", type=int, default=20_000, help="end after so long a pause")
+    parser.add_argument("--idle-ms", type=int, default=20_000, help="longest wait for a message")
     parser.add_argument("--cut", type=int, default=500, help="the most messages of a batch")
     arguments = parser.parse_args()
 

@@ -47,8 +47,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Receive messages from a worker.")
     parser.add_argument("queue", help="its name; it must be there")
     parser.add_argument("name", help="the subscriber's name, under which its checkpoints are kept")
-    parser.add_argument("--count", type=int, default=10, help="end after so many messages")
-    parser.add_argument("--seconds", type=float, default=60, help="end after so long in any case")
+    parser.add_argument("--count", type=int, default=10, help="end after this many messages")
+    parser.add_argument("--seconds", type=float, default=60, help="end after this time in any case")
     parser.add_argument(
         "--shared", action="store_true", help="share the partitions with subscribers of this name"
     )

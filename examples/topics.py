@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("queue", help="its name; the hubs serve it")
     parser.add_argument("topic", help="any name; the topic is created if it is not there")
     parser.add_argument("--count", type=int, default=3, help="how many messages")
-    parser.add_argument("--seconds", type=float, default=60, help="end after so long in any case")
+    parser.add_argument("--seconds", type=float, default=60, help="end after this time in any case")
     arguments = parser.parse_args()
     count = arguments.count
 
