@@ -26,33 +26,35 @@ __all__ = ["ShareConsumer"]
 
 
 class ShareConsumer:
-    """Reads messages of queues as one of any number of consumers of a share group, each of which
-    may get any message: there may be more of them than partitions.
+    """Reads messages of queues as one of the consumers of a share group. Any consumer may get any
+    message, so a group may have more consumers than partitions.
 
-    A message that is returned is *acquired*: for `lock_ms` no other consumer gets it. Then the
-    consumer answers for it: `acknowledge` says that it was processed, `release` has it delivered
-    again, to the consumer that asks next, `reject` makes it a dead letter of the group, and
-    `renew` acquires it for another `lock_ms`. A message whose lock lapses is delivered again, and a
-    message that was delivered `deliveries_max` times becomes a dead letter. What the group has done
-    with each message is kept in ZooKeeper: consumers that end, orderly or not, lose nothing.
+    A message that is returned is *acquired*: for `lock_ms` no other consumer gets it. The consumer
+    then answers for it: `acknowledge` says that the message was processed, `release` has it
+    delivered again, to the consumer that asks next, `reject` makes it a dead letter of the group,
+    and `renew` acquires it for another `lock_ms`. A message whose lock lapses is delivered again,
+    and a message that was delivered `deliveries_max` times becomes a dead letter. ZooKeeper keeps
+    what the group has done with each message, so no message is lost when a consumer ends, even if
+    it is killed.
 
-    **Every message at least once, and never two holders at once** within the lock's time, as each
-    consumer's own clock measures it: clocks need not agree on the time, only on how fast it passes,
-    by 5 %. An answer that comes too late counts if nobody got the message since. **Order** is not
-    kept, unless `ordered_by_key` is set: then the messages of a key are delivered in their order,
-    each when the one before is answered for good.
+    **Every message is delivered at least once, and never has two holders at once** within the
+    lock's time, as each consumer's own clock measures it. Clocks need not agree on the time; they
+    must only run equally fast, within 5 %. An answer that comes too late counts if no other
+    consumer got the message since. **Order** is not kept, unless `ordered_by_key` is set: then the
+    messages of a key are delivered in their order, each when the one before was acknowledged or
+    rejected.
 
-    Iterate over it, or call `poll`. Asking for more messages acknowledges those before, unless they
-    were answered otherwise; with ``auto_acknowledge=False`` each message needs an answer. Use it as
-    a context manager, or `close` it. One thread asks for messages, commits and closes; any thread
-    may answer for messages and call `request_stop`. In a forked child every call raises
+    Iterate over the consumer, or call `poll`. Asking for more messages acknowledges earlier ones
+    that have no answer; with ``auto_acknowledge=False`` each message needs an answer. Use the
+    consumer as a context manager, or `close` it. One thread asks for messages, commits and closes;
+    any thread may answer for messages and call `request_stop`. In a forked child every call raises
     `ClosedError`, except for `close` and `request_stop`, which do nothing there.
 
     Args:
         queues: the queues to consume.
-        group: the group's name, 1 to 200 of any characters. A group of this kind has no offsets: no
-            `Consumer` may use its name.
-        topics: the topics to read; all if empty. All consumers of a group must give the same ones.
+        group: the group's name: 1 to 200 characters of any kind. A share group has no offsets, so
+            no `Consumer` may use its name.
+        topics: the topics to read; all if empty. All consumers of a group must use the same ones.
         client: the connection, which stays open when the consumer is closed. If None, the consumer
             calls `connect` without arguments, and closes that connection.
         options: see `ShareOptions`.
@@ -60,7 +62,7 @@ class ShareConsumer:
     Raises:
         InvalidInputError: an argument is out of range.
         QueueNotFoundError: one of the queues does not exist.
-        GroupActiveError: the group has offsets, as groups of a `Consumer` have.
+        GroupActiveError: a group of `Consumer` has the name.
         SettingsError: no client is given, and a setting is wrong; or another cluster has registered
             the ``broker_id``.
         StoreUnavailableError: HBase or ZooKeeper was unavailable.
@@ -118,8 +120,8 @@ class ShareConsumer:
         return set(self._consumption.partitions)
 
     def poll(self, timeout_ms: float = 0, messages_max: int = 500) -> list[AcquiredMessage]:
-        """Acquire messages, and return them: all of one partition, those first that were delivered
-        before; an empty list if none came in time.
+        """Acquire messages, and return them: all of one partition, and first those that were
+        delivered before. The list is empty if none came in time.
 
         Args:
             timeout_ms: how long to wait for the first one.
@@ -131,7 +133,7 @@ class ShareConsumer:
                 Later calls try again.
             QueueStateError: a queue was disabled for that long, or was deleted.
             CorruptLogError: a batch of the log can't be read. Its messages are not delivered until
-                an operator chose to skip it.
+                an operator chooses to skip it.
             ClosedError: the consumer was closed.
         """
         most = check_whole(messages_max, 1, 10_000, option="messages_max")
@@ -141,7 +143,7 @@ class ShareConsumer:
             return self._calls.poll(wait_ms, most, most)
 
     def __iter__(self) -> Iterator[AcquiredMessage]:
-        """All messages as they come, without an end. Like `messages`."""
+        """Iterate over all messages as they come, without an end. Like `messages`."""
         return self.messages()
 
     def messages(
@@ -151,8 +153,8 @@ class ShareConsumer:
 
         Args:
             idle_ms_max: end after this long without a message; None for never.
-            prefetch: how many messages to acquire at a time, 1 to 10,000. Those that wait for half
-                of their lock's time are given back to the group.
+            prefetch: how many messages to acquire at a time, 1 to 10,000. Messages that wait for
+                half of their lock's time are given back to the group.
         """
         idle_ms = idle_ms_of(idle_ms_max)
         acquire_max = check_whole(prefetch, 1, 10_000, option="prefetch")
@@ -165,11 +167,12 @@ class ShareConsumer:
             yield messages[0]
 
     def acknowledge(self, *messages: AcquiredMessage) -> None:
-        """These were processed. The answers are written with the next `poll`, within about a second
-        of an iteration, or by `commit`.
+        """Answer that these messages were processed. The answers are written with the next `poll`,
+        within about a second of an iteration, or by `commit`.
 
         Raises:
-            InvalidInputError: one of these is no message that this consumer returned.
+            InvalidInputError: an argument is no message of a share consumer, or is of a partition
+                that this consumer does not consume.
         """
         self._calls.acknowledge(messages)
 
@@ -178,30 +181,32 @@ class ShareConsumer:
         *messages: AcquiredMessage,
         until: datetime.datetime | datetime.timedelta | int | None = None,
     ) -> None:
-        """Have these delivered again, to any consumer of the group. Written and raised as for
-        `acknowledge`.
+        """Have these messages delivered again, to any consumer of the group. Written, and raises,
+        as `acknowledge`.
 
         Args:
             messages: the messages.
-            until: deliver them then, or later: an aware datetime, a timedelta from now by this
-                machine's clock, or milliseconds since the epoch; None for at once.
+            until: when to deliver them, at the earliest: an aware datetime, a timedelta from now by
+                this machine's clock, or milliseconds since the epoch; None for at once.
         """
         self._calls.release(messages, until)
 
     def reject(self, *messages: AcquiredMessage, reason: str = "rejected") -> None:
-        """Make these dead letters of the group: they are put there when the answer is written, as
-        for `acknowledge`, and before the group is done with them. `hqueue dead-letters` shows them,
-        and puts them back to the group. Raises as `acknowledge`.
+        """Make these messages dead letters of the group. The dead letters are put when the answers
+        are written, as for `acknowledge`, and before the group is done with the messages. The
+        command `hqueue dead-letters` shows them, and puts them back to the group. Raises as
+        `acknowledge`.
 
         Args:
             messages: the messages.
-            reason: why, for those who look at them; at most 1,000 characters.
+            reason: why the messages are rejected, for operators who look at the dead letters; at
+                most 1,000 characters.
         """
         self._calls.reject(messages, reason)
 
     def renew(self, *messages: AcquiredMessage) -> None:
-        """Have these for another `lock_ms`, from when that is written: as for `acknowledge`. Raises
-        as `acknowledge`.
+        """Keep these messages for another `lock_ms`, which begins when the answer is written.
+        Written, and raises, as `acknowledge`.
         """
         self._calls.renew(messages)
 
@@ -222,13 +227,13 @@ class ShareConsumer:
         self._consumption.request_stop()
 
     def close(self, *, acknowledge: bool | None = None) -> None:
-        """Write all answers, give back what has none, and free all resources. Call it in the thread
-        that polls; other threads call `request_stop`.
+        """Write all answers, settle messages without one, and free all resources. Call it in the
+        thread that polls; other threads call `request_stop`.
 
         Args:
-            acknowledge: whether messages without an answer were processed; if None,
-                ``auto_acknowledge`` decides. They are released otherwise. A context manager whose
-                block ended with an error releases them.
+            acknowledge: whether to acknowledge messages without an answer, rather than release
+                them; if None, ``auto_acknowledge`` decides. A context manager whose block ended
+                with an error releases them.
 
         Raises:
             StoreUnavailableError: the consumer is closed, but not all answers were written.

@@ -32,14 +32,14 @@ __all__ = ["ShareConsumer"]
 
 
 class ShareConsumer:
-    """Reads messages of queues in an event loop, as one of any number of consumers of a share
-    group. Like `hqueue.ShareConsumer`, with the same guarantees, and with these differences:
+    """Reads messages of queues in an event loop, as one of the consumers of a share group. Like
+    `hqueue.ShareConsumer`, with the same guarantees, and with these differences:
 
-    * Make it in the event loop that uses it. The first call joins the group.
+    * Make the consumer in the event loop that uses it. The first call joins the group.
     * One task at a time may ask for messages, commit and close. Any task, and any thread, may
       answer for messages.
-    * A task may be cancelled at every await. What a cancelled `poll` or iteration would have
-      returned is delivered again, and that delivery counts for nothing.
+    * A task may be cancelled at every await. Messages that a cancelled `poll` or iteration would
+      have returned are delivered again, and the cancelled delivery does not count.
 
     Args:
         queues, group, topics: as for `hqueue.ShareConsumer`.
@@ -120,8 +120,8 @@ class ShareConsumer:
         return set(self._consumption.partitions)
 
     async def poll(self, timeout_ms: float = 0, messages_max: int = 500) -> list[AcquiredMessage]:
-        """Acquire messages, and return them: all of one partition, those first that were delivered
-        before; an empty list if none came in time. Like `hqueue.ShareConsumer.poll`.
+        """Acquire messages, and return them: all of one partition, and first those that were
+        delivered before. The list is empty if none came in time. Like `hqueue.ShareConsumer.poll`.
 
         Args:
             timeout_ms: how long to wait for the first one.
@@ -134,11 +134,11 @@ class ShareConsumer:
             with self._calls.handing_out():
                 messages = await self._calls.poll.in_loop(wait_ms, most, most)
         if not messages:
-            await asyncio.sleep(0)  # A loop that polls lets others have turns.
+            await asyncio.sleep(0)  # So that a task that polls again and again lets others run.
         return messages
 
     def __aiter__(self) -> AsyncIterator[AcquiredMessage]:
-        """All messages as they come, without an end. As `messages`."""
+        """Iterate over all messages as they come, without an end. Like `messages`."""
         return self.messages()
 
     def messages(
@@ -149,8 +149,8 @@ class ShareConsumer:
 
         Args:
             idle_ms_max: end after this long without a message; None for never.
-            prefetch: how many messages to acquire at a time, 1 to 10,000. Those that wait for half
-                of their lock's time are given back to the group.
+            prefetch: how many messages to acquire at a time, 1 to 10,000. Messages that wait for
+                half of their lock's time are given back to the group.
         """
         acquire_max = check_whole(prefetch, 1, 10_000, option="prefetch")
         return Iteration(partial(self._messages, idle_ms_of(idle_ms_max), acquire_max))
@@ -168,7 +168,7 @@ class ShareConsumer:
             yield messages[0]
 
     def acknowledge(self, *messages: AcquiredMessage) -> None:
-        """These were processed. Like `hqueue.ShareConsumer.acknowledge`."""
+        """Answer that these messages were processed. Like `hqueue.ShareConsumer.acknowledge`."""
         self._calls.acknowledge(messages)
 
     def release(
@@ -176,25 +176,26 @@ class ShareConsumer:
         *messages: AcquiredMessage,
         until: datetime.datetime | datetime.timedelta | int | None = None,
     ) -> None:
-        """Have these delivered again. Like `hqueue.ShareConsumer.release`.
+        """Have these messages delivered again. Like `hqueue.ShareConsumer.release`.
 
         Args:
             messages: the messages.
-            until: deliver them then, or later; None for at once.
+            until: when to deliver them, at the earliest; None for at once.
         """
         self._calls.release(messages, until)
 
     def reject(self, *messages: AcquiredMessage, reason: str = "rejected") -> None:
-        """Make these dead letters of the group. Like `hqueue.ShareConsumer.reject`.
+        """Make these messages dead letters of the group. Like `hqueue.ShareConsumer.reject`.
 
         Args:
             messages: the messages.
-            reason: why, for those who look at them; at most 1,000 characters.
+            reason: why the messages are rejected, for operators who look at the dead letters; at
+                most 1,000 characters.
         """
         self._calls.reject(messages, reason)
 
     def renew(self, *messages: AcquiredMessage) -> None:
-        """Have these for another `lock_ms`. Like `hqueue.ShareConsumer.renew`."""
+        """Keep these messages for another `lock_ms`. Like `hqueue.ShareConsumer.renew`."""
         self._calls.renew(messages)
 
     async def commit(self) -> None:
@@ -212,10 +213,10 @@ class ShareConsumer:
         self._consumption.request_stop()
 
     async def close(self, *, acknowledge: bool | None = None) -> None:
-        """Write all answers, give back what has none, and free all resources. Like
-        `hqueue.ShareConsumer.close`. Call it in the task that polls. A close that is cancelled may
-        not have written all answers; the consumer leaves the group all the same, in a task of the
-        event loop. After the consumer's own event loop was closed, it writes nothing.
+        """Write all answers, settle messages without one, and free all resources. Like
+        `hqueue.ShareConsumer.close`. Call it in the task that polls. If the call is cancelled, some
+        answers may not have been written; the consumer leaves the group all the same, in a task of
+        the event loop. After the consumer's own event loop was closed, the call writes nothing.
         """
         if self._consumption.inherited or self._closed:
             return
@@ -251,13 +252,15 @@ class ShareConsumer:
         self._watched.closed()
 
     async def _begin(self) -> None:
-        """End what a cancelled call has left under way, and join if that must be done yet."""
+        """Wait until the work of a cancelled call has ended, and join the group if the consumer has
+        not joined.
+        """
         await self._background.settled()
         await self._consumption.begin.in_loop()
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """Let no other task use it meanwhile."""
+        """A block in which no other task may use the consumer."""
         self._consumption.check_process()
         if self._closed:
             raise ClosedError("the consumer was closed")

@@ -1,5 +1,6 @@
-"""Share groups: any number of consumers on one partition, each message with a fate of its own.
+"""Share groups: any number of consumers read one partition, and each message has its own fate.
 
-What a group has of a partition is one record, which every consumer changes by its version: nobody
-leads. `window` is that record, and `acquisition` decides what becomes of it; both are pure.
+A group has one record for each partition. Every consumer changes the record by compare-and-set of
+its version, so no consumer has to lead. `window` is that record, and `acquisition` decides how it
+changes; both are pure.
 """

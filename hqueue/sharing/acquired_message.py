@@ -1,4 +1,4 @@
-"""Messages as the consumers of a share group get them."""
+"""The messages that consumers of share groups return."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class AcquiredMessage(ConsumedMessage):
 
     Args:
         topic, value, id, partition, queue: as in a `ConsumedMessage`.
-        deliveries: how often it was delivered, this time included.
+        deliveries: how often the message was delivered, this time included.
         key, headers: as in a `ConsumedMessage`.
     """
 
@@ -25,7 +25,7 @@ class AcquiredMessage(ConsumedMessage):
 
     @property
     def deliveries(self) -> int:
-        """How often the group has delivered it, this time included: 1 for the first time."""
+        """How often the group has delivered the message, this time included: 1 the first time."""
         return self[DELIVERIES_FIELD]  # type: ignore[return-value]
 
     def __new__(
@@ -45,7 +45,7 @@ class AcquiredMessage(ConsumedMessage):
 
     @classmethod
     def of(cls, message: ConsumedMessage, deliveries: int) -> AcquiredMessage:
-        """A message that was read, and delivered so often."""
+        """The message that was read, with how often it was delivered."""
         return tuple.__new__(cls, (*message, deliveries))
 
     def __getnewargs_ex__(self) -> tuple[tuple[object, ...], dict[str, object]]:

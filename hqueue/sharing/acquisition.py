@@ -1,4 +1,4 @@
-"""Decides what becomes of a window: what a consumer takes of it, and what it answers."""
+"""Decides how a window changes when a consumer takes messages or answers for them."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from hqueue.sharing.window_record import WINDOW_MESSAGES_MAX
 __all__ = ["Acquired", "Part", "Taken", "acquire", "answered", "near", "wanted"]
 
 NEAR_IDS = 1_000 << SEQUENCE_BITS
-"""Messages that were written within a second are read together."""
+"""Spans that lie less than a second apart are read together."""
 
 
 class Part(NamedTuple):
     """A part of the log that was read."""
 
     begin: int
-    """From this ID on."""
+    """The first ID."""
     end: int
-    """Up to before this ID."""
+    """The ID after the last one."""
     ids: Sequence[int]
-    """The messages that it has, of the topics that the group reads."""
+    """The IDs of the messages in it that belong to the group's topics."""
     slots: Sequence[int] | None = None
-    """The slot of each one's key, where keys are kept in order."""
+    """The slots of these messages' keys, where keys are kept in order."""
     dues_ms: Mapping[int, int] = {}
-    """The times of those that have one, in milliseconds since the epoch."""
+    """When its delayed messages are due, by their IDs, in milliseconds since the epoch."""
 
     def between(self, begin: int, end: int) -> Part:
-        """The part of it that lies between two IDs."""
+        """What this part has between two IDs."""
         first, last = bisect_left(self.ids, begin), bisect_left(self.ids, end)
         return self._replace(
             begin=max(begin, self.begin),
@@ -51,19 +51,19 @@ class Taken(NamedTuple):
 
 
 class Acquired(NamedTuple):
-    """What came of acquiring."""
+    """The result of `acquire`."""
 
     window: Window
     taken: list[Taken]
-    """What was acquired, in the order of IDs: the late ones first."""
+    """The acquired messages: first the late ones, then the others, each in the order of IDs."""
     delayed: list[Delayed]
-    """Messages whose time is to come: done as far as the window knows, if a record of delays has
-    them."""
+    """Messages that are not due yet. The window counts them as done, so a record of delays must
+    have them."""
 
 
 def wanted(window: Window, is_free: Callable[[Span], bool], messages: int) -> list[Span]:
-    """The spans before the window's end, the late ones first, that have so many messages to take.
-    What must be read to take them is from where the first begins to where the last ends.
+    """The spans before the window's end that a consumer can take, the late ones first, until they
+    have so many messages.
     """
     spans: list[Span] = []
     blocked: set[int] = set()
@@ -90,12 +90,12 @@ def acquire(
     """Take messages: those before the window's end first, and then those that nobody has had.
 
     Args:
-        window: what the group has of the partition.
-        parts: what was read of the log: one or more parts. One may begin at the window's end.
-        own: the fate of a message that is taken now, but for its deliveries.
+        window: the group's window of the partition.
+        parts: the parts of the log that were read. One may begin at the window's end.
+        own: the mark of a message that is taken now, without its deliveries.
         is_free: whether the messages of a span may be taken.
-        messages_max: how many to take at most.
-        now_ms: the time, in milliseconds since the epoch.
+        messages_max: how many messages to take at most.
+        now_ms: the current time, in milliseconds since the epoch.
     """
     taking = _Taking(own, messages_max, now_ms)
     changed: dict[Span, list[Span]] = {}
@@ -110,7 +110,7 @@ def acquire(
             taking.blocked |= span.slots
             continue
         part = part.between(span.begin, span.end)
-        # A late one's time has come, by the clock that moved it here.
+        # A late message is due, by the clock of the consumer that moved it here.
         changed[span] = taking.take(span, part._replace(dues_ms={}) if span in late else part)
     more: list[Span] = []
     room = WINDOW_MESSAGES_MAX - window.unfinished
@@ -131,14 +131,14 @@ class _Taking:
         self.taken: list[Taken] = []
         self.delayed: list[Delayed] = []
         self.blocked: set[int] = set()
-        """The slots of keys that have an unfinished message before."""
+        """Slots that an earlier unfinished message has: later messages of their keys wait."""
 
     @property
     def is_full(self) -> bool:
         return len(self.taken) >= self._messages_max
 
     def take(self, span: Span, part: Part) -> list[Span]:
-        """The spans that a free one becomes, by the part of it that was read."""
+        """The spans that replace a free span when the messages of a part of it are taken."""
         marks = self._marks(span.mark, part)
         whole = len(marks) == len(part.ids) and part.end >= span.end
         if not whole:
@@ -147,7 +147,7 @@ class _Taking:
         return split(span, part.ids[: len(marks)], marks, slots, whole=whole)
 
     def take_fresh(self, part: Part) -> list[Span]:
-        """The spans that a part becomes that nobody has had anything from."""
+        """The spans of a part of the log that no consumer has had before."""
         marks = self._marks(Mark(Fate.AVAILABLE), part)
         if len(marks) < len(part.ids):
             part = part.between(part.begin, part.ids[len(marks)])
@@ -155,7 +155,7 @@ class _Taking:
         return split(span, part.ids, marks, part.slots, whole=True)
 
     def _marks(self, before: Mark, part: Part) -> list[Mark]:
-        """What becomes of the first messages of a part, up to the last one that is taken."""
+        """The new marks of the first messages of a part, up to the last one that is taken."""
         deliveries = before.deliveries + 1
         own = self._own._replace(deliveries=deliveries)
         if part.slots is None and not part.dues_ms:
@@ -187,15 +187,15 @@ def answered(
 ) -> Window:
     """The window after a consumer's answers.
 
-    What it has by the record and not in its hands was acquired by a write that got no answer, and
-    was never handed out: it is available again.
+    Messages that the consumer has by the record, but does not hold, were acquired by a write that
+    got no answer. They were never handed out, so they are available again.
 
     Args:
-        window: what the group has of the partition.
-        holder: the consumer.
-        held: the messages that it has in its hands, in the order of IDs.
-        marks: what becomes of those that change.
-        slots: the slot of each one's key, where keys are kept in order.
+        window: the group's window of the partition.
+        holder: the consumer's ID.
+        held: the IDs of the messages that the consumer holds, in ascending order.
+        marks: the new marks of the messages that change.
+        slots: the slots of the messages' keys, where keys are kept in order.
     """
     changed: dict[Span, list[Span]] = {}
     for span in window.each:
@@ -212,7 +212,7 @@ def answered(
 
 
 def near(spans: Sequence[Span]) -> list[tuple[int, int]]:
-    """From where to where must be read for these spans, as few parts as makes sense."""
+    """The ranges of IDs to read for these spans. Spans that are near each other share a range."""
     parts: list[tuple[int, int]] = []
     for span in sorted(spans):
         if parts and span.begin - parts[-1][1] <= NEAR_IDS:

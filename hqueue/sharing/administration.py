@@ -1,5 +1,5 @@
-"""Administration of groups of both kinds: share groups here, those of consumers as
-`hqueue.groups.administration` does.
+"""Administers groups of both kinds: share groups here, consumer groups by means of
+`hqueue.groups.administration`.
 """
 
 from __future__ import annotations
@@ -32,13 +32,11 @@ from hqueue.sharing.window_record import decode_window, encode_window
 __all__ = ["AnyGroupAdministration"]
 
 TRIES_MAX = 10
-"""How often the records may be changed by others while they are reset."""
+"""How often a reset tries to write records that consumers change meanwhile."""
 
 
 class AnyGroupAdministration(GroupAdministration):
-    """Administers groups of consumers and share groups: in the caller's thread, or in an event
-    loop.
-    """
+    """Administers consumer groups and share groups: in the caller's thread, or in an event loop."""
 
     @stepwise
     def describe(self, name: str, queue: str | None = None) -> Work[GroupDescription]:
@@ -117,14 +115,16 @@ class AnyGroupAdministration(GroupAdministration):
             yield from group.delete_empty_nodes()
 
     def _delayed(self, paths: Collection[str]) -> Work[list[str]]:
-        """The records of delayed messages that lie below these."""
+        """The paths of the records of delays below these windows' records."""
         found: list[str] = []
         for path in paths:
             found += yield Keys(path, 1)
         return found
 
     def _looks(self, windows: Mapping[PartitionKey, Window]) -> Work[dict[PartitionKey, _Look]]:
-        """How the logs lie to these windows; not of queues that are gone or disabled."""
+        """Where these windows stand in their logs. Queues that are deleted or disabled are left
+        out.
+        """
         ends = {key: MessageID.from_int(window.end) for key, window in windows.items()}
         behind = yield from self._lags(ends)
         begins = {
@@ -150,12 +150,12 @@ class AnyGroupAdministration(GroupAdministration):
 
 
 class _Look(NamedTuple):
-    """How a log lies to a window."""
+    """Where a window stands in its log."""
 
     lag: PartitionLag
-    """From the first unfinished message on."""
+    """The lag from the first unfinished message on."""
     behind: int
-    """The messages that nobody had."""
+    """How many messages of the log no consumer has had."""
     acquired_age_ms: int
 
 

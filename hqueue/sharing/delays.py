@@ -1,8 +1,9 @@
-"""Messages of a share group that wait for their time: in records beside the window's, sorted by it.
+"""Keeps the delayed messages of a share group, in records beside the window's, until they are due.
 
-A record is written once, by a consumer that met the messages, and counts when the window names it.
-Then it only gets shorter: what is due is moved into the window, which says how far, and goes from
-the record after that. So whatever is cut off in between, each message is in the window once.
+A consumer that meets delayed messages writes a record of them, sorted by time. The record counts as
+soon as the window names it, and only gets shorter from then on: due messages are moved into the
+window, which notes how far the move went, and are removed from the record afterwards. So each
+message enters the window once, even if a consumer ends between two steps.
 """
 
 from __future__ import annotations
@@ -28,28 +29,28 @@ from hqueue.sharing.window import Delay, Fate, Mark, Move, Span, Window
 __all__ = ["DELAYED_TOGETHER_MAX", "DelayRecords", "Delayed"]
 
 DELAYED_TOGETHER_MAX = 10_000
-"""The most messages of one record."""
+"""The most messages in one record."""
 MOVED_TOGETHER_MAX = 500
 UNPACKED_BYTES_MAX = 4 * 1024 * 1024
 DELIVERIES_MAX = 2**31
 
 
 class Delayed(NamedTuple):
-    """A message that waits for its time."""
+    """A message that is not due yet."""
 
     due_ms: int
-    """Its time: milliseconds since the epoch."""
+    """When the message is due, in milliseconds since the epoch."""
     id: int
     deliveries: int
-    """How often it was delivered."""
+    """How often the message was delivered so far."""
 
 
 class DelayRecords(OnStore):
     """The records of delays of one partition.
 
     Args:
-        store: has them.
-        path: where the window's record lies; they lie below it.
+        store: keeps the records.
+        path: the path of the window's record. The records of delays lie below it.
         clock: as `OnStore` takes it.
     """
 
@@ -59,7 +60,7 @@ class DelayRecords(OnStore):
 
     @stepwise
     def create(self, delayed: Iterable[Delayed]) -> Work[list[Delay]]:
-        """Make records of these messages, which count when the window names them."""
+        """Write records of these messages. They count as soon as the window names them."""
         waiting = sorted(delayed)
         made: dict[str, bytes] = {}
         delays: list[Delay] = []
@@ -72,7 +73,7 @@ class DelayRecords(OnStore):
 
     @stepwise
     def drop(self, delays: Sequence[Delay]) -> Work[None]:
-        """Delete records that no window names, nor will. If that fails they are left."""
+        """Delete records that no window names or will name. If that fails, the records stay."""
         paths = [self._path_of(each.name) for each in delays]
         try:
             found = yield Read(paths)
@@ -82,8 +83,14 @@ class DelayRecords(OnStore):
 
     @stepwise
     def settle(self, window: Window) -> Work[Window | None]:
-        """Take out of the records what was moved into the window; the window as it may be written
-        then. The window that was given is the store's. None if other consumers did so meanwhile.
+        """Remove messages from the records that were moved into the window.
+
+        Args:
+            window: the window, as the store has it.
+
+        Returns:
+            The window without these moves, which the caller may write; None if another consumer
+            changed a record meanwhile.
         """
         for move in window.moves:
             waiting, version = yield from self._read(move.name)
@@ -102,12 +109,12 @@ class DelayRecords(OnStore):
 
     @stepwise
     def move(self, window: Window, now_ms: int, room: int) -> Work[Window]:
-        """The window with messages whose time has come, some hundreds at most. Settle it first.
+        """Move due messages into the window, some hundreds at most, and return the new window.
 
         Args:
-            window: the window.
-            now_ms: the time, in milliseconds since the epoch.
-            room: how many unfinished messages more it may have.
+            window: the window, after `settle`.
+            now_ms: the current time, in milliseconds since the epoch.
+            room: how many more unfinished messages the window may have.
         """
         room = min(room, MOVED_TOGETHER_MAX)
         for delay in sorted(window.delays, key=lambda each: each.due_ms):
@@ -115,7 +122,7 @@ class DelayRecords(OnStore):
                 break
             waiting, _ = yield from self._read(delay.name)
             due = waiting[: bisect_right(waiting, now_ms, key=lambda each: each.due_ms)][:room]
-            if not due:  # The record is gone, as with a group that was deleted.
+            if not due:  # The record is gone, as when the group was deleted.
                 window = window._replace(delays=tuple(d for d in window.delays if d != delay))
                 continue
             room -= len(due)
@@ -151,16 +158,16 @@ class DelayRecords(OnStore):
 
 
 def encode_delayed(delayed: Sequence[Delayed]) -> bytes:
-    """A record of messages that wait, which are sorted."""
+    """The bytes of a record of delayed messages, which must be sorted."""
     packed = zlib.compress(json.dumps([list(each) for each in delayed]).encode(), 1)
     return encode_fields(packed=base64.b64encode(packed).decode())
 
 
 def decode_delayed(data: bytes, path: str) -> list[Delayed]:
-    """The messages of a record, sorted. `path` is where it lies, for errors.
+    """The messages of a record of delays, sorted. `path` is the record's, for errors.
 
     Raises:
-        UnsupportedFormatError: it is none, or of a later version.
+        UnsupportedFormatError: the bytes are no record of delays, or a later version wrote them.
     """
     return decode_fields(data, path, _delayed)
 

@@ -1,4 +1,4 @@
-"""What a consumer of a share group hands out of a partition, and what its program says of it."""
+"""The messages of a partition that a consumer of a share group hands out, and their answers."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from hqueue.sharing.window import NO_KEY
 __all__ = ["Hands"]
 
 RETURNED_AT = 0.5
-"""A message that waits to be handed out is given back when so much of its lock is over: somebody
-else is less busy."""
+"""A message that waits to be handed out is given back when less than this fraction of its lock's
+time is left: another consumer may be less busy."""
 
 
 class Hands:
     """The messages of a partition that a consumer has acquired: some wait to be handed out, the
-    program has others. Answers may come from any thread; all else is done by one at a time.
+    program has the others. Any thread may answer; one thread at a time does everything else.
 
     Args:
         partition: the partition.
         letters: the group's dead letters in the queue.
         lock_ms: how long a message is acquired for.
-        now_ms: the time, by the clock that measures locks.
+        now_ms: reads the clock that measures locks.
     """
 
     def __init__(
@@ -40,22 +40,24 @@ class Hands:
         self.partition = partition
         self.letters = letters
         self.out: dict[int, AcquiredMessage] = {}
-        """What the program has, and has not answered."""
+        """The messages that the program has and has not answered for, by their IDs."""
         self.rejections: list[Rejection] = []
-        """What must be put to the dead letters."""
+        """The messages that must become dead letters."""
         self._waiting: deque[AcquiredMessage] = deque()
         self._fresh: list[int] = []
-        """What was handed out last."""
+        """The IDs of the messages that were handed out last."""
         self._lock_ms = lock_ms
         self._now_ms = now_ms
 
     @property
     def waiting(self) -> int:
-        """How many wait to be handed out."""
+        """How many messages wait to be handed out."""
         return len(self._waiting)
 
     def add(self, messages: Sequence[AcquiredMessage], deliveries_max: int | None) -> None:
-        """These were acquired. One that was delivered so often already is rejected."""
+        """Add messages that were acquired. Those that were delivered `deliveries_max` times before
+        are rejected.
+        """
         for message in messages:
             if deliveries_max is not None and message.deliveries > deliveries_max:
                 reason = f"delivered {deliveries_max} times, and never acknowledged"
@@ -64,8 +66,8 @@ class Hands:
                 self._waiting.append(message)
 
     def take(self, messages_max: int) -> list[AcquiredMessage]:
-        """Hand out messages, in the order of their IDs. Where keys are kept in order, one whose key
-        the program has another message of waits for that one's answer.
+        """Hand out messages, in the order of their IDs. Where keys are kept in order, a message
+        waits as long as the program has another one with its key.
         """
         self._return_old()
         if self.partition.reading.by_key:
@@ -79,7 +81,7 @@ class Hands:
         return taken
 
     def _take_first(self, messages_max: int) -> list[AcquiredMessage]:
-        """Looks at what it takes alone: an iteration takes one of many that wait."""
+        """Looks only at messages that it takes: an iteration takes one of many that wait."""
         taken: list[AcquiredMessage] = []
         while self._waiting and len(taken) < messages_max:
             message = self._waiting.popleft()
@@ -104,17 +106,18 @@ class Hands:
         return taken
 
     def take_back(self) -> None:
-        """The program never got what was handed out last."""
+        """Give back the messages that were handed out last: the program never got them."""
         for each in self._fresh:
             self.answer(each, Answer.RETURN)
 
     def answer(self, message_id: int, answer: Answer, due_ms: int | None = None) -> bool:
-        """Note what the program says of a message; whether it has it.
+        """Note the program's answer for a message. Returns whether the program has the message.
 
         Args:
             message_id: the message.
-            answer: the answer. One that was answered for good takes no other.
-            due_ms: when it shall be delivered again, if it is released; None for at once.
+            answer: the answer. After any but `Answer.RENEW`, the program has the message no more.
+            due_ms: when a released message is due again, in milliseconds since the epoch; None for
+                at once.
         """
         held = self.partition.held.get(message_id)
         message = self.out.get(message_id)
@@ -130,7 +133,7 @@ class Hands:
         return True
 
     def reject(self, message: AcquiredMessage, reason: str) -> bool:
-        """Have a message that the program has put to the dead letters; whether it has it."""
+        """Note that a message must become a dead letter. Returns whether the program has it."""
         has = int(message.id) in self.partition.held
         if self.out.pop(int(message.id), None) is None or not has:
             return False
@@ -138,7 +141,7 @@ class Hands:
         return True
 
     def rejected(self, rejections: Sequence[Rejection]) -> None:
-        """These lie among the dead letters now: the group is done with them."""
+        """Note that these messages are dead letters now: the group is done with them."""
         for each in rejections:
             self.rejections.remove(each)
             held = self.partition.held.get(int(each.message.id))
@@ -146,12 +149,12 @@ class Hands:
                 held.answer = Answer.DONE
 
     def answer_all(self, answer: Answer) -> None:
-        """Note the same of all that the program has."""
+        """Note the same answer for all messages that the program has."""
         for message_id in list(self.out):
             self.answer(message_id, answer)
 
     def return_waiting(self, messages: Collection[int] | None = None) -> None:
-        """Give back what waits, all of it or these: the program never gets it."""
+        """Give back messages that wait to be handed out: those with these IDs, or all."""
         kept: deque[AcquiredMessage] = deque()
         for message in self._waiting:
             if messages is not None and int(message.id) not in messages:
@@ -163,7 +166,9 @@ class Hands:
         self._waiting = kept
 
     def lapsed(self) -> list[int]:
-        """Those that the program had for too long, once each. It has them no more."""
+        """The IDs of messages whose locks lapsed while the program had them. Each is returned once,
+        and the program has it no more.
+        """
         lapsed, self.partition.lapsed = set(self.partition.lapsed), []
         if lapsed:
             self._waiting = deque(each for each in self._waiting if int(each.id) not in lapsed)
@@ -175,7 +180,7 @@ class Hands:
         return [each for each in sorted(lapsed) if self.out.pop(each, None) is not None]
 
     def _return_old(self) -> None:
-        """Give all back that waited for too long. The first one was acquired first."""
+        """Give back messages that waited for too long. The first one was acquired first."""
         first = next((held for each in self._waiting if (held := self._held(each))), None)
         if first is not None and self._is_old(first):
             self.return_waiting(
@@ -187,13 +192,13 @@ class Hands:
             )
 
     def _held(self, message: AcquiredMessage) -> Held | None:
-        """What it has of a message; None if others have taken that from it."""
+        """The consumer's hold on a message; None if other consumers have taken the message."""
         return self.partition.held.get(int(message.id))
 
     def _is_old(self, held: Held) -> bool:
         return held.until_ms - self._now_ms() < RETURNED_AT * self._lock_ms
 
     def _return_all_of(self, slot: int) -> None:
-        """Give back what waits with a key: an earlier message of it comes again first."""
+        """Give back all waiting messages of a slot: an earlier one is delivered again first."""
         if slot != NO_KEY:
             self.return_waiting({int(m.id) for m in self._waiting if slot_of(m) == slot})

@@ -1,4 +1,4 @@
-"""The messages that a consumer of a share group has in its hands."""
+"""The messages that a consumer of a share group holds."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ __all__ = ["Answer", "Held"]
 
 
 class Answer(enum.Enum):
-    """What a consumer says of a message that it has."""
+    """What a consumer answers for a message that it holds."""
 
     DONE = "done"
-    """It was processed, or lies among the dead letters."""
+    """The message was processed, or is a dead letter."""
     RELEASE = "release"
-    """Another consumer, or this one, shall get it again. The program got it."""
+    """The program got the message, and any consumer may get it again."""
     RETURN = "return"
-    """The same, but the program never got it."""
+    """The program never got the message, and any consumer may get it."""
     RENEW = "renew"
-    """It needs more time."""
+    """The program needs more time for the message."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -29,23 +29,22 @@ class Held:
 
     deliveries: int
     until_ms: float
-    """When its lock lapses, on the consumer's clock: not later than any other consumer sees it."""
+    """When the lock lapses, by this consumer's clock: no later than for any other consumer."""
     slot: int
-    """That of its key, where keys are kept in order."""
+    """The slot of the message's key, where keys are kept in order."""
     answer: Answer | None = None
     """The answer that must be written."""
     due_ms: int | None = None
-    """When it shall be delivered again, if it is released, in milliseconds since the epoch; None
-    for at once."""
+    """When a released message is due again, in milliseconds since the epoch; None for at once."""
     delivered: bool = False
-    """Whether it was handed out."""
+    """Whether the message was handed out."""
 
     def mark(self, answer: Answer, own: Mark) -> Mark:
-        """What becomes of it by an answer, if it shall not be delivered later.
+        """The message's mark after an answer that names no later time.
 
         Args:
             answer: the answer.
-            own: the fate of what is acquired now, but for its deliveries.
+            own: the mark of a message that is acquired now, without its deliveries.
         """
         if answer is Answer.DONE:
             return DONE

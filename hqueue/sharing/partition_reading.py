@@ -1,4 +1,4 @@
-"""The log of a partition as the consumers of a share group read it: some of it, here and there."""
+"""Reads a partition's log for a share group: ahead, and once more in ranges further back."""
 
 from __future__ import annotations
 
@@ -25,18 +25,19 @@ __all__ = ["PartitionReading", "slot_of"]
 
 BYTES_MAX = 4 * 1024 * 1024
 READS_MAX = 4
-"""How often the store is asked for so many messages as are wanted: the first answer is short."""
+"""How often the store is asked until so many messages were read as are wanted: its first answer is
+short."""
 
 
 def slot_of(message: ConsumedMessage) -> int:
-    """Which slot a message's key falls in. All consumers of a group must agree on that."""
+    """The slot of a message's key. All consumers of a group must compute the same one."""
     if message.key is None:
         return NO_KEY
     return int.from_bytes(hashlib.blake2b(message.key, digest_size=8).digest(), "big") % SLOTS
 
 
 class _Chunk:
-    """Messages that were read, decoded when one of them is needed."""
+    """Messages that were read. They are decoded when one of them is needed."""
 
     def __init__(self, begin: int, end: int, batch: Batch | None, ids: Sequence[int]) -> None:
         self.begin = begin
@@ -48,14 +49,15 @@ class _Chunk:
 
 
 class PartitionReading:
-    """Reads a partition. Used by one thread or task at a time.
+    """Reads a partition. One thread or task at a time may use it.
 
     Args:
-        log: the queue's.
-        partition: its number.
+        log: the queue's log.
+        partition: the partition's number.
         topics: the topics to read; all if empty.
-        letters: the group's dead letters: what is put back to the group is read, too.
-        by_key: whether keys are kept in order: then what is read is decoded at once.
+        letters: the group's dead letters: those that were put back to the group are read, too.
+        by_key: whether keys are kept in order. If so, messages are decoded as soon as they are
+            read.
     """
 
     def __init__(
@@ -73,24 +75,24 @@ class PartitionReading:
         self._letters = letters
         self.by_key = by_key
         self._chunks: list[_Chunk] = []
-        """What was read ahead: they follow one another."""
+        """The chunks that were read ahead, which follow one another."""
         self._aside: list[_Chunk] = []
-        """What `between` read last."""
+        """The chunks that `between` has read."""
         self._cursor: PartitionCursor | None = None
         """Where reading ahead goes on."""
 
     @property
     def cursor(self) -> PartitionCursor | None:
-        """Reads on from the end of what was read ahead; None if nothing was read yet."""
+        """The cursor at the end of what was read ahead; None if nothing was read yet."""
         return self._cursor
 
     @property
     def at_tail(self) -> bool:
-        """Whether everything was read ahead that was there a moment ago."""
+        """Whether reading ahead has reached the log's end, as it was a moment ago."""
         return self._cursor is not None and self._cursor.at_tail
 
     def has_more(self, begin: int) -> bool:
-        """Whether there may be something from an ID on that need not be waited for."""
+        """Whether the log may already have messages from an ID on."""
         if not self.at_tail or begin < self._begin_of_ahead:
             return True
         return any(chunk.end > begin and chunk.ids for chunk in self._chunks)
@@ -101,7 +103,7 @@ class PartitionReading:
         return cursor is not None and cursor.at_tail and cursor.next_slot[1] < end
 
     def check_tail(self) -> Work[Any, None]:
-        """Look at the end of the log itself, which may have been truncated."""
+        """Check the log's end in the store: the log may have been truncated."""
         if self._cursor is not None:
             yield Wait(
                 partial(self._log.reader.do, self._cursor.check_tail),
@@ -109,8 +111,8 @@ class PartitionReading:
             )
 
     def ahead(self, begin: int, messages: int) -> Work[Any, Part]:
-        """What comes from an ID on: about so many messages, if they are there, and some megabytes
-        at most. Asks the store if nothing of it was read ahead.
+        """Read the log from an ID on: about so many messages, if the log has them, and some
+        megabytes at most. Asks the store only if too few were read ahead.
         """
         self._forget_before(begin)
         if self._cursor is None or not self._begin_of_ahead <= begin <= self._cursor.cursor:
@@ -130,15 +132,15 @@ class PartitionReading:
         return self._part(first, begin, first[-1].end if first else begin)
 
     def add(self, read: Sequence[Batch]) -> Work[Any, None]:
-        """These were read by the cursor."""
+        """Add batches that the cursor has read."""
         assert self._cursor is not None
         batches = yield from self._letters.delivered(read, self._topics)
         begin = self._chunks[-1].end if self._chunks else None
         self._chunks += yield from self._chunked(batches, begin, self._cursor.cursor)
 
     def between(self, begin: int, end: int, messages: int) -> Work[Any, Part]:
-        """What lies between two IDs: about so many messages, if they are there, and some megabytes
-        at most. It is kept until `forget_between`.
+        """Read the log between two IDs: about so many messages, if the log has them, and some
+        megabytes at most. They are kept until `forget_between`.
         """
         cursor = self._open(begin, end)
         batches: list[Batch] = []
@@ -157,18 +159,18 @@ class PartitionReading:
         return self._part(chunks, begin, reached)
 
     def forget_between(self) -> None:
-        """Forget what `between` has read."""
+        """Drop the messages that `between` has read."""
         self._aside = []
 
     def messages(self, ids: Sequence[int]) -> Work[Any, dict[int, ConsumedMessage | None]]:
-        """Messages that were read, by their IDs: None for one that an operator chose to skip, since
-        it can't be read. What has been forgotten since is left out.
+        """Messages that were read, by their IDs. The value is None for a message that can't be read
+        and that an operator chose to skip. Messages that were dropped since are left out.
 
         Args:
-            ids: in their order.
+            ids: the messages' IDs, in ascending order.
 
         Raises:
-            CorruptLogError: the batch of one can't be read.
+            CorruptLogError: a batch that has one of the messages can't be read.
         """
         found: dict[int, ConsumedMessage | None] = {}
         for chunk in (*self._aside, *self._chunks):
@@ -179,7 +181,7 @@ class PartitionReading:
         return found
 
     def release(self) -> Work[Any, None]:
-        """Free what is held in the store and here. Reading can continue afterwards."""
+        """Free the cursor in the store, and what was read. Reading can continue afterwards."""
         self._aside = []
         yield from self._release_ahead()
 
@@ -264,7 +266,7 @@ class PartitionReading:
 
 
 def may_be_delayed(batch: Batch) -> bool:
-    """Whether a message of a batch may have a time. Decodes nothing."""
+    """Whether a batch may have a delayed message. Decodes nothing."""
     return any(entry.header_bytes and DELIVER_AT.encode() in cell for entry, cell in batch.cells)
 
 

@@ -1,4 +1,4 @@
-"""What a program asks of its share consumer."""
+"""The calls of share consumers, for threads and for event loops."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from hqueue.sharing.shared_consumption import SharedConsumption
 __all__ = ["Delay", "ShareCalls", "idle_ms_of"]
 
 Delay = datetime.datetime | datetime.timedelta | int | None
-"""When a message that is released shall be delivered again, at the earliest: at an aware datetime,
-after a timedelta, or at a number of milliseconds since the epoch; None for at once."""
+"""When a released message may be delivered again: at an aware datetime, after a timedelta, or at a
+number of milliseconds since the epoch; None for at once."""
 
 
 def idle_ms_of(idle_ms_max: float | None) -> float:
-    """How long an iteration waits for a message, at most; None is for ever."""
+    """How long an iteration waits for a message at most. None means forever."""
     if idle_ms_max is None:
         return float("inf")
     return check_number(idle_ms_max, 0, float("inf"), option="idle_ms_max")
@@ -38,8 +38,8 @@ class ShareCalls(Stepwise):
     """The calls of `hqueue.ShareConsumer` and `hqueue.aio.ShareConsumer`, which describe them.
 
     Args:
-        consumption: what the consumer has.
-        settings: the consumer's.
+        consumption: the messages that the consumer hands out.
+        settings: the consumer's settings.
     """
 
     def __init__(self, consumption: SharedConsumption, settings: ShareSettings) -> None:
@@ -58,8 +58,8 @@ class ShareCalls(Stepwise):
 
     @contextlib.contextmanager
     def handing_out(self) -> Iterator[None]:
-        """Where this is left by an interruption, or by a task's cancellation, its program never
-        gets what was handed out meanwhile.
+        """A block that hands out messages. If an interruption or a task's cancellation ends the
+        block, the messages are given back, since the program never got them.
         """
         try:
             yield
@@ -99,7 +99,8 @@ class ShareCalls(Stepwise):
         foreign = self._consumption.foreign(messages)
         if foreign is not None:
             raise InvalidInputError(
-                "this consumer does not consume the message's partition",
+                "this consumer does not consume the message's partition: answer with the consumer "
+                "that returned the message",
                 queue=foreign.queue,
                 partition=foreign.partition,
             )

@@ -19,28 +19,28 @@ class ShareOptions(TypedDict, total=False):
     """
 
     lock_ms: int
-    """How long the consumer has a message before others get it, unless it is answered or renewed.
-    30,000 by default, 100 to 86,400,000. The consumers of a group may differ in it.
+    """How long no other consumer gets a message that this consumer has, unless it is answered
+    before. 30,000 by default, 100 to 86,400,000. Each consumer of a group may have its own value.
     """
 
     deliveries_max: int | None
-    """How often a message is delivered at most: if the last one is released too, or its lock
-    lapses, the message becomes a dead letter of the group. 5 by default; None for no limit.
+    """How often a message is delivered at most. If it is released after the last delivery too, or
+    its lock lapses, it becomes a dead letter of the group. 5 by default; None for no limit.
     """
 
     start: Start
-    """Where the group begins in a partition in which it has not consumed yet: ``"earliest"``, the
+    """Where the group begins in a partition that it has not consumed yet: ``"earliest"``, the
     default, ``"latest"``, or a position.
     """
 
     auto_acknowledge: bool
-    """Whether asking for more messages acknowledges those before that have no answer. True by
+    """Whether asking for more messages acknowledges earlier ones that have no answer. True by
     default.
     """
 
     ordered_by_key: bool
     """Whether a message waits until all earlier ones with its key are answered for good. All
-    consumers of a group must give the same. False by default.
+    consumers of a group must use the same value. False by default.
     """
 
 
@@ -60,7 +60,7 @@ class ShareSettings:
 
     @classmethod
     def of(cls, given: ShareOptions) -> ShareSettings:
-        """Those that were given, and the defaults."""
+        """The given options, and the defaults of the others."""
         check_options("a share consumer", given, [field.name for field in dataclasses.fields(cls)])
         return cls(**given)
 

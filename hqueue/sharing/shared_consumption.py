@@ -1,4 +1,4 @@
-"""What a consumer of a share group hands out, of all its partitions, and what it is asked."""
+"""Hands out messages of all partitions of a share consumer, and takes the answers."""
 
 from __future__ import annotations
 
@@ -44,32 +44,32 @@ __all__ = ["SharedConsumption"]
 logger = Log(__name__)
 
 PAUSES = Backoff(2.0, 50.0, growth=1.5)
-"""How long nothing is asked for while nothing comes."""
+"""The pauses between two looks for messages while none come."""
 LOOK_EVERY_MS = 200.0
-"""How often the group's records are looked at while nothing comes: others may have released
-something, or be gone."""
+"""How often the group's records are read while no messages come: other consumers may have released
+messages, or may be gone."""
 CHECK_EVERY_MS = 5_000.0
-"""How often the ends of the logs are looked at themselves: one may have been truncated."""
+"""How often the logs' ends are checked in the store: a log may have been truncated."""
 WRITE_EVERY_MS = 1_000.0
-"""How long answers wait to be written, at most, while the program asks for more."""
+"""How long answers wait at most to be written while the program asks for more messages."""
 
 
 class SharedConsumption(Stepwise):
-    """The partitions of some queues, as one consumer of a share group has them.
+    """Consumes all partitions of some queues, as one consumer of a share group.
 
-    One thread or task at a time uses it; answers may come from any.
+    One thread or task at a time uses it; any may answer for messages.
 
     Args:
-        cluster: where the queues are.
+        cluster: the cluster that has the queues.
         group: the group's name.
         queues: the queues' names.
         topics: the topics to read; all if empty.
-        settings: the consumer's.
-        clock: where time comes from.
+        settings: the consumer's settings.
+        clock: measures time.
         loop: the event loop that the consumer belongs to; None if threads use it.
 
     Raises:
-        InvalidInputError: no group has such a name.
+        InvalidInputError: the group's name is not valid.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class SharedConsumption(Stepwise):
     ) -> None:
         root, broker = cluster.settings.zookeeper_root, cluster.settings.broker_id
         self.consumer_id = f"{socket.gethostname()}:{uuid.uuid4()}"
-        """Its own, which no other has."""
+        """The consumer's ID, which no other consumer has."""
         self._paths = GroupPaths(root, group, broker)
         self._cluster = cluster
         self._group = group
@@ -99,7 +99,7 @@ class SharedConsumption(Stepwise):
         self._logs: dict[str, QueueLog] = {}
         self._hands: dict[PartitionKey, Hands] = {}
         self._turns: list[PartitionKey] = []
-        """The partitions, the one that is asked next first."""
+        """The partitions, in the order in which they are asked for messages."""
         self._last: PartitionKey | None = None
         """The partition whose messages were handed out last."""
         self._looked_ms = self._checked_ms = self._wrote_ms = clock.monotonic_ms()
@@ -108,30 +108,32 @@ class SharedConsumption(Stepwise):
 
     @property
     def inherited(self) -> bool:
-        """Whether this is a forked child, which has nothing of what its parent consumes."""
+        """Whether this process is a forked child of the one that made the consumer: the child has
+        no messages of the consumer.
+        """
         return os.getpid() != self._pid
 
     def check_process(self) -> None:
-        """Return if this is the process that made it.
+        """Check that this process made the consumer.
 
         Raises:
-            ClosedError: it is a forked child.
+            ClosedError: this process is a forked child.
         """
         if self.inherited:
             raise ClosedError("a consumer can't be used in a forked child; make one there")
 
     @property
     def partitions(self) -> list[PartitionKey]:
-        """What it consumes."""
+        """The partitions that the consumer consumes."""
         return sorted(self._hands)
 
     @stepwise
     def begin(self) -> Work[Any, None]:
-        """Join the group, unless it has joined. Where this fails it can be called again.
+        """Join the group, unless the consumer has joined. After a failure it can be called again.
 
         Raises:
             QueueNotFoundError: one of the queues does not exist.
-            GroupActiveError: the name is that of a group of consumers, which has offsets.
+            GroupActiveError: the name belongs to a consumer group, which has offsets.
             SettingsError: another cluster has registered the ``broker_id``.
             StoreUnavailableError: HBase or ZooKeeper was unavailable.
         """
@@ -189,13 +191,13 @@ class SharedConsumption(Stepwise):
         found = yield from start_positions(log, self._settings.start, [partition])
         return int(found[partition].next)
 
-    # What is handed out.
+    # Handing messages out.
 
     @stepwise
     def take(
         self, timeout_ms: float, messages_max: int, acquire_max: int
     ) -> Work[Any, list[AcquiredMessage]]:
-        """Hand out the next messages, all of one partition; none if none came in time, or a stop
+        """Hand out the next messages, all of one partition; none if none came in time, or if a stop
         was requested. Raises as `hqueue.ShareConsumer.poll`.
 
         Args:
@@ -253,12 +255,13 @@ class SharedConsumption(Stepwise):
         lapsed = hands.lapsed()
         if lapsed:
             logger.warning(
-                "the locks of %d messages lapsed before they were answered: others may get them",
+                "the locks of %d messages lapsed before they were answered: other consumers may "
+                "get the messages",
                 len(lapsed),
             )
 
     def _acquired(self, hands: Hands, taken: Sequence[Taken]) -> Work[Any, None]:
-        """Let what was acquired wait to be handed out."""
+        """Let acquired messages wait until they are handed out."""
         if not taken:
             return
         deliveries = {each.id: each.deliveries for each in taken}
@@ -280,17 +283,19 @@ class SharedConsumption(Stepwise):
                 held[each].answer = Answer.DONE if each in read else Answer.RETURN
         hands.add(acquired, self._settings.deliveries_max)
 
-    # What is said of it.
+    # Answering.
 
     def foreign(self, messages: Iterable[AcquiredMessage]) -> AcquiredMessage | None:
-        """The first one of these that is of no partition that it consumes."""
+        """The first of these messages whose partition the consumer does not consume; None if it
+        consumes all.
+        """
         return next((m for m in messages if (m.queue, m.partition) not in self._hands), None)
 
     def answer(
         self, messages: Iterable[AcquiredMessage], answer: Answer, due_ms: int | None = None
     ) -> None:
-        """Note what the program says of messages; those that it has no more are left. From any
-        thread.
+        """Note the program's answer for messages. Those that it has no more are skipped. Any thread
+        may call this.
 
         Args:
             messages: the messages.
@@ -303,19 +308,21 @@ class SharedConsumption(Stepwise):
             )
 
     def reject(self, messages: Iterable[AcquiredMessage], reason: str) -> None:
-        """Have messages put to the dead letters; those that it has no more are left. From any
-        thread.
+        """Note that messages must become dead letters. Those that the program has no more are
+        skipped. Any thread may call this.
         """
         for message in messages:
             self._hands[PartitionKey(message.queue, message.partition)].reject(message, reason)
 
     def answer_all(self, answer: Answer) -> None:
-        """Note the same of all that the program has."""
+        """Note the same answer for all messages that the program has."""
         for hands in self._hands.values():
             hands.answer_all(answer)
 
     def take_back(self) -> None:
-        """The program was interrupted before it got what was handed out last."""
+        """Give back the messages that were handed out last: the program was interrupted before it
+        got them.
+        """
         if self._last is not None:
             self._hands[self._last].take_back()
 
@@ -331,10 +338,10 @@ class SharedConsumption(Stepwise):
         if self._clock.monotonic_ms() - self._wrote_ms >= WRITE_EVERY_MS:
             yield from self.write.steps()
 
-    # What is looked at.
+    # Looking for more messages.
 
     def _look(self) -> Work[Any, bool]:
-        """Look whether there is something to take; whether there may be."""
+        """Look for more messages. Returns whether there may be some to take."""
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._looked_ms >= LOOK_EVERY_MS:
             self._looked_ms = now_ms
@@ -348,7 +355,7 @@ class SharedConsumption(Stepwise):
             came = (yield from self._poll_ends(log, hands, check=check)) or came
         for key, each in self._hands.items():
             if each.partition.is_short and (yield each.partition.begin_again.asked()):
-                text = "the queue was truncated or created again: the group begins again in %s/%d"
+                text = "the queue was truncated or created again: the group starts over in %s/%d"
                 logger.warning(text, *key)
                 came = True
         partitions = [each.partition for each in self._hands.values()]
@@ -364,7 +371,9 @@ class SharedConsumption(Stepwise):
     def _poll_ends(
         self, log: QueueLog, hands: Collection[Hands], *, check: bool
     ) -> Work[Any, bool]:
-        """Ask once for what comes next where all was read; whether something came."""
+        """Ask once for new messages in the partitions that were read to their ends. Returns whether
+        some came.
+        """
         readings = {}
         for each in hands:
             reading = each.partition.reading
@@ -387,18 +396,18 @@ class SharedConsumption(Stepwise):
             yield from readings[partition].add(batches)
         return bool(came)
 
-    # Its end.
+    # Stopping and closing.
 
     def request_stop(self) -> None:
-        """Let `take` give nothing from now on. From any thread."""
+        """Make `take` return nothing from now on. Any thread may call this."""
         self._stopping = True
 
     @stepwise
     def close(self, *, acknowledge: bool) -> Work[Any, None]:
-        """Give back what was not handed out, write all answers, and leave the group.
+        """Give back messages that were not handed out, write all answers, and leave the group.
 
         Args:
-            acknowledge: whether the program is done with what it has not answered. If not, it is
+            acknowledge: whether messages without an answer are acknowledged. If not, they are
                 released.
         """
         self._closed = True
@@ -416,7 +425,9 @@ class SharedConsumption(Stepwise):
 
     @stepwise
     def leave(self) -> Work[Any, None]:
-        """Free everything. What it has is others' when its locks lapse."""
+        """Leave the group without writing answers, and free everything. Other consumers get the
+        messages when their locks lapse.
+        """
         self._closed = True
         for hands in self._hands.values():
             yield from hands.partition.reading.release()
@@ -438,7 +449,7 @@ class SharedConsumption(Stepwise):
 
 
 def _given(polling: Work[Any, None]) -> Work[Any, list[Batch]]:
-    """All batches that it gives."""
+    """All batches that a poll gives."""
     batches: list[Batch] = []
     while (given := (yield from until_given(polling))) is not None:
         batches += given.item

@@ -1,5 +1,5 @@
-"""A partition as a consumer of a share group has it, which changes the group's record by its
-version.
+"""Consumes a partition for a share group: each consumer changes the group's record by
+compare-and-set of its version.
 """
 
 from __future__ import annotations
@@ -28,53 +28,57 @@ from hqueue.sharing.window_record import WINDOW_MESSAGES_MAX, decode_window, enc
 __all__ = ["ShareRecords", "SharedPartition"]
 
 CLOCKS_DIFFER_BY = 1.05
-"""Two clocks differ by less in one span of time: so much longer do others wait for a lock."""
+"""Two clocks that measure the same time differ by less than this factor, so other consumers wait
+this much longer for a lock to lapse."""
 
 CONFLICT_MS = 4.0
 CONFLICT_MS_MAX = 64.0
 
 
 class _Known(NamedTuple):
-    """The group's record, as it is known."""
+    """The group's record, as the consumer knows it."""
 
     window: Window
     version: Version
     strays: bool = False
-    """Whether the consumer has something by it that it does not have in its hands."""
+    """Whether the consumer has messages by the record that it does not hold."""
 
 
 class ShareRecords(OnStore):
-    """The records of a group's partitions. Thread-safe."""
+    """Reads the records of a group's partitions. Thread-safe."""
 
     @stepwise
     def read(self, partitions: Sequence[SharedPartition]) -> Work[None]:
-        """Let partitions see their records, in one round trip or a few."""
+        """Read the records of partitions, in one round trip or a few, and let `see` note them."""
         found = yield Read([each.path for each in partitions])
         for each in partitions:
             each.see(found.get(each.path))
 
 
 class SharedPartition(OnStore):
-    """What one consumer does with a partition. One thread or task at a time uses it.
+    """Acquires messages of a partition for one consumer, and writes the consumer's answers. One
+    thread or task at a time uses it.
 
-    **One holder at a time**: a consumer has a message from before it sent the write that acquired
-    it, for `lock_ms`, by its own clock. Another one takes the message only when it has itself seen
-    that very write unchanged for as long, by its own. So neither needs the other's time.
+    **One holder at a time**: a consumer has a message for `lock_ms` by its own clock, which starts
+    before the consumer sends the write that acquires the message. Another consumer takes the
+    message only after it has itself seen that very write unchanged for as long, by its own clock.
+    So no consumer needs the time of another one.
 
     **Fencing**: each write names the version that it changes. A consumer that stood still meanwhile
-    learns what others took before it changes anything; a late answer counts for what nobody took.
+    learns what others took before it changes anything. A late answer counts only for messages that
+    nobody else took.
 
-    **A write without an answer** may be made yet. What it acquired was not handed out, and is given
-    back as soon as it is seen; its answers are written again.
+    **A write without an answer** may still take effect. The messages that it acquired were not
+    handed out, and are given back as soon as the consumer sees them. Its answers are written again.
 
     Args:
-        store: has the record.
-        path: where it lies.
+        store: keeps the record.
+        path: the record's path.
         reading: reads the log.
-        holder: an ID that no other consumer has, and none had.
-        lock_ms: how long it has what it acquires.
-        begin: work that says where a group begins that has no record yet.
-        deadline: the bound on one operation.
+        holder: the consumer's ID, which no other consumer has or had.
+        lock_ms: how long the consumer has what it acquires.
+        begin: work that returns the position at which a group without a record begins.
+        deadline: makes the deadline of one operation.
         clock: measures locks.
     """
 
@@ -94,41 +98,43 @@ class SharedPartition(OnStore):
         self.path = path
         self.reading = reading
         self.held: dict[int, Held] = {}
-        """What it has, by the messages' IDs."""
+        """The messages that the consumer holds, by their IDs."""
         self.lapsed: list[int] = []
-        """Messages that it had for too long, and others may have, or had; among them are some that
-        it has answered. Who reports them empties this."""
+        """The IDs of messages whose locks lapsed, so that other consumers may have them, or had
+        them. The consumer may have answered for some of them. The caller that reports them empties
+        this list."""
         self._holder = holder
         self._lock_ms = lock_ms
         self._begin = begin
         self._deadline = deadline
         self.delayed = 0
-        """How many messages the last exchange met whose time is to come."""
+        """How many messages the last exchange met that are not due yet."""
         self._delays = DelayRecords(store, path, clock)
         self._doubtful_delays: list[Delay] = []
-        """Records of delays that the window may name, by a write that had no answer yet."""
+        """Records of delays that the window may name: no answer has come yet to the write that
+        names them."""
         self._stamp = 0
         self._known: _Known | None = None
         self._short_until: Deadline | None = None
-        """When a log that is short is taken for another one; None while it is not."""
+        """When a log that is too short is taken for another one; None while the log isn't short."""
         self._seen: dict[tuple[str, int], float] = {}
-        """Since when other holders' writes have been seen, on the clock."""
+        """When this consumer first saw other holders' writes, by its own clock."""
 
     @property
     def window(self) -> Window | None:
-        """What the group has of the partition, as it is known here; None if it must be read."""
+        """The group's window of the partition, as it is known here; None if it must be read."""
         return None if self._known is None else self._known.window
 
     @property
     def answers(self) -> bool:
-        """Whether there are answers to write: also that of a program which took too long."""
+        """Whether there are answers to write. A lock that lapsed counts as an answer."""
         now_ms = self._clock.monotonic_ms()
         held = list(self.held.values())
         return any(each.answer is not None or each.until_ms <= now_ms for each in held)
 
     @property
     def offers(self) -> bool:
-        """Whether the record may have something to take before the window's end."""
+        """Whether there may be messages to take before the window's end."""
         if self._known is None or self._known.strays:
             return True
         window, now_ms = self._known.window, self._clock.wall_ms()
@@ -136,7 +142,7 @@ class SharedPartition(OnStore):
         return due or bool(wanted(window, self._is_free(), 1))
 
     def see(self, record: Record | None) -> None:
-        """Note a record that was read just now; None if there was none."""
+        """Note the record that was read just now. None means that the store has no record."""
         self._known = None
         if record is None:
             return
@@ -154,7 +160,7 @@ class SharedPartition(OnStore):
 
     @property
     def is_short(self) -> bool:
-        """Whether the log ended a moment ago before where the group has been."""
+        """Whether the log ended, a moment ago, before the end of the group's window."""
         window = self.window
         if window is None or window.end <= BEGINNING.next or not self.reading.is_short(window.end):
             self._short_until = None
@@ -163,9 +169,9 @@ class SharedPartition(OnStore):
 
     @stepwise
     def begin_again(self) -> Work[bool]:
-        """Begin with the first message of the log, if that has been `is_short` for an operation's
-        bound: it is another one, for the queue was truncated, or deleted and created again. Whether
-        that was so.
+        """Start over with the first message of the log, if the log `is_short` for as long as an
+        operation may take: it is another log, since the queue was truncated, or was deleted and
+        created again. Returns whether that was so.
         """
         known = self._known
         self._short_until = self._short_until or self._deadline()
@@ -182,19 +188,19 @@ class SharedPartition(OnStore):
 
     @stepwise
     def exchange(self, messages_max: int) -> Work[list[Taken]]:
-        """Write what was answered, and take messages, with one write if no other consumer writes
-        meanwhile.
+        """Write the answers, and take messages, in one write if no other consumer writes meanwhile.
 
         Args:
-            messages_max: how many to take at most; 0 to write answers only.
+            messages_max: how many messages to take at most; 0 to write answers only.
 
         Returns:
-            What was taken, in the order of IDs: it is `held` now. Nothing, if others were faster
-            again and again.
+            The messages that were taken: first the late ones, then the others, each in the order of
+            IDs. They are `held` now. The list is empty if other consumers were always faster.
 
         Raises:
-            StoreUnavailableError: the store stayed away, or other consumers left no way to write
-                answers. With an outcome of the answers.
+            StoreUnavailableError: the store was unavailable, or other consumers kept changing the
+                record so that answers could not be written. The error's outcome is that of the
+                answers.
             UnsupportedFormatError: the record can't be read.
         """
         deadline, pause_ms = self._deadline(), CONFLICT_MS
@@ -202,8 +208,8 @@ class SharedPartition(OnStore):
             known = self._known or (yield from self._read())
             self._give_up_lapsed()
             answers = self._answers()
-            # A write that renews or gives back acquires nothing: else, if its answer got lost, one
-            # could not distinguish what it acquired from what it renewed.
+            # A write that renews or gives back acquires nothing: if its answer got lost, the
+            # messages that it acquired would look like those that it renewed.
             only_done = all(each is Answer.DONE for each in answers.values())
             taken = yield from self._try(known, answers, messages_max if only_done else 0)
             if taken is not None and (only_done or not messages_max or deadline.expired):
@@ -227,7 +233,7 @@ class SharedPartition(OnStore):
     def _try(
         self, known: _Known, answers: Mapping[int, Answer], messages_max: int
     ) -> Work[list[Taken] | None]:
-        """One try of `exchange`; None if others were faster."""
+        """Try an `exchange` once. Returns None if another consumer was faster."""
         self._stamp += 1
         own = Mark(Fate.ACQUIRED, 0, self._holder, self._stamp, self._lock_ms)
         ids = sorted(self.held)
@@ -261,7 +267,7 @@ class SharedPartition(OnStore):
             self._confirm(answers, 0.0)
             return []
         sent_ms = self._clock.monotonic_ms()
-        self._known = None  # Until its answer has come.
+        self._known = None  # Until the write's answer has come.
         value = encode_window(window, f"{self._holder}/{self._stamp}")
         self._doubtful_delays += delays
         written = yield Write({self.path: Change(value, known.version)})
@@ -284,13 +290,13 @@ class SharedPartition(OnStore):
         return acquired.taken
 
     def _drop_delays(self, delays: Sequence[Delay]) -> Work[None]:
-        """Delete records of delays that no write names, nor will."""
+        """Delete records of delays that no window names or will name."""
         if delays:
             yield from self._delays.drop.steps(delays)
             self._doubtful_delays = [d for d in self._doubtful_delays if d not in delays]
 
     def _with_late(self, window: Window, messages_max: int) -> Work[Window | None]:
-        """The window with the messages whose time has come; None if others were faster."""
+        """The window with the messages that are due; None if another consumer was faster."""
         settled: Window | None = window
         if window.moves:
             settled = yield from self._delays.settle.steps(window)
@@ -300,7 +306,9 @@ class SharedPartition(OnStore):
         return settled
 
     def _dues_ms(self, answers: Mapping[int, Answer]) -> dict[int, int]:
-        """The times of what is released for later. Threads may give other answers meanwhile."""
+        """When messages that are released for later are due, by their IDs. Other threads may change
+        the answers meanwhile.
+        """
         return {
             each: due_ms
             for each, answer in answers.items()
@@ -308,7 +316,7 @@ class SharedPartition(OnStore):
         }
 
     def _delayed(self, window: Window, dues_ms: Mapping[int, int]) -> list[Delayed]:
-        """What was released for a later time, and is its own as the record says."""
+        """The messages that are released for later, and that the consumer has by the record."""
         own = [span for span in window.each if span.mark.holder == self._holder]
         return [
             Delayed(due_ms, each, self.held[each].deliveries)
@@ -317,7 +325,7 @@ class SharedPartition(OnStore):
         ]
 
     def _give_up_lapsed(self) -> None:
-        """What the program has had for too long without an answer is available to all again."""
+        """Give back the messages whose locks lapsed without an answer."""
         now_ms = self._clock.monotonic_ms()
         for each, held in list(self.held.items()):
             if held.answer is None and held.until_ms <= now_ms:
@@ -325,7 +333,7 @@ class SharedPartition(OnStore):
                 self.lapsed.append(each)
 
     def _parts(self, window: Window, messages_max: int) -> Work[list[Part]]:
-        """Read what may be taken."""
+        """Read the parts of the log that have messages to take."""
         parts: list[Part] = []
         self.reading.forget_between()
         spans = wanted(window, self._is_free(), messages_max)
@@ -333,7 +341,7 @@ class SharedPartition(OnStore):
             parts.append((yield from self.reading.between(begin, end, messages_max)))
         left = messages_max - sum(span.messages for span in spans)
         if left > 0 and self.delayed:
-            left = DELAYED_TOGETHER_MAX  # So that a record of delays has many of them.
+            left = DELAYED_TOGETHER_MAX  # So that many delayed messages share a record.
         if left > 0:
             parts.append((yield from self.reading.ahead(window.end, left)))
         return parts
@@ -350,7 +358,7 @@ class SharedPartition(OnStore):
                 return self._known
 
     def _confirm(self, answers: Mapping[int, Answer], until_ms: float) -> None:
-        """These answers are written. Another thread may have given later ones meanwhile."""
+        """Note that these answers are written. Threads may have given later ones meanwhile."""
         for each, answer in answers.items():
             held = self.held[each]
             if answer is not Answer.RENEW:
@@ -361,8 +369,8 @@ class SharedPartition(OnStore):
                 held.answer = None
 
     def _drop_lapsed(self, window: Window) -> None:
-        """Forget what others have taken from it, and what its own answers have ended whose write
-        got no answer.
+        """Drop the messages that other consumers have taken, and those that this consumer's own
+        answers have ended by a write that got no answer.
         """
         late = {span.begin: span for span in window.late}
         ends = [span.end for span in window.spans]
@@ -382,8 +390,8 @@ class SharedPartition(OnStore):
         return since_ms + mark.lock_ms * CLOCKS_DIFFER_BY
 
     def _is_free(self) -> Callable[[Span], bool]:
-        """Whether the messages of a span may be taken now. Many spans have the same mark: it is
-        looked at once.
+        """Makes a function that says whether the messages of a span may be taken now. It checks
+        each mark once, since many spans have the same one.
         """
         now_ms = self._clock.monotonic_ms()
 

@@ -1,4 +1,4 @@
-"""What has become of each message of a partition, for one share group."""
+"""The window of a share group: the fates of a partition's messages."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ NO_KEY = -1
 
 
 class Fate(enum.IntEnum):
-    """What has become of a message. The numbers are on disk."""
+    """The state of a message in a share group. The numbers are on disk."""
 
     AVAILABLE = 0
-    """Nobody has it."""
+    """No consumer has the message."""
     ACQUIRED = 1
-    """A consumer has it, until its lock lapses."""
+    """A consumer has the message, until its lock lapses."""
     DONE = 2
-    """It was processed, or is a dead letter."""
+    """The message was processed, or is a dead letter."""
 
 
 class Mark(NamedTuple):
-    """The fate of a message, with what belongs to it."""
+    """The fate of a message, its deliveries, and its lock."""
 
     fate: Fate
     deliveries: int = 0
-    """How often it was handed out, this time included."""
+    """How often the message was delivered, the current delivery included."""
     holder: str = ""
-    """The ID of the consumer that has it, if it is acquired. No other consumer ever has that ID."""
+    """The ID of the consumer that has an acquired message. No other consumer ever has that ID."""
     stamp: int = 0
-    """The number of the holder's write that acquired it, or renewed its lock."""
+    """The number of the holder's write that acquired the message, or renewed its lock."""
     lock_ms: int = 0
-    """How long the holder has it, from that write on."""
+    """How long the holder has the message, from that write on."""
 
     def released(self, *, delivered: bool) -> Mark:
-        """The fate of a message that its holder gives back.
+        """The mark of a message that its holder gives back.
 
         Args:
-            delivered: whether the program got it. If not, this time counts as no delivery.
+            delivered: whether the program got the message. If not, this delivery does not count.
         """
         return Mark(Fate.AVAILABLE, self.deliveries if delivered else max(0, self.deliveries - 1))
 
@@ -51,17 +51,17 @@ DONE = Mark(Fate.DONE)
 
 
 class Span(NamedTuple):
-    """Messages of a partition that follow one another, and have the same fate."""
+    """Messages of a partition that follow one another, and have the same mark."""
 
     begin: int
-    """From this ID on; it need not be that of a message."""
+    """The first ID. It need not be that of a message."""
     end: int
-    """The first ID after them; it need not be that of a message."""
+    """The first ID after the messages. It need not be that of a message."""
     messages: int
-    """How many, of the topics that the group reads."""
+    """How many messages of the group's topics the span has."""
     mark: Mark
     slots: frozenset[int] = frozenset()
-    """Where keys are kept in order: those of the keys of these messages, and perhaps of others."""
+    """Where keys are kept in order: the slots of these messages' keys, and perhaps of others."""
 
     @property
     def is_done(self) -> bool:
@@ -69,33 +69,36 @@ class Span(NamedTuple):
 
 
 class Delay(NamedTuple):
-    """A record of messages that wait for their time."""
+    """A record of delays, as the window names it: it has messages that are not due yet."""
 
     name: str
-    """Where it lies, below the window's record."""
+    """The record's name, below the window's record."""
     due_ms: int
-    """When the first of them is due, in milliseconds since the epoch."""
+    """When the first of its messages is due, in milliseconds since the epoch."""
 
 
 class Move(NamedTuple):
-    """What was moved from such a record into the window, and may still lie in both."""
+    """How far messages were moved from a record of delays into the window. Both may still have
+    these messages.
+    """
 
     name: str
     due_ms: int
+    """When the last one that was moved is due."""
     id: int
-    """All up to this message of this time, in the order of times and IDs."""
+    """The ID of the last one that was moved, in the order of times and then of IDs."""
 
 
 class Window(NamedTuple):
-    """What has become of the messages of a partition. All before `begin` are done, and nobody has
-    had any from `end` on; in between each ID lies in one span. A message that waits, or has waited,
-    for its time counts as done there: it lies in a record of delays, or among the `late`.
+    """The fates of a partition's messages. All messages before `begin` are done, no consumer has
+    had any from `end` on, and each ID in between lies in one span. In the spans a delayed message
+    counts as done: it lies in a record of delays, or among the `late`.
     """
 
     begin: int
     spans: tuple[Span, ...] = ()
     late: tuple[Span, ...] = ()
-    """Messages whose time has come, and that are not done: each has a span of its own."""
+    """Delayed messages that are due now, and not done. Each has its own span."""
     delays: tuple[Delay, ...] = ()
     """The records of delays."""
     moves: tuple[Move, ...] = ()
@@ -109,7 +112,7 @@ class Window(NamedTuple):
         delays: Iterable[Delay] = (),
         moves: Iterable[Move] = (),
     ) -> Window:
-        """The window of these spans, which follow one another from `begin` on."""
+        """The window with these spans, which follow one another from `begin` on."""
         left = list(_merged(span for span in spans if span.end > span.begin))
         first = next((number for number, span in enumerate(left) if not span.is_done), len(left))
         for span in left[:first]:
@@ -124,26 +127,26 @@ class Window(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The first ID that nobody has had."""
+        """The first ID that no consumer has had."""
         return self.spans[-1].end if self.spans else self.begin
 
     @property
     def unfinished(self) -> int:
-        """How many messages of it are not done."""
+        """How many messages of the window are not done."""
         return sum(span.messages for span in self.each if not span.is_done)
 
     @property
     def acquired(self) -> int:
-        """How many messages of it consumers have."""
+        """How many messages of the window consumers have."""
         return sum(span.messages for span in self.each if span.mark.fate is Fate.ACQUIRED)
 
     @property
     def done(self) -> int:
-        """How many messages of it are done although one before them is not."""
+        """How many messages of the window are done although an earlier one is not."""
         return sum(span.messages for span in self.spans if span.is_done)
 
     def changed(self, parts: Mapping[Span, Sequence[Span]], more: Sequence[Span] = ()) -> Window:
-        """The window with other spans in the place of some of its own, and with more at its end."""
+        """The window with some spans replaced by others, and with more spans at its end."""
         if not parts and not more:
             return self
         kept: Iterable[Span] = self.spans
@@ -162,15 +165,15 @@ def split(
     *,
     whole: bool,
 ) -> list[Span]:
-    """The spans that a span becomes.
+    """The spans that replace a span when its messages get new marks.
 
     Args:
-        span: what is split.
-        ids: its messages in their order: all of them, or the first ones.
-        marks: what becomes of each of these.
-        slots: the slot of each one's key, where keys are kept in order.
-        whole: whether these are all messages that it has, and not only the first ones. If one or
-            another has expired, they are fewer than the span says.
+        span: the span to split.
+        ids: the IDs of its messages in ascending order: all of them, or the first ones.
+        marks: the new mark of each of these messages.
+        slots: the slots of their keys, where keys are kept in order.
+        whole: whether these are all messages of the span, and not only the first ones. They are
+            fewer than the span says if some have expired.
     """
     parts: list[Span] = []
     begin = span.begin
@@ -190,7 +193,7 @@ def split(
     elif parts:
         parts[-1] = parts[-1]._replace(end=span.end)
     else:
-        parts.append(Span(span.begin, span.end, 0, DONE))  # They have expired.
+        parts.append(Span(span.begin, span.end, 0, DONE))  # The messages have expired.
     return parts
 
 

@@ -1,4 +1,4 @@
-"""The record of a share group's window in a partition, as bytes."""
+"""Encodes a share group's window of a partition as the bytes of a record."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from hqueue.sharing.window import Delay, Fate, Mark, Move, Span, Window
 __all__ = ["WINDOW_MESSAGES_MAX", "decode_window", "encode_window"]
 
 WINDOW_MESSAGES_MAX = 10_000
-"""How many messages of a partition may be unfinished at a time that a consumer has or had. So the
-record stays below what every store can keep, whatever becomes of each of them."""
+"""The most unfinished messages in a window. The limit keeps the record below the size that every
+store can keep, even if each message has its own mark."""
 
 SLOTS = 4_096
-"""Keys that are kept in order are hashed to so many slots; keys of one slot wait for each other."""
+"""The number of slots that keys are hashed to where they are kept in order. Messages whose keys
+share a slot wait for each other."""
 
 PACKED_FROM = 8 * 1024
 UNPACKED_BYTES_MAX = 16 * 1024 * 1024
@@ -33,11 +34,11 @@ NAME = re.compile("[0-9a-f]{32}")
 
 
 def encode_window(window: Window, writer: str) -> bytes:
-    """A window as a record.
+    """The bytes of a window's record.
 
     Args:
         window: the window.
-        writer: an ID of this very write, which no other write has.
+        writer: an ID of this write, which no other write has.
     """
     holders: dict[tuple[str, int], int] = {}
     spans = [_text(span, span.end - span.begin, holders) for span in window.spans]
@@ -58,7 +59,7 @@ def encode_window(window: Window, writer: str) -> bytes:
 
 
 def _text(span: Span, place: int, holders: dict[tuple[str, int], int]) -> str:
-    """A span as JSON. There may be 20,000 at each write: as many lists would keep the garbage
+    """A span as JSON text. A write may have 20,000 spans: so many lists would keep the garbage
     collector busy.
     """
     _, _, messages, (fate, deliveries, holder, stamp, lock_ms), slots = span
@@ -78,10 +79,10 @@ def _json(value: object) -> str:
 
 
 def decode_window(data: bytes, path: str) -> Window:
-    """The window of a record. `path` is where it lies, for errors.
+    """The window of a record. `path` is the record's, for errors.
 
     Raises:
-        UnsupportedFormatError: it is none, or of a later version.
+        UnsupportedFormatError: the bytes are no window's record, or a later version wrote them.
     """
     return decode_fields(data, path, _window)
 
@@ -117,7 +118,7 @@ def _move(name: object, due_ms: object, message_id: object) -> Move:
 
 def _name(name: object) -> str:
     if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise ValueError("a record of delays has no such name")
+        raise ValueError("the name of a record of delays must be 32 hexadecimal digits")
     return name
 
 
