@@ -64,13 +64,13 @@ class DeadLetters:
 
     async def redrive(self, letters: Iterable[DeadLetter]) -> int:
         """Deliver dead letters to their subscriber or group again, and to no other. Returns how
-        many. Like `hqueue.DeadLetters.redrive`.
+        many were redriven. Like `hqueue.DeadLetters.redrive`.
         """
         return await self._steps([]).redrive.in_loop(letters)
 
     async def delete(self, letters: Iterable[DeadLetter]) -> int:
-        """Take dead letters off those that wait. Returns how many. Like
-        `hqueue.DeadLetters.delete`.
+        """Delete dead letters, so that they wait no more and are not delivered. Returns how many
+        were deleted. Like `hqueue.DeadLetters.delete`.
         """
         return await self._steps([]).delete.in_loop(letters)
 
@@ -83,7 +83,7 @@ class DeadLetters:
         return await self._steps([]).unwrap.in_loop(message)
 
     def _steps(self, opened: list[Scanner]) -> DeadLetterSteps:
-        """The steps of one call, that note which scanners they open."""
+        """The steps of one call. They add the scanners that they open to `opened`."""
 
         def open_scan(scans: Mapping[int, Scan] | Scan) -> Scanner:
             reader = self._log.loop_reader
@@ -100,4 +100,4 @@ async def _close(opened: list[Scanner]) -> None:
 
 
 async def _nothing(step: Any) -> None:
-    """There are no steps but those that wait."""
+    """Does nothing: these steps only wait and give."""

@@ -1,28 +1,27 @@
-"""Dead letters: messages that a subscriber or a consumer group could not process, and putting them
-back to it.
+"""Dead letters: messages that a subscriber or a group could not process, and how they are put back
+to it.
 
-They lie in the queue itself, in the partition that they came from, under a topic of the
-subscriber's or the group's own; so they are as durable as everything else, and expire with the
-queue's TTL. A redrive is a message as well, under another topic, which is delivered to that
-subscriber or group alone. Nobody gets either of them unasked: a subscription to all topics does not
-mean these, nor does a consumer of all topics. Both topics are the system's own
-(`hqueue.settings.reserved`): what else lies under them is named, and passed over.
+A dead letter lies in the queue itself, in the partition of the original, under a topic of the
+subscriber or the group; so it is as durable as any message, and expires with the queue's TTL. A
+redrive is a message as well, under another topic, and is delivered to that subscriber or group
+alone. Neither is delivered to others: a subscription to all topics does not include these topics,
+nor does a consumer of all topics. Both topics are reserved for the system
+(`hqueue.settings.reserved`): other messages under them are reported and skipped.
 
-The key and the headers of both are the original's. The value: a JSON object in UTF-8 on the first
-line, and the original value behind it.
+Dead letters and redrives have the key and the headers of the original. Their value is a JSON object
+in UTF-8 on the first line, followed by the original value.
 
     {"version":1,"id":"1700000000000-0","topic":"clicks","subscriber":"s","reason":"rejected",
      "attempts":1,"dead_letter":null}
 
 ``id`` and ``topic`` are the original's; ``dead_letter`` is the ID of the dead letter that a
-redrive puts back. A group's have ``"group"`` and its name, and no ``subscriber``. A value that fits
-no batch together with this line, the key and the headers stays where it was, and so do they:
-``"value":"in the log"`` says so, and all three are read from there as long as they have not
-expired.
+redrive puts back. For a group, ``"group"`` with its name stands in the place of ``subscriber``. If
+the value, the key and the headers don't fit a batch together with this line, all three are left
+where they were: ``"value":"in the log"`` says so, and they are read from there until they expire.
 
 A deletion lies under the topic of the redrives, and puts nothing back:
 
     {"version":1,"id":"1700000000000-0","subscriber":"s","deleted":"1700000000009-0"}
 
-A dead letter waits until a redrive or a deletion of the same original lies behind it.
+A dead letter waits until a redrive or a deletion of the same original follows it in the log.
 """

@@ -41,25 +41,26 @@ class DeadLetters:
         until: Position | None = None,
         on_unreadable: OnUnreadable | None = None,
     ) -> Iterator[DeadLetter]:
-        """Iterate over dead letters that were neither redriven nor deleted yet, those of each owner
-        one after another, and each partition in its order.
+        """Iterate over dead letters that were neither redriven nor deleted yet: the owners one
+        after another, and each partition in the order of its log.
 
-        Holds the IDs of up to 100,000 dead letters, and one dead letter at a time. A message that
-        became a dead letter several times comes once, if no more than these wait.
+        The iterator holds the IDs of up to 100,000 dead letters, and one dead letter at a time. A
+        message that became a dead letter several times is returned once, if no more than 100,000
+        dead letters wait.
 
         Args:
             subscriber: the subscriber's name; or
-            group: the group's name. If both are None, the dead letters of all subscribers and
-                groups, of 10,000 at most; the headers of the log are read to find them.
+            group: the group's name. If both are None, the iteration includes all subscribers and
+                groups, 10,000 at most; the headers of the log are read to find them.
             partition: the partition; all if None.
             topic: only dead letters whose original has this topic.
-            reason: only those whose reason contains this text, in whatever case.
-            since: only those that were put at this position or later.
-            until: only those that were put before this position.
-            on_unreadable: called with each message under the owner's topics that is neither a
-                dead letter nor a redrive, or whose original can't be read, and with the reason. The
-                iteration continues after it. If None, such messages are logged, at most once a
-                second.
+            reason: only dead letters whose reason contains this text, in upper or lower case.
+            since: only dead letters that were put at this position or later.
+            until: only dead letters that were put before this position.
+            on_unreadable: called with each message under the owner's topics that is neither a dead
+                letter nor a redrive, or whose original can't be read, and with the reason. The
+                iteration continues after the message. If None, such messages are logged, at most
+                once a second.
 
         Raises:
             InvalidInputError: an argument is out of range.
@@ -85,12 +86,12 @@ class DeadLetters:
 
     def redrive(self, letters: Iterable[DeadLetter]) -> int:
         """Deliver dead letters to their subscriber or group again, and to no other. Returns how
-        many.
+        many were redriven.
 
         They are delivered like new messages: with new IDs, after the messages that the partition
-        has already. One append delivers a dead letter and takes it off those that wait, so a crash
-        can't do one without the other. A redrive that is repeated delivers again: after an error
-        with an unknown outcome see first what is still waiting.
+        already has. The same append delivers a dead letter and ends its waiting, so a crash can't
+        separate the two. A redrive that is repeated delivers again: after an error with an unknown
+        outcome, look first which dead letters still wait.
 
         Raises:
             InvalidInputError: the value of a dead letter has expired.
@@ -99,10 +100,11 @@ class DeadLetters:
         return self._steps([]).redrive(letters)
 
     def delete(self, letters: Iterable[DeadLetter]) -> int:
-        """Take dead letters off those that wait, without delivering them. Returns how many.
+        """Delete dead letters, so that they wait no more and are not delivered. Returns how many
+        were deleted.
 
-        Their bytes stay in the log until they expire, as all messages do. Deleting one again
-        changes nothing.
+        Their bytes stay in the log until they expire, as those of all messages do. Deleting a dead
+        letter again changes nothing.
 
         Raises:
             InvalidInputError: a dead letter was never put.
@@ -111,8 +113,8 @@ class DeadLetters:
         return self._steps([]).delete(letters)
 
     def redriven(self, message: ReceivedMessage) -> ReceivedMessage | None:
-        """The message that a redrive delivers, like `unwrap`. A message under a topic of redrives
-        that is not a redrive is logged, and the result is None.
+        """The message that a redrive delivers, like `unwrap`. If the message is no valid redrive,
+        it is logged, and the result is None.
 
         Raises:
             As `Queue.scan`, if the original can't be read now.
@@ -129,7 +131,7 @@ class DeadLetters:
         return self._steps([]).unwrap(message)
 
     def _steps(self, opened: list[Scanner]) -> DeadLetterSteps:
-        """The steps of one call, that note which scanners they open."""
+        """The steps of one call. They add the scanners that they open to `opened`."""
 
         def open_scan(scans: Mapping[int, Scan] | Scan) -> Scanner:
             reader = self._log.reader
@@ -142,7 +144,7 @@ class DeadLetters:
 
 @contextlib.contextmanager
 def _closing(scanners: list[Scanner]) -> Iterator[None]:
-    """Close what is opened in a block."""
+    """Close these scanners, and those that the block adds, when the block ends."""
     try:
         yield
     finally:
@@ -151,4 +153,4 @@ def _closing(scanners: list[Scanner]) -> Iterator[None]:
 
 
 def _nothing(step: object) -> None:
-    """There are no steps but those that wait."""
+    """Does nothing: these steps only wait and give."""

@@ -1,4 +1,4 @@
-"""What a group's members do with dead letters: put them, and take what is put back."""
+"""The dead letters of a group, for its members: putting them, and reading those put back."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from hqueue.settings.limits import REASON_LENGTH_MAX
 __all__ = ["GroupDeadLetters", "Rejection", "check_reason", "delivered_unasked"]
 
 _NOTHING = "hqueue.redrive."
-"""The topic of what stands where a redrive puts nothing back. No message has it."""
+"""The topic of the placeholder for a redrive that puts nothing back. No message has this topic."""
 
 
 class Rejection(NamedTuple):
@@ -35,7 +35,7 @@ class Rejection(NamedTuple):
     message: ReceivedMessage
     reason: str
     deliveries: int
-    """How often it was delivered; 1 if nobody counted."""
+    """How often the message was delivered; 1 if deliveries were not counted."""
 
 
 class GroupDeadLetters(Stepwise):
@@ -46,7 +46,7 @@ class GroupDeadLetters(Stepwise):
         group: the group's name.
 
     Raises:
-        InvalidInputError: the name is not possible.
+        InvalidInputError: the group's name is not valid.
     """
 
     def __init__(self, log: QueueLog, group: str) -> None:
@@ -57,13 +57,13 @@ class GroupDeadLetters(Stepwise):
 
     @stepwise
     def put(self, rejections: Iterable[Rejection]) -> Work[Any, None]:
-        """Put messages to the group's dead letters, in their order. They are durable when the call
-        returns. A message that is put again, since it came again, is still one dead letter: until
-        that is put back or deleted.
+        """Make messages dead letters of the group, in their order. The dead letters are durable
+        when the call returns. A message that is put again, because it was delivered again, is still
+        one dead letter, until that is redriven or deleted.
 
         Raises:
-            InvalidInputError: a reason is not possible. Nothing was put.
-            As `Queue.put`. Some may have been put; put all of them again.
+            InvalidInputError: a reason is not valid. Nothing was put.
+            As `Queue.put`. Some dead letters may have been put; put all of them again.
         """
         letters = [
             DeadLetter(message, None, check_reason(reason), deliveries, group=self._group)
@@ -73,20 +73,20 @@ class GroupDeadLetters(Stepwise):
         yield from put_each(partial(put_in, self._log), wrapped)
 
     def read_topics(self, topics: Collection[str]) -> Collection[str]:
-        """The topics that a member of the group must read to get these: with what is put back to
-        the group. All if none are given.
+        """The topics that a member of the group must read to get messages of these topics: these,
+        and that of the group's redrives. Empty means all topics.
         """
         return {*topics, self._topic} if topics else topics
 
     def delivered(
         self, batches: Sequence[Batch], topics: Collection[str]
     ) -> Work[Any, Sequence[Batch]]:
-        """Batches that were read, as a member of the group gets them: what was put back to the
-        group as the original under the redrive's ID, and nothing of what is for others.
+        """Batches as a member of the group gets them: a redrive to the group is replaced by the
+        original under the redrive's ID, and dead letters and other redrives are left out.
 
         Args:
-            batches: as they were read.
-            topics: those that the group wants; all if none are given.
+            batches: the batches, as they were read.
+            topics: the topics that the group reads; all if empty.
 
         Raises:
             As `Queue.scan`, if an original can't be read now.
@@ -104,7 +104,7 @@ class GroupDeadLetters(Stepwise):
         return delivered
 
     def _with_originals(self, batch: Batch) -> Work[Any, Batch]:
-        """A batch with redrives, as it would be if the originals had been put in their places."""
+        """A batch whose redrives are replaced by their originals."""
         header = batch.header
         in_loop = partial(self._log.loop_reader.decoded, batch, messages_of)
         messages: list[Message] = [Message(_NOTHING, b"")] * header.count
@@ -132,10 +132,11 @@ class GroupDeadLetters(Stepwise):
 
 
 def check_reason(reason: str) -> str:
-    """The reason for a rejection.
+    """Check the reason for a rejection, and return it.
 
     Raises:
-        InvalidInputError: it is not a text, is longer than 1,000 characters, or has no UTF-8.
+        InvalidInputError: the reason is not a string, is longer than 1,000 characters, or can't be
+            encoded as UTF-8.
     """
     if not isinstance(reason, str) or len(reason) > REASON_LENGTH_MAX:
         raise InvalidInputError(
@@ -146,14 +147,15 @@ def check_reason(reason: str) -> str:
         reason.encode()
     except UnicodeEncodeError as exc:
         raise InvalidInputError(
-            "the reason for a rejection can't be encoded as UTF-8", reason=reason[:80]
+            "the reason for a rejection can't be encoded as UTF-8: leave surrogates out",
+            reason=reason[:80],
         ) from exc
     return reason
 
 
 def delivered_unasked(batches: Sequence[Batch]) -> Sequence[Batch]:
-    """Batches that were read of all topics, as a consumer without a group gets them: without dead
-    letters and redrives.
+    """Batches of all topics as a consumer without a group gets them: without dead letters and
+    redrives.
     """
     if not any(map(_is_of_system, chain.from_iterable(each.cells for each in batches))):
         return batches
@@ -161,12 +163,12 @@ def delivered_unasked(batches: Sequence[Batch]) -> Sequence[Batch]:
 
 
 def _is_of_system(cell: tuple[TopicEntry, bytes]) -> bool:
-    """Whether a cell has dead letters or redrives."""
+    """Whether a cell contains dead letters or redrives."""
     return not is_delivered_unasked(cell[0].topic)
 
 
 def _kept(batch: Batch, redrives: str | None = None) -> Batch:
-    """A batch without dead letters, and without redrives but those under a topic."""
+    """A batch without dead letters, and without redrives except those under one topic."""
     cells = [
         (entry, cell)
         for entry, cell in batch.cells

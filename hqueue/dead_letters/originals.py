@@ -1,4 +1,4 @@
-"""What dead letters and redrives stand for: the originals, which may have been left in the log."""
+"""Finds the originals of dead letters and redrives, which may have been left in the log."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _ONE_BYTES = 1
 
 
 class Originals(Stepwise):
-    """The originals of dead letters and redrives, in steps.
+    """Finds the originals of dead letters and redrives, in steps.
 
     Args:
-        read_one: asks for the message with an ID in a partition; its answer is None if it has
-            expired.
-        links_max: how often a message that was left in the log may have been put back.
-        seldom_log: names messages that are no valid dead letters.
+        read_one: asks for the message with an ID in a partition. The answer is None if the message
+            has expired.
+        links_max: how often a message that was left in the log may have been redriven.
+        seldom_log: reports messages that are no valid dead letters.
     """
 
     def __init__(
@@ -118,27 +118,28 @@ class Originals(Stepwise):
         )
 
     def _in_log(self, message: ReceivedMessage, wrapping: Wrapping) -> Work[Any, Message | None]:
-        """What holds the value, key and headers, where it was; None if it has expired. The original
-        may be a redrive that left them in the log itself: each lies before the one that names it.
+        """The message in the log that has the value, key and headers; None if it has expired. The
+        original may be a redrive that itself left them in the log: then the search goes on with
+        that redrive's original, which lies before it.
         """
         named_by = message
         for _ in range(self._links_max):
             if wrapping.id >= named_by.id:
-                raise unreadable(message, "what it stands for does not lie before it")
+                raise unreadable(message, "its original does not come before it in the log")
             found: ReceivedMessage | None
             found = yield self._read_one(message.partition, wrapping.id)
             if found is None or not is_redrive(found.topic):
                 return found
             named_by, wrapping = found, wrapping_of(found)
             if wrapping.deletes:
-                raise unreadable(message, "what it stands for is the deletion of a dead letter")
+                raise unreadable(message, "its original is the deletion of a dead letter")
             if not wrapping.in_the_log:
                 value = found.value[wrapping.value_at :]
                 return Message(wrapping.topic, value, found.key, found.headers)
-        raise unreadable(message, "the message that it stands for was put back too often")
+        raise unreadable(message, "its original was redriven too often")
 
     def log_unreadable(self, message: ReceivedMessage, error: CorruptLogError) -> None:
-        """Name a message that is no valid dead letter, at most once a second."""
+        """Log a message that is no valid dead letter, at most once a second."""
         self._seldom_log.warning(
             "skipped a message that is not a valid dead letter: partition %d, %s: %s",
             message.partition,
@@ -148,7 +149,7 @@ class Originals(Stepwise):
 
 
 def message_at(log: QueueLog, partition: int, message_id: MessageID) -> Wait:
-    """Asks for the message with an ID; the answer is None if it has expired."""
+    """Asks for the message with an ID. The answer is None if the message has expired."""
     scan = Scan(message_id, message_id.next())
 
     def cursor() -> PartitionCursor:

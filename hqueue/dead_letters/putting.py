@@ -1,4 +1,4 @@
-"""Putting dead letters, redrives and deletions into the log."""
+"""Puts dead letters, redrives and deletions into the log."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ _PUT_MESSAGES_MAX = 1_000
 def put_each(
     put: Callable[[list[Message], int], Wait], wrapped: Iterable[tuple[DeadLetter, Message]]
 ) -> Work[Any, int]:
-    """Put messages into their letters' partitions, in batches. Returns how many.
+    """Put messages into the partitions of their dead letters, in batches. Returns how many were
+    put.
 
-    What is left in the log counts with its size there: who reads a batch of redrives holds all
-    that it puts back.
+    An original that is left in the log counts with its size there, because a reader of a batch of
+    redrives holds all originals in memory.
     """
     count = size = 0
     open_for: int | None = None
@@ -55,7 +56,7 @@ def put_each(
 
 
 def put_in(log: QueueLog, messages: list[Message], partition: int) -> Wait:
-    """Asks for messages of the system's own to be put into a partition."""
+    """Asks to put messages under reserved topics into a partition."""
     return Wait(
         partial(log.appender.put_system, messages, partition),
         partial(log.loop_appender.put_system, messages, partition),
@@ -63,10 +64,10 @@ def put_in(log: QueueLog, messages: list[Message], partition: int) -> Wait:
 
 
 def letters_of(letters: Iterable[DeadLetter]) -> Iterator[DeadLetter]:
-    """Those that must be put, one by one.
+    """Check each of these when it is its turn, and give it.
 
     Raises:
-        InvalidInputError: one is not a dead letter.
+        InvalidInputError: the argument is not iterable, or has something that is not a dead letter.
     """
     check_kind(letters, Iterable, "letters")
     for letter in letters:

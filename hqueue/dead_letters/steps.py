@@ -1,4 +1,4 @@
-"""What is done with dead letters, in steps."""
+"""Lists, puts, redrives and deletes dead letters, in steps."""
 
 from __future__ import annotations
 
@@ -37,15 +37,16 @@ OnUnreadable = Callable[[ReceivedMessage, CorruptLogError], object]
 
 
 class DeadLetterSteps(Stepwise):
-    """What is done with dead letters, in steps: for threads, and for event loops.
+    """Lists, puts, redrives and deletes dead letters, in steps: for threads, and for event loops.
 
     Args:
-        open_scan: opens a scanner of some partitions, each with a scan of its own, or of all with
-            one. Its `next` and `close` are called in threads, or awaited in a loop.
-        put: asks for messages of the system's own to be put into a partition.
+        open_scan: opens a scanner of some partitions with a scan for each, or of all partitions
+            with one scan. The scanner's `next` and `close` are called in threads, or awaited in an
+            event loop.
+        put: asks to put messages under reserved topics into a partition.
         topics: asks for the topics of dead letters in the queue since a position, at most so many.
-        originals: finds what they stand for.
-        held_max: how many IDs are held while it is looked which dead letters are waiting.
+        originals: finds the originals.
+        held_max: how many IDs a search for waiting dead letters holds at most.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class DeadLetterSteps(Stepwise):
         self.unwrap = originals.unwrap
 
     def waiting(self, wanted: Wanted, on_unreadable: OnUnreadable | None) -> Work[Any, None]:
-        """Gives what `DeadLetters.waiting` iterates over. The arguments are checked at once."""
+        """Gives the dead letters for `DeadLetters.waiting`. Checks the arguments at once."""
         check_callback(on_unreadable, "on_unreadable")
         report = self._originals.log_unreadable if on_unreadable is None else on_unreadable
         return self._waiting(wanted, report)
@@ -81,11 +82,12 @@ class DeadLetterSteps(Stepwise):
             yield from self._waiting_under(topic, wanted, report)
 
     def _waiting_under(self, topic: str, wanted: Wanted, report: OnUnreadable) -> Work[Any, None]:
-        """Gives the waiting ones under a topic of dead letters.
+        """Gives the waiting dead letters under a topic.
 
-        One pass over the log holds the IDs of those that no redrive and no deletion follows; a
-        second one reads them again. So what is held is bounded by what waits, and never by what has
-        been put back. If too many wait, those beyond are looked at again when the first are given.
+        A first pass over the log collects the IDs of dead letters that no redrive and no deletion
+        follows; a second pass reads these dead letters. So memory is bounded by the number of dead
+        letters that wait, and not by those that were redriven. If too many wait, both passes are
+        repeated for the rest.
         """
         both = [topic, redrive_topic_beside(topic)]
         first = Scan(wanted.since, None, both)
@@ -106,7 +108,7 @@ class DeadLetterSteps(Stepwise):
                 continue
             try:
                 letter = yield from self._originals.letter(message, wrapping_of(message))
-            except CorruptLogError as exc:  # Also where the original lies, in the log.
+            except CorruptLogError as exc:  # Of the dead letter, or of its original in the log.
                 report(message, exc)
             else:
                 yield Give(letter)
@@ -118,7 +120,7 @@ class DeadLetterSteps(Stepwise):
         report: OnUnreadable,
         note: Callable[[ReceivedMessage, Wrapping], None],
     ) -> Work[Any, None]:
-        """Note what can be read."""
+        """Call `note` with each message that can be read, and `report` with each other one."""
         scanner = self._open_scan(scans)
         while (message := (yield Wait(scanner.next, scanner.next))) is not None:
             try:
@@ -144,7 +146,9 @@ class DeadLetterSteps(Stepwise):
             for letter in letters_of(letters):
                 if letter.expired:
                     raise InvalidInputError(
-                        "the value of this dead letter has expired", id=letter.id
+                        "the value of this dead letter has expired, so it can't be redriven: "
+                        "delete the dead letter, or leave it out",
+                        id=letter.id,
                     )
                 yield letter, wrapped_redrive(letter)
 
@@ -158,7 +162,7 @@ class DeadLetterSteps(Stepwise):
             for letter in letters_of(letters):
                 if letter.id is None:
                     raise InvalidInputError(
-                        "this dead letter was never put: nothing is there to be deleted"
+                        "this dead letter was never put, so it can't be deleted: leave it out"
                     )
                 yield letter, wrapped_deletion(letter)
 
@@ -166,10 +170,10 @@ class DeadLetterSteps(Stepwise):
 
 
 def by_partition(scans: Mapping[int, Scan] | Scan, partitions: int) -> dict[int, Scan]:
-    """The scans that a scanner of a queue with so many partitions takes.
+    """The scan of each partition, for a scanner of a queue with so many partitions.
 
     Raises:
-        InvalidInputError: the queue has one of the partitions not.
+        InvalidInputError: the queue does not have one of the partitions.
     """
     if isinstance(scans, Scan):
         return dict.fromkeys(range(partitions), scans)

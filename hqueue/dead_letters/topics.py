@@ -1,8 +1,8 @@
-"""Whose dead letters there are, and the topics under which dead letters and redrives lie.
+"""The owners of dead letters, and the topics of dead letters and redrives.
 
-A subscriber's lie under its name, ``hqueue.dead-letters.<subscriber>``, and a group's under
-``hqueue.dead-letters.group/<group>``: no subscriber's name has a slash. The topic of a group whose
-name has more than 200 bytes in UTF-8 ends with ``group-hash/`` and a hash of the name.
+The dead letters of a subscriber have the topic ``hqueue.dead-letters.<subscriber>``, and those of a
+group ``hqueue.dead-letters.group/<group>``: no subscriber's name has a slash. If a group's name has
+more than 200 bytes in UTF-8, the topic ends with ``group-hash/`` and a hash of the name.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ _GROUP_BYTES_MAX = 200
 
 
 class DeadLetterOwner(NamedTuple):
-    """Who failed to process a message: a push subscription, or a consumer group."""
+    """The push subscription or the group that failed to process a message."""
 
     kind: Literal["subscriber", "group"]
     name: str
 
     @classmethod
     def of(cls, subscriber: object, group: object) -> DeadLetterOwner:
-        """The one that is given.
+        """The owner with the name that is given.
 
         Raises:
-            InvalidInputError: both are given, or none, or the name is not possible.
+            InvalidInputError: both names are given, or none, or the name is not valid.
         """
         if group is None and subscriber is not None:
             return cls(SUBSCRIBER, check_name(subscriber))
@@ -60,12 +60,12 @@ class DeadLetterOwner(NamedTuple):
 
     @property
     def dead_letter_topic(self) -> str:
-        """The topic of its dead letters."""
+        """The topic of the owner's dead letters."""
         return _DEAD + self._segment
 
     @property
     def redrive_topic(self) -> str:
-        """The topic of what is put back to it."""
+        """The topic of redrives to the owner."""
         return _REDRIVE + self._segment
 
     @property
@@ -88,27 +88,27 @@ def dead_letter_topic(subscriber: str) -> str:
 
 
 def redrive_topic(subscriber: str) -> str:
-    """The topic of what is put back to a subscriber."""
+    """The topic of redrives to a subscriber."""
     return DeadLetterOwner(SUBSCRIBER, subscriber).redrive_topic
 
 
 def is_delivered_unasked(topic: str) -> bool:
-    """Whether a subscription to all topics includes this one."""
+    """Whether a subscription to all topics includes this topic."""
     return not topic.startswith((_DEAD, _REDRIVE))
 
 
 def is_dead_letter(topic: str) -> bool:
-    """Whether dead letters lie under this topic."""
+    """Whether this is a topic of dead letters."""
     return topic.startswith(_DEAD)
 
 
 def is_redrive(topic: str) -> bool:
-    """Whether what is put back lies under this topic."""
+    """Whether this is a topic of redrives."""
     return topic.startswith(_REDRIVE)
 
 
 def redrive_topic_beside(dead_letter_topic: str) -> str:
-    """The topic of the redrives of those whose dead letters lie under a topic."""
+    """The topic of redrives to the owner of a topic of dead letters."""
     return _REDRIVE + dead_letter_topic.removeprefix(_DEAD)
 
 

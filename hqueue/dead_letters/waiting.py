@@ -1,4 +1,4 @@
-"""Which dead letters wait: those that are wanted, and that nothing has put back or deleted."""
+"""Finds the dead letters that wait: those wanted, and neither redriven nor deleted."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ class Wanted:
                 check_kind(getattr(self, name), str, name)
         Scan(self.since, self.until)  # Checks both.
         for name in ("since", "until"):
-            if getattr(self, name) is not None:  # A time before now stays what it is now.
+            if getattr(self, name) is not None:  # A timedelta counts from now, once and for all.
                 object.__setattr__(self, name, as_message_id(getattr(self, name)))
 
     @property
     def owner(self) -> DeadLetterOwner | None:
-        """Whose are wanted; everyone's if None."""
+        """The owner whose dead letters are wanted; None for all owners."""
         if self.subscriber is None and self.group is None:
             return None
         return DeadLetterOwner.of(self.subscriber, self.group)
 
     def matches(self, dead_letter: MessageID, wrapping: Wrapping) -> bool:
-        """Whether a dead letter of the owner is wanted, which was put at `since` or later."""
+        """Whether a dead letter is wanted. It must be the owner's, and put at `since` or later."""
         if self.until is not None and dead_letter >= as_message_id(self.until):
             return False
         if self.topic is not None and wrapping.topic != self.topic:
@@ -62,24 +62,25 @@ class Wanted:
 
 
 class Held:
-    """The dead letters that wait, as far as the log was read: of each message one.
+    """The dead letters that wait, as far as the log was read: one for each original.
 
-    A message may lie there twice: what put it did not learn that it had, or the message came again
-    and was rejected again. What puts one of both back, or deletes it, ends all that lie before it.
+    An original may have two dead letters: the program that put one did not learn that it had, or
+    the message was delivered and rejected again. A redrive or a deletion of either ends all dead
+    letters of that original before it.
     """
 
     def __init__(self, wanted: Wanted, count_max: int) -> None:
         self._wanted = wanted
         self.count = 0
         self.left: dict[int, MessageID] = {}
-        """From where on each partition has some that could not be held."""
+        """Where each partition has its first dead letter that could not be held."""
         self._count_max = count_max
         self._waiting: dict[int, dict[MessageID, MessageID]] = {}
-        """The ID of the dead letter by that of the original, in each partition."""
+        """The ID of the dead letter by that of its original, in each partition."""
         self._ids: dict[int, set[MessageID]] = {}
 
     def note(self, message: ReceivedMessage, wrapping: Wrapping) -> None:
-        """Take in what lies next in a partition: a dead letter, or what ends one."""
+        """Note the next message of a partition: a dead letter, a redrive or a deletion."""
         partition = message.partition
         waiting = self._waiting.setdefault(partition, {})
         if is_redrive(message.topic):
@@ -95,7 +96,7 @@ class Held:
             self.count += 1
 
     def scans(self, topic: str) -> dict[int, Scan]:
-        """What has those that wait, which `has` then knows."""
+        """The scans that read the waiting dead letters again. `has` then knows their IDs."""
         scans = {}
         for partition, waiting in self._waiting.items():
             if waiting:
@@ -105,5 +106,5 @@ class Held:
         return scans
 
     def has(self, message: ReceivedMessage) -> bool:
-        """Whether a message is one of them."""
+        """Whether a message is one of the waiting dead letters."""
         return message.id in self._ids[message.partition]

@@ -1,4 +1,4 @@
-"""A dead letter, and the messages in the log that it and its redrive are."""
+"""Dead letters, and how they, redrives and deletions are encoded as messages in the log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 
 VERSION = 1
 LINE_BYTES_MAX = 64 * 1024
-"""The first line, at most: its reason has a thousand characters."""
+"""The longest first line: its reason has a thousand characters at most."""
 ATTEMPTS_MAX = 2**63 - 1
 
 _IN_THE_LOG = "in the log"
@@ -35,19 +35,20 @@ _IN_THE_LOG = "in the log"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A message that a subscriber or a consumer group failed to process. It lies in the queue and
-    in the partition of the original.
+    """A message that a subscriber or a group failed to process. It lies in the queue and in the
+    partition of the original.
 
     Args:
-        message: the original, with its key, headers, ID and partition. The ID has the time.
-        subscriber: the subscriber's name; None if it is a group's dead letter.
+        message: the original, with its key, headers, ID and partition. Its ID has the time at which
+            it was written.
+        subscriber: the subscriber's name; None if this is a group's dead letter.
         reason: the reason in a few words, with the exception if a listener raised one.
-        attempts: how often it was delivered; 1 if nobody counted.
+        attempts: how often the message was delivered; 1 if deliveries were not counted.
         id: the ID of the dead letter itself, in the same partition; its time is that of the
-            rejection. None if it was not put yet.
+            rejection. None if the dead letter was not put yet.
         expired: whether the value, key and headers are lost, since they were left in the log and
             have expired.
-        group: the group's name; None if it is a subscriber's dead letter.
+        group: the group's name; None if this is a subscriber's dead letter.
     """
 
     message: ReceivedMessage
@@ -63,24 +64,24 @@ class DeadLetter:
         """The subscriber or the group.
 
         Raises:
-            InvalidInputError: it has both names, or none, or one that is not possible.
+            InvalidInputError: the dead letter has both names, or none, or one that is not valid.
         """
         return DeadLetterOwner.of(self.subscriber, self.group)
 
 
 def wrapped_dead_letter(letter: DeadLetter) -> Message:
-    """A dead letter as the message that it is in the log."""
+    """The message for the log that is this dead letter."""
     return _wrap(letter, letter.owner.dead_letter_topic)
 
 
 def wrapped_redrive(letter: DeadLetter) -> Message:
-    """What puts a dead letter back, as a message."""
+    """The message for the log that redrives a dead letter."""
     return _wrap(letter, letter.owner.redrive_topic)
 
 
 def wrapped_deletion(letter: DeadLetter) -> Message:
-    """What deletes a dead letter, as a message. A program that knows no deletions finds no redrive
-    in it, and passes it over.
+    """The message for the log that deletes a dead letter. A program of a version without deletions
+    takes it for an invalid redrive, and skips it.
     """
     owner = letter.owner
     fields = {
@@ -129,17 +130,16 @@ class Wrapping(NamedTuple):
     value_at: int
     """Where the original's value begins, if it is not left in the log."""
     deletes: bool = False
-    """Whether it deletes the dead letter: nothing is put back, and only the ID and the owner count.
-    """
+    """Whether the message deletes the dead letter. If so, only the ID and the owner count."""
 
 
 def wrapping_of(message: ReceivedMessage) -> Wrapping:
-    """Read the first line. Anybody may have written it before such topics were the system's own:
-    so nothing of it is believed that can't be.
+    """Decode the first line of a message. Any program may have written it before such topics were
+    reserved, so each field is checked.
 
     Raises:
-        UnsupportedFormatError: this is neither a dead letter nor a redrive or a deletion of its
-            topic's owner.
+        UnsupportedFormatError: the message is no dead letter, redrive or deletion of its topic's
+            owner.
     """
     end = message.value.find(b"\n", 0, LINE_BYTES_MAX)
     if end < 0:
