@@ -1,4 +1,4 @@
-"""SIGTERM and SIGHUP, which end a command as Ctrl-C does."""
+"""Lets SIGTERM and SIGHUP end a command as Ctrl-C does."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ INTERRUPTED = 130
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 _came: list[int] = []
-"""The signal that ends this process."""
+"""The signals that came. The first one decides the exit code."""
 
 
 def end_by_signals() -> None:
-    """From now on, let SIGTERM and SIGHUP end this process as Ctrl-C does, with exit code 143 or
-    129: what is under way, such as a move of topics' metadata, comes to an orderly end. A second
-    one ends it at once. Call it in the main thread. A signal that has a handler keeps it, and one
+    """Let SIGTERM and SIGHUP end this process as Ctrl-C does, with exit code 143 or 129: work that
+    is under way, such as a move of topics' metadata, ends in order. A second signal ends the
+    process at once. Call this in the main thread. A signal that has a handler keeps it, and one
     that is ignored, as under ``nohup``, stays ignored.
     """
     for each in _SIGNALS:
@@ -26,13 +26,13 @@ def end_by_signals() -> None:
 
 
 def ends_by_signal() -> bool:
-    """Whether such a signal has come: a shell executes no further command then."""
+    """Whether SIGTERM or SIGHUP has come. If so, ``hqueue shell`` executes no further command."""
     return bool(_came)
 
 
 def exit_code_after(code: int) -> int:
-    """The exit code of this process, by that of its command: of one that a signal has interrupted
-    it names the signal, as a shell does.
+    """The exit code of this process, given that of its command. If a signal has interrupted the
+    command, the exit code names the signal, as shells do.
     """
     return 128 + _came[0] if _came and code == INTERRUPTED else code
 

@@ -167,7 +167,7 @@ def decode_delayed(data: bytes, path: str) -> list[Delayed]:
     """The messages of a record of delays, sorted. `path` is the record's, for errors.
 
     Raises:
-        UnsupportedFormatError: the bytes are no record of delays, or a later version wrote them.
+        UnsupportedFormatError: the bytes are not a record of delays, or a later version wrote them.
     """
     return decode_fields(data, path, _delayed)
 

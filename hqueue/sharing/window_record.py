@@ -82,7 +82,7 @@ def decode_window(data: bytes, path: str) -> Window:
     """The window of a record. `path` is the record's, for errors.
 
     Raises:
-        UnsupportedFormatError: the bytes are no window's record, or a later version wrote them.
+        UnsupportedFormatError: the bytes are not a window's record, or a later version wrote them.
     """
     return decode_fields(data, path, _window)
 

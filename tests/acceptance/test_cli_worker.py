@@ -119,7 +119,7 @@ def test_a_worker_delivers_and_shows_what_it_does(
         opened._log.appender.put_system([Message(dead_letter_topic("s"), b"anything")], 1)
         shown = run("dead-letters", name, "s")
         assert (shown.code, shown.lines) == (0, [])
-        assert "No dead letter: partition 1, " in shown.err
+        assert "Not a valid dead letter: partition 1, " in shown.err
         refused = run("put", name, "anything", "--topic", redrive_topic("s"))
         assert refused.code == 2
         assert "system's own" in refused.err

@@ -1,4 +1,4 @@
-"""``hqueue dead-letters``: messages that a subscriber or a group could not process."""
+"""``hqueue dead-letters``: lists, redrives and deletes dead letters."""
 
 from __future__ import annotations
 
@@ -39,12 +39,16 @@ def dead_letters(
     subscriber: Annotated[
         str | None,
         typer.Argument(
-            metavar="SUBSCRIBER", help="The subscriber's name; or give --group, or neither."
+            metavar="SUBSCRIBER",
+            help="Only dead letters of this subscriber. Give --group instead for a group.",
         ),
     ] = None,
     *,
     group: Annotated[
-        str | None, typer.Option("--group", "-g", help="Those of this consumer group.")
+        str | None,
+        typer.Option(
+            "--group", "-g", help="Only dead letters of this consumer group or share group."
+        ),
     ] = None,
     partition: Annotated[
         int | None, typer.Option("--partition", "-p", help="Only this partition.")
@@ -54,19 +58,23 @@ def dead_letters(
     ] = None,
     reason: Annotated[
         str | None,
-        typer.Option("--reason", metavar="TEXT", help="Only if the reason contains this text."),
+        typer.Option(
+            "--reason", metavar="TEXT", help="Only dead letters whose reason contains this text."
+        ),
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option(help=f"Only dead letters that were put since then: {POSITION_HELP}."),
+        typer.Option(help=f"Only dead letters put at this position or later: {POSITION_HELP}."),
     ] = None,
     until: Annotated[
         str | None,
-        typer.Option(help="Only those that were put before then, given as for --since."),
+        typer.Option(help="Only dead letters put before this position, given as for --since."),
     ] = None,
     show: Annotated[
         str | None,
-        typer.Option("--show", metavar="ID", help="Show this one whole; needs --partition."),
+        typer.Option(
+            "--show", metavar="ID", help="Show all of this dead letter; needs --partition."
+        ),
     ] = None,
     redrive: Annotated[
         str | None,
@@ -90,8 +98,7 @@ def dead_letters(
             "--limit",
             "-n",
             min=1,
-            help="List, redrive or delete at most this many; on a terminal 1,000 are listed if "
-            "not given.",
+            help="List, redrive or delete at most this many. Without it, a terminal lists 1,000.",
         ),
     ] = None,
     print_key: shared_options.PrintKey = False,
@@ -99,21 +106,23 @@ def dead_letters(
     yes: shared_options.Yes = False,
     json: shared_options.Json = False,
 ) -> None:
-    """List dead letters of a subscriber, of a group, or of everyone; redrive or delete them.
+    """List the dead letters of a subscriber, of a group, or of all; redrive or delete them.
 
-    A redrive puts them back for this subscriber or group alone. The ID is the dead letter's own;
-    "original" is the ID of the message that failed. Redriven messages are delivered after all that
-    their partition has now, and are listed no more; deleted ones stay in the log until they expire,
-    and are delivered to nobody. Without a terminal: partition, ID, original, topic, attempts,
-    reason, value; with tabs between; if neither a subscriber nor a group is given, "subscriber" or
-    "group" and the name before them. JSON has the message's key and headers if it has them.
-    Messages that are not valid dead letters are reported on stderr.
+    A redrive delivers dead letters again, to their subscriber or group alone, after all messages
+    that the partition has now. "id" is the ID of the dead letter; "original" is the ID of the
+    message that failed. Dead letters that were redriven or deleted are no longer listed; deleted
+    ones stay in the log until they expire, but are not delivered. Without a terminal: partition,
+    ID, original, topic, attempts, reason, value; with tabs between; if neither a subscriber nor a
+    group is given, "subscriber" or "group" and the name before them. JSON has the message's key and
+    headers if it has them. Messages that are not valid dead letters are reported on stderr.
     """
     chosen = _chosen(show, redrive, delete, partition, all_=redrive_all or delete_all)
     if redrive_all and delete_all:
         raise InvalidInputError("give --redrive-all or --delete-all, not both")
     if redrive_all and subscriber is None and group is None:
-        raise InvalidInputError("--redrive-all needs a subscriber or --group: whose to put back")
+        raise InvalidInputError(
+            "--redrive-all needs the owner of the dead letters: give a subscriber or --group"
+        )
     session = session_of(context)
     with session.client.queue(queue) as opened:
         waiting = opened.dead_letters.waiting(
@@ -156,7 +165,7 @@ def dead_letters(
 
 
 def _check_owner(client: Client, queue: str, subscriber: str | None, group: str | None) -> None:
-    """Return if the subscriber or the group that nothing was found of exists."""
+    """Check that the subscriber or the group exists, since it has no such dead letters."""
     if group is not None:
         check_group(client, None, group)
     elif subscriber is not None:
@@ -171,7 +180,7 @@ def _chosen(
     *,
     all_: bool,
 ) -> MessageID | None:
-    """The ID of the only dead letter that is asked for."""
+    """The ID of the one dead letter to show, redrive or delete; None if no ID is given."""
     given = [each for each in (show, redrive, delete) if each is not None]
     if not given:
         return None
@@ -209,7 +218,7 @@ def _list(
 
 
 def _show(letter: DeadLetter) -> None:
-    """One dead letter, a line for each thing that it has, and then its value."""
+    """Show one dead letter, with a line for each field."""
     message, owner = letter.message, letter.owner
     assert letter.id is not None
     fields = {
@@ -233,7 +242,7 @@ def _show(letter: DeadLetter) -> None:
 def _report_unreadable(message: ReceivedMessage, error: CorruptLogError) -> None:
     reason = error.facts.get("reason", error.args[0] if error.args else "")
     say(
-        f"No dead letter: partition {message.partition}, {message.id}, "
+        f"Not a valid dead letter: partition {message.partition}, {message.id}, "
         f"{printable(message.topic)}: {printable(str(reason))}"
     )
 

@@ -1,4 +1,4 @@
-"""``hqueue groups``: listing, describing, resetting and deleting groups."""
+"""``hqueue groups``: lists, describes, resets and deletes groups."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group's
 def list_(context: typer.Context, json: shared_options.Json = False) -> None:
     """List all groups.
 
-    Without a terminal: group, how many consumers are in it, the queues that it has offsets in with
-    commas between, and "consumer" or, for share groups, "share"; with tabs between.
+    Without a terminal: group, number of its consumers, the queues that it consumes with commas
+    between, and its kind, "consumer" or "share"; with tabs between.
     """
     listings = session_of(context).client.list_groups()
     if json:
@@ -70,18 +70,18 @@ def describe(
     ] = False,
     json: shared_options.Json = False,
 ) -> None:
-    """Show a group's offset and lag in each partition, and the consumer that owns it.
+    """Show a group's offset and lag in each partition, and the consumer that owns the partition.
 
-    "offset" is the first ID that is not consumed yet, as far as it was committed; "lag" counts the
-    messages of all topics from there on, and "-" is where the queue can't be read. A record that
-    can't be read is named on stderr, and its offset is "unreadable". Without a terminal: queue,
-    partition, consumer, offset, lag; of members: consumer, partitions that it has, queues with
-    commas between; with tabs between.
+    "offset" is the committed offset: the first ID that is not consumed yet. "lag" counts the
+    messages of all topics from there on; it is "-" if the queue can't be read. An offset that can't
+    be read is "unreadable", and is reported on stderr. Without a terminal: queue, partition,
+    consumer, offset, lag; with --members: consumer, number of its partitions, queues with commas
+    between; with tabs between.
 
-    Of a share group "lag" counts the unfinished messages, and "age" is that of the oldest in
-    milliseconds; "acquired" are the messages that consumers have, "again" those of them that were
-    delivered before, "released" those that were given back and wait. Without a terminal: queue,
-    partition, how many consumers have messages, offset, lag, age, acquired, again, released.
+    For a share group, "lag" counts the unfinished messages, and "age" is the age of the oldest one
+    in milliseconds; "acquired" counts the messages that consumers have, "again" those of them that
+    were delivered before, and "released" those that were given back and wait. Without a terminal:
+    queue, partition, how many consumers have messages, offset, lag, age, acquired, again, released.
     """
     described = session_of(context).client.describe_group(group, queue=queue)
     if json:
@@ -106,13 +106,13 @@ def reset(
     partition: shared_options.Partitions = None,
     yes: shared_options.Yes = False,
 ) -> None:
-    """Set a group's offsets in a queue, back or ahead. The group must not be consuming it.
+    """Set a group's offsets in a queue, back or ahead. The group must not be consuming the queue.
 
     If a partition ends before the position, its offset becomes the partition's end. A position
     beyond the end of every partition is refused, unless it is a time in the past. A share group
-    gets all messages from there on again, those too that it was done with.
+    gets all messages from there on again, even those that it was done with.
     """
-    session, _ = session_of(context), check_start(to)  # What can't be read is refused unasked.
+    session, _ = session_of(context), check_start(to)  # A bad position is refused at once.
     session.confirm(f"Overwrite the offsets of {printable(group)} in {queue}?", yes=yes)
     moved = session.client.reset_group(group, queue, to, partitions=partition)
     positions = sorted({str(at) for at in moved.values()})
@@ -125,21 +125,21 @@ def delete(
     group: GroupArgument,
     *,
     queue: Annotated[
-        str | None, typer.Option("--queue", "-q", help="Delete only its offsets in this queue.")
+        str | None, typer.Option("--queue", "-q", help="Delete only the offsets in this queue.")
     ] = None,
     yes: shared_options.Yes = False,
 ) -> None:
-    """Delete a group that has no consumers, with its offsets, or with the records of a share group.
-    Its queues may be gone.
+    """Delete a group that has no consumers, and its offsets or, for a share group, its records. The
+    queues may have been deleted before.
 
-    Its dead letters stay in the queues until they expire: delete them by dead-letters QUEUE --group
-    GROUP --delete-all.
+    The group's dead letters stay in the queues until they expire: delete them by dead-letters QUEUE
+    --group GROUP --delete-all.
     """
     session = session_of(context)
     where = "all queues" if queue is None else queue
     session.confirm(f"Delete the offsets of {printable(group)} in {where}?", yes=yes)
     session.client.delete_group(group, queue=queue)
-    say(f"Forgot how far {printable(group)} was in {where}.")
+    say(f"Deleted the offsets of {printable(group)} in {where}.")
 
 
 def _show_partitions(described: GroupDescription) -> None:
@@ -218,6 +218,6 @@ def _as_json(each: GroupPartition) -> dict[str, object]:
 register = group(
     PANEL,
     "groups",
-    "List and describe consumer groups; reset or delete their offsets.",
+    "List and describe groups; reset or delete their offsets.",
     *(list_, describe, reset, delete),
 )

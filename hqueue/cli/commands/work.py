@@ -1,4 +1,4 @@
-"""``hqueue work``: a command for each message of a queue, whose exit code is the answer."""
+"""``hqueue work``: runs a command for each message of a queue. Its exit code is the answer."""
 
 from __future__ import annotations
 
@@ -35,34 +35,37 @@ def work(
     *,
     group: Annotated[str, typer.Option("--group", "-g", help="The share group's name.")],
     jobs: Annotated[
-        int, typer.Option("--jobs", "-j", min=1, max=1_000, help="Processes at a time.")
+        int,
+        typer.Option("--jobs", "-j", min=1, max=1_000, help="How many processes run at a time."),
     ] = 1,
     lock_ms: Annotated[
         int,
         duration_option(
-            "How long others wait for a message of a worker that is gone. A process that runs "
-            "longer keeps its message.",
+            "How long other workers wait for a message of a worker that is gone. A process may run "
+            "longer, since its worker renews the lock.",
             "--lock",
             low_ms=1_000,
         ),
     ] = 30_000,
     timeout_ms: Annotated[
         int | None,
-        duration_option("End a process after so long; it counts as failed.", "--timeout", low_ms=1),
+        duration_option(
+            "End a process that runs longer than this; it counts as failed.", "--timeout", low_ms=1
+        ),
     ] = None,
     grace_ms: Annotated[
         int,
-        duration_option("How long processes have to end after SIGTERM or Ctrl-C.", "--grace"),
+        duration_option("How long processes may go on after SIGTERM or Ctrl-C.", "--grace"),
     ] = 10_000,
     deliveries_max: Annotated[
         int,
-        typer.Option(min=1, help="After so many failures a message becomes a dead letter."),
+        typer.Option(min=1, help="How often a message may fail before it becomes a dead letter."),
     ] = 5,
     retry_ms: Annotated[
         int,
         duration_option(
-            "The pause after the first failure. Each further one is four times as long, up to an "
-            "hour.",
+            "How long a message waits after its first failure. Each further pause is four times as "
+            "long, up to an hour.",
             "--retry-after",
         ),
     ] = 1_000,
@@ -78,29 +81,34 @@ def work(
         typer.Option(
             "--ordered-by-key",
             help="Process the messages of a key one after the other. All workers of the group must "
-            "say so.",
+            "use this option.",
         ),
     ] = False,
     limit: shared_options.Limit = None,
     idle_ms: shared_options.Idle = None,
 ) -> None:
-    """Run a command for each message of a queue, as one of any number of workers of a share group.
+    """Run a command for each message of a queue, as one of the workers of a share group.
 
-    The message's value is the command's stdin, and stands for {} in its arguments. No shell is run.
-    In the environment are MESSAGE_ID, MESSAGE_KEY, MESSAGE_TOPIC, MESSAGE_QUEUE, MESSAGE_PARTITION,
-    MESSAGE_TIMESTAMP_MS, MESSAGE_DELIVERIES, and MESSAGE_HEADER_NAME for each header.
+    The command gets the message's value as its stdin, and in its arguments in the place of {}. No
+    shell is run. The environment has MESSAGE_ID, MESSAGE_KEY, MESSAGE_TOPIC, MESSAGE_QUEUE,
+    MESSAGE_PARTITION, MESSAGE_TIMESTAMP_MS, MESSAGE_DELIVERIES, and MESSAGE_HEADER_NAME for each
+    header.
 
-    The exit code is the answer: 0, the message is done; 65, it becomes a dead letter; all else, as
-    75, it is delivered again after a pause, to any worker. The end of stderr is the dead letter's
-    reason. hqueue dead-letters QUEUE --group GROUP shows them.
+    The exit code is the answer: after 0 the message is done; after 65 it becomes a dead letter;
+    after any other, such as 75, it is delivered again after a pause, to any worker. The end of
+    stderr is the dead letter's reason. hqueue dead-letters QUEUE --group GROUP shows dead letters.
 
-    After SIGTERM or Ctrl-C, processes have --grace to end; then their messages are released.
+    After SIGTERM or Ctrl-C, processes may go on for --grace; then they are ended, and their
+    messages are released.
     """
     from hqueue.cli.commands.work_jobs import WorkPlan  # noqa: PLC0415  (not needed for help)
     from hqueue.cli.commands.work_process import Retries  # noqa: PLC0415
 
     if shutil.which(command[0]) is None:
-        raise InvalidInputError("there is no such command, or it can't be run", command=command[0])
+        raise InvalidInputError(
+            "there is no such command, or it can't be run: give a program of the PATH, or a path",
+            command=command[0],
+        )
     plan = WorkPlan(
         command=command,
         jobs=jobs,

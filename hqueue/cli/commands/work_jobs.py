@@ -1,4 +1,4 @@
-"""Processes for the messages of a share group, some at a time."""
+"""Runs processes for the messages of a share group, some at a time."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from hqueue.sharing.acquired_message import AcquiredMessage
 __all__ = ["Jobs", "WorkPlan"]
 
 WAITING_MAX = 1_000
-"""How many messages may wait here for their next try, where their keys' order is kept."""
+"""How many messages may wait in the worker for their next try, where keys are kept in order."""
 POLL_MS = 1_000.0
 
 
 @dataclasses.dataclass(frozen=True)
 class WorkPlan:
-    """How messages are worked on. Times are in milliseconds."""
+    """How a worker processes messages. Times are in milliseconds."""
 
     command: Sequence[str]
     jobs: int
@@ -39,14 +39,14 @@ class WorkPlan:
 
 
 class Jobs:
-    """Runs a process for each message that a consumer gets, and answers by its end.
+    """Runs a process for each message that a consumer returns, and answers when the process ends.
 
-    A process that runs keeps its message's lock. A stop gives all of them time, and what has no
-    answer then is released when the consumer is closed.
+    The lock of a message is renewed while its process runs. After a stop, processes may go on for
+    the plan's `grace_ms`. Messages without an answer are released when the consumer is closed.
 
     Args:
-        consumer: where messages come from; without `auto_acknowledge`.
-        plan: how they are worked on.
+        consumer: returns the messages. Its `auto_acknowledge` is False.
+        plan: how the messages are processed.
     """
 
     def __init__(self, consumer: ShareConsumer, plan: WorkPlan) -> None:
@@ -55,20 +55,20 @@ class Jobs:
         self._loop = asyncio.get_running_loop()
         self._tasks: dict[asyncio.Task[None], AcquiredMessage] = {}
         self._waiting: set[asyncio.Task[None]] = set()
-        """Those whose processes have ended, and whose messages wait for their next try."""
+        """Tasks whose processes have ended, and whose messages wait for their next try."""
         self._changed = asyncio.Event()
         self._stopping = False
         self._failure: BaseException | None = None
         self._renewed_s = time.monotonic()
 
     def request_stop(self) -> None:
-        """Take no further messages. From any thread."""
+        """Take no further messages. Any thread may call this."""
         self._stopping = True
         self._consumer.request_stop()
         self._loop.call_soon_threadsafe(self._changed.set)
 
     async def run(self) -> None:
-        """Work until a stop, or the plan's end."""
+        """Process messages until a stop, or until the plan's limit or idle time is reached."""
         try:
             await self._take_on()
         finally:
@@ -100,12 +100,12 @@ class Jobs:
             left -= len(messages)
 
     async def _finish(self) -> None:
-        """Let processes end, and answer; end those that take too long."""
+        """Let processes end, and answer for their messages. End processes that take too long."""
         ends_s = time.monotonic() + self._plan.grace_ms / 1e3
         for task in self._waiting:
             task.cancel()
         while self._tasks and (left_s := ends_s - time.monotonic()) > 0:
-            with contextlib.suppress(HQueueError):  # Closing the consumer writes, or reports it.
+            with contextlib.suppress(HQueueError):  # Closing the consumer tries again, and raises.
                 await self._renew()
             await self._wait(min(left_s, self._renew_in_s))
         tasks = list(self._tasks)
@@ -122,12 +122,12 @@ class Jobs:
         if found.done:
             self._consumer.acknowledge(message)
         elif found.again_in_ms is None:
-            say(f"{where}: {found.reason}; it is a dead letter.")
+            say(f"{where}: {found.reason}; becomes a dead letter.")
             self._consumer.reject(message, reason=found.reason)
         else:
             pause = datetime.timedelta(milliseconds=found.again_in_ms)
             say(f"{where}: {found.reason}; delivered again after {pause.total_seconds():g} s.")
-            if plan.ordered_by_key:  # Others of its key would overtake a message with a delay.
+            if plan.ordered_by_key:  # Later messages of its key would overtake a delayed one.
                 await self._wait_here(pause)
                 self._consumer.release(message)
             else:
@@ -159,7 +159,7 @@ class Jobs:
         return max(0.0, self._renewed_s + self._plan.lock_ms / 3e3 - time.monotonic())
 
     async def _renew(self) -> None:
-        """Keep the locks of the messages that are worked on, or wait."""
+        """Renew the locks of messages that are processed, or that wait here, when that is due."""
         if self._renew_in_s > 0:
             return
         self._renewed_s = time.monotonic()

@@ -1,4 +1,4 @@
-"""A process for a message: what it gets, and what its end says of the message."""
+"""Runs a process for a message, and decides by the process's end what becomes of the message."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ SAID_MAX = 4_096
 ENDS_WITHIN_S = 5.0
 """How long a process has to end after SIGTERM."""
 STDERR_ENDS_WITHIN_S = 1.0
-"""How long stderr is read after the process ended: another process may have it open for ever."""
+"""How long stderr is read after the process ended: another process may keep it open forever."""
 
 
 class Ran(NamedTuple):
     """A process that has ended."""
 
     code: int | None
-    """Its exit code, or the negative number of a signal; None if it took too long."""
+    """The exit code, or the negative number of a signal; None if the process took too long."""
     said: str
-    """The end of what it wrote to stderr."""
+    """The end of the process's stderr."""
 
 
 class Retries(NamedTuple):
@@ -55,7 +55,7 @@ class Retries(NamedTuple):
     pause_ms_max: int = 3_600_000
 
     def pause_after_ms(self, deliveries: int) -> int:
-        """How long a message waits that failed at this delivery."""
+        """How long a message waits after it failed at this delivery."""
         return int(min(self.pause_ms_max, self.pause_ms * 4 ** min(deliveries - 1, 30)))
 
 
@@ -64,18 +64,18 @@ class Verdict(NamedTuple):
 
     done: bool
     again_in_ms: int | None = None
-    """How long it waits for the next delivery; None if it gets no other."""
+    """How long the message waits for its next delivery; None if it is not delivered again."""
     reason: str = ""
-    """Why it is not done."""
+    """Why the message is not done."""
 
 
 def verdict(ran: Ran, deliveries: int, retries: Retries) -> Verdict:
-    """What becomes of a message by the end of its process.
+    """Decide by the end of a process what becomes of its message.
 
     Args:
-        ran: the end.
+        ran: the process that has ended.
         deliveries: how often the message was delivered, this time included.
-        retries: when it is tried again.
+        retries: when messages are tried again.
     """
     if ran.code == 0:
         return Verdict(done=True)
@@ -97,7 +97,7 @@ def _reason(ran: Ran) -> str:
 
 
 def arguments_for(command: Sequence[str], message: AcquiredMessage) -> list[str]:
-    """A command's arguments for a message: ``{}`` in each but the first is the value.
+    """A command's arguments for a message: the value replaces ``{}`` in each but the first.
 
     Raises:
         ValueError: the value can't be an argument.
@@ -112,8 +112,8 @@ def arguments_for(command: Sequence[str], message: AcquiredMessage) -> list[str]
 
 
 def environment_for(message: AcquiredMessage) -> dict[str, str]:
-    """The variables that tell the process of a message. A key or a header with a zero byte is left
-    out, since no variable can have one.
+    """The environment variables that describe a message to its process. A key or a header with a
+    zero byte is left out, since no variable can have one.
     """
     found = {
         "MESSAGE_QUEUE": message.queue,
@@ -136,16 +136,16 @@ def _variable(name: str) -> str:
 
 
 async def run(command: Sequence[str], message: AcquiredMessage, timeout_s: float | None) -> Ran:
-    """Run a command for a message, to its end. It is a group of processes of its own, without a
-    shell; a cancelled call ends the group.
+    """Run a command for a message, and wait until it ends. The command runs in a process group of
+    its own, without a shell. A cancelled call ends the group.
 
     Args:
         command: the program and its arguments.
-        message: its value is the process's stdin, and the argument ``{}``.
-        timeout_s: ends it after so long; None for never.
+        message: the message. Its value is the process's stdin, and replaces ``{}`` in arguments.
+        timeout_s: after how many seconds the process is ended; None for never.
 
     Raises:
-        InvalidInputError: the command can't be run, whatever the message.
+        InvalidInputError: the command can't be run for any message.
     """
     outside = {k: v for k, v in os.environ.items() if not k.startswith("MESSAGE_")}
     try:
@@ -200,7 +200,7 @@ async def _read(process: asyncio.subprocess.Process, said: bytearray) -> None:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """End a process and what it has started."""
+    """End a process and the processes that it has started."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
