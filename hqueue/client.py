@@ -298,7 +298,7 @@ class Client:
         )
 
     def list_groups(self) -> list[GroupListing]:
-        """List every group that has a consumer or a committed offset, and every share group, sorted
+        """List all groups that have a consumer or a committed offset, and all share groups, sorted
         by name. Takes four round trips in all.
         """
         return groups_of(self).list()
@@ -307,9 +307,10 @@ class Client:
         """The members of a group, and its offset and lag in each partition of all queues, or of
         one.
 
-        Of a share group, `GroupPartition.shared` has the messages that its consumers have. A record
-        that can't be read is reported in `GroupPartition.unreadable`; the others are read all the
-        same. Sends two or three small requests for each partition; of a share group up to nine.
+        For a share group, `GroupPartition.shared` has the messages that its consumers have. A
+        record that can't be read is reported in `GroupPartition.unreadable`; the others are read
+        all the same. Sends two or three small requests for each partition; for a share group, up to
+        nine.
 
         Raises:
             GroupNotFoundError: no group has this name.
@@ -324,8 +325,8 @@ class Client:
         A partition that ends before the start is set to its end. The record of an offset that can't
         be read is replaced. Offsets in other queues stay. A consumer that joins meanwhile either
         begins at the new offsets, or makes the call fail: an offset that it has taken over is not
-        changed. A share group gets all messages from there on, also those that it was done with;
-        what it delivered of them before counts for nothing.
+        changed. A share group gets all messages from the start on again, even those that it was
+        done with; their earlier deliveries do not count.
 
         Args:
             group: the group's name.
@@ -347,9 +348,9 @@ class Client:
 
     def delete_group(self, group: str, *, queue: str | None = None) -> None:
         """Delete a group that has no consumers, with its offsets in all queues; or only its offsets
-        in one queue that it does not consume any more. The queue need not exist any more. A share
-        group is deleted with its records of messages. Dead letters of the group stay in the queues
-        until they expire; `Queue.dead_letters` deletes them.
+        in one queue that it no longer consumes. The queue need not exist any more. The records of a
+        share group are deleted likewise. Dead letters of the group stay in the queues until they
+        expire; `Queue.dead_letters` deletes them.
 
         Raises:
             GroupNotFoundError: no group has this name, or it has no offsets in the queue.

@@ -292,8 +292,8 @@ class GroupNotFoundError(GroupError):
 
 
 class GroupActiveError(GroupError):
-    """The group has consumers, and the operation needs one that has none; or a group of the other
-    kind has this name: a share group, or one of consumers.
+    """The group has consumers, and the operation needs a group without any; or the name belongs to
+    a group of the other kind: a share group or a consumer group.
     """
 
 

@@ -273,24 +273,25 @@ class GroupConsumer:
         )
 
     def reject(self, message: ConsumedMessage, reason: str = "") -> None:
-        """Put one of this consumer's messages to the dead letters of its group, with its topic,
-        key, headers, value, ID and partition. The dead letter is durable when the call returns; see
-        `Queue.dead_letters`. Any thread may call it.
+        """Make one of this consumer's messages a dead letter of the group, with its topic, key,
+        headers, value, ID and partition. The dead letter is durable when the call returns; see
+        `Queue.dead_letters`. Any thread may call this.
 
-        The message then counts as processed, like every other one: nothing is committed by this
-        call, and the position passes the message when the program asks for more, or commits. If the
-        consumer dies before that, the message comes again, to this group's next consumer; rejected
-        again, it is still one dead letter.
+        The message then counts as processed, like every other one: the call commits nothing, and
+        the position passes the message when the program asks for more, or commits. If the consumer
+        dies before that, the message is delivered again, to the group's next consumer; if it is
+        rejected again, it is still one dead letter.
 
         The principal needs the right to write to the queue.
 
         Args:
             message: a message that this consumer returned.
-            reason: why, in at most 1,000 characters. Everyone who may read the queue can read it.
+            reason: why the message is rejected, in at most 1,000 characters. Everyone who may read
+                the queue can read it.
 
         Raises:
             InvalidInputError: the message is not of a partition that the consumer has, the reason
-                is not possible, or there is no group. Nothing was put.
+                is not valid, or the consumer has no group. Nothing was put.
             CommitFailedError: the consumer lost the partition. Nothing was put: another consumer
                 gets the message.
             RequestRefusedError: the principal may not write to the queue.

@@ -49,7 +49,7 @@ def partition_of_key(key: bytes, partitions: int) -> int:
 
 
 DELIVER_AT = "deliver-at"
-"""The header that says when share groups deliver a message. Any client may write it."""
+"""The header with the time at which share groups deliver a message. Any client may write it."""
 DELIVER_AT_BYTES_MAX = 21
 
 Headers = tuple[tuple[str, bytes], ...]
@@ -146,8 +146,8 @@ class Message(tuple[str | bytes | int | Headers | None, ...]):
 
     @property
     def deliver_at_ms(self) -> int | None:
-        """When share groups deliver it, at the earliest: milliseconds since the epoch. None if its
-        header says no time that can be read.
+        """When share groups deliver the message at the earliest, in milliseconds since the epoch.
+        None if the message has no ``deliver-at`` header with a valid time.
         """
         value = self.header(DELIVER_AT)
         text = "" if value is None else value[:DELIVER_AT_BYTES_MAX].decode(errors="replace")
@@ -155,16 +155,16 @@ class Message(tuple[str | bytes | int | Headers | None, ...]):
         return due_ms if due_ms is not None and due_ms <= TIMESTAMP_MS_MAX else None
 
     def delayed(self, until: datetime.datetime | datetime.timedelta | int) -> Message:
-        """The same message, to be put, that share groups deliver at a time, or later: its header
+        """A copy of this message to put, which share groups don't deliver before a time: its header
         ``deliver-at`` has the milliseconds since the epoch as decimal digits. Scans, consumers with
-        offsets, subscribers and hubs deliver it at once.
+        offsets, subscribers and hubs deliver the copy at once.
 
         Args:
-            until: an aware datetime, a timedelta from now by this machine's clock, or milliseconds
-                since the epoch.
+            until: the time: an aware datetime, a timedelta from now by this machine's clock, or
+                milliseconds since the epoch.
 
         Raises:
-            InvalidInputError: this is no such time.
+            InvalidInputError: the time is not valid.
         """
         headers = [each for each in self.headers if each[0] != DELIVER_AT]
         due = str(as_due_ms(until)).encode()

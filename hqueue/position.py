@@ -107,7 +107,7 @@ def as_message_id(position: Position) -> MessageID:
 
 
 def as_due_ms(when: datetime.datetime | datetime.timedelta | int) -> int:
-    """A time to come, in milliseconds since the epoch: a timedelta is one from now on.
+    """A time in milliseconds since the epoch. A timedelta counts from now into the future.
 
     Raises:
         InvalidInputError: as `as_message_id`.
@@ -121,7 +121,7 @@ def as_due_ms(when: datetime.datetime | datetime.timedelta | int) -> int:
         return as_message_id(when).timestamp
     after_ms = when // datetime.timedelta(milliseconds=1)
     if after_ms < 0:
-        raise InvalidInputError("a delay can't be negative", delay=when)
+        raise InvalidInputError("a delay must not be negative", delay=when)
     return MessageID(_now_ms() + after_ms).timestamp
 
 

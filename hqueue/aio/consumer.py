@@ -306,11 +306,11 @@ class Consumer:
         await self._calls.commit.in_loop(positions)
 
     async def reject(self, message: ConsumedMessage, reason: str = "") -> None:
-        """Put one of this consumer's messages to the dead letters of its group. Like
-        `hqueue.Consumer.reject`. Any task of the event loop may call it at any time.
+        """Make one of this consumer's messages a dead letter of the group. Like
+        `hqueue.Consumer.reject`. Any task of the event loop may call this at any time.
 
         If the caller is cancelled, the outcome is unknown: the dead letter may be put, now or in a
-        moment. Rejected again, the message is still one dead letter.
+        moment. If the message is rejected again, it is still one dead letter.
         """
         self._check_usable()
         check_loop(self._loop, "a consumer")

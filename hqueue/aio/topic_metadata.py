@@ -53,7 +53,8 @@ class TopicMetadata:
 
     Several event loops may use it. Use it as an asynchronous context manager, or `close` it before
     the client, and before its last loop ends: a move by another client waits for each loop that has
-    made a change, until this is closed or collected, another loop uses it, or the client is closed.
+    made a change, until this object is closed or collected, another loop uses it, or the client is
+    closed.
 
     Args:
         metadata: the metadata below.

@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # would be shown as a traceback: there a process that is a command ends at once.
     ends = arguments is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler
     code = INTERRUPTED
-    # It comes while modules are loaded, or a connection is closed.
+    # Ctrl-C raises here while modules are loaded, or a connection is closed.
     with contextlib.suppress(KeyboardInterrupt):
         if ends:
             signal.signal(signal.SIGINT, _end)

@@ -45,8 +45,8 @@ class ExitCode(enum.IntEnum):
 # Paragraphs: the help's layout joins the lines of one.
 EXIT_CODES_TEXT = """Exit codes: 0 done; 1 refused or failed; 2 wrong usage or input; 3 HBase,
 ZooKeeper or a hub is not available, nothing was applied; 4 the outcome is unknown, it may have been
-applied; 5 the log is corrupt; 130 interrupted (129, 143: by
-SIGHUP, SIGTERM); 141 the reader of stdout went away.
+applied; 5 the log is corrupt; 130 interrupted by Ctrl-C (129: by SIGHUP; 143: by SIGTERM); 141 the
+reader of stdout went away.
 
 Data goes to stdout, everything else to stderr."""
 

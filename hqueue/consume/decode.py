@@ -76,7 +76,8 @@ def consumed_messages_of(batch: Batch, queue: str) -> Iterator[ConsumedMessage]:
 
 
 def ids_of(batch: Batch) -> Sequence[int]:
-    """The IDs of the messages of a batch that its reader selected, in their order. Decodes none.
+    """The IDs of the messages of a batch that its reader selected, in ascending order. Decodes no
+    message.
 
     Raises:
         CorruptLogError: the positions in a cell are impossible.
@@ -148,8 +149,8 @@ def _messages_of_cell(
 def _ids_of_cell(
     batch: Batch, entry: TopicEntry, cell: bytes
 ) -> tuple[Sequence[int], slice | None]:
-    """The IDs of a cell's messages that the reader selected, and which of all they are, if not
-    all.
+    """The IDs of a cell's messages that the reader selected, and the slice of the cell that they
+    are; None instead of the slice if they are all.
     """
     base = batch.header.base
     ids: Sequence[int]

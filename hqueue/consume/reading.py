@@ -171,7 +171,7 @@ class QueueReading:
     def topics(
         self, start: Position, topics_max: int, is_wanted: Callable[[str], bool] = is_unreserved
     ) -> Work[list[str]]:
-        """Like `Queue.topics`, of those topics that are wanted."""
+        """Like `Queue.topics`, for topics for which `is_wanted` returns true."""
         topics_max = check_whole(topics_max, 1, 1_000_000, option="topics_max")
         found: set[str] = set()
         left = NAMES_AT_ONCE

@@ -116,7 +116,7 @@ def _days(seconds: float) -> str:
 
 def _look_at_authorities(path: str) -> Iterator[Finding]:
     if unreadable_because(path) is not None:
-        return  # `check_files` names it.
+        return  # `check_files` reports the file.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         context.load_verify_locations(path)
@@ -201,7 +201,7 @@ def _accepted_by_itself(settings: Settings) -> Finding:
     """Check that another process with the same settings would accept this one, as a client and as a
     server.
     """
-    settings = dataclasses.replace(settings, tls_verify_hostname=False)  # `_names` judges that.
+    settings = dataclasses.replace(settings, tls_verify_hostname=False)  # `_names` checks names.
     try:
         client, server = (tls_of(settings, serves=serves).current() for serves in (False, True))
         shake_hands(client, server, "localhost")

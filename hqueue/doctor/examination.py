@@ -88,7 +88,7 @@ def examine(
         load: returns the settings, or raises a `SettingsError`.
         checks: the checks.
         faults: returns all errors of the settings, or raises the only one.
-        role_faults: returns the errors of the settings of workers and hubs, likewise.
+        role_faults: returns all errors of the settings of workers and hubs, or raises the only one.
         given: the other fields of the `Subject`.
     """
     try:

@@ -39,7 +39,7 @@ def _look_at(name: str, path: str, *, is_secret: bool) -> Finding:
     reason = unreadable_because(path)
     if reason is not None:
         return wrong(
-            "files", f"{name}: {reason}", "name the file itself: a pipe can't be read again"
+            "files", f"{name}: {reason}", "give a regular file: a pipe can't be read again"
         )
     try:
         with open(path, "rb") as opened:

@@ -48,8 +48,8 @@ def check_hubs(subject: Subject) -> Iterator[Finding]:
 
 
 def look_at_move(migration: MetadataMigration, queue: str) -> Iterator[Finding]:
-    """Say that a move of topics' metadata is under way, or stands still: its record does not say
-    which.
+    """Report a move of topics' metadata that has begun and not ended. The move's record does not
+    say whether it is still under way or has stopped.
     """
     state = migration.state()
     if state.copy is None:

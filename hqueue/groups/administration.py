@@ -38,12 +38,12 @@ from hqueue.settings.kinds import listed
 __all__ = ["Group", "GroupAdministration", "chosen_partitions", "new_writer"]
 
 TRIES_MAX = 10
-"""How often the offsets may be changed by others while they are reset."""
+"""How often a reset tries to write offsets that consumers change meanwhile."""
 
 
 class GroupAdministration(OnStore):
-    """Administers groups of consumers, and lists those of both kinds: in the caller's thread, or in
-    an event loop.
+    """Administers consumer groups, and lists groups of both kinds: in the caller's thread, or in an
+    event loop.
 
     Args:
         cluster: has the queues.
@@ -163,10 +163,10 @@ class GroupAdministration(OnStore):
 
     @stepwise
     def check_inactive(self, name: str, queue: str) -> Work[None]:
-        """Return if a group has no consumers of a queue, and is no share group.
+        """Check that a group has no consumers of a queue, and is not a share group.
 
         Raises:
-            GroupActiveError: it has, or is.
+            GroupActiveError: the group has consumers of the queue, or is a share group.
         """
         group = Group(self._cluster, self._store, name)
         yield from group.kinds.check.steps(CONSUMER)
@@ -196,8 +196,8 @@ class GroupAdministration(OnStore):
 
     @stepwise
     def list(self) -> Work[list[GroupListing]]:
-        """Every group that has a consumer, an offset or a record of messages, by name. A few round
-        trips for all.
+        """Every group that has a consumer, an offset or a share group's record, by name. Takes a
+        few round trips in all.
         """
         members: dict[str, list[str]] = defaultdict(list)
         queues: dict[str, set[str]] = defaultdict(set)
@@ -256,7 +256,7 @@ class GroupAdministration(OnStore):
 
 
 class Group:
-    """A group, and where all of it lies."""
+    """A group with its members, owners, offsets and kind."""
 
     def __init__(self, cluster: Cluster, store: MetadataStore, name: str) -> None:
         settings = cluster.settings
@@ -290,7 +290,7 @@ class Group:
             raise self.active(queue, unknown=unknown, consumers=sorted(consumers))
 
     def delete_empty_nodes(self) -> Work[None]:
-        """What leads nowhere any more. A consumer that joins now makes again what it needs."""
+        """Delete the group's empty nodes. A consumer that joins now makes again what it needs."""
         paths = self.paths
         left = [*(yield Keys(paths.owners, 1)), *(yield Keys(paths.plans, 1))]
         yield Delete(dict.fromkeys(left, ANY))
@@ -319,10 +319,11 @@ class Group:
 
 
 def chosen_partitions(log: QueueLog, partitions: Collection[int] | None) -> list[int]:
-    """The partitions of a queue that a call names; all if it names none.
+    """The partitions of a queue that a call names, sorted; all if `partitions` is None.
 
     Raises:
-        InvalidInputError: there is no such partition, or the call names an empty collection.
+        InvalidInputError: the queue does not have one of the partitions, or the collection is
+            empty.
     """
     chosen = range(log.partitions) if partitions is None else partitions
     numbers = sorted({check_partition(p, log.partitions) for p in listed(chosen, "partitions")})
@@ -332,5 +333,5 @@ def chosen_partitions(log: QueueLog, partitions: Collection[int] | None) -> list
 
 
 def new_writer() -> str:
-    """A name that signs offsets, and that no other process has."""
+    """A unique name for a writer of offsets."""
     return f"{socket.gethostname()}:{uuid.uuid4()}"

@@ -120,15 +120,15 @@ class ConsumerCalls(Stepwise):
             raise InvalidInputError("a consumer without a group can't reject: give it a group")
         if not isinstance(message, ConsumedMessage):
             raise InvalidInputError(
-                "reject takes one of this consumer's messages", type=type(message).__name__
+                "reject takes a message that this consumer returned", type=type(message).__name__
             )
         check_reason(reason)
         key = PartitionKey(message.queue, message.partition)
         positions = self._consumption.positions
         if positions.gave_up(key):
             raise CommitFailedError(
-                "the consumer lost this partition: nothing was put to the dead letters, and "
-                "another consumer of the group gets the message",
+                "the consumer lost this partition, so the message was not put to the dead "
+                "letters: another consumer of the group gets it",
                 outcome=Outcome.NOT_APPLIED,
                 partitions=[key],
                 unknown=[],

@@ -1,4 +1,4 @@
-"""What the administration of groups says of them."""
+"""Descriptions of groups, as `Client.list_groups` and `Client.describe_group` return them."""
 
 from __future__ import annotations
 
@@ -28,18 +28,20 @@ class GroupListing:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SharedMessages:
-    """What a share group has of a partition, by its record."""
+    """The messages of a partition that consumers of a share group have or had, by the group's
+    record.
+    """
 
     acquired: int
-    """Messages that consumers have. Those of a consumer that is gone count until others take
-    them."""
+    """How many messages consumers have. Messages of a consumer that is gone count until other
+    consumers take them."""
     acquired_age_ms: int
-    """How long ago the first of them was written; 0 if there is none, or if the queue can't be read
-    now."""
+    """How long ago the first acquired message was written; 0 if no message is acquired, or if the
+    queue can't be read now."""
     redelivered: int
-    """How many of them were delivered before."""
+    """How many acquired messages were delivered before."""
     released: int
-    """Messages that consumers had and gave back, and that nobody has now."""
+    """How many messages consumers had and gave back, and no consumer has now."""
     holders: Mapping[str, int]
     """How many messages each consumer has, by the consumers' IDs."""
 
@@ -53,18 +55,18 @@ class GroupPartition:
     owner: str | None
     """The ID of the consumer that has the partition; None if none has it."""
     committed: MessageID | None
-    """The committed offset: the first ID that the group has not consumed. None if it has no offset
-    yet. Of a share group all messages before it are done, and some after it may be.
+    """The committed offset: the first ID that the group has not consumed. None if the group has no
+    offset yet. A share group is done with all messages before it, and perhaps with some after it.
     """
     lag: PartitionLag | None
-    """The lag between the committed offset and the end; for a group without an offset, the whole
-    partition; for a share group, without the messages that are done. None if the queue or the
-    offset can't be read now.
+    """The lag between the committed offset and the end. Without an offset it is that of the whole
+    partition; for a share group it does not include messages that are done. None if the queue or
+    the offset can't be read now.
     """
     unreadable: UnsupportedFormatError | None = None
     """The reason why the record of the offset or of the claim can't be read; None if all can."""
     shared: SharedMessages | None = None
-    """What a share group has of the partition; None for a group of consumers."""
+    """The messages of the partition that a share group's consumers have; None for other groups."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -77,8 +79,8 @@ class GroupDescription:
     mapping is empty if the consumer's record can't be read.
     """
     partitions: tuple[GroupPartition, ...]
-    """The partitions in which it has an offset or an owner, by queue and number. If it is a share
-    group, those in which it has a record.
+    """The partitions in which the group has an offset or an owner or, if it is a share group, a
+    record; by queue and number.
     """
     kind: GroupKind = CONSUMER
     """``"consumer"``, or ``"share"`` for a share group."""

@@ -1,4 +1,4 @@
-"""Groups are of two kinds, and a name belongs to one of them."""
+"""The two kinds of groups. All consumers of a group are of the same kind."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ __all__ = ["CONSUMER", "SHARE", "GroupKind", "GroupKinds", "kinds_among"]
 GroupKind = Literal["consumer", "share"]
 
 CONSUMER: GroupKind = "consumer"
-"""Of consumers that have the partitions among them: such a group has offsets."""
+"""A group whose consumers divide the partitions among themselves, and which has offsets."""
 SHARE: GroupKind = "share"
-"""Of share consumers, each of which gets messages of all partitions."""
+"""A group of share consumers: each gets messages of all partitions."""
 
 
 class GroupKinds(OnStore):
-    """Finds out which kind a group is of. Thread-safe.
+    """Finds out the kind of a group. Thread-safe.
 
     Args:
-        store: where groups lie.
-        paths: the group's.
+        store: keeps the records of groups.
+        paths: the group's paths.
     """
 
     def __init__(self, store: MetadataStore, paths: GroupPaths) -> None:
@@ -37,9 +37,7 @@ class GroupKinds(OnStore):
 
     @stepwise
     def kind(self) -> Work[GroupKind | None]:
-        """The group's kind, by what it has kept, or else by its members; None for one that has
-        neither.
-        """
+        """The group's kind, by its records or else by its members; None if it has neither."""
         for kind, below in ((SHARE, self._paths.shares), (CONSUMER, self._paths.offsets)):
             if (yield Keys(below, 2)):
                 return kind
@@ -48,13 +46,13 @@ class GroupKinds(OnStore):
 
     @stepwise
     def check(self, kind: GroupKind) -> Work[None]:
-        """Return if the group is of this kind, or of none yet.
+        """Check that the group is of this kind, or of no kind yet.
 
-        Who asks after it was registered as a member is safe from another one that does the same: of
-        two kinds that begin at once at most one goes on.
+        A consumer must register as a member before it checks. Then, if consumers of both kinds
+        begin at the same time, those of at most one kind pass the check.
 
         Raises:
-            GroupActiveError: it is of the other kind.
+            GroupActiveError: the group is of the other kind.
         """
         other, below = (CONSUMER, self._paths.offsets)
         if kind == CONSUMER:
@@ -63,11 +61,11 @@ class GroupKinds(OnStore):
         if other not in kinds_among(members) and not (yield Keys(below, 2)):
             return
         raise GroupActiveError(
-            "a share group has this name: give the group of consumers another name, or delete the "
+            "a share group has this name: give the consumer group another name, or delete the "
             "share group"
             if other == SHARE
-            else "a group of consumers has this name, and offsets: give the share group another "
-            "name, or delete the other group",
+            else "a consumer group with offsets has this name: give the share group another name, "
+            "or delete the consumer group",
             outcome=Outcome.NOT_APPLIED,
             group=self._paths.group,
         )
@@ -80,5 +78,5 @@ def kinds_among(members: Mapping[str, Record]) -> set[GroupKind]:
         try:
             kinds.add(SHARE if member_shares(record.value, path) else CONSUMER)
         except UnsupportedFormatError:
-            continue  # It is reported where the group is described.
+            continue  # `describe` reports the record.
     return kinds

@@ -135,7 +135,7 @@ class GroupMember(OnStore):
 
         Raises:
             RequestRefusedError: another consumer of its ID stays in the group.
-            GroupActiveError: it is a share group.
+            GroupActiveError: the group is a share group.
             HQueueError: as the store's.
         """
         yield from or_closed(self._join(), self.close, self._loop)

@@ -58,7 +58,7 @@ class GroupMembers(OnStore):
             static: whether it takes the place of a predecessor of this ID that has left, and kept
                 its place (`leave_behind`). One that may still be alive is waited for, as long as
                 its session may last: nothing of it is touched.
-            shares: whether the group is a share group.
+            shares: whether the consumer is one of a share group.
         """
         return Registration(
             self._store,

@@ -4,7 +4,7 @@
     <root>/consumers/<group>/owners/<queue>/<broker>-<partition>    ephemeral: who consumes it
     <root>/consumers/<group>/offsets/<queue>/<broker>-<partition>   the next ID, and who wrote it
     <root>/consumers/<group>/plan/<broker>                          who shall have what
-    <root>/consumers/<group>/shares/<queue>/<broker>-<partition>    what a share group has of it
+    <root>/consumers/<group>/shares/<queue>/<broker>-<partition>    a share group's record
 
 The first three are those of Kafka's first consumers, whose topic is a queue here, and whose broker
 is an HQueue cluster by its logical ID. What the names of groups and consumers have that no segment
@@ -82,7 +82,7 @@ class GroupPaths:
         return f"{self.offsets}/{check_queue_name(queue)}"
 
     def shares_of(self, queue: str) -> str:
-        """What a share group has of a queue lies below."""
+        """The path below which a share group's records of a queue lie."""
         return f"{self.shares}/{check_queue_name(queue)}"
 
     def partition_key(self, path: str) -> PartitionKey | None:

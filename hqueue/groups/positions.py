@@ -58,10 +58,11 @@ def is_to_come(time: MessageID, log: QueueLog) -> Work[Any, bool]:
 def start_positions(
     log: QueueLog, start: Start, partitions: Sequence[int]
 ) -> Work[Any, dict[int, Position]]:
-    """Where a start lies in each partition now. What ends before it is at its end.
+    """The position of a start in each partition now. If a partition ends before the start, its
+    position is the partition's end.
 
     Raises:
-        InvalidInputError: an ID that lies beyond the end of each, or a time to come.
+        InvalidInputError: the start is an ID beyond the end of every partition, or a future time.
     """
     if start == EARLIEST:
         return dict.fromkeys(partitions, BEGINNING)

@@ -27,7 +27,7 @@ __all__ = ["Stream"]
 
 
 class _Read(NamedTuple):
-    """What is read of a partition."""
+    """How a partition is read."""
 
     log: QueueLog
     topics: Collection[str]
@@ -35,7 +35,7 @@ class _Read(NamedTuple):
     """The dead letters of the consumer's group."""
 
     def delivered(self, batches: Sequence[Batch]) -> Work[Any, Sequence[Batch]]:
-        """What the consumer gets of batches that were read."""
+        """Batches that were read, as the consumer gets them."""
         if self.letters is not None:
             return (yield from self.letters.delivered(batches, self.topics))
         return batches if self.topics else delivered_unasked(batches)
@@ -88,7 +88,7 @@ class Stream:
         self._clock = clock
         self._loop = loop
         self._reads: dict[PartitionKey, _Read] = {}
-        """What it reads of each partition."""
+        """How it reads each partition."""
         self._fetched: FetchedBatches[PartitionKey] | None = None
         """What came, until all that must be asked for before it is handed out was asked for."""
         self._intake: Intake[PartitionKey] = Intake(bytes_max, clock, loop)
@@ -106,7 +106,7 @@ class Stream:
         return self._fetched is not None
 
     def begin(self, key: PartitionKey, log: QueueLog, topics: Collection[str]) -> None:
-        """Read a partition from its position on, and what is put back to the group."""
+        """Read a partition from its position on, with the redrives to the group."""
         position = self._positions[key]
         letters = None if self._group is None else GroupDeadLetters(log, self._group)
         self._reads[key] = _Read(log, topics, letters)

@@ -88,7 +88,7 @@ def end_left_overs(home: Home) -> None:
     left = [*(state.processes if state else ()), *marked_processes(home.path)]
     while left:
         end_all(left, orderly_s=0)
-        # One that was begun just before shows its mark when its program runs, a moment later.
+        # A process that was started just before shows its mark a moment later, when it runs.
         SYSTEM_CLOCK.sleep_ms(LOOK_AGAIN_MS)
         left = marked_processes(home.path)
 

@@ -122,8 +122,8 @@ class LogPort(ReadPort, WritePort, Protocol):
     """Everything of `hqueue.log.ports`, on one queue's table. Thread-safe, and usable in a forked
     child.
 
-    While the table is disabled each method raises `QueueDisabledError`, but `delete_headers` may
-    raise `StoreUnavailableError`; when the table is gone each raises `QueueNotFoundError`.
+    While the table is disabled, each method raises `QueueDisabledError`; `delete_headers` may raise
+    `StoreUnavailableError` instead. If the table was deleted, each raises `QueueNotFoundError`.
     """
 
 

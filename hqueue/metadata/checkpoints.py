@@ -73,7 +73,7 @@ class Checkpoints(OnStore):
 
     @stepwise
     def is_connected(self, key: SubscriptionKey) -> Work[bool]:
-        """Whether the subscriber is connected, or its session is not over yet."""
+        """Whether the subscriber is connected, or its session has not ended yet."""
         path = self._paths.address(key)
         return path in (yield Read([path]))
 
@@ -103,9 +103,10 @@ class Checkpoints(OnStore):
         If the answer is lost, the result is looked up.
 
         Args:
-            key, known: the checkpoint, and what it was.
+            key: the subscription.
+            known: the checkpoint as it was read.
             next_id: the first ID that is not yet delivered.
-            unanswered: the calls from there on that had no answer.
+            unanswered: the calls from there on that got no answer; None if there are none.
 
         Raises:
             InvalidInputError: the checkpoint would move backwards. Only `seek` may do that.

@@ -111,8 +111,8 @@ def encode_checkpoint(next_id: MessageID, unanswered: UnansweredCalls | None = N
 
 
 def decode_checkpoint(data: bytes, path: str) -> tuple[MessageID, UnansweredCalls | None]:
-    """The first ID that is not yet delivered, and the calls from there on that had no answer.
-    `path` is where the record lies, for errors.
+    """The first ID that is not yet delivered, and the calls from there on that got no answer.
+    `path` is the record's, for errors.
     """
     return decode_fields(
         data,
@@ -221,7 +221,7 @@ def member_left(data: bytes, path: str) -> bool:
 
 
 def member_shares(data: bytes, path: str) -> bool:
-    """Whether a member is one of a share group."""
+    """Whether the group of a member is a share group."""
     return decode_fields(data, path, lambda fields: fields.get("kind") == "share")
 
 

@@ -112,9 +112,10 @@ class DeliveryOptions:
     """About how many bytes of messages one call may have; at least one message."""
 
     unanswered_calls_max: int = 5
-    """After how many calls without an answer messages are sent in smaller and smaller calls, until
-    one message alone has had as many: that becomes a dead letter. 0 for never. A call counts that
-    the subscriber's process has got and not answered: its connection broke, or `timeout_ms` passed.
+    """After how many calls without an answer the worker sends the messages in smaller and smaller
+    calls, until one message alone has got as many: that message becomes a dead letter. 0 turns this
+    off. A call counts if the subscriber's process has received it but not answered: the connection
+    broke, or `timeout_ms` passed.
     """
 
     def __post_init__(self) -> None:
@@ -171,7 +172,7 @@ class Checkpoint:
     revision: Version
     """The version for compare-and-set. It has no other meaning."""
     unanswered: UnansweredCalls | None = None
-    """The calls from there on that had no answer."""
+    """The calls from there on that got no answer; None if there are none."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

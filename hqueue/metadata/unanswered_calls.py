@@ -1,4 +1,4 @@
-"""Calls that a subscriber did not answer, as they are kept with its position."""
+"""Calls that a subscriber did not answer, and how they are stored with its position."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ COUNT_MAX = 2**31 - 1
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class UnansweredCalls:
-    """Calls that a subscriber got and did not answer: one of their messages may have ended its
-    process. It is kept with the subscriber's position, so that it survives restarts.
+    """Calls that a subscriber received and did not answer: one of their messages may have ended its
+    process. They are stored with the subscriber's position, so that they survive restarts.
 
     Raises:
         InvalidInputError: a number is out of range.
     """
 
     first: MessageID
-    """Where the calls began."""
+    """The ID from which on the calls had messages."""
     end: MessageID
-    """Where the first of them ended: one message before that is suspected."""
+    """The ID at which the first of the calls ended: the fault may lie in a message before it."""
     count: int
-    """How many calls of the present number of messages, from `first` on, had no answer."""
+    """How many calls from `first` on, with the present number of messages, got no answer."""
     messages_max: int | None = None
-    """Calls have at most this many messages, up to `end`; None while they have as many as ever."""
+    """How many messages a call before `end` may have; None if that is not reduced yet."""
 
     def __post_init__(self) -> None:
         check_whole(self.count, 0, COUNT_MAX, option="count")
@@ -39,7 +39,8 @@ class UnansweredCalls:
 
 
 def unanswered_fields(unanswered: UnansweredCalls | None) -> dict[str, object]:
-    """The field of a record that keeps calls without an answer; none if there were none."""
+    """The field of a record that keeps calls without an answer. Empty if there are no such calls.
+    """
     if unanswered is None:
         return {}
     return {
@@ -53,7 +54,7 @@ def unanswered_fields(unanswered: UnansweredCalls | None) -> dict[str, object]:
 
 
 def unanswered_of(fields: Mapping[str, Any]) -> UnansweredCalls | None:
-    """The calls without an answer that a record keeps."""
+    """The calls without an answer that a record keeps; None if it keeps none."""
     given = fields.get("unanswered")
     if given is None:
         return None

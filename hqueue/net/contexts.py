@@ -28,9 +28,9 @@ class TlsContexts:
 
     It reads the files again when one of them has changed. If it can't, or if this side's own
     certificate was replaced by one that others would not accept, it logs that, and keeps the
-    earlier context. It takes authorities that did not sign this side's certificate, since those
-    before may count no more, and logs that. A server's also logs once that its certificate has
-    expired.
+    earlier context. If the authorities were replaced by some that did not sign this side's
+    certificate, it uses them, since the earlier ones may be revoked, and logs that. A server's
+    context also logs once that its certificate has expired.
 
     A server's context keeps the sessions of open connections of TLS 1.2, and 10 KiB for each of
     20,000 that ended orderly; Python has no switch for that. A client could resume them for two
@@ -73,12 +73,12 @@ class TlsContexts:
         self._own: OwnCertificate | None = None
         """This side's certificate."""
         self._own_versions: object = None
-        """Of its files."""
+        """The versions of this certificate's files."""
         self._ca_version: object = None
         self._host: str | None = None
-        """The host that it must name, as `examine` takes it."""
+        """The host that the certificate must name, as `examine` takes it."""
         self._said_end_s: float | None = None
-        """When the certificate expired whose end the log has named."""
+        """The end of the certificate whose expiry was logged."""
         self.after_fork_in_child()
         register(self)
 
@@ -119,14 +119,14 @@ class TlsContexts:
             return self._context
 
     def check_shown(self, host: str | None) -> None:
-        """Return if others would accept this side's certificate now, and here. One that replaces it
-        must name the host, too. It may read files.
+        """Check that others would accept this side's certificate now, on this host. A certificate
+        that replaces it later must name the host, too. The call may read files.
 
         Args:
             host: as `examine` takes it.
 
         Raises:
-            RefusedError: they would not; or as `current`.
+            RefusedError: others would not accept it; or as `current`.
         """
         with self._lock:
             self.current()
@@ -174,9 +174,10 @@ class TlsContexts:
             faults = self._own.faults - earlier.faults
             if faults:
                 logger.error(
-                    "the changed tls_ca is in use, and others that have it would not accept this "
-                    "process's own tls_certificate: add the authority that signed it to tls_ca "
-                    "again, or have it signed by one that is in tls_ca [path=%s, reason=%s]",
+                    "the changed tls_ca is in use, but others with the same tls_ca would not "
+                    "accept this process's own tls_certificate: add the authority that signed it "
+                    "to tls_ca again, or have it signed by one that is in tls_ca [path=%s, "
+                    "reason=%s]",
                     ca,
                     "; ".join(sorted(faults)),
                 )

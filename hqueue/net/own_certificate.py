@@ -103,16 +103,16 @@ class OwnCertificate(NamedTuple):
     def check(
         self, path: str, now_s: float, *, earlier_faults: frozenset[str] = frozenset()
     ) -> None:
-        """Return if others would accept it now.
+        """Check that others would accept the certificate now.
 
         Args:
-            path: of its file.
-            now_s: the time, since 1970.
-            earlier_faults: the faults of the certificate that it replaces, which it may have, too.
+            path: the path of its file.
+            now_s: the current time, in seconds since 1970.
+            earlier_faults: the faults of the certificate that it replaces. It may have them, too.
 
         Raises:
-            RefusedError: others would not accept it. Its fact ``begins_s`` says when it will be
-                valid, if that is the fault.
+            RefusedError: others would not accept the certificate. If it is not valid yet, the
+                error's fact ``begins_s`` says when it will be.
         """
         if not self.begin_s <= now_s < self.end_s:
             reason = "it has expired" if now_s >= self.end_s else "it is not valid yet"
@@ -142,8 +142,9 @@ def examine(
         serves: whether it is a server's; else it is a client's.
         rules: make principals at HQueue's own ports. A certificate for these must be fit for
             servers and for clients, and make a principal. None for other servers.
-        host: under which others call this process, which the certificate must name; empty if only
-            these know it, and any name will do; None if nobody calls it, or names don't matter.
+        host: the host under which others call this process, which the certificate must name. Empty
+            if only they know the host: then the certificate must name any. None if no others call
+            this process, or they don't check names.
 
     Raises:
         RefusedError: as `read_certificate`.

@@ -46,15 +46,16 @@ class PortSecurity:
             raise _settings_error(exc) from exc
 
     def check_shown(self, host: str = "") -> None:
-        """Return if callers would accept this process's certificate now. From now on one that
-        replaces it must name the host, too.
+        """Check that callers would accept this process's certificate now. A certificate that
+        replaces it later must name the host, too.
 
         Args:
-            host: the one under which others call this process; empty if only these know it. The
-                certificate must name it, or any host, unless `tls_verify_hostname` is False.
+            host: the host under which others call this process; empty if only they know it. The
+                certificate must name the host, or any if it is empty, unless `tls_verify_hostname`
+                is False.
 
         Raises:
-            SettingsError: they would not, or files can't be read.
+            SettingsError: callers would not accept it, or files can't be read.
         """
         try:
             self._server.check_shown(host if self._verify_hostname else None)

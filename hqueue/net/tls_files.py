@@ -12,7 +12,7 @@ from hqueue.net.refusals import RefusedError
 __all__ = ["TlsFiles", "make_context", "unreadable_because"]
 
 _FILE_BYTES_MAX = 16 << 20
-"""More than all authorities of the world have."""
+"""A limit far above the size of a file with all public authorities."""
 
 
 class TlsFiles(NamedTuple):
@@ -59,7 +59,7 @@ def make_context(
         reason = unreadable_because(path) if path else None
         if path and reason is not None:
             raise _unreadable(setting, path, reason)
-    if certificate:  # First: who reads this one alone names it as its own authority.
+    if certificate:  # First: some callers give a certificate as its own authority.
         try:
             context.load_cert_chain(certificate, key, _refuse_to_ask)
         except (OSError, ValueError) as exc:
@@ -76,8 +76,9 @@ def make_context(
 
 
 def unreadable_because(path: str) -> str | None:
-    """Say why a file is not read at all: a pipe would block for as long as nobody writes to it.
-    None if it is a regular file, or can't be found.
+    """The reason why a file must not be read: it is a pipe, which would block until a program
+    writes to it, or another special file, or it is too large. None if it may be read, or can't be
+    found.
     """
     try:
         found = os.stat(path)

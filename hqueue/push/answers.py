@@ -1,4 +1,4 @@
-"""What listeners answer to a call: for all of its messages, or for each."""
+"""The answers of listeners: one for all messages of a call, or one for each message."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ __all__ = [
 ]
 
 REJECTED_MAX = 1_000
-"""Messages that one answer rejects. A worker believes no answer with more."""
+"""The most messages that one answer rejects. A worker treats an answer with more as an error."""
 RETRY_DELAY_MS_MAX = 86_400_000
 REASONS_LENGTH_MAX = 16_000
-"""Characters of all reasons of an answer, which so has far fewer bytes than a worker reads."""
+"""The most characters in all reasons of an answer: it has far fewer bytes than a worker reads."""
 
 
 class Status(enum.IntEnum):
@@ -39,8 +39,8 @@ class Status(enum.IntEnum):
     """The messages are acknowledged; the next ones follow."""
 
     RETRY = 1
-    """A negative acknowledgement: the same messages come again after a pause, before any later ones
-    of their partition."""
+    """A negative acknowledgement: the same messages are delivered again after a pause, before any
+    later ones of their partition."""
 
     DEAD_LETTER = 2
     """A negative acknowledgement without a retry: the messages become dead letters, and the next
@@ -48,8 +48,7 @@ class Status(enum.IntEnum):
 
 
 class DeliveryAnswer:
-    """A listener's answer for each message of a delivery. All messages are done, except those that
-    it names.
+    """A listener's answer for each message of a delivery. Messages that it does not name are done.
 
         answer = hqueue.DeliveryAnswer()
         for message in messages:
@@ -67,11 +66,12 @@ class DeliveryAnswer:
         self._again: _Again | None = None
 
     def reject(self, message: ReceivedMessage, reason: str = "") -> DeliveryAnswer:
-        """Make this message a dead letter, and no other. Returns the answer itself.
+        """Make only this message a dead letter. Returns the answer itself.
 
         Args:
             message: a message of the delivery.
-            reason: why, for the dead letter; its first thousand characters count.
+            reason: why the message is rejected, for the dead letter. Cut off after 1,000
+                characters.
 
         Raises:
             InvalidInputError: an argument is of the wrong type.
@@ -84,14 +84,16 @@ class DeliveryAnswer:
     def retry_from(
         self, message: ReceivedMessage, reason: str = "", *, delay_ms: int | None = None
     ) -> DeliveryAnswer:
-        """Have this message, and all that follow it in the delivery, come again after a pause,
-        before any later ones. What comes before it is done, or rejected. Returns the answer itself.
+        """Have this message, and all that follow it in the delivery, delivered again after a pause,
+        before any later messages. The messages before it are done, or rejected. Returns the answer
+        itself.
 
         Args:
             message: a message of the delivery.
-            reason: why, for the dead letter if the attempts are used up.
+            reason: why the message must be delivered again, for the dead letter if the attempts are
+                used up.
             delay_ms: the pause, in milliseconds; if None, the back-off of `DeliveryOptions`. A
-                worker that restarts meanwhile does not wait for its end.
+                worker that restarts during the pause does not wait for its end.
 
         Raises:
             InvalidInputError: an argument is of the wrong type, or out of range.
@@ -105,7 +107,7 @@ class DeliveryAnswer:
 
 
 class _Again(NamedTuple):
-    """What comes again, with all that follows it."""
+    """The first message that is delivered again, with all that follow it."""
 
     message_id: MessageID
     reason: str
@@ -113,13 +115,13 @@ class _Again(NamedTuple):
 
 
 class MessageAnswers(NamedTuple):
-    """An answer for each message of a call. Messages are counted from 0, as they lie in the call.
+    """An answer for each message of a call. Messages are counted from 0, in the call's order.
 
     Args:
-        rejected: those that become dead letters, and why.
-        retry_from: the first one that comes again, with all that follow it; None if none does.
-            No message from there on is rejected.
-        retry_delay_ms: the pause before; None for the back-off of the subscription.
+        rejected: the messages that become dead letters, and why.
+        retry_from: the first message that is delivered again, with all that follow it; None if none
+            is. No message from there on is rejected.
+        retry_delay_ms: the pause before the retry; None for the back-off of the subscription.
     """
 
     rejected: Mapping[int, str] = {}
@@ -128,27 +130,27 @@ class MessageAnswers(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What all listeners together answered."""
+    """The combined answer of all listeners."""
 
     status: Status
     reason: str = ""
-    """Why the messages are not done, or those that come again: what a listener raised. Empty if
-    none did."""
+    """Why messages are not done or are delivered again: a listener's exception or reason. Empty if
+    there is neither."""
     each: MessageAnswers | None = None
     """An answer for each message, in place of the status."""
 
 
 class CombinedAnswer:
-    """What the listeners of a call answer together, one after another. Each gets the messages that
-    are done for all listeners before it.
+    """Combines the answers of a call's listeners, which are called one after another. Each gets the
+    messages that are done for all listeners before it.
 
     Args:
-        messages: those of the call.
+        messages: the messages of the call.
     """
 
     def __init__(self, messages: Sequence[ReceivedMessage]) -> None:
         self.left = messages
-        """What the next listener gets."""
+        """The messages for the next listener."""
         self._messages = messages
         self._rejected: dict[MessageID, str] = {}
         self._again: _Again | None = None
@@ -157,10 +159,10 @@ class CombinedAnswer:
         self._is_for_all = True
 
     def add(self, returned: object) -> bool:
-        """Take what the next listener returned; whether another one is called.
+        """Add what the next listener returned. Returns whether another listener must be called.
 
         Raises:
-            InvalidInputError: it is no answer.
+            InvalidInputError: the listener returned something that is not an answer.
         """
         if isinstance(returned, DeliveryAnswer):
             self._add_each(returned)
@@ -169,11 +171,11 @@ class CombinedAnswer:
         return bool(self.left)
 
     def failed(self, error: BaseException) -> None:
-        """The next listener raised this: what it was given comes again."""
+        """Note that the next listener raised an error: its messages are delivered again."""
         self._add_status(Status.RETRY, reason_of(error))
 
     def result(self) -> Answer:
-        """What all of them answered."""
+        """The combined answer."""
         if self._is_for_all:
             return Answer(self._status, self._reason)
         if not self._rejected and self._again is None:
@@ -187,7 +189,7 @@ class CombinedAnswer:
                 return Answer(Status.RETRY, again.reason, each)
             reason = self._rejected.get(message.id)
             if reason is not None:
-                if len(rejected) == REJECTED_MAX:  # The rest is rejected when it comes again.
+                if len(rejected) == REJECTED_MAX:  # A second delivery rejects the others.
                     return Answer(Status.RETRY, "", MessageAnswers(rejected, index, 0))
                 rejected[index] = reason[: max(0, REASONS_LENGTH_MAX - length)]
                 length += len(reason)
@@ -207,7 +209,10 @@ class CombinedAnswer:
         given = {message.id for message in self.left}
         again, rejected = answer._again, answer._rejected
         if not given.issuperset(rejected) or (again and again.message_id not in given):
-            raise InvalidInputError("a listener's answer names a message that it was not given")
+            raise InvalidInputError(
+                "a listener's answer names a message that the listener was not given: name only "
+                "messages of the delivery"
+            )
         self._is_for_all = False
         self._rejected.update(rejected)
         if again is not None:
@@ -220,10 +225,10 @@ class CombinedAnswer:
 
 
 def status_of(answer: object) -> Status:
-    """What a listener's return value means.
+    """The status that a listener's return value means.
 
     Raises:
-        InvalidInputError: it is no answer.
+        InvalidInputError: the value is not an answer.
     """
     if answer is None:
         return Status.DONE
@@ -237,7 +242,7 @@ def status_of(answer: object) -> Status:
 
 
 def reason_of(error: BaseException) -> str:
-    """An exception as a short text, which has a UTF-8 encoding."""
+    """An exception as a short text that can be encoded as UTF-8."""
     name = type(error).__name__
     try:
         text = str(error)
@@ -247,13 +252,14 @@ def reason_of(error: BaseException) -> str:
 
 
 def _short(text: str) -> str:
-    """The beginning of a text, which has a UTF-8 encoding."""
+    """The beginning of a text, changed where it can't be encoded as UTF-8."""
     return text[:REASON_LENGTH_MAX].encode(errors="replace").decode()
 
 
 def _id_of(message: ReceivedMessage) -> MessageID:
     if not isinstance(message, ReceivedMessage):
         raise InvalidInputError(
-            "an answer names a message of the delivery", type=type(message).__name__
+            "an answer must name a message of the delivery: give the message itself",
+            type=type(message).__name__,
         )
     return message.id

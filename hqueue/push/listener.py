@@ -31,14 +31,14 @@ __all__ = [
 
 LEFT = "what a listener left to be done"
 RETRY_S = 1.0
-"""When that is tried again for which no thread was free."""
+"""The pause before work is tried again for which no thread was free."""
 
 
 _Returned = Status | DeliveryAnswer | None
 
 ListenerAnswer = _Returned | Awaitable[_Returned]
 """What a listener returns: a `Status` for all messages, or a `DeliveryAnswer` for each; None stands
-for `Status.DONE`. An async listener's is awaited."""
+for `Status.DONE`. An async listener's result is awaited."""
 
 
 class MessageListener(abc.ABC):
@@ -51,7 +51,7 @@ class MessageListener(abc.ABC):
         Returns:
             A `Status`, or a `DeliveryAnswer` with an answer for each message; None counts as
             `Status.DONE`. An exception counts as `Status.RETRY`, and so does anything else that is
-            returned; if the messages become dead letters, these name the exception.
+            returned; if the messages become dead letters, the dead letters name the exception.
         """
 
 
@@ -138,11 +138,11 @@ class Listeners:
             self._closing = False  # Where it was interrupted it can be closed again.
 
     def consume(self, messages: Sequence[ReceivedMessage]) -> Answer:
-        """Call the listeners in turn, each with what the ones before it are done with, as
-        `CombinedAnswer` combines their answers.
+        """Call the listeners in turn, each with the messages that are done for those before it, and
+        return their `CombinedAnswer`.
 
-        Never raises: a listener that does is logged, and the messages come again. So do the
-        listeners before it get them again.
+        Never raises: a listener's error is logged, and the messages are delivered again. The
+        listeners before it get them again, too.
         """
         call = object()
         self._behind[call] = []
@@ -173,7 +173,7 @@ class Listeners:
             call_foreign("a task of a listener", loop.run_forever)
 
     def _call(self, consume: _Consume, combined: CombinedAnswer) -> bool:
-        """Call a listener, and take its answer; whether another one is called."""
+        """Call a listener, and add its answer. Returns whether another listener must be called."""
         answer = consume(combined.left)
         if inspect.isawaitable(answer):
             if self._loop is None:

@@ -93,9 +93,9 @@ class LoopListeners:
             task.cancel()
 
     async def consume(self, messages: Sequence[ReceivedMessage]) -> Answer:
-        """Call the listeners in turn, each with what the ones before it are done with, as
-        `CombinedAnswer` combines their answers. A listener that raises an error is logged, and the
-        messages come again. So do the listeners before it get them again.
+        """Call the listeners in turn, each with the messages that are done for those before it, and
+        return their `CombinedAnswer`. A listener's error is logged, and the messages are delivered
+        again. The listeners before it get them again, too.
         """
         call = object()
         self._behind[call] = []
@@ -117,7 +117,7 @@ class LoopListeners:
         consume: Callable[[Sequence[ReceivedMessage]], ListenerAnswer],
         combined: CombinedAnswer,
     ) -> bool:
-        """Call a listener, and take its answer; whether another one is called."""
+        """Call a listener, and add its answer. Returns whether another listener must be called."""
         try:
             answer: Any = consume(combined.left)
             if inspect.isawaitable(answer):

@@ -35,7 +35,7 @@ class NotifierConnection:
         self._avoided_until_ms = 0.0
 
     def send(self, frame: bytes) -> bool:
-        """Send a notification without waiting; whether that needs no connection first."""
+        """Send a notification without waiting. Returns False if a connection must be made first."""
         with self._lock:
             opened = self._socket  # A handler of a signal may send one here, too.
             if opened is None:
@@ -86,7 +86,7 @@ class NotifierConnection:
 
 
 def _all_sent(by: socket.socket, frame: bytes) -> bool:
-    """Send a frame without waiting; whether there was room for all of it.
+    """Send a frame without waiting. Returns whether there was room for all of it.
 
     Raises:
         OSError: the connection is broken.

@@ -48,9 +48,9 @@ class SubscriberHandler(abc.ABC):
         """As the IDL has it.
 
         Raises:
-            RefusedCallError: a message could be in no queue, there is no list of them, or they are
-                not for this subscriber.
-            TDeliveryAnswer: the IDL's, with an answer for each message.
+            RefusedCallError: no queue can hold one of the messages, the list of messages is
+                missing, or they are not for this subscriber.
+            TDeliveryAnswer: the exception of the IDL that has an answer for each message.
         """
         if messages is None:
             raise RefusedCallError("the argument 'messages' is missing")
@@ -123,10 +123,10 @@ class Consumption(SubscriberHandler):
 
 
 def reply_of(answer: Answer) -> Reasoned:
-    """The reply that says what became of the messages of a call.
+    """The reply to a call, with one answer for all of its messages.
 
     Raises:
-        TDeliveryAnswer: the IDL's, with an answer for each message.
+        TDeliveryAnswer: the exception of the IDL that has an answer for each message.
     """
     each = answer.each
     if each is None:

@@ -49,8 +49,8 @@ class AsyncConnection:
         tls: what TLS is spoken with; in clear if None, or if the server does not speak it and may
             be called so.
         accepts: sees whether the server is the one that is meant.
-        on_late: given the socket of a call that was sent and had no answer in time, which it must
-            close; None if such a socket is closed at once.
+        on_late: called with the socket of a call that was sent and got no answer in time. It must
+            close the socket. If None, such a socket is closed at once.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class AsyncConnection:
             self._socket = None
 
     def _leave_to(self, take: Callable[[socket.socket], object]) -> None:
-        """Leave the socket to others."""
+        """Hand the socket over to `take`, which must close it."""
         left, self._socket = self._socket, None
         if left is not None:
             self._loop.remove_reader(left)

@@ -273,8 +273,9 @@ def decode_reply(service: Any, method: str, reply: bytes) -> Any:
 
 
 def read_reasoned(service: Any, method: str, seqid: int, reply: bytes) -> Any:
-    """The fields of the reply to a call, which a `CallWalk` has found whole, as the IDL names them,
-    and a `reason`: the text of a `Reasoned`. Those that it has not are None; texts are bytes.
+    """The fields of the reply to a call, by their names in the IDL, and `reason`, the text of a
+    `Reasoned`. Fields that the reply does not have are None; texts are bytes. A `CallWalk` must
+    have found the reply complete.
 
     Raises:
         NoCallError: the reply belongs to another call, or says an error: which.

@@ -145,8 +145,8 @@ class FoundSettings:
         return faults
 
     def each_fault(self) -> Iterator[HQueueError]:
-        """Yield the error of each setting that is unknown or has a wrong value, as `make` raises
-        the first of them.
+        """Yield the error of each setting that is unknown or has a wrong value. `make` raises only
+        the first.
         """
         while True:
             try:
@@ -155,7 +155,7 @@ class FoundSettings:
                 wrong = self._wrong_one(exc)
                 yield exc
                 if wrong is None:
-                    return  # It is of several together.
+                    return  # The error is about several settings together.
                 del self._values[wrong], self._places[wrong]
             else:
                 return
@@ -239,7 +239,7 @@ def role_settings_faults(kind: type[Any], role: str) -> Iterator[HQueueError]:
 
 
 def _find(kind: type[Any], role: str, environ: Mapping[str, str] | None) -> FoundSettings:
-    """What the files and the environment have for a role."""
+    """The settings that the files and the environment have for a role."""
     environ = os.environ if environ is None else environ
     found = FoundSettings(kind)
     found.add_file(local_connection_file(environ), role)

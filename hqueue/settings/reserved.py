@@ -26,7 +26,7 @@ def is_reserved(name: str) -> bool:
 
 
 def is_unreserved(name: str) -> bool:
-    """Whether a topic or a header of this name is a program's own."""
+    """Whether programs may use this name for a topic or a header."""
     return not name.startswith(PREFIX)
 
 

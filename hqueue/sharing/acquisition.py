@@ -15,7 +15,7 @@ from hqueue.sharing.window_record import WINDOW_MESSAGES_MAX
 __all__ = ["Acquired", "Part", "Taken", "acquire", "answered", "near", "wanted"]
 
 NEAR_IDS = 1_000 << SEQUENCE_BITS
-"""Spans that lie less than a second apart are read together."""
+"""Spans that lie at most a second apart are read together."""
 
 
 class Part(NamedTuple):

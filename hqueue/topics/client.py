@@ -140,9 +140,9 @@ def connect_hubs(
     Args:
         hubs: some of the hubs: ``host:port`` with commas between, an `Address`, or a sequence of
             either. Each hub knows the others.
-        given: single settings by their names in `HubClientSettings`. The others have their
-            defaults; those of TLS come from the environment, the settings file or a running local
-            server, as those of `connect` do, unless ``tls`` is False.
+        given: single settings by their names in `HubClientSettings`. The other settings have their
+            defaults, but TLS settings come from the environment, the settings file or a running
+            local server, as those of `connect` do, unless ``tls`` is False.
 
     Raises:
         SettingsError: a setting is unknown or has a wrong value.

@@ -24,15 +24,17 @@ class HubMethod(NamedTuple):
     messages: Sequence[Any] = ()
     """The messages among the arguments."""
     only_reads: bool = False
-    """Whether it changes nothing: then no error of it leaves an outcome unknown."""
+    """Whether the method changes nothing, so that none of its errors leaves an outcome unknown."""
 
     @property
     def no_answer(self) -> str:
-        """What it means that a hub did not answer."""
+        """The error text for a hub that did not answer."""
         return "a hub did not answer" if self.only_reads else _NO_ANSWER
 
     def outcome(self) -> AbstractContextManager[None]:
-        """Has the errors of a call of it say *not applied* if it only reads."""
+        """A block in which errors of a call have the outcome *not applied*, if the method only
+        reads.
+        """
         return OnlyReads() if self.only_reads else nullcontext()
 
 

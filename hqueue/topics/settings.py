@@ -118,8 +118,8 @@ def hub_addresses(given: str | Address | Sequence[str | Address]) -> tuple[Addre
 def hub_settings(
     hubs: str | Address | Sequence[str | Address], given: HubOptions
 ) -> HubClientSettings:
-    """The settings of a client, of its hubs and of single settings. Those of TLS that are not given
-    are looked for where `hqueue.connect` finds them, unless `tls` is False.
+    """The settings of a client, made of its hubs and of single settings. TLS settings that are not
+    given are looked for where `hqueue.connect` finds them, unless `tls` is False.
 
     Raises:
         SettingsError: a setting is unknown or has a wrong value.

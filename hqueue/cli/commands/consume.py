@@ -1,5 +1,5 @@
-"""``hqueue consume``: a consumer of a group that writes what it gets to stdout. Beside it there is
-the command of `hqueue.cli.commands.work`.
+"""``hqueue consume``: a consumer of a group that writes its messages to stdout. The module also
+registers ``hqueue work``, which is in `hqueue.cli.commands.work`.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ def doctor(
     hubs: HubsOption = None,
     json: shared_options.Json = False,
 ) -> None:
-    """Check the settings, those of workers and hubs, files, certificates, Kerberos, host names,
-    clocks, ZooKeeper, HBase and hubs.
+    """Check settings, including those of workers and hubs, files, certificates, Kerberos, host
+    names, clocks, ZooKeeper, HBase and hubs.
 
     Each line says what was found and what to do. A check takes at most 20 seconds. The check of
     ZooKeeper creates a node and deletes it. The exit code is 1 if something is wrong; warnings

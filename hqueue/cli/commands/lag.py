@@ -89,8 +89,9 @@ def lag(
     messages of all topics; of a Spark stream, from the last batch that it has finished. On a
     terminal the command goes on until Ctrl-C. Without one: queue, subscriber, group, partition, the
     worker or consumer that serves it, whether the subscriber is connected or a consumer has the
-    partition, lag in messages, age in milliseconds. A share group's lag is its unfinished messages;
-    it has no consumer that serves a partition, and is connected while it has any of the queue.
+    partition, lag in messages, age in milliseconds. For a share group, the lag counts unfinished
+    messages, no consumer serves a partition, and the group counts as connected while it has a
+    consumer of the queue.
     """
     if checkpoint is not None and (queue is None or subscriber is not None or group is not None):
         raise typer.BadParameter("--checkpoint needs a QUEUE, and takes no --subscriber or --group")

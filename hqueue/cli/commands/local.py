@@ -155,7 +155,7 @@ def start_server(
     if profile not in known:
         text = "unknown profile"
         if profile in PROFILES:
-            text = "a secured server is no profile: give --secure instead of --profile"
+            text = "--profile does not start a secured server: give --secure instead"
         raise InvalidInputError(text, profile=profile, known=", ".join(known))
     if secure and (profile != STANDALONE or gateways):
         raise InvalidInputError(

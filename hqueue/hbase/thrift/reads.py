@@ -43,8 +43,8 @@ class TableReads(TableHeaders):
             found = self._get(keys, columns(topics))
         except StoreUnavailableError as exc:
             if len(keys) > 1 and exc.outcome is Outcome.UNKNOWN:
-                # Of several rows of a disabled table a gateway only says that it has tried too
-                # long, and of one that the table is disabled.
+                # If the table is disabled, a gateway's error for several rows only says that it
+                # has tried too long. Its error for one row says that the table is disabled.
                 self._get(keys[:1], [HEADER_COLUMN])
             raise
         rows = [_row(result) for result in found if result.columns]

@@ -52,8 +52,8 @@ _BARE_TEXTS = {
 }
 _OF_SEVERAL_ROWS = re.compile(r"Failed \d+ actions?: (.+): \d+ times?, servers with issues:")
 _ANOTHER_KIND = re.compile(r": \d+ times?, ")
-"""HBase's client counts the errors of a request for several rows by kind: it gives the bare texts
-of those that are final, and the classes of the others."""
+"""For a request for several rows, HBase's client counts the errors of each kind. For final errors
+it reports the text without the class, for others the class."""
 _REFUSALS = (
     "NoSuchColumnFamilyException",
     "IllegalArgumentException",
@@ -101,7 +101,7 @@ def translate_answer(error: Exception, table: str, method: str) -> HQueueError:
 
 
 def _class_of(bare: str, table: str) -> str:
-    """The class of the exception with this text; empty if it is not known."""
+    """The class of the exception with this text; empty if the text is not known."""
     return _BARE_TEXTS.get(bare.replace(table, "{table}"), "") if table else ""
 
 

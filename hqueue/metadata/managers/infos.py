@@ -179,7 +179,7 @@ class SubscriptionPreferences:
         consume_interval: the cursor is stored at the latest after this many messages.
         delivery_window: at most this many messages are in flight to the subscriber.
         application: names and values that the subscriber's application keeps here.
-        unanswered_calls_max: as in `DeliveryOptions`; 0 for never, None for 5.
+        unanswered_calls_max: as in `DeliveryOptions`; None for the default, 5.
 
     Raises:
         InvalidInputError: a number is out of range, or a text is not a string.
@@ -218,7 +218,7 @@ class SubscriptionState:
 
     Args:
         consumed: the ID of the last consumed message. All earlier messages are consumed, too.
-        unanswered: the calls behind it that had no answer; None if there were none.
+        unanswered: the calls after that message that got no answer; None if there are none.
     """
 
     consumed: MessageID

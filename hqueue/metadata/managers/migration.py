@@ -203,8 +203,8 @@ class MetadataMigration(OnPorts):
         return moved
 
     def _drain(self, state: MigrationState, drain_ms: float) -> Work[Any, None]:
-        """Wait until each writer that is present has acknowledged this state. Those of this client
-        whose event loops were closed never would.
+        """Wait until each writer that is present has acknowledged this state. Writers of this
+        client whose event loops were closed never would, so they are closed first.
         """
         yield self._moves.close_left.asked(self._record.above)
         deadline = Deadline(self._clock, drain_ms)
@@ -216,8 +216,8 @@ class MetadataMigration(OnPorts):
             if deadline.expired:
                 raise StoreUnavailableError(
                     f"{len(behind)} of {len(writers)} hubs and other writers did not finish their "
-                    "changes in time: try again, or end those that don't answer. A writer is named "
-                    "by its host and process ID",
+                    "changes in time: try again, or end those that don't answer. The name of a "
+                    "writer begins with its host and process ID",
                     outcome=Outcome.NOT_APPLIED,
                     writers=behind,
                 )

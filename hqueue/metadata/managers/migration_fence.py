@@ -139,16 +139,18 @@ class MigrationFence(OnStore):
 
     @property
     def is_present(self) -> bool:
-        """Whether a move waits for this writer. Takes no lock."""
+        """Whether a move would wait for this writer. Takes no lock."""
         return self._said is not None and not self._closed and self._session.session_id is not None
 
     @property
     def is_left(self) -> bool:
-        """Whether it can acknowledge no more, since its event loop was closed."""
+        """Whether the fence can't acknowledge states any more, since its event loop was closed."""
         return isinstance(self._loop, ProgramLoop) and self._loop.loop.is_closed()
 
     def learn(self, state: MigrationState) -> None:
-        """The state was changed to this. What does not watch it asks when it must know."""
+        """Note that the state was changed to this. A fence that does not watch the state reads it
+        when it must know.
+        """
         with self._lock:
             if self._watching:
                 self._learn(state)
@@ -318,7 +320,8 @@ class MigrationFence(OnStore):
             )
         return MetadataReadOnlyError(
             "topics' metadata is being moved to another store, and can't be changed now: try "
-            "again later. If no 'hqueue metadata migrate' runs, run it again, or with --abandon",
+            "again later. If no 'hqueue metadata migrate' runs, run it again, or end the move with "
+            "--abandon",
             phase=state.phase.value,
             target=state.copy and state.copy.store,
         )
@@ -386,7 +389,7 @@ class MigrationFence(OnStore):
         )
         with self._lock:
             if self._is_over(state):
-                return  # The next one may be acknowledged by now, and a move waits for that.
+                return  # The next state may be acknowledged by now, and a move waits for it.
             if not self._may_say(state):
                 raise _late()
             self._admitted = None

@@ -66,8 +66,8 @@ class TopicMetadata(Stepwise):
     """The metadata that hubs keep about a queue's topics. Thread-safe. Made by
     `Client.topic_metadata`.
 
-    Use it as a context manager, or `close` it before the client. One that was dropped after it has
-    changed something is released, with a `ResourceWarning`.
+    Use it as a context manager, or `close` it before the client. If it has changed something and is
+    dropped without being closed, it is released, with a `ResourceWarning`.
 
     Args:
         fence: holds changes back while metadata is moved.
@@ -113,7 +113,7 @@ class TopicMetadata(Stepwise):
             ephemeral=self._is_ephemeral.asked,
         )
         """Elects the topics' owners among the available hubs."""
-        # What it gave out may be used further: changes go through a closed fence, too.
+        # Managers that it returned may still be used: changes go through a closed fence, too.
         self._watched = Watched(
             self, "the access to topics' metadata", fence.close, lambda: fence.is_present
         )

@@ -127,14 +127,14 @@ class View(Protocol):
 
     @property
     def is_left(self) -> bool:
-        """Whether it can follow no more, since its event loop was closed."""
+        """Whether it can't follow the state any more, since its event loop was closed."""
 
     def learn(self, state: MigrationState) -> None:
         """The state was changed to this."""
 
     @property
     def close(self) -> BoundWork[[], None]:
-        """Follow no more. Never raises."""
+        """Stop following the state. Never raises."""
 
 
 class OwnMoves(Stepwise):
@@ -170,8 +170,8 @@ class OwnMoves(Stepwise):
 
     @stepwise
     def close_left(self, above: str) -> Work[Any, None]:
-        """Close what follows the state that lies here in event loops that were closed: a move would
-        wait for it in vain. Raises nothing of its own.
+        """Close the views of this state whose event loops were closed: a move would wait for
+        them in vain. Never raises.
         """
         for each in self._views.copy():
             view = each()

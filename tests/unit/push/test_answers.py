@@ -125,7 +125,7 @@ def test_a_message_that_the_listener_was_not_given_makes_no_answer(called: Calle
         answer = called([lambda messages, wrong=wrong: wrong], messages(2))
         assert answer.status is Status.RETRY
         assert answer.each is None
-        assert "names a message that it was not given" in answer.reason
+        assert "names a message that the listener was not given" in answer.reason
 
 
 def test_an_answer_rejects_no_more_than_a_worker_believes_and_the_rest_comes_at_once() -> None:
