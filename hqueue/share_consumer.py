@@ -181,8 +181,8 @@ class ShareConsumer:
         *messages: AcquiredMessage,
         until: datetime.datetime | datetime.timedelta | int | None = None,
     ) -> None:
-        """Have these messages delivered again, to any consumer of the group. Written, and raises,
-        as `acknowledge`.
+        """Have these messages delivered again, to any consumer of the group. The answers are
+        written when those of `acknowledge` are. Raises as `acknowledge`.
 
         Args:
             messages: the messages.
@@ -192,10 +192,9 @@ class ShareConsumer:
         self._calls.release(messages, until)
 
     def reject(self, *messages: AcquiredMessage, reason: str = "rejected") -> None:
-        """Make these messages dead letters of the group. The dead letters are put when the answers
-        are written, as for `acknowledge`, and before the group is done with the messages. The
-        command `hqueue dead-letters` shows them, and puts them back to the group. Raises as
-        `acknowledge`.
+        """Make these messages dead letters of the group. The dead letters are put when answers of
+        `acknowledge` are written, and before the group is done with the messages. The command
+        `hqueue dead-letters` shows them, and puts them back to the group. Raises as `acknowledge`.
 
         Args:
             messages: the messages.
@@ -205,8 +204,8 @@ class ShareConsumer:
         self._calls.reject(messages, reason)
 
     def renew(self, *messages: AcquiredMessage) -> None:
-        """Keep these messages for another `lock_ms`, which begins when the answer is written.
-        Written, and raises, as `acknowledge`.
+        """Keep these messages for another `lock_ms`, from the writing of the answers on. They are
+        written when those of `acknowledge` are. Raises as `acknowledge`.
         """
         self._calls.renew(messages)
 

@@ -59,10 +59,10 @@ class SharedPartition(OnStore):
     """Acquires messages of a partition for one consumer, and writes the consumer's answers. One
     thread or task at a time uses it.
 
-    **One holder at a time**: a consumer has a message for `lock_ms` by its own clock, which starts
-    before the consumer sends the write that acquires the message. Another consumer takes the
-    message only after it has itself seen that very write unchanged for as long, by its own clock.
-    So no consumer needs the time of another one.
+    **One holder at a time**: a consumer has a message for `lock_ms` by its own clock, counted from
+    before it sends the write that acquires the message. Another consumer takes the message only
+    after it has itself seen that very write unchanged for as long, by its own clock. So no consumer
+    needs the time of another one.
 
     **Fencing**: each write names the version that it changes. A consumer that stood still meanwhile
     learns what others took before it changes anything. A late answer counts only for messages that
