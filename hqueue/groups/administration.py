@@ -1,4 +1,4 @@
-"""Administration of groups: listing and describing them, moving, resetting and deleting offsets."""
+"""Administers groups: lists and describes them, and resets and deletes their offsets."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ class GroupAdministration(OnStore):
 
     @stepwise
     def names(self) -> Work[list[str]]:
-        """Every name of a group that has, or had, a consumer or an offset. One request."""
+        """The names of all groups that have, or had, a consumer or an offset. Takes one request."""
         segments: Sequence[str] = yield Keys(self._below, 1)
         names = (group_name(path.rpartition("/")[2]) for path in segments)
         return sorted(name for name in names if name is not None)
 
     @stepwise
     def describe(self, name: str, queue: str | None = None) -> Work[GroupDescription]:
-        """Who is in a group, and how far it is in each partition, or in those of one queue.
+        """The members of a group, and its offset in each partition, or in those of one queue.
 
         Raises:
             GroupNotFoundError: no group has this name.
@@ -111,19 +111,20 @@ class GroupAdministration(OnStore):
     def reset(
         self, name: str, queue: str, start: Start, partitions: Collection[int] | None
     ) -> Work[dict[int, MessageID]]:
-        """Set the offsets of a group that does not consume the queue; returns them by partition.
+        """Set the offsets of a group that does not consume the queue. Returns them by partition.
 
-        A record that can't be read is written over: that is its repair.
+        A record that can't be read is overwritten, and so repaired.
 
-        A member that joins meanwhile is safe: a consumer that takes a partition over gives its
-        offset another version, and an offset is only set if it has the version that it had before
-        the group was found to be without consumers.
+        A member that joins meanwhile is safe: a consumer that takes a partition over changes the
+        version of its offset, and an offset is only set if it has the version that it had before
+        the group was found to have no consumers.
 
         Raises:
             GroupNotFoundError: no group has this name.
-            GroupActiveError: it consumes the queue. Nothing was changed; or, where the outcome is
-                unknown, one that joined meanwhile begins in some partitions where it was reset to.
-            InvalidInputError: there is no such partition, or the start lies beyond the end.
+            GroupActiveError: the group consumes the queue. Nothing was changed; or, if the outcome
+                is unknown, a consumer that joined meanwhile begins at the new offset in some
+                partitions.
+            InvalidInputError: the queue has no such partition, or the start lies beyond the end.
         """
         log = yield from self._cluster.log.steps(queue)
         check_start(start)
@@ -150,7 +151,7 @@ class GroupAdministration(OnStore):
         raise group.active(log.name, unknown=begun)
 
     def standalone(self, name: str, queue: str) -> StandaloneOffsets:
-        """The offsets of a group in a queue, for a program that is no member of it.
+        """The offsets of a group in a queue, for a program that is not a member.
 
         Raises:
             InvalidInputError: no group or no queue can have this name.
@@ -174,13 +175,14 @@ class GroupAdministration(OnStore):
 
     @stepwise
     def delete(self, name: str, queue: str | None) -> Work[None]:
-        """Forget a group without consumers, or its offsets in one queue that it does not consume.
-        The queue may be gone.
+        """Delete a group without consumers, or its offsets in one queue that it does not consume.
+        The queue may have been deleted before.
 
         Raises:
             GroupNotFoundError: no group has this name, or it has no offsets in the queue.
-            GroupActiveError: it has consumers. Nothing was changed; or, where the outcome is
-                unknown, some offsets are deleted, and one that joined meanwhile has the others.
+            GroupActiveError: the group has consumers. Nothing was changed; or, if the outcome is
+                unknown, some offsets are deleted, and a consumer that joined meanwhile has the
+                others.
         """
         group = Group(self._cluster, self._store, name)
         queue = None if queue is None else check_queue_name(queue)
@@ -234,7 +236,7 @@ class GroupAdministration(OnStore):
     def _lags(
         self, positions: Mapping[PartitionKey, MessageID]
     ) -> Work[dict[PartitionKey, PartitionLag]]:
-        """The lags that can be measured now: not of queues that are gone or disabled."""
+        """The lags that can be measured now. Queues that are deleted or disabled are left out."""
         by_queue: dict[str, dict[int, MessageID]] = defaultdict(dict)
         for key, position in positions.items():
             by_queue[key.queue][key.partition] = position
@@ -277,7 +279,7 @@ class Group:
             raise self.not_found()
 
     def check_inactive(self, queue: str | None, *, unknown: bool = False) -> Work[None]:
-        """Return if nobody consumes this queue, or any."""
+        """Check that the group has no consumers of this queue, or of any if it is None."""
         consumers = set((yield from self.members.consuming.steps(queue)))
         claims, unreadable = yield from self.owners.inspect.steps()
         consumers |= {owner for key, owner in claims.items() if queue in (None, key.queue)}

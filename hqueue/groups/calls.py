@@ -1,4 +1,4 @@
-"""What a program asks of its consumer beside messages: positions and commits."""
+"""The calls of a consumer that concern positions, commits and rejected messages."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ConsumerCalls(Stepwise):
     arguments, as steps. Their descriptions are there.
 
     Args:
-        consumption: what the consumer has.
+        consumption: the consumer's partitions and positions.
         group: the group's name.
     """
 

@@ -1,4 +1,4 @@
-"""A consumer in its group: present, and with the partitions that are its own."""
+"""A consumer as a member of its group: it is present, and claims its partitions."""
 
 from __future__ import annotations
 
@@ -45,34 +45,36 @@ __all__ = ["GroupMember"]
 logger = Log(__name__)
 
 HERE_MAX = 1_000
-"""Members and partitions, together, of a plan that is made in the loop: in some milliseconds."""
+"""The most members and partitions together of a plan that is made in the event loop: making it
+takes some milliseconds."""
 
 
 class GroupMember(OnStore):
-    """Joins a group, claims what is its own, and says what it has to give up.
+    """Joins a group, claims the member's partitions, and reports which it must give up.
 
-    It is in the group from `join` to `close`, which leaves the group at once. A task of the store's
-    loop watches the group and claims; the consumer's thread or task asks for `changes`, and commits
-    and releases.
+    The member is in the group from `join` to `close`, which leaves the group at once. A task of the
+    store's loop watches the group and claims; the consumer's thread or task asks for `changes`,
+    commits, and releases.
 
     Args:
-        store: the session by which it is present.
-        paths: the group's.
-        consumer: its ID, which no other has.
-        streams: how many streams it has of each queue.
-        assignor: who gets what.
+        store: the session by which the member is present.
+        paths: the group's paths.
+        consumer: the member's ID, which no other has.
+        streams: how many streams the member has of each queue.
+        assignor: decides which member gets which partitions.
         eager: as `Claimant` takes it.
-        writer: how its commits are signed: by a name that no other process has, or had. Its ID if
-            that is one.
-        static: whether its ID outlives it: its place is kept until its session is over, for a
-            successor of that ID, which gets the same partitions. While it is alive, or may be,
-            none takes its place.
-        commits: whether the group has offsets; else all positions are `UNSET`, and nothing is
+        writer: the name that signs the member's commits, which no other process has or had. None
+            if its ID is such a name.
+        static: whether the member's ID outlives it: its place is kept until its session is over,
+            for a successor of that ID, which gets the same partitions. While the member is alive,
+            or may be, no other takes its place.
+        commits: whether the group has offsets; if not, all positions are `UNSET`, and nothing is
             committed.
-        on_change: called when there are `changes`, or a `failure`; it takes notice and returns.
-        on_queues: called with the names of all queues that members consume, likewise.
-        idle_ms_max: how long it may be without a call of `changes`, before it leaves the group.
-        on_idle: awaited in that loop before it leaves for that reason, while commits still count.
+        on_change: called when there are `changes`, or a `failure`. It takes notice and returns.
+        on_queues: called with the names of all queues that members consume. It does likewise.
+        idle_ms_max: how long the member stays in the group without a call of `changes`.
+        on_idle: awaited in that loop before the member leaves for that reason, while commits still
+            count.
         clock: where time comes from.
 
     Raises:
@@ -100,9 +102,9 @@ class GroupMember(OnStore):
         super().__init__(store, clock)
         self.consumer = consumer
         self.failure: HQueueError | None = None
-        """Why it is not in the group any more, and can't come back."""
+        """Why the member is not in the group any more, and can't come back."""
         self.idle = False
-        """Whether it left the group because nobody asked for its `changes`."""
+        """Whether the member left the group because its consumer did not ask for `changes`."""
         self._static = static
         self._streams = streams
         self._on_change = on_change
@@ -131,10 +133,10 @@ class GroupMember(OnStore):
 
     @stepwise
     def join(self) -> Work[None]:
-        """Join the group. Called once. If it raises, nothing is left of it.
+        """Join the group. Call this once. If it raises, nothing of the member is left.
 
         Raises:
-            RequestRefusedError: another consumer of its ID stays in the group.
+            RequestRefusedError: another consumer of this ID stays in the group.
             GroupActiveError: the group is a share group.
             HQueueError: as the store's.
         """
@@ -156,7 +158,7 @@ class GroupMember(OnStore):
         self._serving = self._loop.start(self._serve)
 
     def see_partitions(self, partitions: Mapping[PartitionKey, str | None]) -> None:
-        """The partitions that there are of the group's queues, with their regions' hosts."""
+        """Note which partitions the group's queues have, with the hosts of their regions."""
         with self._lock:
             self._planning.see_partitions(dict(partitions))
             self._pacing.notify()
@@ -166,21 +168,21 @@ class GroupMember(OnStore):
         """Consume these queues, and no others.
 
         Raises:
-            StoreUnavailableError: others may know it already. To be called again.
+            StoreUnavailableError: other members may know it already. Call this again.
         """
         self._streams = streams
         yield from self._group.change.steps(self._registration, self.consumer, streams)
 
     @property
     def pending(self) -> Changes:
-        """What `changes` would give now. It may grow at any time."""
+        """The changes that `changes` would return now. More may come at any time."""
         return self._changes
 
     def changes(self, *, asked_ms: float | None = None) -> Changes:
-        """What changed since this was called last.
+        """The changes since the last call.
 
         Args:
-            asked_ms: when the caller was alive with all that it does; now if None.
+            asked_ms: when all parts of the caller were last alive; now if None.
         """
         with self._lock:
             self._pacing.see_alive(asked_ms)
@@ -190,8 +192,8 @@ class GroupMember(OnStore):
     def accept(self, assigned: Mapping[PartitionKey, Offset]) -> None:
         """Let `commit` count for these `Changes.assigned` from now on.
 
-        Called when nothing more is committed of what it had of them before: that is of another
-        claim, though of this same member, whose session was over meanwhile.
+        Call it when no more positions of an earlier claim of these partitions are committed. The
+        earlier claim was this same member's, but its session ended meanwhile.
         """
         with self._lock:
             counting = self._claiming.held - self._changes.lost
@@ -199,54 +201,56 @@ class GroupMember(OnStore):
 
     @property
     def held(self) -> Collection[PartitionKey]:
-        """What it has or may have: also what is being claimed, or given up."""
+        """The partitions that the member has or may have, also those that it claims or gives up."""
         with self._lock:
             return self._claiming.held
 
     @property
     def certain_until_ms(self) -> float:
-        """Until when `certain` was found to hold, on the clock."""
+        """Until when `certain` holds, by the clock, as far as that is known."""
         return self._certainty.until_ms
 
     @stepwise
     def certain(self, for_ms: float = 0) -> Work[bool]:
-        """Whether nobody else can have its partitions now, nor this long from now. Asks the store
-        if that is not known.
+        """Whether no other member can have its partitions now, nor this long from now. Asks the
+        store if that is not known.
 
-        Asked before messages are handed out: a process that stood still learns only afterwards
+        Call it before messages are handed out: a process that stood still learns only afterwards
         that its session is over.
         """
         return (yield from self._certainty.holds.steps(for_ms))
 
     @stepwise
     def owns(self, key: PartitionKey, for_ms: float = 0) -> Work[bool]:
-        """Whether a partition is its own, and not to be given up, and nobody else can have it for
-        this long. From any thread.
+        """Whether the member has a partition, need not give it up, and no other member can have it
+        for this long. Any thread may call this.
         """
         if not (yield from self._certainty.holds.steps(for_ms)):
             return False
         with self._lock:
-            # The session may have been lost since then: that is noticed for both at once.
+            # The session may have been lost since then, which is noticed for both at once.
             return self._certainty.still_holds(for_ms) and self._claiming.owns(key)
 
     @stepwise
     def commit(self, positions: Mapping[PartitionKey, Position]) -> Work[Collection[PartitionKey]]:
-        """Commit offsets of what it has accepted, in few round trips; those that were refused:
-        others have them now, or had them meanwhile, or another hand changed the offset. No later
-        commit of the same claim would count, so these are lost, and claimed again.
+        """Commit offsets of partitions that it has accepted, in few round trips. Returns the
+        partitions whose commits were refused: other members have or had them, or another program
+        changed the offset. No later commit of the same claim would count, so these partitions are
+        lost, and claimed again.
 
         Raises:
             CommitFailedError: as `GroupOffsets.commit`.
-            StoreUnavailableError: with an outcome; some may be committed.
+            StoreUnavailableError: the store was unavailable. The error has an outcome; some offsets
+                may be committed.
         """
         return (yield from self._offsets.commit(positions))
 
     @stepwise
     def release(self, partitions: Collection[PartitionKey]) -> Work[None]:
-        """Give up what was `Changes.revoked`.
+        """Give up partitions that were `Changes.revoked`.
 
         Raises:
-            StoreUnavailableError: they are still its own, perhaps. To be called again.
+            StoreUnavailableError: the member may still have them. Call this again.
         """
         released = yield from self._claimant.release.steps(partitions)
         with self._lock:
@@ -255,8 +259,8 @@ class GroupMember(OnStore):
 
     @stepwise
     def leave(self) -> Work[None]:
-        """Leave the group, and claim nothing any more; what it has is `Changes.revoked`, and stays
-        its own until it is released. Then `close` it. Never raises.
+        """Leave the group, and claim nothing more. The member's partitions are `Changes.revoked`,
+        and stay its own until they are released. Then `close` the member. Never raises.
         """
         with self._lock:
             self._claiming.leave()
@@ -265,8 +269,8 @@ class GroupMember(OnStore):
 
     @stepwise
     def close(self) -> Work[None]:
-        """Give up everything at once, and leave the group; if it is static it stays in it until the
-        session ends, and nobody else gets what it had. Never raises.
+        """Give up all partitions at once, and leave the group. A static member stays in the group
+        until the session ends, and no other member gets its partitions. Never raises.
         """
         self._end()
         for watch in self._watches:
@@ -292,12 +296,12 @@ class GroupMember(OnStore):
 
     @stepwise
     def _give_up_claims(self) -> Work[None]:
-        # Where there is no connection that is not waited for.
+        # Without a connection, the claims stay: closing does not wait for one.
         if self._watches and self._store.state is SessionState.CONNECTED:
             try:
                 yield from self._claimant.give_up.steps()
             except ClosedError:
-                pass  # They went with the session.
+                pass  # The claims ended with the session.
             except HQueueError as exc:
                 logger.warning(
                     "a consumer's claims were not released, and stay until its session with "
@@ -305,7 +309,7 @@ class GroupMember(OnStore):
                     exc,
                 )
 
-    # What is heard of the group. The lock is held in what begins without `on`.
+    # Reports about the group. The lock is held by callers of methods whose names have no `on`.
 
     def _on_members(self, members: Mapping[str, Mapping[str, int]]) -> None:
         self._on_queues(frozenset(queue for streams in members.values() for queue in streams))
@@ -351,7 +355,9 @@ class GroupMember(OnStore):
         self._on_change()
 
     def _on_refused(self, refused: Collection[PartitionKey]) -> Collection[PartitionKey]:
-        """These claims may stand: they are in doubt. Made again, they take the offsets over."""
+        """Put claims whose offsets were refused in doubt: they are made again, and then take the
+        offsets over.
+        """
         gone = self._claiming.taken_away(refused)
         if gone:
             self._claiming.doubt(gone)
@@ -360,7 +366,7 @@ class GroupMember(OnStore):
         return gone
 
     def _look(self) -> None:
-        """A claim may be gone."""
+        """Look at the claims: one may be gone."""
         with self._lock:
             self._pacing.notify()
 
@@ -425,14 +431,14 @@ class GroupMember(OnStore):
         self._on_change()
 
     async def _decided(self) -> tuple[int | None, Assignment | None, Steps]:
-        """Like `_decide`. Beside the loop if it may take long, as a plan for many does."""
+        """Like `_decide`, but outside the event loop if that may take long, as for many members."""
         if self._planning.reckons and self._planning.size > HERE_MAX:
             return await computed(self._decide)
         return self._decide()
 
     def _decide(self) -> tuple[int | None, Assignment | None, Steps]:
-        """The session, the plan to write, and the steps to take now. No lock is held while they
-        are worked out: what is heard meanwhile counts the next time.
+        """The session, the plan to write, and the steps to take now. They are decided without the
+        lock: reports that come meanwhile count the next time.
         """
         nothing = None, None, Steps()
         with self._lock:
@@ -451,7 +457,7 @@ class GroupMember(OnStore):
         return session_id, plan, steps
 
     async def _lead(self, plan: Assignment) -> None:
-        """Write the plan; until it is seen again nothing is planned."""
+        """Write the plan. Nothing is planned until the plan is seen again."""
         try:
             await self._plan.write.in_loop(plan)
         except StoreUnavailableError as exc:
@@ -466,7 +472,7 @@ class GroupMember(OnStore):
         return self._closed
 
     async def _carry_out(self, steps: Steps, session_id: int | None) -> bool:
-        """Release what is in doubt, and claim; whether all of it was had."""
+        """Release doubtful claims, and claim partitions. Returns whether all were claimed."""
         taken: dict[PartitionKey, Offset] = {}
 
         def take_over(claimed: Collection[PartitionKey]) -> Work[Collection[PartitionKey]]:
@@ -484,7 +490,7 @@ class GroupMember(OnStore):
         except HQueueError as exc:
             self._faults.met("claims", "the claims of a group can't be read now: %s", exc)
             return False
-        with self._lock:  # What was lost meanwhile is not claimed again but by this task.
+        with self._lock:  # Only this task claims again what was lost meanwhile.
             for key in filter(self._claiming.owns, owned):
                 self._changes.assigned[key] = taken[key]
         if owned:
@@ -492,7 +498,7 @@ class GroupMember(OnStore):
         return owned == steps.claim
 
     async def _look_after_claims(self) -> bool:
-        """Take notice of claims that another hand took away. Whether all are there."""
+        """Note claims that another program deleted. Returns whether all are there."""
         try:
             gone = await self._claimant.look_after.in_loop()
         except ClosedError:

@@ -1,4 +1,4 @@
-"""Who is in a group."""
+"""The members of a group."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class GroupMembers(OnStore):
 
     Args:
         store: where members are registered.
-        paths: the group's.
-        clock: measures how long one who may be dead is waited for.
+        paths: the group's paths.
+        clock: measures how long to wait for a member that may be dead.
     """
 
     def __init__(
@@ -47,17 +47,17 @@ class GroupMembers(OnStore):
         static: bool = False,
         shares: bool = False,
     ) -> Registration:
-        """What makes a consumer present when it begins, and again after its session was lost, until
-        it is closed. To begin it raises a `RequestRefusedError` if another consumer of that ID
-        stays present.
+        """A registration that makes a consumer present from its `begin` to its `close`, and again
+        after the session was lost. `begin` raises a `RequestRefusedError` if another consumer of
+        that ID stays present.
 
         Args:
-            consumer: its ID, which no other has.
-            streams: how many it has of each queue, 1 to 1,000.
-            on_failure: called if it can't be made present again.
-            static: whether it takes the place of a predecessor of this ID that has left, and kept
-                its place (`leave_behind`). One that may still be alive is waited for, as long as
-                its session may last: nothing of it is touched.
+            consumer: the consumer's ID, which no other consumer has.
+            streams: how many streams the consumer has of each queue, 1 to 1,000.
+            on_failure: called if the consumer can't be made present again.
+            static: whether the consumer takes the place of a predecessor of this ID that has left
+                and kept its place (`leave_behind`). If the predecessor may still be alive, the
+                registration waits as long as its session may last, and changes nothing of it.
             shares: whether the consumer is one of a share group.
         """
         return Registration(
@@ -96,21 +96,21 @@ class GroupMembers(OnStore):
 
     @stepwise
     def everyone(self) -> Work[Mapping[str, Mapping[str, int]]]:
-        """Like `list`; one whose record can't be read is among them, without streams."""
+        """Like `list`, but includes members whose records can't be read, without streams."""
         members, unreadable = yield from self._present.inspect()
         return {**{self._paths.consumer(path): {} for path in unreadable}, **members}
 
     @stepwise
     def consuming(self, queue: str | None = None) -> Work[Sequence[str]]:
-        """Who is in the group, and consumes this queue if one is given. Whose record can't be read
-        is among them.
+        """The members that consume this queue, or all members if it is None. Members whose records
+        can't be read are included.
         """
         members, unreadable = yield from self._present.inspect()
         consuming = {each for each, streams in members.items() if queue in (None, *streams)}
         return sorted(consuming.union(map(self._paths.consumer, unreadable)))
 
     def watch(self, listener: Callable[[Mapping[str, Mapping[str, int]]], None]) -> Watch:
-        """Report who is in the group; as `MetadataStore.watch`."""
+        """Report the members of the group, as `MetadataStore.watch` does."""
         return self._present.watch(listener)
 
     def _decode(self, path: str, found: Mapping[str, Record]) -> tuple[str, dict[str, int]]:

@@ -1,14 +1,14 @@
 """Where a group lies: the keys of records and registrations, which are ZooKeeper's paths.
 
     <root>/consumers/<group>/ids/<consumer>                         ephemeral: a member
-    <root>/consumers/<group>/owners/<queue>/<broker>-<partition>    ephemeral: who consumes it
-    <root>/consumers/<group>/offsets/<queue>/<broker>-<partition>   the next ID, and who wrote it
-    <root>/consumers/<group>/plan/<broker>                          who shall have what
+    <root>/consumers/<group>/owners/<queue>/<broker>-<partition>    ephemeral: its consumer
+    <root>/consumers/<group>/offsets/<queue>/<broker>-<partition>   the next ID, and its writer
+    <root>/consumers/<group>/plan/<broker>                          the plan of the assignment
     <root>/consumers/<group>/shares/<queue>/<broker>-<partition>    a share group's record
 
 The first three are those of Kafka's first consumers, whose topic is a queue here, and whose broker
-is an HQueue cluster by its logical ID. What the names of groups and consumers have that no segment
-may is escaped as in URLs. `hqueue.metadata.encoding` says what is in them.
+is an HQueue cluster by its logical ID. Characters in the names of groups and consumers that a path
+can't have are escaped as in URLs. `hqueue.metadata.encoding` describes the records.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ __all__ = ["GroupPaths", "group_name", "groups_below"]
 
 
 def groups_below(root: str) -> str:
-    """What all groups lie below."""
+    """The path below which all groups lie."""
     return f"{root}/consumers"
 
 
 def group_name(segment: str) -> str | None:
-    """Which group's segment this is; None for one that hqueue did not make."""
+    """The name of the group with this segment; None for a segment that HQueue did not make."""
     name = urllib.parse.unquote(segment)
     try:
         return name if _segment(name) == segment else None
@@ -42,8 +42,8 @@ class GroupPaths:
     """The paths of one group.
 
     Args:
-        root: what all keys begin with.
-        group: its name, 1 to 200 of any characters.
+        root: the path that all keys begin with.
+        group: the group's name: 1 to 200 characters of any kind.
         broker: the logical ID of the HQueue cluster.
 
     Raises:
@@ -65,7 +65,7 @@ class GroupPaths:
         return f"{self.ids}/{_segment(consumer)}"
 
     def consumer(self, path: str) -> str:
-        """Whose registration this is."""
+        """The ID of the consumer whose registration has this path."""
         return urllib.parse.unquote(path.rpartition("/")[2])
 
     def owner(self, key: PartitionKey) -> str:
@@ -78,7 +78,7 @@ class GroupPaths:
         return f"{self.shares}/{self._below(key)}"
 
     def offsets_of(self, queue: str) -> str:
-        """What the offsets of a queue lie below."""
+        """The path below which the offsets of a queue lie."""
         return f"{self.offsets}/{check_queue_name(queue)}"
 
     def shares_of(self, queue: str) -> str:
@@ -86,8 +86,8 @@ class GroupPaths:
         return f"{self.shares}/{check_queue_name(queue)}"
 
     def partition_key(self, path: str) -> PartitionKey | None:
-        """Which partition a claim or an offset is of; None for another broker's, and for a path
-        that hqueue did not make.
+        """The partition of a claim, an offset or a share group's record; None for those of another
+        broker, and for a path that HQueue did not make.
         """
         queue, name = path.split("/")[-2:]
         broker, _, number = name.rpartition("-")
@@ -104,7 +104,8 @@ def _segment(name: object) -> str:
     """A name as a segment of a key.
 
     Raises:
-        InvalidInputError: it is not text, empty, too long, or has no UTF-8.
+        InvalidInputError: the name is not a string, is empty or too long, or can't be encoded as
+            UTF-8.
     """
     if not isinstance(name, str) or not 1 <= len(name) <= NAME_LENGTH_MAX:
         raise InvalidInputError(

@@ -1,4 +1,4 @@
-"""Where a consumer is in each partition that it has, and where it begins."""
+"""The positions of a consumer in its partitions, and where it begins."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ __all__ = [
 logger = Log(__name__)
 
 BEGINNING = Position(MessageID(0, 1))
-"""Before every message, and not `UNSET`."""
+"""The position before every message. It is not `UNSET`."""
 
 
 def end_of(offsets: PartitionOffsets) -> Position:
-    """After the last message of a partition."""
+    """The position after the last message of a partition."""
     return Position(max(offsets.end, BEGINNING.next), offsets.end_ordinal)
 
 
 def position_since(time: MessageID, end: Position) -> Position:
     """The position of the first message since a time, in a partition with this end. If the
-    partition ends before the time, its end: so nothing that comes is skipped, not even from a
-    writer whose clock is behind.
+    partition ends before the time, its end, so that no later message is skipped, even if a writer's
+    clock is behind.
     """
     position = Position(max(time, BEGINNING.next))
     return position if position.next < end.next else end
 
 
 def is_to_come(time: MessageID, log: QueueLog) -> Work[Any, bool]:
-    """Whether a time is yet to come, by the store's clock."""
+    """Whether a time lies in the future, by the store's clock."""
     ask = log.appender.store_clock().now_ms
     now_ms: int = yield Wait(partial(log.reader.do, ask), partial(log.loop_reader.do, ask))
     return time.timestamp > now_ms + log.settings.clock_skew_ms_max
@@ -98,11 +98,11 @@ def unreadable_offset(
 
 
 class Positions:
-    """The positions of the partitions that a consumer has. Used by its thread.
+    """The positions of the partitions that a consumer has. The consumer's thread uses it.
 
     Args:
         log: work that opens the log of a queue which has a partition of this number.
-        reset: what ``auto_offset_reset`` says.
+        reset: the value of ``auto_offset_reset``.
     """
 
     def __init__(self, log: Callable[[str, int], Work[Any, QueueLog]], reset: str) -> None:
@@ -111,10 +111,10 @@ class Positions:
         self._positions: dict[PartitionKey, Position] = {}
         self._committed: dict[PartitionKey, Position] = {}
         self._unreadable: dict[PartitionKey, UnsupportedFormatError] = {}
-        """Why the group's offset can't be read, of those that have no other position."""
+        """Why the group's offset can't be read, for partitions that have no other position."""
         self._unreported: set[PartitionKey] = set()
         self._had: set[PartitionKey] = set()
-        """All that it ever had."""
+        """All partitions that the consumer ever had."""
 
     def __contains__(self, key: PartitionKey) -> bool:
         return key in self._positions
@@ -127,15 +127,15 @@ class Positions:
         self._unreadable.pop(key, None)
 
     def keys(self) -> set[PartitionKey]:
-        """The partitions that it has."""
+        """The partitions that the consumer has."""
         return set(self._positions)
 
     def gave_up(self, key: PartitionKey) -> bool:
-        """Whether it had this partition, and has it no more."""
+        """Whether the consumer had this partition and has it no more."""
         return key in self._had and key not in self._positions
 
     def begin(self, assigned: Mapping[PartitionKey, Offset]) -> None:
-        """It has these, and goes on where the group is."""
+        """Add these partitions, with the group's offsets as their positions."""
         self._had.update(assigned)
         for key, offset in assigned.items():
             self[key] = self._committed[key] = offset.position
@@ -144,7 +144,7 @@ class Positions:
                 self._unreported.add(key)
 
     def remove(self, keys: Iterable[PartitionKey]) -> None:
-        """It has these no more."""
+        """Remove these partitions."""
         for key in keys:
             self._positions.pop(key, None)
             self._committed.pop(key, None)
@@ -152,12 +152,14 @@ class Positions:
 
     @property
     def unreadable(self) -> AbstractSet[PartitionKey]:
-        """Those that it has, and that it can't begin, since the group's offset can't be read."""
+        """The partitions that the consumer has and can't begin, since the group's offset can't be
+        read.
+        """
         return self._unreadable.keys()
 
     def report(self, keys: Collection[PartitionKey]) -> None:
-        """Return, unless one of these is `unreadable`: that is raised once for each time that it
-        has the partition, so that the others go on.
+        """Raise an error if one of these partitions is `unreadable`: once each time that the
+        consumer gets the partition, so that the others go on.
 
         Raises:
             UnsupportedFormatError: the group's offset can't be read.
@@ -170,11 +172,11 @@ class Positions:
             raise unreadable_offset(key, self._unreadable[key])
 
     def moved(self, keys: Iterable[PartitionKey]) -> dict[PartitionKey, Position]:
-        """The positions of these that are not committed."""
+        """The positions of these partitions, as far as they are not committed."""
         return self.changed({key: self._positions[key] for key in keys})
 
     def changed(self, positions: Mapping[PartitionKey, Position]) -> dict[PartitionKey, Position]:
-        """Those of these positions that are not committed."""
+        """Those of these positions that are not committed yet."""
         return {
             key: position
             for key, position in positions.items()
@@ -182,25 +184,28 @@ class Positions:
         }
 
     def now(self) -> dict[PartitionKey, Position]:
-        """All positions at one moment. From any thread."""
+        """All positions at one moment. Any thread may call this."""
         return self._positions.copy()
 
     def committed(self, positions: Mapping[PartitionKey, Position]) -> None:
-        """These are committed. Of partitions that it has no more this changes nothing."""
+        """Note that these positions are committed. Partitions that the consumer has no more are
+        skipped.
+        """
         for key in positions.keys() & self._committed.keys():
             self._committed[key] = positions[key]
 
     def resolve(self, key: PartitionKey) -> Work[Any, bool]:
-        """Have a position where it can begin; whether others of the group must learn of that, too:
-        what is written from now on is the group's, also if this consumer sees nothing of it.
+        """Find a position at which the consumer can begin. Returns whether the group must learn the
+        position, too: messages that are written from now on are the group's, even if this consumer
+        never reads them.
 
-        An offset is taken at its word. Whether the log is still the one that it was reached in is
-        seen when that is read: see `begin_again`.
+        A committed offset is used as it is. Reading then shows whether the log is still the one in
+        which the offset was reached: see `begin_again`.
 
         Raises:
             OffsetOutOfRangeError: no offset was committed, and ``auto_offset_reset`` is ``error``.
             UnsupportedFormatError: the group's offset can't be read.
-            StoreUnavailableError: where the partition ends can't be found out now.
+            StoreUnavailableError: the partition's end can't be read now.
         """
         if key in self._unreadable:
             raise unreadable_offset(key, self._unreadable[key])
@@ -212,9 +217,9 @@ class Positions:
         return latest
 
     def begin_again(self, key: PartitionKey) -> None:
-        """The log in which its position was reached is gone, for the queue was truncated, or
-        deleted and made again: it goes on with the first message of the one that is there. All of
-        that was written after the position was reached, so ``latest`` skips none of it.
+        """Go on with the first message of the log: the log in which the position was reached is
+        gone, since the queue was truncated, or was deleted and created again. The whole new log was
+        written after the position was reached, so ``latest`` skips none of it.
 
         Raises:
             OffsetOutOfRangeError: ``auto_offset_reset`` is ``error``.
@@ -224,12 +229,12 @@ class Positions:
         self._positions[key] = BEGINNING
 
     def lose(self, key: PartitionKey, lost: int) -> Work[Any, bool]:
-        """Messages from its position on have expired; whether it goes on at the end of the
-        partition, and not with what comes next.
+        """Note that messages from the position on have expired. Returns whether the consumer goes
+        on at the partition's end, and not with the next message.
 
         Args:
             key: the partition.
-            lost: how many.
+            lost: how many messages have expired.
 
         Raises:
             OffsetOutOfRangeError: ``auto_offset_reset`` is ``error``.
@@ -241,7 +246,7 @@ class Positions:
         return self._reset == LATEST
 
     def end(self, key: PartitionKey) -> Work[Any, Position]:
-        """After the last message that is there now. Two small requests."""
+        """The position after the last message that is there now. Sends two small requests."""
         reader = (yield from self._log(*key)).reader
         numbers = [key.partition]
         (offsets,) = yield Wait(
@@ -250,10 +255,10 @@ class Positions:
         return end_of(offsets)
 
     def check_position(self, key: PartitionKey, message_id: MessageID) -> Work[Any, Position]:
-        """The position of an ID, in a partition that it has.
+        """The position of an ID, in a partition that the consumer has.
 
         Raises:
-            InvalidInputError: it lies beyond the end.
+            InvalidInputError: the ID lies beyond the partition's end.
         """
         known = self._positions[key]
         if message_id == known.next:
@@ -265,11 +270,11 @@ class Positions:
         return Position(max(message_id, BEGINNING.next))
 
     def since(self, key: PartitionKey, time: MessageID) -> Work[Any, Position]:
-        """Where what was written since a time begins, in a partition that it has: the end, if
-        nothing was.
+        """The position of the first message since a time, in a partition that the consumer has. If
+        there is no such message, the partition's end.
 
         Raises:
-            InvalidInputError: the time is yet to come.
+            InvalidInputError: the time lies in the future.
         """
         if time <= self._positions[key].next:
             return Position(max(time, BEGINNING.next))
@@ -279,10 +284,10 @@ class Positions:
         return position_since(time, end)
 
     def check(self, keys: Collection[PartitionKey]) -> None:
-        """Return if it has all of these.
+        """Check that the consumer has all of these partitions.
 
         Raises:
-            InvalidInputError: it lacks one.
+            InvalidInputError: the consumer does not have one of them.
         """
         for key in keys:
             if key not in self._positions:

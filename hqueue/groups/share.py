@@ -37,24 +37,25 @@ logger = Log(__name__)
 
 
 class Share(Stepwise):
-    """The partitions that a consumer has, dealt to its streams, with their positions and commits.
+    """The partitions of a consumer, distributed among its streams, with their positions and
+    commits.
 
-    Used under the consumer's lock, except where a method says otherwise. The group and the queues
-    are watched in a loop, which only leaves a note here.
+    Used under the consumer's lock, except where a method says otherwise. An event loop watches the
+    group and the queues, and only leaves notes here.
 
-    What takes requests is work, whose steps the consumer's thread carries out, or its event loop.
+    Methods that send requests are work: the consumer's thread or event loop executes their steps.
 
     Args:
         cluster: as `Consumption` takes it.
         group: as `Consumption` takes it.
-        settings: the consumer's.
-        streams: how many it has, each used by a thread of its own, which alone says what it is done
-            with; None for one, whose thread does all else, too.
+        settings: the consumer's settings.
+        streams: how many streams the consumer has. Each has a thread of its own, which alone says
+            which messages it is done with. None for one stream, whose thread does all else, too.
         clock: where time comes from.
         loop: the event loop that the consumer belongs to; None if threads use it.
 
     Raises:
-        InvalidInputError: the group or the instance ID has no possible name.
+        InvalidInputError: the group's name or the instance ID is not valid.
     """
 
     def __init__(
@@ -69,9 +70,10 @@ class Share(Stepwise):
     ) -> None:
         self.logs = _Logs(cluster)
         self.new_lock: Callable[[], AbstractContextManager[object]] = threading.RLock
-        """Makes a lock of the consumer's. In a loop it locks nothing: one task uses a consumer."""
+        """Makes a lock for the consumer. In an event loop it locks nothing: one task uses a
+        consumer."""
         self.changing: Callable[[Wait], Wait] = _same
-        """Asks for a change of the membership: no other begins before its end."""
+        """Asks for a change of the membership. No other change begins before its end."""
         if loop is not None:
             self.new_lock, self.changing = contextlib.nullcontext, loop.to_end
         self.positions = Positions(self.logs.opened, settings.auto_offset_reset)
@@ -81,7 +83,7 @@ class Share(Stepwise):
             Stream(self.positions, group, settings.bytes_max // count, clock, loop)
             for _ in range(count)
         ]
-        """Its partitions are dealt to these."""
+        """The streams, which the partitions are distributed among."""
         self._one_thread = streams is None
         # What other threads have does not keep what the program holds, as its callbacks do.
         self.membership = GroupMembership(
@@ -93,11 +95,11 @@ class Share(Stepwise):
             streams=count,
             loop=loop,
         )
-        """Its membership of its group."""
+        """The consumer's membership of its group."""
         self.committer = Committer(self._commit, loop)
         self.callbacks = Callbacks()
         self.topics: frozenset[str] = frozenset()
-        """Those that are read; all if empty."""
+        """The topics that are read; all if empty."""
         self.commit_due_ms = float("inf")
         """When positions must be committed next."""
         self._settings = settings
@@ -107,14 +109,14 @@ class Share(Stepwise):
         self._to_release: set[PartitionKey] = set()
 
     def settle(self) -> None:
-        """Note how far it is, where the thread that is handed out messages asks: a callback of a
-        commit doesn't know what that one is done with.
+        """Note how far the program is, if the thread that gets the messages asks: a commit's
+        callback doesn't know which messages that thread is done with.
         """
         if self._one_thread and not self.committer.calls_back:
             self.streams[0].settle()
 
     def resolve(self, key: PartitionKey) -> Work[Any, Position]:
-        """The position of a partition that it has, where one can begin."""
+        """The position of a partition that the consumer has, at which reading can begin."""
         decision = self.new_lock()
         with decision:
             self.committer.expect(decision)
@@ -123,11 +125,11 @@ class Share(Stepwise):
             return self.positions[key]
 
     def stream_of(self, key: PartitionKey) -> Stream:
-        """The one that has a partition."""
+        """The stream that has a partition."""
         return next(stream for stream in self.streams if key in stream.keys)
 
     def _deal(self, keys: Collection[PartitionKey]) -> None:
-        """Give partitions to the streams that have least."""
+        """Give partitions to the streams that have the fewest."""
         for key in sorted(keys):
             stream = min(self.streams, key=lambda each: len(each.keys))
             stream.keys.add(key)
@@ -135,14 +137,14 @@ class Share(Stepwise):
             stream.notice()
 
     def take_notice(self) -> None:
-        """Something must be done. From any thread, also one that was interrupted anywhere: no lock
-        is taken that is not reentrant.
+        """Note that something must be done. Any thread may call this, also one that was interrupted
+        anywhere: all locks that it takes are reentrant.
         """
         for stream in self.streams:
             stream.notice()
 
     def leave(self, *, commit: bool) -> Work[Any, HQueueError | None]:
-        """Give everything up; why not all of it is committed, if that is so."""
+        """Give up all partitions. Returns the error if not all positions could be committed."""
         failure: HQueueError | None = None
         self.settle()
         holder = self.membership.holder
@@ -168,8 +170,8 @@ class Share(Stepwise):
         return failure
 
     def look(self, stream: Stream) -> bool:
-        """Note that messages of a stream are asked for, and what became of its partitions; whether
-        `serve` must be called before messages are handed out.
+        """Note that messages of a stream are asked for, and how its partitions have changed.
+        Returns whether `serve` must be called before messages are handed out.
         """
         stream.attention = False
         stream.asked_ms = now_ms = self._clock.monotonic_ms()
@@ -195,8 +197,8 @@ class Share(Stepwise):
         )
 
     def serve(self, stream: Stream) -> Work[Any, None]:
-        """Do what must be done before messages of a stream are handed out: those that were are
-        done with, and it is settled.
+        """Do what must be done before messages of a stream are handed out. The program is done with
+        those that were handed out before, and the stream is settled.
         """
         holder = self.membership.holder
         if holder is None:
@@ -209,7 +211,7 @@ class Share(Stepwise):
         if stream.revoked or self._to_release:
             yield from self._revoke(holder, stream)
         if self._to_accept:
-            # What is still to be committed is of earlier claims.
+            # Positions that are not committed yet belong to earlier claims.
             yield from self.committer.flush.steps()
             assigned, self._to_accept = self._to_accept, {}
             holder.accept(assigned)
@@ -232,7 +234,7 @@ class Share(Stepwise):
                 self.committer.commit_later(moved)
 
     def _note(self, changes: Changes) -> None:
-        """Note what must be done: changes are reported once, and a callback may fail."""
+        """Note the changes of the membership: each is reported once, and a callback may fail."""
         for key in changes.lost | changes.revoked:
             self._to_accept.pop(key, None)
         self._to_accept |= changes.assigned
@@ -246,14 +248,14 @@ class Share(Stepwise):
                 each.notice()
 
     def _asked_ms(self) -> float:
-        """Since when every stream that has partitions was asked for messages."""
+        """Since when every stream with partitions has been asked for messages."""
         return min(
             (stream.asked_ms for stream in self.streams if stream.keys),
             default=self._clock.monotonic_ms(),
         )
 
     def _rejoin(self) -> Work[Any, None]:
-        """Nothing was asked for so long that it left the group."""
+        """Join the group again, which the consumer left because nothing was asked for too long."""
         logger.warning("consumer %s rejoins its group", self.membership.consumer_id)
         for noted in (self._to_accept, self._to_lose, self._to_release):
             noted.clear()
@@ -262,7 +264,7 @@ class Share(Stepwise):
         self.schedule_commit()
 
     def _lose(self, keys: Collection[PartitionKey]) -> Work[Any, None]:
-        """Others may have these already."""
+        """Drop partitions that other consumers may have already."""
         for stream in self.streams:
             stream.drop(keys)
         try:
@@ -271,8 +273,8 @@ class Share(Stepwise):
             self._remove(keys)
 
     def _revoke(self, holder: GroupMember | HandAssigned, stream: Stream) -> Work[Any, None]:
-        """Give up what a stream must give up, and what could not be given up before. What was
-        interrupted before the callback was called is done by the next call.
+        """Give up the partitions that a stream must give up, and those that could not be given up
+        before. If a call is interrupted before the callback, the next call completes it.
         """
         keys = set(stream.revoked)
         stream.drop(keys)
@@ -295,7 +297,7 @@ class Share(Stepwise):
                     logger.warning("partitions were not released yet: %s", exc)
 
     def _commit_before(self, keys: Collection[PartitionKey]) -> Work[Any, None]:
-        """Commit what is done with of partitions that are given up."""
+        """Commit positions of partitions that are given up, as far as the program is done."""
         try:
             if self._settings.auto_commit:
                 yield from self.committer.commit.steps(self.positions.moved(keys))
@@ -303,7 +305,7 @@ class Share(Stepwise):
             if is_interruption(exc):
                 raise
             logger.warning("offsets were not committed: %s", exc)
-        yield from self.committer.flush.steps()  # What is under way would be refused.
+        yield from self.committer.flush.steps()  # Commits that are under way would be refused.
 
     def _remove(self, keys: Collection[PartitionKey]) -> None:
         for stream in self.streams:
@@ -312,16 +314,17 @@ class Share(Stepwise):
         self.paused.difference_update(keys)
 
     def schedule_commit(self) -> None:
-        """Commit positions a while from now, where that is done by itself."""
+        """Commit positions after the interval, if the consumer commits automatically."""
         if self._settings.auto_commit and self.membership.in_group:
             now_ms = self._clock.monotonic_ms()
             self.commit_due_ms = now_ms + self._settings.auto_commit_interval_ms
 
     @stepwise
     def commit_done(self) -> Work[Any, None]:
-        """Asked for by the member's task, which takes no lock here: one may be held for as long as
-        a callback takes. Nothing was asked for so long that it leaves the group; before that, what
-        its program is done with is committed, but not what it still works on.
+        """Commit the positions of messages that the program is done with, and not of those that it
+        still works on, before the consumer leaves the group because nothing was asked for too long.
+        The member's task calls this, and takes no lock: one may be held for as long as a callback
+        takes.
         """
         if not self._settings.auto_commit:
             return
@@ -337,7 +340,7 @@ class Share(Stepwise):
     def _commit(
         self, positions: Mapping[PartitionKey, Position]
     ) -> Work[Any, Collection[PartitionKey]]:
-        """Done by the thread that commits."""
+        """Commit positions. The committing thread calls this."""
         holder = self.membership.holder
         if holder is None:
             return positions.keys()
@@ -358,15 +361,15 @@ async def _commit_done(share: Callable[[], Share | None]) -> None:
 
 
 class _Logs:
-    """The logs of a cluster's queues, opened once."""
+    """The logs of a cluster's queues. Each is opened once."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._open: dict[str, QueueLog] = {}
 
     def opened(self, queue: str, partition: int) -> Work[Any, QueueLog]:
-        """The log of a queue, which is opened once; and again for a partition that it had not: the
-        queue may have been deleted, and made again with more.
+        """The log of a queue, which is opened once. It is opened again for a partition that it did
+        not have: the queue may have been deleted, and created again with more.
         """
         log = self._open.get(queue)
         if log is None or partition >= log.partitions:
@@ -374,5 +377,5 @@ class _Logs:
         return log
 
     def drop(self, queue: str) -> None:
-        """Open it again when it is needed."""
+        """Drop the log of a queue, which is opened again when it is needed."""
         self._open.pop(queue, None)

@@ -1,4 +1,4 @@
-"""A stream of a consumer: some of its partitions, and what is handed out of them."""
+"""A stream of a consumer: hands out the messages of some of the consumer's partitions."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class _Read(NamedTuple):
 
 
 class Stream:
-    """Some of a consumer's partitions. One thread or task takes messages from it, which says with
-    each further one that those before are done with.
+    """Hands out messages of some of a consumer's partitions. One thread or task takes the messages.
+    By taking the next one it says that it is done with those before.
 
-    Who holds the consumer's lock may change what it reads.
+    A thread that holds the consumer's lock may change the partitions.
 
     Args:
-        positions: those of the consumer.
+        positions: the consumer's positions.
         group: the group's name; None for a consumer without a group.
         bytes_max: as `Intake` takes it.
         clock: where time comes from.
@@ -64,24 +64,24 @@ class Stream:
         loop: ProgramLoop | None = None,
     ) -> None:
         self.keys: set[PartitionKey] = set()
-        """Its partitions."""
+        """The stream's partitions."""
         self.to_begin: set[PartitionKey] = set()
-        """Those of them that must be read from their positions on."""
+        """The partitions that must be read from their positions on."""
         self.revoked: set[PartitionKey] = set()
-        """Partitions that it must give up when what it handed out is done with."""
+        """Partitions to give up when the program is done with the messages that were handed out."""
         self.attention = False
         """Whether something must be done before the next message."""
         self.valid_until_s = float("-inf")
         """Until when messages may be handed out without another look, by `Consumption.now_s`."""
         self.asked_ms = clock.monotonic_ms()
-        """When it was asked for messages last."""
+        """When the stream was last asked for messages."""
         self.handout: Handout | None = None
-        """What is being handed out."""
+        """The messages that are being handed out."""
         self.in_columns = False
-        """Whether it is asked for record batches: then no messages are decoded."""
+        """Whether the program asks for record batches: then no messages are decoded."""
         self.doubted = False
-        """Whether its thread was interrupted, by a handler of a signal, while it was being handed
-        something out: what came next may have got lost on its way."""
+        """Whether a signal handler interrupted the thread while messages were handed out to it: the
+        next message may have been lost on its way."""
         self._positions = positions
         self._group = group
         self._bytes_max = bytes_max
@@ -90,16 +90,18 @@ class Stream:
         self._reads: dict[PartitionKey, _Read] = {}
         """How it reads each partition."""
         self._fetched: FetchedBatches[PartitionKey] | None = None
-        """What came, until all that must be asked for before it is handed out was asked for."""
+        """Batches that came, until all requests before their hand-out are answered."""
         self._intake: Intake[PartitionKey] = Intake(bytes_max, clock, loop)
 
     def notice(self) -> None:
-        """Something must be done: wake the thread that waits for messages. From any thread."""
+        """Wake the thread that waits for messages, since something must be done. Any thread may
+        call this.
+        """
         self.attention = True
         self._intake.wake()
 
     def take(self, timeout_ms: float) -> Work[Any, bool]:
-        """Whether something came in time that `hand_out` hands out. Raises like `Intake.take`."""
+        """Whether batches for `hand_out` came in time. Raises like `Intake.take`."""
         if self._fetched is None:
             take = partial(self._intake.take, timeout_ms)
             self._fetched = yield Wait(take, partial(self._intake.take_in_loop, timeout_ms))
@@ -116,13 +118,13 @@ class Stream:
         self.to_begin.discard(key)
 
     def hand_out(self) -> Work[Any, None]:
-        """Hand out what came next in a partition, unless something is missing before it.
+        """Hand out the batches that came next in a partition, unless earlier ones are missing.
 
         Raises:
-            OffsetOutOfRangeError: as `Positions.lose` and `Positions.begin_again`. It comes again
-                until somebody seeks.
-            CorruptLogError, StoreUnavailableError: as `Handout.advance`. It comes again as long as
-                its first batch can't be read.
+            OffsetOutOfRangeError: as `Positions.lose` and `Positions.begin_again`. It is raised
+                again until the program seeks.
+            CorruptLogError, StoreUnavailableError: as `Handout.advance`. It is raised again as long
+                as the first batch can't be read.
         """
         fetched = self._fetched
         assert fetched is not None
@@ -166,8 +168,8 @@ class Stream:
         self._fetched = None
 
     def settle(self) -> None:
-        """Note how far it is in what is being handed out: so far its program is done with it, says
-        the thread that takes messages from it. Until then no position shows what it works on.
+        """Note that the program is done with all messages handed out so far. The thread that takes
+        messages says so. Before that, no position passes the messages that it works on.
         """
         handout = self.handout
         if handout is not None and handout.position is not None:
@@ -178,8 +180,8 @@ class Stream:
             self._begin_again()
 
     def done(self) -> dict[PartitionKey, Position]:
-        """The positions up to which its program is done with messages, where these are not
-        committed. From any thread, also while the program works on a message.
+        """The positions up to which the program is done with messages and that are not committed.
+        Any thread may call this, also while the program works on a message.
         """
         positions = {key: at for key, at in self._positions.now().items() if key in self.keys}
         handout = self.handout
@@ -189,7 +191,7 @@ class Stream:
         return self._positions.changed(positions)
 
     def _begin_again(self) -> None:
-        """Read all from its positions on: what its program was given lies before them."""
+        """Read all partitions from their positions on, which follow what the program was given."""
         self.handout = None
         self.to_begin.update(self.keys)
         self.attention = True
@@ -199,7 +201,7 @@ class Stream:
         before.close()
 
     def drop(self, keys: Collection[PartitionKey]) -> None:
-        """Read these no more, and hand out nothing that was read of them."""
+        """Stop reading these partitions, and hand out nothing that was read of them."""
         if not keys:
             return
         self._intake.remove(keys)
@@ -211,7 +213,7 @@ class Stream:
         self.attention = True
 
     def remove(self, keys: Collection[PartitionKey]) -> None:
-        """These are its partitions no more."""
+        """Take these partitions from the stream."""
         self.drop(keys)
         self.keys.difference_update(keys)
         for key in keys:
@@ -219,10 +221,10 @@ class Stream:
         self.revoked.difference_update(keys)
 
     def restart(self, keys: Collection[PartitionKey]) -> None:
-        """Read these from their positions on, and not on from where they are."""
+        """Read these partitions from their positions on, and not from where reading is now."""
         self.drop(keys)
         self.to_begin.update(keys)
 
     def close(self) -> None:
-        """Read nothing any more."""
+        """Stop reading."""
         self._intake.close()

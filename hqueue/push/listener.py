@@ -61,18 +61,19 @@ Listener = MessageListener | _Consume
 """A `MessageListener`, or a plain or async function that does what its `consume` does."""
 
 current_call: ContextVar[object] = ContextVar("current_call", default=None)
-"""The call of listeners in which this runs: also in tasks and threads that asyncio makes in it."""
+"""The call of listeners in which code runs, also in tasks and threads that asyncio makes for it."""
 
 
 class Listeners:
-    """A subscriber's listeners, called in turn. Thread-safe if they are.
+    """Calls a subscriber's listeners in turn. Thread-safe if the listeners are.
 
-    Async ones run in one event loop, in a thread of its own that lives from `start` to `close`.
+    Async listeners run in one event loop, in a thread of its own that lives from `start` to
+    `close`.
 
     Args:
-        listeners: one, or several.
-        timeout_ms: how long an async listener may take before it is cancelled. A plain one can't
-            be stopped.
+        listeners: one listener, or several.
+        timeout_ms: how long an async listener may take before it is cancelled. A plain listener
+            can't be stopped.
         subscriber: the subscriber's name, for the log.
     """
 
@@ -101,8 +102,8 @@ class Listeners:
         return current_call.get() in self._behind or threading.current_thread() is self._thread
 
     def leave_behind(self, work: Callable[[], object]) -> bool:
-        """If these call the caller, have something done that waits for their calls, soon after this
-        one has ended: True at once. Else it is not done: False.
+        """If a listener is the caller, run work that waits for the listeners' calls soon after this
+        call has ended, and return True at once. Otherwise return False, and don't run it.
         """
         with self._lock:
             behind = self._behind.get(current_call.get())
@@ -115,7 +116,9 @@ class Listeners:
         return False
 
     def close(self) -> None:
-        """End the event loop; whatever still runs in it is cancelled. Not while others do."""
+        """End the event loop, and cancel all that still runs in it. One thread at a time may call
+        this.
+        """
         with self._lock:
             loop = self._loop
             if loop is None or self._closing:
@@ -210,12 +213,12 @@ def functions_of(listeners: Sequence[Listener] | Listener) -> list[_Consume]:
             )
         found.append(consume)
     if not found:
-        raise InvalidInputError("a subscriber needs at least one listener")
+        raise InvalidInputError("a subscriber needs at least one listener: give one")
     return found
 
 
 def named_listener(subscriber: str, messages: Sequence[ReceivedMessage]) -> str:
-    """A listener that gets these messages, for the log."""
+    """A text for the log about a listener that gets these messages."""
     topic = f" of topic {messages[0].topic!r}" if messages else ""
     return f"a listener of subscriber {subscriber!r}{topic}"
 

@@ -34,7 +34,7 @@ logger = Log(__name__)
 
 
 class Tasks(Protocol):
-    """The tasks of the listeners' owner, who ends them."""
+    """The tasks of the listeners' owner. The owner ends them."""
 
     def start(self, function: Callable[..., Coroutine[Any, Any, Any]], /, *args: Any) -> object:
         """Have a coroutine go on by itself."""
@@ -44,13 +44,13 @@ class Tasks(Protocol):
 
 
 class LoopListeners:
-    """A subscriber's listeners, called in turn in one event loop. A plain one runs in the loop, and
-    must not block it; what an async one returns is awaited.
+    """Calls a subscriber's listeners in turn in one event loop. A plain listener runs in the loop,
+    and must not block it; the result of an async one is awaited.
 
     Args:
-        listeners: one, or several.
+        listeners: one listener, or several.
         timeout_ms: how long an async listener may take before it is cancelled.
-        tasks: those of the owner.
+        tasks: the owner's tasks.
         subscriber: the subscriber's name, for the log.
     """
 
@@ -78,8 +78,8 @@ class LoopListeners:
         return current_call.get() in self._behind
 
     def leave_behind(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> bool:
-        """If these call the caller, have a coroutine go on when this call has ended: True at once.
-        Else it does not: False.
+        """If a listener is the caller, run a coroutine when this call has ended, and return True at
+        once. Otherwise return False, and don't run it.
         """
         behind = self._behind.get(current_call.get())
         if behind is None:
@@ -158,8 +158,7 @@ class _CancelledError(Exception):
 
 
 class LoopSubscriberHandler(abc.ABC):
-    """The service's handler in an event loop: what it is called with becomes what `consume`
-    gets.
+    """The service's handler in an event loop. It converts the messages of a call for `consume`.
     """
 
     def consumeMessages(  # noqa: N802  (the IDL's)
@@ -209,7 +208,7 @@ class LoopConsumption(LoopSubscriberHandler, Stepwise):
         if not messages:
             return Answer(Status.DONE)
         number = messages[0].partition
-        with self._admit(number) as asked:  # What is another's now needs not wait for its turn.
+        with self._admit(number) as asked:  # A call for another member's partition needs not wait.
             if not await asked.in_loop():
                 raise RefusedCallError(NOT_ADMITTED)
         try:

@@ -41,23 +41,23 @@ class NotifierConnection:
             if opened is None:
                 return SYSTEM_CLOCK.monotonic_ms() < self._avoided_until_ms
             try:
-                if _is_ended(opened):  # The worker needed its place for others.
+                if _is_ended(opened):  # The worker needed the connection's place for others.
                     opened.close()
                     self._socket = None
                     return False
                 if _all_sent(opened, frame):
                     return True
-                reason = "it takes no more"
+                reason = "the worker does not read"
             except OSError as exc:
                 if is_interruption(exc):
                     raise
                 reason = str(exc)
-            # A worker that does not read, or is gone. It looks by itself.
+            # A worker that does not read, or is gone, also looks for appends by itself.
             self._avoid(reason)
             return True
 
     async def connect(self) -> bool:
-        """Open the connection, if it isn't; whether it is open."""
+        """Open the connection, unless it is open. Returns whether it is open."""
         if self._socket is not None:
             return True
         try:
@@ -113,7 +113,7 @@ async def open_socket(address: Address, tls: TlsContexts | None = None) -> socke
     """A socket that is connected, and doesn't block.
 
     Raises:
-        OSError: it can't be opened in `CONNECT_TIMEOUT_S`.
+        OSError: no connection could be opened within `CONNECT_TIMEOUT_S`.
     """
     return await opened_within(_opened(address, tls), CONNECT_TIMEOUT_S)
 

@@ -1,4 +1,4 @@
-"""What of a subscriber works in the background, from its start to its stop."""
+"""The background part of a subscriber, from its start to its stop."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ logger = Log(__name__)
 
 
 class Reception(Stepwise):
-    """Starts and stops a subscriber, and has all that is open. It does not keep the subscriber.
+    """Starts and stops a subscriber, and owns its open resources. It holds no reference to it.
 
     Threads use it, or one event loop that has one call under way at a time.
 
@@ -74,7 +74,7 @@ class Reception(Stepwise):
         """Where it listens; None before the start."""
         self.coordination: Coordination | None = None
         self.failure: HQueueError | None = None
-        """The error with which it ended although it was not stopped."""
+        """The error with which the subscriber ended although it was not stopped."""
         self.begun = self.ended = False
         self._starts = subscription.starts(log.partitions)
         self._log = log
@@ -152,10 +152,10 @@ class Reception(Stepwise):
             raise ClosedError("the subscriber was stopped while it started")
 
     def check_caller(self) -> None:
-        """Return if the caller may wait until it has stopped.
+        """Check that the caller may wait until the subscriber has stopped.
 
         Raises:
-            InvalidInputError: a listener asks, and would wait for itself.
+            InvalidInputError: the caller is a listener, which would wait for itself.
         """
         if self.serving.is_caller():
             raise InvalidInputError(
@@ -173,8 +173,8 @@ class Reception(Stepwise):
 
     @stepwise
     def end(self) -> Work[Any, bool]:
-        """Unregister, and free everything; whether the calls under way ended in time. Workers first
-        see that it is gone; so what they have under way is all there is.
+        """Unregister, and free everything. Returns whether the calls under way ended in time.
+        Workers first see that the subscriber is gone, so no further calls come.
         """
         deadline = Deadline(SYSTEM_CLOCK, self._subscription.delivery.timeout_ms)
         if self._registration is not None:
@@ -191,13 +191,15 @@ class Reception(Stepwise):
         return drained
 
     def _fail(self, error: HQueueError) -> None:
-        """It can't be present any more: after its session was lost another of its name came."""
+        """Note that it can't be present any more: its session was lost, and another subscriber took
+        its name.
+        """
         self.failure = error
         self.serving.wanted_end.set()
 
 
 def _host_towards(zookeeper: str) -> str:
-    """The address of this machine that it reaches ZooKeeper from. Nothing is sent."""
+    """The address from which this machine reaches ZooKeeper. Sends nothing."""
     try:
         return host_towards(*zookeeper_servers(zookeeper)[0])
     except OSError as exc:

@@ -42,7 +42,7 @@ def subscriber_service() -> Any:
 
 
 class SubscriberHandler(abc.ABC):
-    """The service's handler: what it is called with becomes what `consume` gets."""
+    """The service's handler. It converts the messages of a call for `consume`."""
 
     def consumeMessages(self, messages: Sequence[Any] | None) -> Reasoned:  # noqa: N802  (the IDL's)
         """As the IDL has it.
@@ -62,10 +62,10 @@ class SubscriberHandler(abc.ABC):
 
     @abc.abstractmethod
     def consume(self, messages: Sequence[ReceivedMessage]) -> Answer:
-        """Give messages of one partition to those that they are for.
+        """Give messages of one partition to the listeners that they are for.
 
         Raises:
-            RefusedCallError: nobody here takes them.
+            RefusedCallError: no listener here takes them.
         """
 
 
@@ -76,11 +76,11 @@ class Consumption(SubscriberHandler):
     calls again. A call that can't be handled in time is answered with *retry*.
 
     Args:
-        listeners: they get them.
-        calls_max: calls that the listeners handle at a time.
+        listeners: get the messages.
+        calls_max: how many calls the listeners handle at a time.
         timeout_ms: how long a call may wait for its turn.
-        admit: entered with the partition of a call while that is handled; gives what asks whether
-            it may be. If None all may.
+        admit: entered with the partition of a call while the call is handled; gives a step that
+            asks whether the call may be handled. If None, all calls may.
     """
 
     def __init__(
@@ -101,13 +101,13 @@ class Consumption(SubscriberHandler):
         """Give messages of one partition to the listeners, when it is their turn.
 
         Raises:
-            RefusedCallError: the partition is, or may be, another member's. For a worker that is no
-                answer: it makes the call again, and counts no attempt.
+            RefusedCallError: another member has the partition, or may have it. A worker does not
+                count that as an attempt, and calls again.
         """
         if not messages:
             return Answer(Status.DONE)
         number = messages[0].partition
-        with self._admit(number) as asked:  # What is another's now needs not wait for its turn.
+        with self._admit(number) as asked:  # A call for another member's partition needs not wait.
             if not asked.here():
                 raise RefusedCallError(NOT_ADMITTED)
         with self._lock:
@@ -152,7 +152,7 @@ def received_messages(messages: Sequence[Any] | None) -> list[ReceivedMessage]:
     """The messages of a call as the library has them.
 
     Raises:
-        RefusedCallError: a message could be in no queue, or there is no list of them.
+        RefusedCallError: no queue can hold one of the messages, or their list is missing.
     """
     if messages is None:
         raise RefusedCallError("the argument 'messages' is missing")
@@ -166,7 +166,7 @@ def received_message(message: Any) -> ReceivedMessage:
     """A message as the library has it.
 
     Raises:
-        InvalidInputError, UnicodeDecodeError: it could be in no queue.
+        InvalidInputError, UnicodeDecodeError: no queue can hold the message.
     """
     if message.id is None or message.partitionID is None:
         raise InvalidInputError("a delivered message needs an ID and a partition")

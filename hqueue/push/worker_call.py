@@ -34,7 +34,7 @@ from hqueue.settings.limits import SEQUENCE_BITS, TIMESTAMP_MS_MAX, TOPIC_BYTES_
 __all__ = ["WorkerCall", "known_topic"]
 
 MESSAGE_BYTES = 256
-"""Of memory, about, that a message takes beside its bytes in the call."""
+"""About how much memory a message takes beside its bytes in the call."""
 
 _NAME = b"\x00\x00\x00\x0fconsumeMessages"
 _LIST = b"\x0f\x00\x01\x0c"
@@ -65,7 +65,7 @@ def known_topic(encoded: bytes) -> str:
     """A topic from its UTF-8.
 
     Raises:
-        InvalidInputError, UnicodeDecodeError: it could be in no queue.
+        InvalidInputError, UnicodeDecodeError: no queue can have this topic.
     """
     topic = encoded.decode()
     topic_bytes(topic)
@@ -90,30 +90,31 @@ class WorkerCall:
         self._bytes_max = bytes_max
         self._messages: list[ReceivedMessage] = []
         self._open: OpenMessage | None = None
-        """A message that has more than a value, and has not come as a whole."""
+        """A message that has a key or headers, and has not come completely."""
         self._headers_bytes = 0
         self._seqid = 0
         self._left = -1
         """Messages that are still to come; -1 before the call says how many."""
         self._at = 0
         self._needed = 0
-        """Before this many bytes have come, there is nothing to look at."""
+        """How many bytes must have come before the next look makes sense."""
 
     @property
     def made_bytes(self) -> int:
-        """The messages that have come take this much memory beside the call's bytes, about."""
+        """About how much memory the messages that have come take beside the call's bytes."""
         opened = 0 if self._open is None else self._open.made_bytes
         return self._at + len(self._messages) * MESSAGE_BYTES + self._headers_bytes + opened
 
     def end(self, data: bytes | bytearray) -> int | None:
-        """Where the call ends, or None if that has not come yet; never later than a `CallWalk`.
+        """Where the call ends; None if its end has not come yet. Never finds the end later than a
+        `CallWalk` does.
 
         Args:
-            data: what has come, from the call's first byte on.
+            data: the bytes that have come, from the call's first byte on.
 
         Raises:
-            NoCallError: this is not a call in a worker's layout, or one that has to be refused. So
-                it is for others to read, from its first byte on.
+            NoCallError: this is not a call in a worker's layout, or it must be refused. Another
+                reader must read it, from its first byte on.
         """
         if len(data) < self._needed:
             return None
@@ -132,8 +133,8 @@ class WorkerCall:
         return self._at + 1
 
     def answer(self) -> bytes:
-        """Have the messages consumed; the reply with what became of them, or that they were
-        refused: Thrift's own way to say that a call was not done.
+        """Have the messages consumed. Returns the reply with their answer, or Thrift's own error
+        reply if the call was refused.
         """
         try:
             status, reason, each = self._consume(self._messages)
@@ -160,7 +161,7 @@ class WorkerCall:
         return True
 
     def _read(self, piece: bytes) -> int:
-        """Read the messages that are there as a whole; how many bytes they have."""
+        """Read the messages that have come completely. Returns how many bytes they have."""
         unpack, unpack_value, add = _MESSAGE.unpack_from, _VALUE.unpack_from, self._messages.append
         at, last = 0, len(piece) - _MESSAGE.size
         opened = self._open
@@ -217,7 +218,9 @@ class WorkerCall:
         return at
 
     def _wait_for(self, came: bytes, parts: Sequence[tuple[int, bytes]]) -> None:
-        """See that what came may still become what has these parts: another layout is shorter."""
+        """Check that the bytes that came may become a struct with these parts: another layout may
+        be shorter.
+        """
         if not may_become(came, parts):
             raise NoCallError("a message has an unexpected layout")
 
