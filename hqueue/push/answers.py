@@ -50,15 +50,15 @@ class Status(enum.IntEnum):
 class DeliveryAnswer:
     """A listener's answer for each message of a delivery. Messages that it does not name are done.
 
-        answer = hqueue.DeliveryAnswer()
-        for message in messages:
-            try:
-                index(message)
-            except ValueError as exc:
-                answer.reject(message, str(exc))
-            except ConnectionError:
-                return answer.retry_from(message, delay_ms=5_000)
-        return answer
+    answer = hqueue.DeliveryAnswer()
+    for message in messages:
+        try:
+            index(message)
+        except ValueError as exc:
+            answer.reject(message, str(exc))
+        except ConnectionError:
+            return answer.retry_from(message, delay_ms=5_000)
+    return answer
     """
 
     def __init__(self) -> None:

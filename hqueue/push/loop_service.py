@@ -158,8 +158,7 @@ class _CancelledError(Exception):
 
 
 class LoopSubscriberHandler(abc.ABC):
-    """The service's handler in an event loop. It converts the messages of a call for `consume`.
-    """
+    """The service's handler in an event loop. It converts the messages of a call for `consume`."""
 
     def consumeMessages(  # noqa: N802  (the IDL's)
         self, messages: Sequence[Any] | None
