@@ -39,7 +39,7 @@ class UnansweredCalls:
 
 
 def unanswered_fields(unanswered: UnansweredCalls | None) -> dict[str, object]:
-    """The field of a record that keeps calls without an answer. Empty if there are no such calls."""
+    """The field of a record that keeps calls without an answer. Empty if there are none."""
     if unanswered is None:
         return {}
     return {
