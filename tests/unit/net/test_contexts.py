@@ -345,7 +345,7 @@ def test_an_authority_that_did_not_sign_the_certificate_in_use_is_logged_once(
         assert second is not first
         assert contexts.current() is second
     (record,) = caplog.records
-    assert record.getMessage().startswith("the changed tls_ca is in use, and others that have it")
+    assert record.getMessage().startswith("the changed tls_ca is in use, but others with the same")
 
 
 @pytest.mark.parametrize("setting", ["tls_ca", "tls_certificate", "tls_key"])
