@@ -1,4 +1,4 @@
-"""A consumer's membership of its group: its session, what holds its partitions, and the queues that
+"""A consumer's membership of its group: its session, its claims of partitions, and the queues that
 exist.
 """
 
@@ -32,23 +32,23 @@ logger = Log(__name__)
 
 
 class GroupMembership(Stepwise):
-    """A consumer's membership of its group, or its work alone if it has none.
+    """A consumer's membership of its group. A consumer without a group has one, too.
 
     The consumer's thread uses it, under the consumer's lock; or one task at a time of the
-    consumer's event loop. That loop watches the group and the queues, or the process's if threads
-    use the consumer: what it hears only leaves a note.
+    consumer's event loop. That loop, or the process's if threads use the consumer, watches the
+    group and the queues, and only leaves notes here.
 
     Args:
-        cluster: where the queues are.
-        group: the group's name; None for a consumer without one.
-        settings: the consumer's.
-        on_note: called by other threads when there is something to be done.
+        cluster: the cluster that has the queues.
+        group: the group's name; None for a consumer without a group.
+        settings: the consumer's settings.
+        on_note: called by other threads when there is something to do.
         on_idle: as `GroupMember` takes it.
-        streams: as how many members it counts.
+        streams: how many members the consumer counts as.
         loop: the event loop that the consumer belongs to; None if threads use it.
 
     Raises:
-        InvalidInputError: the group or the instance ID has no possible name.
+        InvalidInputError: the group's name or the instance ID is not valid.
     """
 
     def __init__(
@@ -64,15 +64,16 @@ class GroupMembership(Stepwise):
     ) -> None:
         self._unique = f"{socket.gethostname()}:{uuid.uuid4()}"
         self.consumer_id = settings.instance_id or self._unique
-        """Its own, as its group has it."""
+        """The consumer's ID in its group."""
         self.in_group = group is not None
-        """Whether it commits: as one of a group."""
+        """Whether the consumer has a group, and so commits."""
         self.holder: GroupMember | HandAssigned | None = None
-        """What it has partitions by."""
+        """Holds the consumer's partitions; None while it has none."""
         self.found: Catalog | None = None
-        """The queues that are there; None while it has not subscribed."""
+        """The queues that exist; None while the consumer has not subscribed."""
         self.missing: frozenset[str] = frozenset()
-        """Those that it has subscribed to by name, and that are gone. Who says so empties this."""
+        """Queues that the consumer subscribed to by name and that were deleted. The caller that
+        reports them empties this set."""
         self._paths: GroupPaths | None = None
         if group is not None:
             root, broker = cluster.settings.zookeeper_root, cluster.settings.broker_id
@@ -89,23 +90,25 @@ class GroupMembership(Stepwise):
         self._broker_watch: Watch | None = None
         self._selected = Selection()
         self._lock = threading.RLock()
-        """Held where it is closed, and where it gets what must be closed."""
+        """Held during the close, and while resources are stored that must be closed."""
         self._closed = False
         self._leaving: list[GroupMember | HandAssigned | Watch | QueueCatalog] = []
-        """What was given up, and must be closed: an interruption leaves it to the next call."""
+        """Resources that were given up, and must be closed. After an interruption the next call
+        closes them."""
 
     def offsets(self) -> GroupOffsets | None:
-        """The group's; None without one."""
+        """The group's offsets; None without a group."""
         return None if self._paths is None else GroupOffsets(self._session().store, self._paths)
 
     @stepwise
     def check_selection(self, selection: Selection) -> Work[Any, Catalog]:
-        """Look for queues from now on; what is there of them.
+        """Look for queues from now on. Returns those that exist.
 
         Raises:
-            InvalidInputError: it has no group, or was assigned partitions by hand.
-            QueueNotFoundError: one that is selected by name isn't there. Nothing has changed.
-            StoreUnavailableError: HBase or ZooKeeper stayed away.
+            InvalidInputError: the consumer has no group, or partitions were assigned by hand.
+            QueueNotFoundError: a queue that is selected by name does not exist. Nothing has
+                changed.
+            StoreUnavailableError: HBase or ZooKeeper was unavailable.
         """
         yield from self._finish_leaving()
         if self._paths is None:
@@ -126,7 +129,9 @@ class GroupMembership(Stepwise):
 
     @stepwise
     def subscribe(self, selection: Selection, found: Catalog) -> Work[Any, bool]:
-        """Have shares of these queues, as a member of the group; whether it was none before."""
+        """Consume these queues as a member of the group. Returns whether the consumer was no member
+        before.
+        """
         holder = self.holder
         joined = not isinstance(holder, GroupMember)
         if isinstance(holder, GroupMember):
@@ -139,7 +144,7 @@ class GroupMembership(Stepwise):
 
     @stepwise
     def assign(self, partitions: Collection[PartitionKey]) -> Work[Any, None]:
-        """Have these partitions, even if another consumer has them."""
+        """Take these partitions, even if another consumer has them."""
         yield from self._finish_leaving()
         if self._paths is not None:
             yield from self._check_broker()
@@ -152,7 +157,7 @@ class GroupMembership(Stepwise):
 
     @stepwise
     def rejoin(self) -> Work[Any, None]:
-        """Be a member again, after it had left."""
+        """Join the group again, after the member has left."""
         assert isinstance(self.holder, GroupMember)
         assert self.found is not None
         yield self.holder.close.asked()
@@ -161,13 +166,13 @@ class GroupMembership(Stepwise):
 
     @stepwise
     def leave(self) -> Work[Any, None]:
-        """Have nothing any more, and look for nothing."""
+        """Give up all partitions, and stop looking for queues."""
         had = (self.holder, self._broker_watch, self._catalog)
         self._leaving += [each for each in had if each is not None]
         yield from self._finish_leaving()
 
     def _finish_leaving(self) -> Work[Any, None]:
-        """Close what was given up. What it has and what it looks for goes at once, and first."""
+        """Close the resources that were given up. The membership and the catalog go first."""
         if self._leaving:
             self.holder = self.found = self._broker_watch = self._catalog = None
             self._selected = Selection()
@@ -181,8 +186,8 @@ class GroupMembership(Stepwise):
 
     @stepwise
     def close(self) -> Work[Any, None]:
-        """End the session. That of a static member ends by itself: its successor comes in time, or
-        not.
+        """End the session. The session of a static member ends by itself, so that a successor can
+        come in time.
         """
         with self._lock:
             self._closed = True
@@ -196,7 +201,7 @@ class GroupMembership(Stepwise):
         coordination.store.close_later(coordination.store.session_timeout_ms)
 
     def _join(self, selection: Selection, found: Catalog) -> Work[Any, None]:
-        """Be a member: what it has and what it has subscribed to is changed as one, at the end."""
+        """Join the group. The membership and the subscription change together, at the end."""
         member = self._new_member(found)
         entering = self._enter(member, selection, found)
         loop = self._session().store.loop
@@ -229,7 +234,7 @@ class GroupMembership(Stepwise):
         )
 
     def _open_catalog(self) -> Work[Any, None]:
-        """Look for queues now and then, and at once when a worker registers others."""
+        """Look for queues at intervals, and at once when a worker registers others."""
         yield from self._check_broker()
         brokers = self._session().brokers
         with self._lock:
@@ -267,7 +272,7 @@ class GroupMembership(Stepwise):
         return dict.fromkeys(found.selected, self._streams)
 
     def _on_catalog(self, found: Catalog) -> Work[Any, bool]:
-        """Called for the catalog: there are other queues. Whether the group knows of it."""
+        """Note that the catalog found other queues. Returns whether the group knows of them."""
         holder, before = self.holder, self.found
         if not isinstance(holder, GroupMember) or before is None:
             return False  # It joins just now, with what was found before.

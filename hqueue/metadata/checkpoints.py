@@ -36,7 +36,7 @@ class Checkpoints(OnStore):
 
     @stepwise
     def read(self, key: SubscriptionKey) -> Work[Checkpoint | None]:
-        """Read a checkpoint; None if there is none.
+        """Read a checkpoint; None if it does not exist.
 
         Raises:
             UnsupportedFormatError: its record can't be read.
@@ -117,7 +117,9 @@ class Checkpoints(OnStore):
         """
         if next_id < known.next:
             raise InvalidInputError(
-                "a checkpoint can't move back", subscriber=key.subscriber, next=str(next_id)
+                "a checkpoint can't move back here: only a seek may do that",
+                subscriber=key.subscriber,
+                next=str(next_id),
             )
         path = self._paths.subscriber(key)
         change = Change(encode_checkpoint(next_id, unanswered), known.revision)
@@ -176,7 +178,7 @@ class Checkpoints(OnStore):
         )
 
     def _facts(self, path: str) -> dict[str, Any]:
-        """Whose checkpoint or address this is."""
+        """The subscriber that a checkpoint or address belongs to."""
         key = self._paths.subscription_key(path)
         return {} if key is None else key._asdict()
 
@@ -184,7 +186,7 @@ class Checkpoints(OnStore):
 def _decoded(
     wanted: Mapping[str, SubscriptionKey], found: Mapping[str, Record]
 ) -> tuple[dict[SubscriptionKey, Checkpoint], dict[SubscriptionKey, UnsupportedFormatError]]:
-    """What records say; and what is wrong with those that can't be read."""
+    """The checkpoints that could be decoded, and the errors of the others."""
     readable: dict[SubscriptionKey, Checkpoint] = {}
     unreadable: dict[SubscriptionKey, UnsupportedFormatError] = {}
     for path, key in wanted.items():

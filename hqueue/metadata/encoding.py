@@ -237,7 +237,7 @@ def encode_plan(plan: Mapping[PartitionKey, str]) -> bytes:
 
 
 def decode_plan(data: bytes, path: str) -> dict[PartitionKey, str]:
-    """Which member of a group shall have which partition."""
+    """The plan of a group: the member that gets each partition."""
 
     def read(fields: dict[str, Any]) -> dict[PartitionKey, str]:
         members = [text_of(member) for member in list_of(fields["members"])]
@@ -268,7 +268,7 @@ def decode_offset(data: bytes, path: str) -> tuple[MessageID, int | None]:
 
 
 def offset_writer(data: bytes, path: str) -> str:
-    """Which consumer committed or took over an offset last."""
+    """The consumer that last committed or took over an offset."""
     return decode_fields(data, path, lambda fields: text_of(fields["consumer"]))
 
 
@@ -380,7 +380,7 @@ def decode_fields(data: bytes, path: str, read: Callable[[dict[str, Any]], _Deco
     """Read a record.
 
     Raises:
-        UnsupportedFormatError: it has another version, or is not the library's.
+        UnsupportedFormatError: the record has another version, or is not one of HQueue.
     """
     try:
         fields = json.loads(data)
@@ -406,7 +406,11 @@ def decode_fields(data: bytes, path: str, read: Callable[[dict[str, Any]], _Deco
 
 
 def text_of(value: object) -> str:
-    """A text that has a UTF-8 encoding; a `TypeError` or a `ValueError` if it is none."""
+    """Check that a value is a text that can be encoded as UTF-8, and return it.
+
+    Raises:
+        TypeError, ValueError: it is not.
+    """
     if not isinstance(value, str):
         raise TypeError("the value must be a string")
     value.encode()
@@ -420,7 +424,11 @@ def _hex(value: object, length: int) -> bytes:
 
 
 def list_of(value: object) -> list[Any]:
-    """A list; a `TypeError` if it is none."""
+    """Check that a value is a list, and return it.
+
+    Raises:
+        TypeError: it is not.
+    """
     if not isinstance(value, list):
         raise TypeError("the value must be a list")
     return value

@@ -1,6 +1,4 @@
-"""What is kept in a coordination service. How it looks as bytes is in
-`hqueue.metadata.encoding`.
-"""
+"""The records that a coordination service keeps. `hqueue.metadata.encoding` has their bytes."""
 
 from __future__ import annotations
 
@@ -45,10 +43,10 @@ def check_name(name: object) -> str:
 
 
 def check_topics(topics: frozenset[str]) -> frozenset[str]:
-    """The topics that a subscriber wants, if those are not all.
+    """Check the topics that a subscriber wants, if not all, and return them.
 
     Raises:
-        InvalidInputError: there is none, or one that no message can have.
+        InvalidInputError: there are no topics, or one is not valid.
     """
     if not topics:
         raise InvalidInputError("topics is empty: give at least one topic, or None for all")

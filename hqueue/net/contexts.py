@@ -32,20 +32,21 @@ class TlsContexts:
     certificate, it uses them, since the earlier ones may be revoked, and logs that. A server's
     context also logs once that its certificate has expired.
 
-    A server's context keeps the sessions of open connections of TLS 1.2, and 10 KiB for each of
-    20,000 that ended orderly; Python has no switch for that. A client could resume them for two
-    hours, and the server would not check its certificate. So a context that keeps one serves no
-    further connection.
+    A server's context keeps the TLS 1.2 sessions of open connections, and of 20,000 that ended in
+    order, 10 KiB each; Python has no switch for that. A client could resume such a session for two
+    hours, and the server would not check the client's certificate. So a context that keeps a
+    session serves no further connection.
 
     Args:
         files: the files. A server needs all of them.
         serves: whether it is for a server, which demands a certificate of each client.
         verify_hostname: whether a server's certificate must name the host that was called.
         switch: the setting that turns TLS on, for errors.
-        plaintext: the servers that a client may call without TLS; None if it may call none so.
-        rules: make principals at HQueue's own ports, if the certificate is for these: then one that
-            replaces it must be fit for servers and clients, and make a principal.
-        clock: where time comes from.
+        plaintext: the servers that a client may call without TLS; None if there are no such
+            servers.
+        rules: make principals at HQueue's own ports, if the certificate is for these: then a
+            certificate that replaces it must be fit for servers and clients, and make a principal.
+        clock: measures time.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class TlsContexts:
         self._context: ssl.SSLContext | None = None
         self._seen: object = None
         self._again_s = math.inf
-        """When a certificate will be valid that was refused because it isn't yet."""
+        """When a certificate becomes valid that was refused because it was not valid yet."""
         self._own: OwnCertificate | None = None
         """This side's certificate."""
         self._own_versions: object = None
@@ -89,7 +90,7 @@ class TlsContexts:
         """Return the context. It may read files, and so block for some milliseconds.
 
         Raises:
-            RefusedError: the files can't be read, or are not what they must be.
+            RefusedError: the files can't be read, or are not valid.
         """
         seen = _versions(filter(None, self._files))
         with self._lock:
@@ -139,8 +140,8 @@ class TlsContexts:
 
     @property
     def expires_s(self) -> float | None:
-        """When this side's certificate that is in use expires, in seconds since 1970; None for
-        none. It may read files.
+        """When the certificate expires that this side uses, in seconds since 1970; None if there is
+        no certificate. May read files.
 
         Raises:
             RefusedError: as `current`.
@@ -152,8 +153,8 @@ class TlsContexts:
         """Make a context of the files.
 
         Raises:
-            RefusedError: they can't be used; or they replace a certificate by one that others would
-                not accept.
+            RefusedError: the files can't be used, or they replace a certificate by one that others
+                would not accept.
         """
         context = make_context(
             self._files, serves=self._serves, verify_hostname=self._verify_hostname

@@ -27,8 +27,8 @@ _AT_ANY_TIME = 0x200000
 _ROUNDS_MAX = 16
 
 Shaken = tuple[Mapping[str, Any], Mapping[str, Any]]
-"""What the client saw of the server's certificate, and the server of the client's, as
-`ssl.SSLSocket.getpeercert` gives it; nothing where none was asked for."""
+"""The server's certificate as the client saw it, and the client's as the server saw it, as
+`ssl.SSLSocket.getpeercert` returns them. Empty if a side did not ask for a certificate."""
 
 
 def shake_hands(client: ssl.SSLContext, server: ssl.SSLContext, host: str) -> Shaken:
@@ -39,7 +39,7 @@ def shake_hands(client: ssl.SSLContext, server: ssl.SSLContext, host: str) -> Sh
         host: the server's host, as the client calls it.
 
     Raises:
-        ssl.SSLError: one does not accept the other.
+        ssl.SSLError: one side does not accept the other.
     """
     to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
     left = [
@@ -68,8 +68,8 @@ def read_certificate(certificate: str, key: str | None) -> Mapping[str, Any]:
         certificate, key: the files, as in `TlsFiles`.
 
     Raises:
-        RefusedError: they can't be read, don't belong together, or are neither for servers nor for
-            clients.
+        RefusedError: the files can't be read, don't belong together, or are a certificate neither
+            for servers nor for clients.
     """
     files = TlsFiles(certificate, certificate, key)
     for is_servers in (True, False):
@@ -98,7 +98,8 @@ class OwnCertificate(NamedTuple):
     end_s: float
     """Since 1970."""
     faults: frozenset[str] = frozenset()
-    """Why others with the same settings would not accept it in its roles, whatever the time."""
+    """Why others with the same settings would not accept the certificate in its roles, at any time.
+    """
 
     def check(
         self, path: str, now_s: float, *, earlier_faults: frozenset[str] = frozenset()
@@ -138,8 +139,8 @@ def examine(
     """Examine a certificate of this process in its roles.
 
     Args:
-        files: with a certificate.
-        serves: whether it is a server's; else it is a client's.
+        files: the files, with a certificate.
+        serves: whether the certificate is a server's; if not, it is a client's.
         rules: make principals at HQueue's own ports. A certificate for these must be fit for
             servers and for clients, and make a principal. None for other servers.
         host: the host under which others call this process, which the certificate must name. Empty
@@ -191,7 +192,7 @@ def _is_same_address(one: str, other: str) -> bool:
 
 
 def dates_of(certificate: Mapping[str, Any]) -> tuple[float, float]:
-    """When a certificate begins and ends to be valid, in seconds since 1970."""
+    """The beginning and the end of a certificate's validity, in seconds since 1970."""
     begin_s, end_s = (
         ssl.cert_time_to_seconds(certificate[name]) for name in ("notBefore", "notAfter")
     )

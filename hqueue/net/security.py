@@ -1,4 +1,4 @@
-"""What a process's own ports and calls are secured with, as its settings say."""
+"""Secures a process's own ports and calls, as its settings say."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ __all__ = ["PortSecurity", "client_contexts", "security_of"]
 
 
 class PortSecurity:
-    """TLS with certificates on both sides, for HQueue's own ports and those who call them.
-    Thread-safe.
+    """TLS with certificates on both sides, for HQueue's own ports and their callers. Thread-safe.
 
     Args:
-        settings: say what it is made of.
+        settings: the settings of TLS and of principals.
 
     Raises:
-        SettingsError: files can't be read, or the rules are none.
+        SettingsError: files can't be read, or the rules are not valid.
     """
 
     def __init__(self, settings: PortSecuritySettings) -> None:
@@ -34,11 +33,11 @@ class PortSecurity:
         """Make principals of certificates."""
         plaintext = PlaintextServers() if self._optional else None
         self.client = client_contexts(settings, "tls", plaintext, self.rules)
-        """What servers are called with."""
+        """The TLS contexts for calling servers."""
         self._server = TlsContexts(files, serves=True, rules=self.rules)
         self._delivery_principals = settings.delivery_principals
         self.guards: list[PortGuard] = []
-        """Of the ports that were guarded."""
+        """The guards of ports that were made."""
         try:
             self.client.current()
             self._server.current()
@@ -64,7 +63,7 @@ class PortSecurity:
 
     @property
     def expires_s(self) -> float:
-        """When the certificate expires that ports show, in seconds since 1970."""
+        """When the ports' certificate expires, in seconds since 1970."""
         expires_s = self._server.expires_s
         assert expires_s is not None
         return expires_s
@@ -73,9 +72,9 @@ class PortSecurity:
         """Guard a port.
 
         Args:
-            port: what it is called.
-            allowed: the principals that may call it, with commas between.
-            setting: the setting that says so.
+            port: the port's name.
+            allowed: the principals that may call the port, separated by commas.
+            setting: the name of the setting that lists them.
         """
         made = PortGuard(
             port, self._server, self.rules, names_in(allowed), setting, optional=self._optional
@@ -87,7 +86,7 @@ class PortSecurity:
         """Guard a port to which workers or hubs deliver messages.
 
         Raises:
-            SettingsError: it isn't said who they are.
+            SettingsError: the settings don't say who the workers and hubs are.
         """
         if not self._delivery_principals:
             raise SettingsError(
@@ -111,10 +110,10 @@ def client_contexts(
     plaintext: PlaintextServers | None = None,
     rules: PrincipalRules | None = None,
 ) -> TlsContexts:
-    """What servers are called with by TLS.
+    """The TLS contexts for calling servers.
 
     Args:
-        settings: say which files.
+        settings: name the files.
         switch: the setting that turns TLS on, for errors.
         plaintext, rules: as `TlsContexts` takes them.
     """
@@ -129,7 +128,7 @@ def client_contexts(
 
 
 def security_of(settings: PortSecuritySettings) -> PortSecurity | None:
-    """What the settings say; None for open ports.
+    """The security that the settings ask for; None for open ports.
 
     Raises:
         SettingsError: as `PortSecurity`.

@@ -1,4 +1,4 @@
-"""The files that TLS is spoken with, and the contexts that are made of them."""
+"""The files for TLS, and the contexts that are made of them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _FILE_BYTES_MAX = 16 << 20
 
 
 class TlsFiles(NamedTuple):
-    """Files in PEM; None for none."""
+    """The files for TLS, in PEM. A file may be None."""
 
     ca: str | None = None
     """The certificates of the authorities that are trusted; without it, the system's."""
     certificate: str | None = None
-    """What this side shows, and what signed it."""
+    """The certificate of this side, with the chain of authorities that signed it."""
     key: str | None = None
     """Its private key, not encrypted; without it, the key is in the file of the certificate."""
 
@@ -37,12 +37,12 @@ def make_context(
         verify_hostname: whether a server's certificate must name the host that was called.
 
     Raises:
-        RefusedError: the files can't be read, or are not what they must be.
+        RefusedError: the files can't be read, or are not valid.
     """
     if serves:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.verify_mode = ssl.CERT_REQUIRED
-        # A client proves itself in each connection, by what holds then.
+        # A client proves its identity in each connection, with the certificate of that time.
         context.options |= ssl.OP_NO_TICKET
         context.num_tickets = 0
     else:
@@ -90,12 +90,12 @@ def unreadable_because(path: str) -> str | None:
 
 
 def _refuse_to_ask() -> str:
-    """OpenSSL would ask for a password at the terminal."""
+    """Refuse an encrypted key: OpenSSL would ask for its password at the terminal."""
     raise ValueError("the private key is encrypted: store it without a password")
 
 
 def _lacking(certificate: str, key: str | None) -> str | None:
-    """What is missing in the files of a certificate, which OpenSSL does not name."""
+    """What the files of a certificate lack: OpenSSL does not say."""
     key = key or certificate
     for path, what, mark in (
         (certificate, "a certificate", b"-----BEGIN CERTIFICATE-----"),

@@ -42,7 +42,7 @@ __all__ = ["ApiCalls"]
 RETRIES = Backoff(20.0, 2_000.0, spread=(0.5, 1.5))
 
 POSITION_MS = 10_000.0
-"""How long a position serves puts: the search for one begins as much earlier in any case."""
+"""How long a position is used for puts: a search begins that much earlier in any case."""
 
 NOT_AN_API = (
     "the server at the hub's Thrift API does not know the call, and did nothing: upgrade the hub "
@@ -55,9 +55,9 @@ class ApiCalls(Stepwise):
     loops; a forked child opens connections of its own.
 
     Args:
-        hubs: calls hubs, which say where their APIs are. A process that hangs answers at neither of
-            its ports.
-        clock: where time comes from.
+        hubs: calls hubs, which report the addresses of their APIs. A process that hangs answers at
+            neither of its ports.
+        clock: measures time.
     """
 
     def __init__(self, hubs: HubCalls, clock: Clock) -> None:
@@ -66,7 +66,7 @@ class ApiCalls(Stepwise):
         self._clock = clock
         self.idl = load("hqueue")
         self._known: dict[Address, Address] = {}
-        """Where the API of a hub is."""
+        """The address of each hub's API."""
         self._positions: dict[str, tuple[float, Any]] = {}
         """A position of each queue, and when it was requested."""
         self._closed = False
@@ -97,13 +97,13 @@ class ApiCalls(Stepwise):
     def call(
         self, queue: str, method: HubMethod, deadline: Deadline | None = None
     ) -> Work[Any, tuple[Any, Address]]:
-        """Call one after the other until one has done it; its answer, and which it was. A call is
-        made again if its answer was lost, so its repetition must change nothing.
+        """Call hubs, one after the other, until one has answered. Returns its answer and its
+        address. A call is repeated if its answer was lost, so a repetition must change nothing.
 
         Args:
             queue: the queue, for errors.
-            method: what is called.
-            deadline: the bound on all of it; that of one operation if None.
+            method: the method to call.
+            deadline: the bound on all tries; that of one operation if None.
 
         Raises:
             HubUnavailableError: no hub carried out the call in time.
@@ -126,11 +126,11 @@ class ApiCalls(Stepwise):
             yield Pause(min(next(pauses), deadline.remaining_ms))
 
     def position(self, queue: str, deadline: Deadline) -> Work[Any, Any]:
-        """A position before all that is put into a queue from now on, by the hubs' clocks: this
-        machine's clock may be wrong.
+        """A position before all messages that are put into a queue from now on, by the hubs'
+        clocks: this machine's clock may be wrong.
 
         Raises:
-            HQueueError: as `call`. Nothing was done.
+            HQueueError: as `call`. Nothing was put.
         """
         now_ms = self._clock.monotonic_ms()
         known = self._positions.get(queue)
@@ -146,11 +146,11 @@ class ApiCalls(Stepwise):
     def call_at(
         self, at: Address, queue: str, method: HubMethod, deadline: Deadline
     ) -> Work[Any, Any]:
-        """One call of one of them, which is made again when the caller's quota allows it.
+        """Call one hub's API. The call is repeated when the caller's quota allows it.
 
         Raises:
-            HubUnavailableError: it does not answer, or has lost the scanner: another may do it. Or
-                the quota does not allow the call before the deadline.
+            HubUnavailableError: the hub does not answer, or has lost the scanner, and another hub
+                may serve the call; or the quota does not allow the call before the deadline.
             HQueueError: otherwise, as the IDL's error says.
         """
         while True:
@@ -208,7 +208,7 @@ class ApiCalls(Stepwise):
         return await do_step_in_loop(self._loop_connections, self._clock, step)
 
     def _any(self, queue: str, deadline: Deadline) -> Work[Any, Address]:
-        """Where some hub serves the API."""
+        """The address of a hub's API."""
         hubs = list(self._settings.hubs)
         random.shuffle(hubs)
         refused: Exception | None = None
@@ -250,7 +250,7 @@ class ApiCalls(Stepwise):
         ) from refused
 
     def _lost(self, at: Address) -> None:
-        """It may be another one by the next call: the hub is asked again."""
+        """Forget an API's address: the hub is asked again, since it may have changed."""
         for hub, known in list(self._known.items()):
             if known == at:
                 self._known.pop(hub, None)

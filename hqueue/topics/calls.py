@@ -1,4 +1,4 @@
-"""Calls of hubs: the one that owns the topic is found, and remembered."""
+"""Calls hubs: finds the hub that owns a topic, and remembers it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ NOT_A_HUB = (
 
 
 def not_accepted(refusal: RefusedError, **facts: object) -> NotAllowedError:
-    """The error for a hub and a client that do not accept each other. Nothing was done."""
+    """The error if a hub and a client do not accept each other. Nothing was done."""
     error = NotAllowedError(refusal.text)
     error.facts.update(facts, **refusal.facts)
     return error
@@ -81,12 +81,12 @@ class HubCalls(Stepwise):
             if name.startswith("T") and isinstance(kind, type) and issubclass(kind, Exception)
         )
         self.security = security_of(settings)
-        """What ports and calls are secured with; None if they are open."""
+        """Secures ports and calls; None if they are open."""
         called = self._idl.HQueueHubService, self._refusals, settings, self.tls
         self._connections = HubConnections(*called)
         self._loop_connections = LoopHubConnections(*called)
         self.silent = SilentHubs(clock)
-        """Those that do not answer."""
+        """The hubs that do not answer."""
         self._owners: collections.OrderedDict[tuple[str, str], Address] = collections.OrderedDict()
         self._closed = False
         self.after_fork_in_child()
@@ -98,14 +98,14 @@ class HubCalls(Stepwise):
 
     @property
     def tls(self) -> TlsContexts | None:
-        """What TLS is spoken with; None for in clear."""
+        """The TLS contexts for calls; None for calls without TLS."""
         return None if self.security is None else self.security.client
 
     def delivery_guard(self) -> PortGuard | None:
         """Guards a port to which hubs deliver messages; None if it is open.
 
         Raises:
-            SettingsError: it isn't said who the hubs are.
+            SettingsError: the settings don't say who the hubs are.
         """
         return None if self.security is None else self.security.delivery_guard()
 
@@ -135,14 +135,14 @@ class HubCalls(Stepwise):
         timeout_ms: float | None = None,
         repeatable: bool = False,
     ) -> Work[Any, tuple[Any, Address]]:
-        """Call hubs until one has done it; its answer, and which it was.
+        """Call hubs until one has carried out the call. Returns its answer and its address.
 
         Args:
             queue: the queue.
             topic: the topic.
-            method: what is called. Whether the call was redirected is its last argument.
-            timeout_ms: the bound on all of it; ``operation_timeout_ms`` if None.
-            repeatable: whether it can be made again where nobody knows what became of it.
+            method: the method to call. Its last argument says whether the call was redirected.
+            timeout_ms: the bound on all tries; ``operation_timeout_ms`` if None.
+            repeatable: whether the call can be repeated when its outcome is unknown.
 
         Raises:
             HubUnavailableError: no hub carried out the call in time.
@@ -214,7 +214,7 @@ class HubCalls(Stepwise):
         """Where a hub serves the Thrift API; None if it does not.
 
         Raises:
-            Exception: it does not answer.
+            Exception: the hub does not answer.
         """
         method = HubMethod("apiAddress", only_reads=True)
         found = text_of((yield from self.call_one.steps(hub, "", "", method, deadline)))
@@ -246,8 +246,8 @@ class HubCalls(Stepwise):
 
         Raises:
             TRedirect: the caller must call another hub.
-            Exception: nothing was done; it is worth another try.
-            HQueueError: otherwise.
+            Exception: nothing was done, and another try may succeed.
+            HQueueError: another try is of no use.
         """
         with method.outcome():
             return (yield from self._call_one((hub, queue, topic), method, deadline))
@@ -348,7 +348,7 @@ class HubCalls(Stepwise):
 
 
 class _RefusedError(Exception):
-    """Nothing was done, and it is worth another try: after this long, if the hub says so."""
+    """Nothing was done, and another try may succeed: after this long, if the hub says so."""
 
     def __init__(self, text: str, retry_after_ms: int = 0) -> None:
         super().__init__(text)

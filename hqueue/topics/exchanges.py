@@ -1,4 +1,4 @@
-"""The requests that the client's decisions ask for: calls of servers."""
+"""The steps by which the client's decisions call servers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NO_ANSWER = "a hub did not answer: the call may be done already, or be done lat
 
 
 class HubMethod(NamedTuple):
-    """A method of the IDL's service, and what it is called with."""
+    """A method of the IDL's service, with its arguments."""
 
     name: str
     arguments: tuple[object, ...] = ()
@@ -39,10 +39,10 @@ class HubMethod(NamedTuple):
 
 
 class Watch(NamedTuple):
-    """How long a server may be silent in a call, and what is done then."""
+    """How long a server may be silent in a call, and what to do then."""
 
     silence_ms: float
-    """After twice the time it is done again."""
+    """How long until the first check. Each further check comes after twice the time."""
     check: Callable[[], Wait]
     """Makes a step that raises an `OSError` if the server doesn't answer at all."""
 
@@ -61,8 +61,8 @@ class Exchange(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """A step that asks a hub for what it can answer at once, over a connection of its own: those
-    that are kept may be full of what was not answered. Its result is whether the hub answers.
+    """A step that asks a hub for something that it can answer at once. It uses a new connection,
+    since kept ones may be full of unanswered calls. Its result is whether the hub answers.
     """
 
     hub: Address

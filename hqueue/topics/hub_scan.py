@@ -1,4 +1,4 @@
-"""What a scan of a queue through hubs reads: messages of its partitions, in the order of IDs."""
+"""Scans a queue through hubs: reads messages of its partitions, in the order of IDs."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from hqueue.topics.queue_requests import QueueRequests
 __all__ = ["HubScan"]
 
 MESSAGES_MAX = 1_000
-"""Asked for at a time."""
+"""How many messages are requested at a time."""
 
 
 class HubScan(Stepwise):
-    """Decides what to ask hubs for, and sorts what comes. Not thread-safe.
+    """Decides what to request from hubs, and sorts the messages. Not thread-safe.
 
-    `take` gives the next message without a request; where it has none, `fetch` makes the requests
-    that are missing, until `at_end`. What was interrupted is fetched again: no message is lost.
+    `take` returns the next message without a request. When it has none, `fetch` makes the missing
+    requests, until `at_end`. After an interruption messages are fetched again, so none is lost.
 
     Args:
-        requests: of the queue.
+        requests: the requests of the queue.
         partition: the partition; all if None.
         start, stop, topics: as for `HubQueue.scan`.
 
@@ -61,14 +61,14 @@ class HubScan(Stepwise):
             partition = check_whole(partition, 0, PARTITIONS_MAX - 1, option="partition")
         self._partition = partition
         self._parts: list[_PartitionScan] | None = None
-        """None until their number is known."""
+        """The partitions' scans; None until the number of partitions is known."""
         self._unsorted: list[_PartitionScan] = []
-        """Those whose next message is not in `_heads`."""
+        """The scans whose next message is not in `_heads`."""
         self._heads: list[tuple[MessageID, int, ReceivedMessage, _PartitionScan]] = []
 
     @property
     def at_end(self) -> bool:
-        """Whether all was taken."""
+        """Whether all messages were taken."""
         return self._parts is not None and not self._unsorted and not self._heads
 
     def take(self) -> ReceivedMessage | None:
@@ -123,7 +123,7 @@ class _PartitionScan:
 
     def __init__(self, requests: QueueRequests, partition: int, scan: Scan) -> None:
         self.messages: collections.deque[ReceivedMessage] = collections.deque()
-        """Those that came and were not taken."""
+        """The messages that came and were not taken."""
         self.ended = False
         self._requests = requests
         self._calls = requests.calls
@@ -142,7 +142,7 @@ class _PartitionScan:
                     scanner = yield from self._open()
                 came = yield from self._next(*scanner)
             except HubUnavailableError as exc:
-                # It may have gone on by what never came: another is opened in its place.
+                # The scanner may have passed messages that never came: another one takes its place.
                 self._patience.bear(exc)
                 continue
             self._scanner = scanner
@@ -165,7 +165,7 @@ class _PartitionScan:
         if scanner is None:
             return
         token, at = scanner
-        with contextlib.suppress(HQueueError):  # Then it expires.
+        with contextlib.suppress(HQueueError):  # Without an answer the scanner expires.
             yield self._calls.call_at.asked(
                 at,
                 self._requests.name,

@@ -1,4 +1,4 @@
-"""What hubs keep about topics: who owns one, where its messages lie, who subscribed to it."""
+"""The records that hubs keep about topics: owners, ranges of the log, ACLs and subscriptions."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class MetadataMigration(OnPorts):
         record: the record of the migration state.
         locations: the locations of records.
         clock: measures the wait for writers.
-        check: asks, before anything is moved, for what raises if there is no such queue.
+        check: raises an error if there is no such queue. Called before anything is moved.
         moves: the client's moves; those of this migration alone if None.
     """
 
@@ -243,14 +243,14 @@ class MetadataMigration(OnPorts):
 
 
 class _Changing(Stepwise):
-    """Changes the migration state, as one move does. Where the move is cancelled in an event loop,
-    the change that it has asked for comes to its end first: else it could be made after the move
-    was abandoned.
+    """Changes the migration state for one move. If the move is cancelled in an event loop, the
+    change that it has asked for ends first: otherwise it could be made after the move was
+    abandoned.
 
     Args:
         record: the state's record.
-        version: the version of it that was read.
-        copy: where the move copies to.
+        version: the record's version that was read.
+        copy: the location that the move copies to.
         moves: the client's moves.
     """
 
@@ -269,8 +269,9 @@ class _Changing(Stepwise):
         self._tasks = None if self._move.loop is None else ProgramLoop()
 
     def carried(self, moved: Work[Any, int]) -> Work[Any, int]:
-        """The work of the move. If it fails, or must end, the move is abandoned before the error is
-        raised, in an event loop also if the caller is cancelled again, or the loop ends.
+        """Carry out the work of the move. If it fails, or must end, the move is abandoned before
+        the error is raised. In an event loop that also happens if the caller is cancelled again, or
+        the loop ends.
         """
         self._move.begin()
         try:
@@ -288,7 +289,7 @@ class _Changing(Stepwise):
         return number
 
     def to(self, state: MigrationState) -> Work[Any, None]:
-        """Make this the state."""
+        """Change the migration state to this."""
         change = self._change.asked(state)
         yield change if self._tasks is None else self._tasks.to_end(change)
 
@@ -307,8 +308,8 @@ class _Changing(Stepwise):
         self._move.end()
 
     def _cut_off(self) -> None:
-        """Abandon it where a thread was interrupted between two steps, and carries out no more of
-        them. In a loop that is so only where tasks are dropped with their loop.
+        """Abandon the move if a thread was interrupted between two steps, and executes no more of
+        them. In an event loop that happens only if tasks are dropped with their loop.
         """
         if self._tasks is None:
             self._let_go()
@@ -335,8 +336,8 @@ class _Changing(Stepwise):
         """Abandon the move, if it was begun, is not done, and no other process has taken it
         over.
         """
-        # How far it came is read: the answer to its last change may be what is missing. If it is
-        # done there is no copy, and if somebody else has taken it over it is another one.
+        # The state shows how far the move came, since the answer to its last change may be lost. If
+        # the move is done, there is no copy; if another process took it over, the copy is another.
         with contextlib.suppress(HQueueError):
             is_there = self._is_begun
             while is_there:
@@ -353,10 +354,10 @@ Batch = dict[str, FieldRecord]
 
 
 def _batches(source: LocationRecords) -> Work[Any, None]:
-    """Work that gives the records that are moved, as a `Batch` of some hundred at a time.
+    """Gives the records that are moved, in batches of some hundred.
 
     Raises:
-        UnsupportedFormatError: one can't be read.
+        UnsupportedFormatError: a record can't be read.
     """
 
     def readable(page: Sequence[tuple[str, Found]]) -> Work[Any, None]:
@@ -377,7 +378,7 @@ def _batches(source: LocationRecords) -> Work[Any, None]:
 def _copy(
     source: LocationRecords, target: LocationRecords, on_progress: OnProgress
 ) -> Work[Any, None]:
-    """Copy all to where nothing is."""
+    """Copy all records to an empty location."""
 
     def copy(batch: Batch) -> Work[Any, None]:
         yield from _write(
@@ -395,7 +396,9 @@ def _copy(
 def _amend(
     source: LocationRecords, target: LocationRecords, on_progress: OnProgress
 ) -> Work[Any, int]:
-    """Compare all with the copy, and copy what has changed since; how many records there are."""
+    """Compare all records with the copy, and copy those that have changed since. Returns how many
+    records there are.
+    """
     number = copied = 0
 
     def compare(batch: Batch) -> Work[Any, None]:
@@ -445,7 +448,7 @@ def _is_same(found: Found | None, record: FieldRecord) -> bool:
 
 
 def _members(record: FieldRecord) -> dict[str, Any] | None:
-    """What a record's fields say; None if one is not JSON."""
+    """The decoded fields of a record; None if one is not JSON."""
     try:
         return {name: json.loads(value) for name, value in record.fields.items()}
     except (ValueError, RecursionError):

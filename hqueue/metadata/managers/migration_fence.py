@@ -60,29 +60,29 @@ logger = Log(__name__)
 NAME_BYTES = 8
 PAUSE_MS = 100.0
 TURN_S = 600.0
-"""How long one that acknowledges a state waits for those before it, each of which is bounded."""
+"""How long an acknowledgement waits for earlier ones, each of which has a bound of its own."""
 
 Answer = TypeVar("Answer")
 
 
 class _Permit(NamedTuple):
-    """That a change may be made."""
+    """The permission to make a change."""
 
     state: MigrationState
     session_id: int | None
-    """By which session the migration state was acknowledged; None if it was not."""
+    """The session by which the migration state was acknowledged; None if it was not."""
 
 
 class MigrationFence(OnStore):
     """Lets changes of one queue's metadata through while it is not moved. Thread-safe.
 
-    In a forked child it is another writer.
+    In a forked child the fence is another writer.
 
     Args:
         record: the migration state.
-        session: with ZooKeeper, which it acknowledges by.
+        session: the session with ZooKeeper by which the fence acknowledges states.
         wait_ms: how long a change waits for a move to end.
-        clock: where time comes from.
+        clock: measures time.
         loop: the loop in which it watches the state; the session's if None.
     """
 
@@ -106,7 +106,7 @@ class MigrationFence(OnStore):
     def _begin(self) -> None:
         self._lock = threading.RLock()
         self._changed: InterruptibleFuture[None] = InterruptibleFuture()
-        """Done at the next change that somebody may wait for, of what is known, or is under way."""
+        """Done at the next change of what is known or under way, for callers that wait for it."""
         self._acknowledging = Turn()
         self._faults = FaultLog(logger, self._clock)
         self._certainty = Certainty(self._session, self._lock, self._clock)
@@ -119,10 +119,10 @@ class MigrationFence(OnStore):
         self._said: int | None = None
         """The state that this writer's registration names, if there is one."""
         self._admitted: int | None = None
-        """The state that it acknowledged, and found to be the state after that."""
+        """The state that the fence acknowledged, and found unchanged afterwards."""
         self._under_way = 0
         self._entered = 0
-        """The state of what is under way."""
+        """The state in which the changes under way were admitted."""
 
     def after_fork_in_child(self) -> None:
         self._begin()
@@ -134,7 +134,7 @@ class MigrationFence(OnStore):
 
     @property
     def above(self) -> str:
-        """What the state's record lies below."""
+        """The path below which the state's record lies."""
         return self._record.above
 
     @property
@@ -162,7 +162,7 @@ class MigrationFence(OnStore):
 
     @stepwise
     def state(self, *, now: bool = False) -> Work[MigrationState]:
-        """The state as it was a moment ago; asks if that is not known.
+        """The state as it was a moment ago. Asks ZooKeeper if it is not known.
 
         Args:
             now: ask in any case.
@@ -222,7 +222,7 @@ class MigrationFence(OnStore):
 
     @stepwise
     def close(self) -> Work[None]:
-        """Acknowledge no more; changes are let through while nothing is moved. Never raises."""
+        """Stop acknowledging states. Never raises. Without a move, changes are still let through."""
         with self._lock:
             self._closed = True
             self._note_change()
@@ -232,7 +232,7 @@ class MigrationFence(OnStore):
         with contextlib.suppress(NotHeldError):
             yield from self._acknowledging.take(self._release(), wait_s)
 
-    # One change.
+    # Making one change.
 
     def _enter(self, deadline: Deadline) -> Work[_Permit]:
         while True:
@@ -263,7 +263,7 @@ class MigrationFence(OnStore):
         return self._closed or self._known != state
 
     def _until(self, is_so: Callable[[], bool], deadline: Deadline) -> Work[None]:
-        """Wait until something is so, of what `_note_change` notes, no longer than the deadline."""
+        """Wait until a condition holds that `_note_change` reports, no longer than the deadline."""
         while not deadline.expired:
             with self._lock:
                 if is_so():
@@ -272,7 +272,7 @@ class MigrationFence(OnStore):
             yield ended(changed, deadline.remaining_ms / 1e3)
 
     def _enter_closed(self) -> Work[_Permit]:
-        """Without an acknowledgement: whether it came too late is looked at afterwards."""
+        """Enter without an acknowledgement. A later look shows whether the change came too late."""
         yield from self._record.settle.steps()
         state = yield from self._look()
         if not state.phase.is_open:
@@ -355,22 +355,22 @@ class MigrationFence(OnStore):
             self._learn(state)
 
     def _learn(self, state: MigrationState) -> MigrationState:
-        """What is newest; call with the lock held."""
+        """Note a state, and return the newest one. Call this with the lock held."""
         if self._known is None or state.number >= self._known.number:
             self._known = state
             self._note_change()
         return self._known
 
     def _note_change(self) -> None:
-        """Wake those that wait for a change; call with the lock held."""
+        """Wake callers that wait for a change. Call this with the lock held."""
         changed, self._changed = self._changed, InterruptibleFuture()
         changed.set_result(None)
         if self._following is not None and self._is_behind():
             self._following.ask()
 
     def _acknowledge(self, state: MigrationState) -> Work[None]:
-        """Say that nothing is written but in this state; that may be done then, if it is the state
-        still.
+        """Acknowledge that this writer writes in no other state. If that is still the state
+        afterwards, changes may be made.
         """
         return self._acknowledging.take(self._acknowledge_in_turn(state), TURN_S, _late)
 
@@ -414,7 +414,9 @@ class MigrationFence(OnStore):
 
     @stepwise
     def _follow(self) -> Work[float]:
-        """Acknowledge a state, if nothing is under way in the one before; when to look again."""
+        """Acknowledge the state, unless a change is under way in an earlier one. Returns in how
+        many milliseconds to look again.
+        """
         with self._lock:
             if self._closed or not self._is_behind():
                 return float("inf")
@@ -436,10 +438,10 @@ class MigrationFence(OnStore):
     def _release(self) -> Work[None]:
         with self._lock:
             self._admitted = None
-            self._certainty.begin(None)  # What is under way is looked after by the state alone.
+            self._certainty.begin(None)  # Only the state protects changes that are under way.
         if self._following is not None:
             self._following.close()
-            with contextlib.suppress(HQueueError):  # It goes with the session.
+            with contextlib.suppress(HQueueError):  # The session's end removes it.
                 yield Release([self._key], wait=False)
 
 

@@ -1,4 +1,4 @@
-"""The moves of topics' metadata that one client has under way, and what it knows of their state."""
+"""The moves of topics' metadata that one client has under way, and its views of their states."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class OwnMove:
     """A move that its caller carries out: in a thread, or in an event loop.
 
     Args:
-        moves: the client's.
-        abandon: abandons it, for a caller that does not do so in time.
+        moves: the client's moves.
+        abandon: abandons the move, for a caller that does not do so in time.
     """
 
     def __init__(self, moves: OwnMoves, abandon: Callable[[], Wait]) -> None:
@@ -45,11 +45,11 @@ class OwnMove:
 
     @property
     def is_over(self) -> bool:
-        """Whether it was ended."""
+        """Whether the move has ended."""
         return self._ended.done()
 
     def begin(self) -> None:
-        """It is under way.
+        """Note that the move is under way.
 
         Raises:
             ClosedError: the client was closed.
@@ -62,16 +62,16 @@ class OwnMove:
             raise
 
     def end(self) -> None:
-        """It is done, or was abandoned."""
+        """Note that the move is done, or was abandoned."""
         self._moves.under_way.discard(self)
         if not self._ended.done():
             self._ended.set_result(None)
 
     def check(self) -> None:
-        """Return if it may go on.
+        """Check that the move may go on.
 
         Raises:
-            ClosedError: the client is being closed.
+            ClosedError: the client is closing.
         """
         if self._moves.is_closed:
             raise ClosedError(
@@ -81,7 +81,7 @@ class OwnMove:
             )
 
     def checked(self, work: Work[Any, Result]) -> Work[Any, Result]:
-        """The same work, that goes on before each step only if it may."""
+        """The same work, with a `check` before each step."""
         try:
             step = next(work)
             while True:
@@ -99,8 +99,8 @@ class OwnMove:
             work.close()
 
     def waited_for(self, bound_s: float) -> Wait:
-        """Asks until it is over, no longer than this, unless only the one who asks can end it, or
-        its loop does not run.
+        """Wait until the move is over, or the time has passed. Does not wait if only the caller can
+        end the move, or if its event loop does not run.
         """
         wait = ended(self._ended, bound_s)
         return Wait(partial(self._wait, wait), partial(self._wait_in_loop, wait))
@@ -119,18 +119,18 @@ class OwnMove:
 
 
 class View(Protocol):
-    """What knows the migration state, and follows it."""
+    """Knows the migration state, and follows its changes."""
 
     @property
     def above(self) -> str:
-        """What the state's record lies below."""
+        """The path below which the state's record lies."""
 
     @property
     def is_left(self) -> bool:
         """Whether it can't follow the state any more, since its event loop was closed."""
 
     def learn(self, state: MigrationState) -> None:
-        """The state was changed to this."""
+        """Note that the state was changed to this."""
 
     @property
     def close(self) -> BoundWork[[], None]:
@@ -138,8 +138,8 @@ class View(Protocol):
 
 
 class OwnMoves(Stepwise):
-    """The moves of one client, and what of the client follows the migration states. Thread-safe. A
-    forked child has none of its parent's moves.
+    """The moves of one client, and its views of the migration states. Thread-safe. A forked child
+    has none of its parent's moves.
 
     Args:
         bound_ms: how long `close` waits for the callers of moves; never longer than a minute.
@@ -155,14 +155,14 @@ class OwnMoves(Stepwise):
 
     def after_fork_in_child(self) -> None:
         self.under_way: set[OwnMove] = set()
-        """The moves that go on."""
+        """The moves that are under way."""
 
     def follow(self, view: View) -> None:
-        """Have a view learn each state to which this client changes one."""
+        """Let a view learn each state that this client makes."""
         self._views.add(weakref.ref(view, self._views.discard))
 
     def changed(self, above: str, state: MigrationState) -> None:
-        """This client has changed a migration state."""
+        """Report that this client has changed a migration state."""
         for each in self._views.copy():
             view = each()
             if view is not None and view.above == above:
@@ -180,8 +180,8 @@ class OwnMoves(Stepwise):
 
     @stepwise
     def close(self) -> Work[Any, None]:
-        """Have each move under way abandoned; its call raises `ClosedError` then. Where the caller
-        of one does not do so within the bound, it is abandoned here. Raises nothing of its own.
+        """Have each move under way abandoned: its call raises `ClosedError`. If the caller of a
+        move does not abandon it within the bound, this call does. Raises nothing of its own.
         """
         self.is_closed = True
         bound = Deadline(SYSTEM_CLOCK, self._bound_ms)
