@@ -222,7 +222,7 @@ class MigrationFence(OnStore):
 
     @stepwise
     def close(self) -> Work[None]:
-        """Stop acknowledging states. Never raises. Without a move, changes are still let through."""
+        """Stop acknowledging states. Never raises. Without a move, changes are let through."""
         with self._lock:
             self._closed = True
             self._note_change()
