@@ -9,7 +9,7 @@ from hqueue.errors import InvalidInputError
 
 
 def test_a_secured_server_is_asked_for_by_its_own_option() -> None:
-    with pytest.raises(InvalidInputError, match="give --secure instead of --profile"):
+    with pytest.raises(InvalidInputError, match="give --secure instead"):
         start_server("secure")
     with pytest.raises(InvalidInputError, match="unknown profile"):
         start_server("secured")
