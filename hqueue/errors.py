@@ -458,7 +458,9 @@ class ClosedError(HQueueError):
 
 
 class BufferFullError(HQueueError):
-    """A producer's buffer had no room for the message within the time limit."""
+    """A producer's buffer had no room for the message within the time limit; or a share group has
+    as many delayed messages of a partition as it may.
+    """
 
     default_outcome = Outcome.NOT_APPLIED
 

@@ -188,6 +188,10 @@ class ShareConsumer:
             messages: the messages.
             until: when to deliver them, at the earliest: an aware datetime, a timedelta from now by
                 this machine's clock, or milliseconds since the epoch; None for at once.
+
+        Raises:
+            BufferFullError: a partition has so many delayed messages that there is no room for
+                more. No message was released; the consumer keeps all of them.
         """
         self._calls.release(messages, until)
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from typing import NamedTuple
 
+from hqueue.metadata.delays import DELAYED_TOGETHER_MAX, Delayed
 from hqueue.settings.limits import SEQUENCE_BITS
-from hqueue.sharing.delays import DELAYED_TOGETHER_MAX, Delayed
 from hqueue.sharing.window import DONE, NO_KEY, Fate, Mark, Span, Window, split
 from hqueue.sharing.window_record import WINDOW_MESSAGES_MAX
 
@@ -86,6 +86,7 @@ def acquire(
     *,
     messages_max: int,
     now_ms: int = 0,
+    delayed_max: int = DELAYED_TOGETHER_MAX,
 ) -> Acquired:
     """Take messages: those before the window's end first, and then those that nobody has had.
 
@@ -96,8 +97,10 @@ def acquire(
         is_free: whether the messages of a span may be taken.
         messages_max: how many messages to take at most.
         now_ms: the current time, in milliseconds since the epoch.
+        delayed_max: how many messages may be delayed. What comes after them is not taken before
+            they can be.
     """
-    taking = _Taking(own, messages_max, now_ms)
+    taking = _Taking(own, messages_max, now_ms, delayed_max)
     changed: dict[Span, list[Span]] = {}
     late = frozenset(window.late)
     for span in window.each:
@@ -124,10 +127,11 @@ def acquire(
 
 
 class _Taking:
-    def __init__(self, own: Mark, messages_max: int, now_ms: int) -> None:
+    def __init__(self, own: Mark, messages_max: int, now_ms: int, delayed_max: int) -> None:
         self._own = own
         self._messages_max = messages_max
         self._now_ms = now_ms
+        self._delayed_max = delayed_max
         self.taken: list[Taken] = []
         self.delayed: list[Delayed] = []
         self.blocked: set[int] = set()
@@ -164,10 +168,11 @@ class _Taking:
             return [own] * len(ids)
         marks: list[Mark] = []
         for each, slot in zip(part.ids, part.slots or repeat(NO_KEY), strict=False):
-            if self.is_full or len(self.delayed) == DELAYED_TOGETHER_MAX:
-                break
             due_ms = part.dues_ms.get(each, 0)
-            if due_ms > self._now_ms:
+            delays = due_ms > self._now_ms
+            if self.is_full or (delays and len(self.delayed) >= self._delayed_max):
+                break
+            if delays:
                 marks.append(DONE)
                 self.delayed.append(Delayed(due_ms, each, before.deliveries))
             elif slot in self.blocked:

@@ -54,6 +54,11 @@ class Hands:
         """How many messages wait to be handed out."""
         return len(self._waiting)
 
+    @property
+    def takes_delays(self) -> bool:
+        """Whether messages may be released for later."""
+        return self.partition.takes_delays
+
     def add(self, messages: Sequence[AcquiredMessage], deliveries_max: int | None) -> None:
         """Add messages that were acquired. Those that were delivered `deliveries_max` times before
         are rejected.

@@ -12,6 +12,7 @@ from typing import Any
 
 from hqueue.dead_letters.of_groups import GroupDeadLetters
 from hqueue.errors import (
+    BufferFullError,
     ClosedError,
     CorruptLogError,
     GroupActiveError,
@@ -292,7 +293,7 @@ class SharedConsumption(Stepwise):
         return next((m for m in messages if (m.queue, m.partition) not in self._hands), None)
 
     def answer(
-        self, messages: Iterable[AcquiredMessage], answer: Answer, due_ms: int | None = None
+        self, messages: Sequence[AcquiredMessage], answer: Answer, due_ms: int | None = None
     ) -> None:
         """Note the program's answer for messages. Those that it has no more are skipped. Any thread
         may call this.
@@ -301,7 +302,18 @@ class SharedConsumption(Stepwise):
             messages: the messages.
             answer: the answer to each.
             due_ms: as `Hands.answer` takes it.
+
+        Raises:
+            BufferFullError: the group has no room for what is due later. Nothing was noted.
         """
+        for message in messages if due_ms is not None else ():
+            if not self._hands[PartitionKey(message.queue, message.partition)].takes_delays:
+                raise BufferFullError(
+                    "the group has no room for more delayed messages of the partition: release "
+                    "the message without a time, or keep it until its time",
+                    queue=message.queue,
+                    partition=message.partition,
+                )
         for message in messages:
             self._hands[PartitionKey(message.queue, message.partition)].answer(
                 int(message.id), answer, due_ms

@@ -13,17 +13,19 @@ from typing import NamedTuple
 from hqueue.errors import Outcome, StoreUnavailableError
 from hqueue.groups.positions import BEGINNING
 from hqueue.metadata import MetadataStore
+from hqueue.metadata.delay_records import Addition
+from hqueue.metadata.delays import DELAYED_TOGETHER_MAX, Delayed
 from hqueue.metadata.ports import Change, Record, Version
 from hqueue.metadata.steps import Create, OnStore, Read, Work, Write
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.runtime.steps import Pause
 from hqueue.runtime.stepwise import stepwise
 from hqueue.sharing.acquisition import Acquired, Part, Taken, acquire, answered, near, wanted
-from hqueue.sharing.delays import DELAYED_TOGETHER_MAX, Delayed, DelayRecords
+from hqueue.sharing.delays import WindowDelays, takes_delays
 from hqueue.sharing.held import Answer, Held
 from hqueue.sharing.partition_reading import PartitionReading
-from hqueue.sharing.window import DONE, NO_KEY, Delay, Fate, Mark, Span, Window
-from hqueue.sharing.window_record import WINDOW_MESSAGES_MAX, decode_window, encode_window
+from hqueue.sharing.window import DONE, NO_KEY, Fate, Mark, Span, Window
+from hqueue.sharing.window_record import decode_window, encode_window
 
 __all__ = ["ShareRecords", "SharedPartition"]
 
@@ -109,10 +111,9 @@ class SharedPartition(OnStore):
         self._deadline = deadline
         self.delayed = 0
         """How many messages the last exchange met that are not due yet."""
-        self._delays = DelayRecords(store, path, clock)
-        self._doubtful_delays: list[Delay] = []
-        """Records of delays that the window may name: no answer has come yet to the write that
-        names them."""
+        self.takes_delays = True
+        """Whether the group had room for more delayed messages when its record was seen last."""
+        self._delays = WindowDelays(store, path, clock)
         self._stamp = 0
         self._known: _Known | None = None
         self._short_until: Deadline | None = None
@@ -150,13 +151,14 @@ class SharedPartition(OnStore):
         now_ms = self._clock.monotonic_ms()
         pairs = {
             (span.mark.holder, span.mark.stamp)
-            for span in window.spans
+            for span in window.each
             if self._is_others(span.mark)
         }
         self._seen = {pair: self._seen.get(pair, now_ms) for pair in pairs}
         self._drop_lapsed(window)
         strays = answered(window, self._holder, sorted(self.held), {}) != window
         self._known = _Known(window, record.version, strays)
+        self.takes_delays = takes_delays(window)
 
     @property
     def is_short(self) -> bool:
@@ -183,7 +185,7 @@ class SharedPartition(OnStore):
         written = yield Write({self.path: Change(value, known.version)})
         yield from self.reading.release()
         if written[self.path] is not None:
-            yield from self._delays.drop.steps(known.window.delays)
+            yield from self._delays.drop.steps(each.name for each in known.window.delays)
         return True
 
     @stepwise
@@ -238,7 +240,7 @@ class SharedPartition(OnStore):
         own = Mark(Fate.ACQUIRED, 0, self._holder, self._stamp, self._lock_ms)
         ids = sorted(self.held)
         dues_ms = self._dues_ms(answers)
-        settled = yield from self._with_late(known.window, messages_max)
+        settled = yield from self._delays.brought_in.steps(known.window, more=messages_max > 0)
         if settled is None:
             self._known = None
             return None
@@ -254,56 +256,42 @@ class SharedPartition(OnStore):
             parts = yield from self._parts(window, messages_max)
             now_ms = self._clock.wall_ms()
             acquired = acquire(
-                window, parts, own, self._is_free(), messages_max=messages_max, now_ms=now_ms
+                window,
+                parts,
+                own,
+                self._is_free(),
+                messages_max=messages_max,
+                now_ms=now_ms,
+                delayed_max=DELAYED_TOGETHER_MAX if takes_delays(window) else 0,
             )
         window = acquired.window
         self.delayed = len(acquired.delayed)
-        delays: list[Delay] = []
         waiting = [*acquired.delayed, *self._delayed(known.window, dues_ms)]
+        added = Addition()
         if waiting:
-            delays = yield from self._delays.create.steps(waiting)
-            window = window._replace(delays=(*window.delays, *delays))
+            added = yield from self._delays.add.steps(window.delays, waiting)
+            window = window._replace(delays=added.delays)
         if window == known.window:
             self._confirm(answers, 0.0)
             return []
         sent_ms = self._clock.monotonic_ms()
         self._known = None  # Until the write's answer has come.
         value = encode_window(window, f"{self._holder}/{self._stamp}")
-        self._doubtful_delays += delays
         written = yield Write({self.path: Change(value, known.version)})
         version = written[self.path]
         if version is None:
-            yield from self._drop_delays(delays)
+            yield from self._delays.refused.steps(added.made)
             return None
         self._known = _Known(window, version)
+        self.takes_delays = takes_delays(window)
         self._confirm(answers, sent_ms + self._lock_ms)
         slot_of = _slots(parts)
         for message_id, deliveries in acquired.taken:
             until_ms = sent_ms + self._lock_ms
             slot = slot_of.get(message_id, NO_KEY)
             self.held[message_id] = Held(deliveries, until_ms, slot)
-        if self._doubtful_delays:
-            known_delays = {each[0] for each in (*window.delays, *window.moves)}
-            lost = [each for each in self._doubtful_delays if each.name not in known_delays]
-            yield from self._drop_delays(lost)
-            self._doubtful_delays.clear()
+        yield from self._delays.written.steps(each[0] for each in (*window.delays, *window.moves))
         return acquired.taken
-
-    def _drop_delays(self, delays: Sequence[Delay]) -> Work[None]:
-        """Delete records of delays that no window names or will name."""
-        if delays:
-            yield from self._delays.drop.steps(delays)
-            self._doubtful_delays = [d for d in self._doubtful_delays if d not in delays]
-
-    def _with_late(self, window: Window, messages_max: int) -> Work[Window | None]:
-        """The window with the messages that are due; None if another consumer was faster."""
-        settled: Window | None = window
-        if window.moves:
-            settled = yield from self._delays.settle.steps(window)
-        if settled is not None and settled.delays and messages_max > 0:
-            room = WINDOW_MESSAGES_MAX - settled.unfinished
-            settled = yield from self._delays.move.steps(settled, self._clock.wall_ms(), room)
-        return settled
 
     def _dues_ms(self, answers: Mapping[int, Answer]) -> dict[int, int]:
         """When messages that are released for later are due, by their IDs. Other threads may change

@@ -7,7 +7,9 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-__all__ = ["DONE", "NO_KEY", "Delay", "Fate", "Mark", "Move", "Span", "Window", "split"]
+from hqueue.metadata.delays import Delay
+
+__all__ = ["DONE", "NO_KEY", "Fate", "Mark", "Move", "Span", "Window", "split"]
 
 
 NO_KEY = -1
@@ -66,15 +68,6 @@ class Span(NamedTuple):
     @property
     def is_done(self) -> bool:
         return self.mark.fate is Fate.DONE
-
-
-class Delay(NamedTuple):
-    """A record of delays, as the window names it: it has messages that are not due yet."""
-
-    name: str
-    """The record's name, below the window's record."""
-    due_ms: int
-    """When the first of its messages is due, in milliseconds since the epoch."""
 
 
 class Move(NamedTuple):

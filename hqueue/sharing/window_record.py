@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 import zlib
 from typing import Any
 
 from hqueue.message_id import MessageID
+from hqueue.metadata.delays import delays_of, name_of
 from hqueue.metadata.encoding import decode_fields, encode_fields, list_of, text_of
 from hqueue.settings.limits import MESSAGE_ID_MAX, NAME_LENGTH_MAX, TIMESTAMP_MS_MAX
 from hqueue.settings.numbers import check_whole
-from hqueue.sharing.window import Delay, Fate, Mark, Move, Span, Window
+from hqueue.sharing.window import Fate, Mark, Move, Span, Window
 
 __all__ = ["WINDOW_MESSAGES_MAX", "decode_window", "encode_window"]
 
@@ -29,8 +29,6 @@ UNPACKED_BYTES_MAX = 16 * 1024 * 1024
 COUNT_MAX = 2**31
 STAMP_MAX = 2**53
 LOCK_MS_MAX = 86_400_000
-
-NAME = re.compile("[0-9a-f]{32}")
 
 
 def encode_window(window: Window, writer: str) -> bytes:
@@ -102,24 +100,14 @@ def _window(fields: dict[str, Any]) -> Window:
         place, *rest = list_of(each)
         place = check_whole(place, 0, MESSAGE_ID_MAX)
         late.append(_span(place, place + 1, rest, holders))
-    delays = [_delay(*list_of(each)) for each in list_of(content.get("delays", []))]
+    delays = delays_of(list_of(content.get("delays", [])))
     moves = [_move(*list_of(each)) for each in list_of(content.get("moves", []))]
     return Window.of(begin, spans, late, delays, moves)
 
 
-def _delay(name: object, due_ms: object) -> Delay:
-    return Delay(_name(name), check_whole(due_ms, 0, TIMESTAMP_MS_MAX))
-
-
 def _move(name: object, due_ms: object, message_id: object) -> Move:
     due_ms = check_whole(due_ms, 0, TIMESTAMP_MS_MAX)
-    return Move(_name(name), due_ms, check_whole(message_id, 0, MESSAGE_ID_MAX))
-
-
-def _name(name: object) -> str:
-    if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise ValueError("the name of a record of delays must be 32 hexadecimal digits")
-    return name
+    return Move(name_of(name), due_ms, check_whole(message_id, 0, MESSAGE_ID_MAX))
 
 
 def _unpacked(packed: object) -> dict[str, Any]:

@@ -17,7 +17,7 @@ MAY_ASK = {
     # What is only shown: ages, and names.
     "hqueue/log/lag.py", "hqueue/cli/demo/command.py", "hqueue/cli/demo/tally.py",
     # Whether a message's time has come, which a user chose by such a clock.
-    "hqueue/sharing/shared_partition.py",
+    "hqueue/sharing/delays.py", "hqueue/sharing/shared_partition.py",
     # What a user says as a time before now.
     "hqueue/position.py",
     # The age of keys: a batch that no known key vouches for is read from HBase.

@@ -13,13 +13,14 @@ from collections.abc import Sequence
 from hqueue.aio.share_consumer import ShareConsumer
 from hqueue.cli.commands.work_process import Retries, run, verdict
 from hqueue.cli.exits import say
-from hqueue.errors import HQueueError
+from hqueue.errors import BufferFullError, HQueueError
 from hqueue.sharing.acquired_message import AcquiredMessage
 
 __all__ = ["Jobs", "WorkPlan"]
 
 WAITING_MAX = 1_000
-"""How many messages may wait in the worker for their next try, where keys are kept in order."""
+"""How many messages may wait in the worker for their next try, where keys are kept in order or the
+group has no room for more delayed messages."""
 POLL_MS = 1_000.0
 
 
@@ -127,11 +128,18 @@ class Jobs:
         else:
             pause = datetime.timedelta(milliseconds=found.again_in_ms)
             say(f"{where}: {found.reason}; delivered again after {pause.total_seconds():g} s.")
-            if plan.ordered_by_key:  # Later messages of its key would overtake a delayed one.
+            # Later messages of its key would overtake a delayed one.
+            if plan.ordered_by_key or not self._is_released(message, pause):
                 await self._wait_here(pause)
                 self._consumer.release(message)
-            else:
-                self._consumer.release(message, until=pause)
+
+    def _is_released(self, message: AcquiredMessage, pause: datetime.timedelta) -> bool:
+        """Release a message for later; whether the group has room for that."""
+        try:
+            self._consumer.release(message, until=pause)
+        except BufferFullError:
+            return False
+        return True
 
     async def _wait_here(self, pause: datetime.timedelta) -> None:
         task = asyncio.current_task()

@@ -94,12 +94,13 @@ class _Reading:
 @dataclasses.dataclass
 class _Clock:
     now_ms: float = 0.0
+    time_ms: int = 0
 
     def monotonic_ms(self) -> float:
         return self.now_ms
 
     def wall_ms(self) -> int:
-        return 0
+        return self.time_ms
 
 
 class Event(NamedTuple):

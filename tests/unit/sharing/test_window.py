@@ -8,10 +8,11 @@ import random
 import pytest
 
 from hqueue.errors import UnsupportedFormatError
+from hqueue.metadata.delays import DELAYS_MAX, Delay, Delayed
 from hqueue.metadata.ports import VALUE_BYTES_MAX
 from hqueue.sharing.acquisition import Part, Taken, acquire, answered, wanted
-from hqueue.sharing.delays import Delayed
-from hqueue.sharing.window import DONE, NO_KEY, Fate, Mark, Span, Window, split
+from hqueue.sharing.delays import MOVES_MAX, takes_delays
+from hqueue.sharing.window import DONE, NO_KEY, Fate, Mark, Move, Span, Window, split
 from hqueue.sharing.window_record import WINDOW_MESSAGES_MAX, decode_window, encode_window
 
 OWN = Mark(Fate.ACQUIRED, 0, "me", 1, 1_000)
@@ -148,7 +149,10 @@ def test_the_largest_record_fits_into_every_store(by_key: bool) -> None:
             keys = frozenset({chance.randrange(4_096)}) if by_key and mark != DONE else frozenset()
             spans.append(Span(at, end, 1, mark, keys))
             at = end
-    window = Window.of(1 << 62, spans)
+    names = [f"{chance.getrandbits(128):032x}" for _ in range(DELAYS_MAX + 100)]
+    delays = [Delay(each, chance.randrange(1 << 41), chance.randrange(1, 10_000)) for each in names]
+    moves = [Move(each, 1 << 41, at + number) for number, each in enumerate(names[:MOVES_MAX])]
+    window = Window.of(1 << 62, spans, (), delays, moves)
     assert len(window.spans) == 2 * WINDOW_MESSAGES_MAX
     record = encode_window(window, "w")
     assert len(record) < VALUE_BYTES_MAX
@@ -170,6 +174,22 @@ def test_what_has_a_time_to_come_is_delayed_and_holds_up_nothing() -> None:
     )
 
 
+def test_without_room_for_delays_nothing_is_taken_behind_what_has_a_time_to_come() -> None:
+    part = Part(0, 100, [1, 2, 3, 4], None, {2: 500, 3: 2_000})
+    for most, taken, delayed in ((0, [1], []), (1, [1], [2]), (2, [1, 4], [2, 3])):
+        got = acquire(
+            Window(0), [part], OWN, is_available, messages_max=9, now_ms=400, delayed_max=most
+        )
+        assert [each.id for each in got.taken] == taken
+        assert [each.id for each in got.delayed] == delayed
+        assert got.window.end == [2, 3, 100][most]
+    got = acquire(Window(0), [part], OWN, is_available, messages_max=9, now_ms=2_000, delayed_max=0)
+    assert [each.id for each in got.taken] == [1, 2, 3, 4]
+    full = Window(0, delays=(Delay("", 0, 1),) * (DELAYS_MAX - 1))
+    assert takes_delays(full)
+    assert not takes_delays(full._replace(moves=(Move("", 0, 0),)))
+
+
 def test_a_late_message_comes_first_whatever_its_header_says() -> None:
     late = Span(7, 8, 1, available(2))
     before = Window.of(50, [Span(50, 60, 1, OTHER)], [late])
@@ -188,6 +208,27 @@ GOLDEN = (
     b'"spans": [[2, 1, 2, 1, 0, 3], [1, 2, 1], [32768, 0, 1, 2, [5, 9]]], '
     b'"holders": [["h:1", 30000]]}'
 )
+
+
+GOLDEN_DELAYS = (
+    b'{"version": 1, "begin": "0-7", "writer": "w", "spans": [], "late": [[3, 0, 1, 2]], "delays": '
+    b'[["0123456789abcdef0123456789abcdef", 1700000000000, 16]], '
+    b'"moves": [["00112233445566778899aabbccddeeff", 1600000000000, 5]], "holders": []}'
+)
+
+
+def test_a_record_with_delays_is_read_as_it_was_written() -> None:
+    window = Window(
+        7,
+        late=(Span(3, 4, 1, available(2)),),
+        delays=(Delay("0123456789abcdef0123456789abcdef", 1_700_000_000_000, 16),),
+        moves=(Move("00112233445566778899aabbccddeeff", 1_600_000_000_000, 5),),
+    )
+    assert encode_window(window, "w") == GOLDEN_DELAYS
+    assert decode_window(GOLDEN_DELAYS, "p") == window
+    for wrong in ((b", 16]", b", 0]"), (b", 5]", b", -1]"), (b'"001', b'"0/1')):
+        with pytest.raises(UnsupportedFormatError):
+            decode_window(GOLDEN_DELAYS.replace(*wrong), "p")
 
 
 def test_a_record_is_read_as_it_was_written() -> None:

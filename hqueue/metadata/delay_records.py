@@ -1,0 +1,170 @@
+"""The records in which messages wait for their time, beside that of a share group or a subscriber.
+
+A record is made before the owner's record names it, and counts when that does. What nobody names
+any more is deleted after that. So whatever is cut off in between, each message lies in one record
+that counts; at worst a record is left that does not count, and takes room until the group or the
+subscriber is reset or deleted.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import uuid
+import zlib
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from hqueue.errors import StoreUnavailableError
+from hqueue.metadata.delays import DELAYED_TOGETHER_MAX, Delay, Delayed, merged_with
+from hqueue.metadata.encoding import decode_fields, encode_fields, list_of, text_of
+from hqueue.metadata.ports import Change, MetadataStore, Version
+from hqueue.metadata.steps import Create, Delete, OnStore, Read, Work, Write
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue.runtime.stepwise import stepwise
+from hqueue.settings.limits import MESSAGE_ID_MAX, TIMESTAMP_MS_MAX
+from hqueue.settings.numbers import check_whole
+
+__all__ = ["Addition", "DelayRecords", "decode_delayed", "encode_delayed"]
+
+UNPACKED_BYTES_MAX = 4 * 1024 * 1024
+DELIVERIES_MAX = 2**31
+
+
+class Addition(NamedTuple):
+    """What `DelayRecords.add` has made."""
+
+    delays: tuple[Delay, ...] = ()
+    """The records that the owner's record must name."""
+    made: tuple[str, ...] = ()
+    """Those of them that it does not name yet."""
+
+
+class DelayRecords(OnStore):
+    """The records of delays of one partition, for one group or subscriber. One at a time uses it.
+
+    Args:
+        store: has them.
+        path: what they lie below.
+        clock: as `OnStore` takes it.
+    """
+
+    def __init__(self, store: MetadataStore, path: str, clock: Clock = SYSTEM_CLOCK) -> None:
+        super().__init__(store, clock)
+        self._path = path
+        self._doubtful: list[str] = []
+        """Records that the owner's record may name no more, or yet, by a write that had no answer.
+        """
+
+    @stepwise
+    def add(self, delays: Sequence[Delay], waiting: Collection[Delayed]) -> Work[Addition]:
+        """Make records of further messages, and of those of records that they are merged with. The
+        owner's record is written then: call `written` or `refused`, if it is known what came of it.
+
+        Args:
+            delays: the records that the owner's record names, and that have what it says.
+            waiting: the messages.
+        """
+        merged = merged_with(delays, len(waiting))
+        messages = list(waiting)
+        if merged:
+            found = yield Read([self._path_of(each.name) for each in merged])
+            for path, record in found.items():
+                messages += decode_delayed(record.value, path)
+        messages.sort()
+        values: dict[str, bytes] = {}
+        made: list[Delay] = []
+        for first in range(0, len(messages), DELAYED_TOGETHER_MAX):
+            some = messages[first : first + DELAYED_TOGETHER_MAX]
+            made.append(Delay(uuid.uuid4().hex, some[0].due_ms, len(some)))
+            values[self._path_of(made[-1].name)] = encode_delayed(some)
+        self._doubtful += [each.name for each in (*made, *merged)]
+        yield Create(values)
+        kept = [each for each in delays if each not in merged]
+        return Addition((*kept, *made), tuple(each.name for each in made))
+
+    @stepwise
+    def written(self, named: Iterable[str]) -> Work[None]:
+        """The owner's record was certainly written: delete what it does not name, and no earlier
+        write can name any more.
+
+        Args:
+            named: all records that it names.
+        """
+        if self._doubtful:
+            self._doubtful = sorted(set(self._doubtful).difference(named))
+            if (yield from self.drop.steps(self._doubtful)):
+                self._doubtful = []
+
+    @stepwise
+    def refused(self, made: Sequence[str]) -> Work[None]:
+        """The write that should name these, which were made for it, was certainly not made."""
+        if made and (yield from self.drop.steps(made)):
+            self._doubtful = [each for each in self._doubtful if each not in made]
+
+    @stepwise
+    def drop(self, names: Iterable[str]) -> Work[bool]:
+        """Delete records that nothing names, nor will. If that fails they are left; whether it did
+        not.
+        """
+        paths = [self._path_of(each) for each in names]
+        try:
+            found = yield Read(paths)
+            yield Delete({path: record.version for path, record in found.items()})
+        except StoreUnavailableError:
+            return False
+        return True
+
+    @stepwise
+    def read(self, name: str) -> Work[tuple[list[Delayed], Version | None]]:
+        """The messages of a record, sorted, and its version; nothing and None if it is gone."""
+        path = self._path_of(name)
+        found = yield Read([path])
+        if path not in found:
+            return [], None
+        return decode_delayed(found[path].value, path), found[path].version
+
+    @stepwise
+    def shorten(self, name: str, left: Sequence[Delayed], version: Version) -> Work[bool]:
+        """Leave only these messages in a record, or delete it if there are none; whether it had
+        that version.
+        """
+        path = self._path_of(name)
+        if not left:
+            return not (yield Delete({path: version}))
+        written = yield Write({path: Change(encode_delayed(left), version)})
+        return written[path] is not None
+
+    def _path_of(self, name: str) -> str:
+        return f"{self._path}/{name}"
+
+
+def encode_delayed(delayed: Sequence[Delayed]) -> bytes:
+    """The bytes of a record of delayed messages, which must be sorted."""
+    packed = zlib.compress(json.dumps([list(each) for each in delayed]).encode(), 1)
+    return encode_fields(packed=base64.b64encode(packed).decode())
+
+
+def decode_delayed(data: bytes, path: str) -> list[Delayed]:
+    """The messages of a record of delays, sorted. `path` is the record's, for errors.
+
+    Raises:
+        UnsupportedFormatError: the bytes are not a record of delays, or a later version wrote them.
+    """
+    return decode_fields(data, path, _delayed)
+
+
+def _delayed(fields: dict[str, Any]) -> list[Delayed]:
+    unpacking = zlib.decompressobj()
+    data = unpacking.decompress(base64.b64decode(text_of(fields["packed"])), UNPACKED_BYTES_MAX)
+    if not unpacking.eof:
+        raise ValueError("the record is too long, or was cut off")
+    return sorted(_one(*list_of(each)) for each in list_of(json.loads(data)))
+
+
+def _one(due_ms: object, message_id: object, deliveries: object) -> Delayed:
+    return Delayed(
+        check_whole(due_ms, 0, TIMESTAMP_MS_MAX),
+        check_whole(message_id, 0, MESSAGE_ID_MAX),
+        check_whole(deliveries, 0, DELIVERIES_MAX),
+    )
