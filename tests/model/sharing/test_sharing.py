@@ -62,7 +62,7 @@ MUTANTS = {
     ),
     "the record is read again after a write without an answer": Mutant(
         "a request gets no answer",
-        (("        self._known = None  # Until its answer has come.\n", ""),),
+        (("        self._known = None  # Until the write's answer has come.\n", ""),),
     ),
     "a lock of another is over when its very write has been seen for so long": Mutant(
         "one stands still again and again",
