@@ -115,7 +115,7 @@ def test_messages_that_exit_hang_and_take_all_memory_are_dead_letters_and_no_oth
     letters = list(queue.dead_letters.waiting(NAME))
     assert {each.message.partition: each.message.value for each in letters} == FATAL
     assert {each.reason for each in letters} == {
-        "the subscriber got this message alone, and gave no answer, 2 times"
+        "the subscriber did not answer 2 calls with this message alone"
     }
     # Two calls of each batch, one of each half, and two of the message alone; and where a worker
     # or another message ended a call, some more.

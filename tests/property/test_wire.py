@@ -233,17 +233,17 @@ def test_an_answer_for_each_message_comes_as_it_was_given(
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({}, "names none"),
-        ({"rejected": {}}, "names none"),
+        ({}, "names no message"),
+        ({"rejected": {}}, "names no message"),
         ({"rejected": {COUNT: ""}}, f"rejects message {COUNT}"),
         ({"rejected": {-1: ""}}, "rejects message -1"),
-        ({"rejected": {3: ""}, "retryFrom": 3}, "rejects message 3, and may do so before 3"),
-        ({"retryFrom": COUNT}, f"retries from message {COUNT}"),
-        ({"retryFrom": -1}, "retries from message -1"),
+        ({"rejected": {3: ""}, "retryFrom": 3}, "it can only reject messages before 3"),
+        ({"retryFrom": COUNT}, f"retryFrom is {COUNT}: it must be 0 to {COUNT - 1}"),
+        ({"retryFrom": -1}, "retryFrom is -1"),
         ({"rejected": dict.fromkeys(range(1_001), "")}, "rejects more than 1000"),
-        ({"retryFrom": 0, "retryDelayMs": -1}, "delays a retry by -1 ms"),
-        ({"retryFrom": 0, "retryDelayMs": 86_400_001}, "delays a retry by 86400001 ms"),
-        ({"rejected": {0: ""}, "retryDelayMs": 5}, "has no retry"),
+        ({"retryFrom": 0, "retryDelayMs": -1}, "retryDelayMs is -1"),
+        ({"retryFrom": 0, "retryDelayMs": 86_400_001}, "retryDelayMs is 86400001"),
+        ({"rejected": {0: ""}, "retryDelayMs": 5}, "needs retryFrom"),
     ],
 )
 def test_an_answer_that_does_not_fit_its_call_is_none(fields: dict[str, Any], said: str) -> None:
@@ -261,7 +261,7 @@ def test_what_a_stranger_says_for_each_message_is_bounded() -> None:
         read_each(rejected=dict.fromkeys(range(100), "x" * 5_000))
     numbers = b"\x0c\0\1\x0d\0\1\x08\x08\0\0\0\1" + bytes(8) + b"\0\0"
     head = replied(Answer(Status.DONE))[:-8]
-    with pytest.raises(ReplyError, match="names none"):
+    with pytest.raises(ReplyError, match="names no message"):
         read(head + numbers, 7)
 
 

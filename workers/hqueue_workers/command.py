@@ -22,13 +22,13 @@ __all__ = ["register"]
 
 @options_of(WorkerSettings)
 def worker(context: typer.Context, *, given: Mapping[str, Any]) -> None:
-    """Deliver messages to their subscribers, serve the Thrift API if it has a port, and be a hub if
-    it has queues for one, until SIGTERM or Ctrl-C.
+    """Run a worker, which delivers messages to their subscribers, until SIGTERM or Ctrl-C.
 
-    One process a host is best, beside the region server; they share the partitions among them.
-    The same settings can stand in HQUEUE_WORKER_* and in [worker] of the settings file; those of
-    the hub stand in HQUEUE_HUB_* and in [hub]. At the
-    end the calls under way are waited for, and others take over where this one stopped.
+    With --api-port it serves the Thrift API, too, and with --hub-queues it is also a hub. Run one
+    worker on each host of a region server: workers share the partitions among them. Settings can
+    also be given as HQUEUE_WORKER_* variables or in [worker] of the settings file, and those of the
+    hub as HQUEUE_HUB_* or in [hub]. When the worker stops, it waits for calls under way, and other
+    workers take over where it stopped.
     """
     settings = WorkerSettings.load(given)
 

@@ -31,11 +31,11 @@ def hub(
     *,
     given: Mapping[str, Any],
 ) -> None:
-    """Own topics of queues and publish to them, until SIGTERM or Ctrl-C.
+    """Run a hub, which owns topics of queues and publishes to them, until SIGTERM or Ctrl-C.
 
-    Any number of hubs share a queue's topics. The same settings can stand in HQUEUE_HUB_* and in
-    [hub] of the settings file. At the end the calls under way are answered, and all topics are
-    released.
+    Any number of hubs share a queue's topics. Settings can also be given as HQUEUE_HUB_* variables
+    or in [hub] of the settings file. When the hub stops, it answers the calls under way and
+    releases its topics.
     """
     settings = HubSettings.load(given)
 

@@ -1,4 +1,4 @@
-"""The roles of a process, each beside the others, until it must end."""
+"""The roles of a process, which run beside each other until the process must end."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ __all__ = ["Role", "run_together", "run_until_signal"]
 
 
 class Role(Protocol):
-    """A part that a process plays: a worker, a hub."""
+    """A part of a process: a worker or a hub."""
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Play it until `stopping` is set; then end what is under way."""
+        """Run until `stopping` is set; then end in order."""
 
 
 async def run_together(roles: Sequence[Role], stopping: asyncio.Event) -> None:
-    """Play roles beside each other until `stopping` is set, or one of them ends: then the others
-    end, too, each as it would by `stopping`.
+    """Run roles beside each other until `stopping` is set, or until one of them ends: then
+    `stopping` is set for the others, too.
 
     Raises:
         Exception: the first one by which a role ended.
@@ -39,12 +39,12 @@ async def run_together(roles: Sequence[Role], stopping: asyncio.Event) -> None:
 
 
 async def run_until_signal(roles: Sequence[Role]) -> None:
-    """Play roles until SIGTERM, SIGHUP or SIGINT. The process may open as many files as it may
-    allow itself from now on. A second Ctrl-C ends it at once, as a kill does.
+    """Run roles until SIGTERM, SIGHUP or SIGINT. A second Ctrl-C ends the process at once, like a
+    kill. The process's limit of open files is raised to its hard limit.
 
     Raises:
-        KeyboardInterrupt: SIGINT came; the roles have ended.
-        Exception: the first one by which a role ended.
+        KeyboardInterrupt: SIGINT came, and the roles have ended.
+        Exception: the first exception with which a role ended.
     """
     raise_file_limit()
     bound_arenas()
@@ -60,7 +60,7 @@ async def run_until_signal(roles: Sequence[Role]) -> None:
         stopping.set()
 
     loop.add_signal_handler(signal.SIGTERM, stopping.set)
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # As it is under `nohup`.
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # `nohup` makes processes ignore it.
         loop.add_signal_handler(signal.SIGHUP, stopping.set)
     loop.add_signal_handler(signal.SIGINT, interrupt)
     await run_together(roles, stopping)

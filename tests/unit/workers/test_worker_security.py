@@ -212,7 +212,7 @@ def test_with_rules_a_worker_calls_those_alone_that_may_consume(
     }
     scene.worker(authorizer="rules", administrators="ops")
     got = {name: Received() for name in queues}
-    refused = "it has the certificate of 'thief', which no access rule allows to consume 'q'"
+    refused = "it has the certificate of 'thief', and no access rule allows it to consume 'q'"
     with contextlib.ExitStack() as stack:
         for name, subscription in (
             ("billing", Subscription("billing")),

@@ -1,4 +1,4 @@
-"""What happens in the API, as Prometheus metrics."""
+"""The metrics of the Thrift API, for Prometheus."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ LATENCY_BUCKETS_S = (
 
 
 class ApiMetrics:
-    """The API's metrics, beside the worker's.
+    """The API's metrics, in the registry of the process.
 
     Args:
-        registry: the worker's.
-        scanners: those that are open.
+        registry: the registry of the process that serves the API.
+        scanners: the open scanners.
     """
 
     def __init__(self, registry: CollectorRegistry, scanners: ScannerTable) -> None:
         self._calls = Counter(
             "hqueue_api_calls",
-            "Calls of the Thrift API that were answered, by the error if there was one.",
+            "Calls of the Thrift API that were answered, by method and result.",
             ("method", "result"),
             registry=registry,
         )
         self._latency = Histogram(
             "hqueue_api_call_seconds",
-            "From a call of the Thrift API that has come whole to its answer.",
+            "Time from the end of receiving a call of the Thrift API to its answer.",
             ("method",),
             buckets=LATENCY_BUCKETS_S,
             registry=registry,
@@ -42,28 +42,28 @@ class ApiMetrics:
         registry.register(_Scanners(scanners))
 
     def count(self, method: str, result: str, took_ms: float) -> None:
-        """A call was answered."""
+        """Count a call that was answered."""
         self._calls.labels(method, result).inc()
         self._latency.labels(method).observe(took_ms / 1e3)
 
 
 class _Scanners(Collector):
-    """What the scanners are now."""
+    """The metrics of the scanners, whose values are read when the page is asked for."""
 
     def __init__(self, scanners: ScannerTable) -> None:
         self._scanners = scanners
 
     def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
         yield GaugeMetricFamily(
-            "hqueue_api_scanners", "Scanners that are open.", value=len(self._scanners)
+            "hqueue_api_scanners", "Open scanners of the Thrift API.", value=len(self._scanners)
         )
         yield GaugeMetricFamily(
             "hqueue_api_scanners_bytes",
-            "About how much scanners hold between calls.",
+            "Approximate bytes that scanners hold between calls.",
             value=self._scanners.held_bytes,
         )
         yield CounterMetricFamily(
             "hqueue_api_scanners_expired",
-            "Scanners that expired unused.",
+            "Scanners that expired because they were unused.",
             value=self._scanners.expired,
         )

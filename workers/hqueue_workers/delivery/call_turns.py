@@ -1,4 +1,4 @@
-"""Turns of calls to one subscriber: many at a time, or one alone."""
+"""Turns for calls to one subscriber: several at a time, or one alone."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ __all__ = ["CallTurns"]
 
 
 class CallTurns:
-    """Lets any number of calls go on at a time, or one that must be alone. Those that wait get
-    their turns in order. For one event loop.
+    """Lets several calls run at a time, or a single call that must run alone. Waiting calls get
+    their turns in the order in which they came. For one event loop.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class CallTurns:
         try:
             await woken
         except BaseException:
-            if woken.done() and not woken.cancelled():  # It had just got its turn.
+            if woken.done() and not woken.cancelled():  # This call had just got its turn.
                 self._end()
             else:
                 self._waiting = collections.deque(
@@ -60,7 +60,7 @@ class CallTurns:
             raise
 
     def _wake(self) -> None:
-        """Let those begin that may, in their order."""
+        """Start the waiting calls that may run now, in order."""
         while self._waiting and self._may_begin(self._waiting[0][0]):
             alone, woken = self._waiting.popleft()
             if not woken.done():

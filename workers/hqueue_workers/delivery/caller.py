@@ -1,4 +1,4 @@
-"""Caller: makes the calls of subscribers, for push and for hubs, and does what follows."""
+"""Caller: calls subscribers, for push and for hubs, and acts on their answers."""
 
 from __future__ import annotations
 
@@ -20,73 +20,78 @@ __all__ = ["Caller"]
 logger = Log(__name__)
 
 HOLD_MS = 1_000.0
-"""The pause before it is asked again whether suspected messages may be sent."""
+"""The pause before the caller checks again whether it may send suspected messages."""
 
 
 class Receiver(Protocol):
-    """A subscriber, as calls are made to it one after another."""
+    """A subscriber that `Caller` calls, one call at a time."""
 
     @property
     def name(self) -> str:
-        """Whose the dead letters are."""
+        """The subscriber's name, under which its dead letters are stored."""
 
     @property
     def tries(self) -> Tries:
-        """Of the call that comes next."""
+        """The earlier tries of the next call."""
 
     @property
     def unanswered_calls_max(self) -> int:
         """As in `DeliveryOptions`."""
 
     suspected: UnansweredCalls | None
-    """The calls that it got and did not answer: one of their messages may be the cause."""
+    """The calls that the subscriber got and did not answer: one of their messages may be the
+    cause."""
 
     async def is_connected(self) -> bool:
-        """Whether it is there still, as far as is known. One that stops in order says so before it
-        ends its connections.
+        """Whether the subscriber is still there, as far as is known. A subscriber that shuts down
+        in order says so before it closes its connections.
         """
 
     async def is_free(self) -> bool:
-        """Whether messages that are suspected may be sent now: no others that are, anywhere, may
-        end the process meanwhile.
+        """Whether suspected messages may be sent now. They may not while the subscriber may have
+        other suspected messages, from any partition: either could end its process.
         """
 
     async def keep_suspected(self) -> None:
-        """Store what is suspected."""
+        """Store which calls are suspected."""
 
     def halved(self) -> None:
         """Note that the next call has half as many messages, because one of them is suspected."""
 
     async def take(self) -> Call | None:
-        """The next call; None if there is nothing now.
+        """The next call; None if there is nothing to send now.
 
         Raises:
-            HQueueError: the messages can't be had now.
+            HQueueError: the messages can't be read now.
         """
 
     def called(self, call: Call, decision: Decision, error: NoAnswerError | None) -> bool:
-        """Keep the tries, and note what came of a call, the error if there was no answer; whether
-        it counts still.
+        """Record the result of a call, and keep its tries. Returns whether the result still counts.
+
+        Args:
+            call: the call.
+            decision: what follows from its result.
+            error: why there was no answer; None if there was one.
         """
 
     async def passed(self, call: Call, decision: Decision) -> None:
-        """Go on behind messages that are done, or lie with the dead letters.
+        """Move on past messages that are done or have become dead letters.
 
         Args:
-            call: the part of the call that has them.
+            call: the part of the call that has these messages.
             decision: which of them are dead letters, and the tries to keep.
         """
 
 
 class Caller:
-    """Delivers to subscribers of one queue: calls them, and does what follows from the answers, as
-    `Tries` decides.
+    """Delivers to the subscribers of one queue: calls them, and acts on their answers as `Tries`
+    decides.
 
     Args:
         queue: the queue.
-        options: how the subscribers want to be delivered to.
+        options: the delivery options of the subscribers.
         lease: whether this process may act.
-        runtime: what it runs on.
+        runtime: the runtime of this process.
     """
 
     def __init__(
@@ -98,13 +103,13 @@ class Caller:
         self._runtime = runtime
 
     async def deliver(self, pool: ConnectionPool, to: Receiver) -> float:
-        """Make one call, and do what follows; the pause before the next, in milliseconds. The
-        messages are taken when there is a connection for them: one that waits for that holds
-        nothing.
+        """Make one call, and act on its answer. Returns the pause before the next call, in
+        milliseconds. The messages are read only when there is a connection for them, so that a
+        call that waits for a connection holds no memory.
 
         Raises:
-            HQueueError: the messages can't be had now; or they are dead letters that could not be
-                written, or it is not known: the caller must make the call again.
+            HQueueError: the messages can't be read now; or their dead letters were not written, or
+                perhaps not. The call must be made again.
         """
         call: Call | None = None
         tries, error, verdict = UNTRIED, None, None
@@ -133,9 +138,7 @@ class Caller:
         if decision.done is not None:
             part = call.upto(decision.done)
             if error is not None:
-                text = (
-                    "message %s becomes a dead letter of %s, which gave no answer whenever it came"
-                )
+                text = "message %s becomes a dead letter of %s, which never answered a call with it"
                 logger.warning(text, MessageID.from_int(part.first), to.name)
             to.suspected = None if error is not None else cleared(to.suspected, part.end)
             await to.passed(part, decision)
@@ -147,8 +150,8 @@ class Caller:
         return decision.pause_ms
 
     async def _counts(self, lost: LostCallError, to: Receiver) -> bool:
-        """Whether a call that was lost says anything of its messages: neither this process stood
-        still, nor did the subscriber stop in order.
+        """Whether a lost call counts against its messages. It does not if this process was
+        suspended meanwhile, or if the subscriber shut down in order.
         """
         return self._lease.holds and (lost.timed_out or await to.is_connected())
 

@@ -1,4 +1,4 @@
-"""CheckpointUpdater: writes how far each subscriber is, every so often and at each orderly stop."""
+"""CheckpointUpdater: stores how far each subscriber is, regularly and at each orderly stop."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ logger = Log(__name__)
 class CheckpointUpdater:
     """The checkpoint of one subscriber in one partition.
 
-    It only moves ahead, and only from where this worker left it. When somebody else moved it,
-    this worker is not in charge any more, and writes nothing further.
+    It only moves forward, and only from where this worker left it. If another process has moved
+    it, this worker no longer owns the partition, and writes nothing more.
 
     Args:
-        key: whose it is, and where.
+        key: the subscription: queue, partition and subscriber.
         known: the checkpoint from which the delivery began.
-        port: where checkpoints are kept.
-        runtime: what the worker runs on.
+        port: the store of checkpoints.
+        runtime: the worker's runtime.
     """
 
     def __init__(
@@ -38,23 +38,24 @@ class CheckpointUpdater:
         self._done = int(known.next)
         self._writing = False
         self.suspected = known.unanswered
-        """The calls from there on that had no answer. They are written only with the next write."""
+        """The calls after the checkpoint that had no answer. The next write stores them."""
         self._must_write = False
         self._seen: dict[SubscriptionKey, tuple[Version, float]] = {}
-        """Suspected checkpoints of lower partitions, and since when each did not change."""
+        """Checkpoints of lower partitions with suspected messages: the version of each, and since
+        when this worker has seen it, in milliseconds."""
 
     @property
     def written(self) -> int:
-        """The checkpoint as it was written last, as an integer ID."""
+        """The checkpoint that was last written, as an integer ID."""
         return int(self._known.next)
 
     @property
     def due(self) -> bool:
-        """Whether there is anything to be written."""
+        """Whether there is anything to write."""
         return (self._done > self.written or self._must_write) and not self.moved_by_others
 
     def advance(self, message_id: int) -> None:
-        """Everything below this ID is delivered."""
+        """Note that everything below this ID is delivered."""
         self._done = message_id
 
     async def is_connected(self) -> bool:
@@ -65,12 +66,13 @@ class CheckpointUpdater:
             return False
 
     async def is_first_suspect(self, patience_ms: float) -> bool:
-        """Whether in no lower partition of the subscriber messages are suspected now. So calls of
-        several workers that end its process together are told apart: one is made at a time.
+        """Whether no lower partition of the subscriber has suspected messages now. Partitions with
+        suspected messages take turns in this order, so that only one of several workers sends such
+        messages at a time, and a call that ends the subscriber's process shows which were to blame.
 
         Args:
-            patience_ms: a checkpoint that did not change for so long counts no more: nobody calls
-                for its partition.
+            patience_ms: a checkpoint that has not changed for this long no longer counts: no worker
+                serves its partition.
 
         Raises:
             HQueueError: the checkpoints can't be read now.
@@ -90,12 +92,14 @@ class CheckpointUpdater:
         return all(now_ms - since_ms >= patience_ms for _, since_ms in self._seen.values())
 
     async def write_suspected(self) -> None:
-        """Write now, also if it did not move: calls had no answer."""
+        """Write the checkpoint now if the calls without an answer changed, even if it did not
+        move.
+        """
         self._must_write = self._must_write or self.suspected != self._known.unanswered
         await self.write()
 
     async def write(self) -> None:
-        """Write it now, if it moved. What can't be written now is written later."""
+        """Write the checkpoint now, if it is due. A write that fails is tried again later."""
         if self._writing or not self.due:
             return
         self._writing = True

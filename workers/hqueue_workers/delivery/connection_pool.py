@@ -30,27 +30,27 @@ from hqueue_workers.delivery.wire import (
 __all__ = ["Connection", "ConnectionPool", "LostCallError", "NoAnswerError", "NotCalledError"]
 
 RECEIVED_BYTES_MAX = 128 * 1024
-"""Of a reply, until it is read."""
+"""The largest reply that is read."""
 SEQID_MAX = 2**31 - 1
 
 _seqids = itertools.count(1)
 
 
 class NoAnswerError(Exception):
-    """A subscriber did not answer a call; it may have got it, or not. The text says why."""
+    """A subscriber did not answer a call. It may have got the call, or not. The text says why."""
 
 
 class NotCalledError(NoAnswerError):
-    """A subscriber was not called: nobody knows its host's name, or it may not be called."""
+    """A subscriber was not called: its host name can't be resolved, or it may not be called."""
 
 
 class LostCallError(NoAnswerError):
-    """A subscriber got a call, and its process ended, or hung, before it answered: perhaps because
-    of what is in the call.
+    """A subscriber got a call, and its process ended or hung before it answered, perhaps because
+    of a message in the call.
 
     Args:
         text: why there was no answer.
-        timed_out: whether its connection did not end.
+        timed_out: whether the call timed out, and its connection did not end.
     """
 
     def __init__(self, text: str, *, timed_out: bool = False) -> None:
@@ -59,19 +59,19 @@ class LostCallError(NoAnswerError):
 
 
 class ConnectionPool(AsyncConnectionPool["Connection"]):
-    """The connections to one subscriber: a few, which its partitions take turns to use.
+    """The connections to one subscriber: a few, which its partitions share.
 
-    A call that had no answer in time may hang still, and hold up later ones. So its connection is
-    watched until the answer comes after all, or the process ends: other calls that have no answer
-    meanwhile say nothing of their messages.
+    A call that timed out may still hang, and hold up later calls. So the pool watches its
+    connection until the answer comes after all, or the process ends. Other calls without an answer
+    in this time say nothing about their messages.
 
     Args:
-        address: where it listens.
+        address: where the subscriber listens.
         may_send: asked right before each piece of a call is sent.
-        connections: calls under way at a time.
-        may_reach: whether an IP address of it may be connected to.
-        tls: what TLS is spoken with; in clear if None.
-        accepts: as `AsyncConnection` takes it.
+        connections: the most calls under way at a time.
+        may_reach: whether a connection to this IP address is allowed.
+        tls: the TLS contexts; connections are in clear if None.
+        accepts: as for `AsyncConnection`.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class ConnectionPool(AsyncConnectionPool["Connection"]):
     ) -> None:
         self.address = address
         self._hanging: socket.socket | None = None
-        """That of a call that had no answer in time."""
+        """The connection of a call that timed out."""
         self._turns = CallTurns()
         self._closed = False
         make = functools.partial(
@@ -105,19 +105,19 @@ class ConnectionPool(AsyncConnectionPool["Connection"]):
 
     @property
     def is_hanging(self) -> bool:
-        """Whether a call may hang still that had no answer in time."""
+        """Whether a call that timed out may still hang."""
         return self._hanging is not None
 
     @contextlib.asynccontextmanager
     async def connection(
         self, wait_s: float | None = None, *, alone: bool = False
     ) -> AsyncIterator[Connection]:
-        """A connection for the caller alone, as `AsyncConnectionPool.connection`.
+        """Give the caller a connection of its own, like `AsyncConnectionPool.connection`.
 
         Args:
             wait_s: as there.
-            alone: no other connection is in use meanwhile. It waits for those that are, and others
-                wait for it.
+            alone: whether no other connection may be in use meanwhile. The caller waits for those
+                that are, and later callers wait for it.
         """
         async with self._turns.turn(alone=alone), super().connection(wait_s) as connection:
             yield connection
@@ -136,7 +136,7 @@ class ConnectionPool(AsyncConnectionPool["Connection"]):
         asyncio.get_running_loop().add_reader(left, self._unwatch)
 
     def _unwatch(self) -> None:
-        """The answer came after all, or the process ended, or nobody asks any more."""
+        """Stop watching: the answer came after all, the process ended, or the pool closes."""
         left, self._hanging = self._hanging, None
         if left is not None:
             asyncio.get_running_loop().remove_reader(left)
@@ -147,8 +147,8 @@ class Connection(AsyncConnection):
     """One connection, opened when it is needed. One call at a time.
 
     Args:
-        is_hanging: whether an earlier call to the subscriber may hang still.
-        given: as `AsyncConnection` takes it.
+        is_hanging: whether an earlier call to the subscriber may still hang.
+        given: as for `AsyncConnection`.
     """
 
     def __init__(self, *given: Any, is_hanging: Callable[[], bool], **options: Any) -> None:
@@ -156,28 +156,29 @@ class Connection(AsyncConnection):
         self._is_hanging = is_hanging
 
     async def call(self, call: Call, timeout_s: float) -> Reply:
-        """Call the subscriber; its answer.
+        """Call the subscriber, and return its answer.
 
         Args:
             call: the messages.
             timeout_s: the bound on the call, once there is a connection.
 
         Raises:
-            NotCalledError: its host's name is not known, its addresses may not be called, or the
-                two sides do not accept each other.
-            LostCallError: it got the call, and its connection ended, or there was no answer in
-                time; and no earlier call hung when this one began.
-            NoAnswerError: there was no answer in time, or none that could be understood.
+            NotCalledError: its host name can't be resolved, its addresses may not be called, or one
+                of the two sides does not accept the other.
+            LostCallError: it got the call, and its connection ended or the call timed out; and no
+                earlier call hung when this one began.
+            NoAnswerError: there was no answer in time, or the answer could not be understood.
         """
         seqid = next(_seqids) & SEQID_MAX
         data = b"".join((call_head(seqid, call.count), *call.parts, call_tail))
         was_hanging = self._is_hanging()
         if self.is_open and not self.is_quiet():
-            self.close()  # It ended since the last call: this one must not get lost with it.
+            # The subscriber closed it since the last call: this call must not get lost with it.
+            self.close()
         try:
             return read_reply(await self.exchange(data, timeout_s), seqid, call.count)
         except UncallableError as exc:
-            raise NotCalledError(f"{exc}: see callback_networks") from exc
+            raise NotCalledError(f"{exc}: see the hub's setting callback_networks") from exc
         except (socket.gaierror, RefusedError) as exc:
             raise NotCalledError(str(exc)) from exc
         except (NoCallError, ReplyError) as exc:

@@ -1,4 +1,4 @@
-"""A partition that this worker has claimed, and the subscribers that it delivers it to."""
+"""A partition that this worker has claimed, and its delivery to subscribers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PAUSE_MS = 2_000.0
 
 
 class _Endpoint(NamedTuple):
-    """Says to whom a pool delivers, and what."""
+    """The subscriber of a connection pool, and the topics that it gets."""
 
     queue: str
     subscriber: str
@@ -50,10 +50,10 @@ class ConnectionPools:
     """The connections to all subscribers: a pool for each, for as long as anything uses it.
 
     Args:
-        lease: whether the session certainly lives.
-        connections: to one subscriber at a time.
-        security: what calls are secured with; they are in clear if None.
-        access: the access rules; None if they don't count.
+        lease: whether the worker's session is certainly alive.
+        connections: the most connections to one subscriber.
+        security: the TLS settings of calls; calls are in clear if None.
+        access: the access rules; None if they are not checked.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class ConnectionPools:
         self._pools: dict[_Endpoint, tuple[ConnectionPool, set[SubscriptionKey]]] = {}
 
     def use(self, key: SubscriptionKey, presence: Presence) -> ConnectionPool:
-        """The connections to a subscriber, until `leave`."""
+        """The connections to a subscriber, to be used until `leave`."""
         endpoint = _endpoint(key, presence)
         if endpoint not in self._pools:
             security = self._security
@@ -96,7 +96,7 @@ class ConnectionPools:
             del self._pools[endpoint]
 
     def renew(self) -> None:
-        """Have each subscriber prove again that it may be called: the access rules changed."""
+        """Make each subscriber prove again that it may be called: the access rules changed."""
         for pool, _ in self._pools.values():
             pool.renew()
 
@@ -123,7 +123,7 @@ class ConnectionPools:
                 own=principal == to.subscriber,
             ):
                 raise RefusedError(
-                    f"{shown}, which no access rule allows to consume {to.queue!r} as "
+                    f"{shown}, and no access rule allows it to consume {to.queue!r} as "
                     f"{to.subscriber!r}"
                 )
 
@@ -134,7 +134,7 @@ def _endpoint(key: SubscriptionKey, presence: Presence) -> _Endpoint:
 
 @dataclasses.dataclass(frozen=True)
 class Deliveries:
-    """What all partitions of a worker share."""
+    """The objects that all partitions of a worker share."""
 
     runtime: Runtime
     lease: Lease
@@ -147,14 +147,15 @@ class Deliveries:
 class ServedPartition:
     """Delivers a partition to those of its subscribers that are present.
 
-    Each is started, and stopped, apart from the others: none waits for another.
+    Each subscriber is started and stopped by itself: none waits for another.
 
     Args:
         key: the partition.
         queue: its queue.
-        poller: who looks at the ends of the queue's partitions.
-        shared: what all partitions share.
-        share_bytes: what it may hold in memory, and each of its subscribers that is behind, now.
+        poller: the poller of the ends of the queue's partitions.
+        shared: the objects that all partitions share.
+        share_bytes: gives the bytes that the partition may hold in memory now, and so may each
+            subscriber that is behind.
     """
 
     def __init__(
@@ -190,7 +191,7 @@ class ServedPartition:
 
     @property
     def senders(self) -> Iterator[MessageSender]:
-        """Those that deliver now."""
+        """The senders that deliver now."""
         return (sender for _, sender in self._running.values())
 
     def assign(self, presences: Mapping[str, Presence]) -> None:
@@ -203,13 +204,13 @@ class ServedPartition:
         self.see_elsewhere(presences)
 
     def see_elsewhere(self, presences: Mapping[str, Presence]) -> None:
-        """Wait no more for the answers of subscribers that are other processes by now."""
+        """Stop waiting for the answers of processes that others have replaced as subscribers."""
         for subscriber, (presence, sender) in self._ending.items():
             if _elsewhere(presences.get(subscriber), presence):
                 sender.cut_short()
 
     def look_after(self) -> None:
-        """Restart those that found that somebody else moved their checkpoints."""
+        """Restart the senders whose checkpoints another process has moved."""
         for subscriber, (_, sender) in self._running.items():
             if sender.checkpoint.moved_by_others:
                 self._change(subscriber)
@@ -245,7 +246,7 @@ class ServedPartition:
             self._changing[subscriber] = self._shared.runtime.start(self._settle(subscriber))
 
     async def _settle(self, subscriber: str) -> None:
-        """Bring one subscriber's delivery to what is wanted of it."""
+        """Start, stop or restart one subscriber's delivery until it is as assigned."""
         try:
             while not self._closed and await self._step(subscriber):
                 pass
@@ -253,7 +254,7 @@ class ServedPartition:
             del self._changing[subscriber]
 
     async def _step(self, subscriber: str) -> bool:
-        """Do the next thing that must be done; whether there may be another."""
+        """Take the next step for a subscriber. Returns whether there may be another."""
         wanted = self._wanted.get(subscriber)
         if subscriber not in self._running:
             return wanted is not None and await self._begin(subscriber, wanted)
@@ -267,19 +268,17 @@ class ServedPartition:
         return True
 
     def _grace_ms(self, wanted: Presence | None, presence: Presence) -> float:
-        """How long a call under way has for its answer, when its subscriber is served no more, or
-        otherwise.
-        """
+        """How long a call under way may wait for its answer when delivery stops or restarts."""
         drain_ms = self._shared.settings.drain_ms
         if _elsewhere(wanted, presence):
             return 0.0
         if wanted is None and not self._stopping:
-            # Perhaps its session ended because the call hangs: then that must be found out.
+            # The subscriber's session may have ended because the call hangs: wait for the timeout.
             return max(drain_ms, presence.delivery.timeout_ms)
         return drain_ms
 
     async def _begin(self, subscriber: str, presence: Presence) -> bool:
-        """Start delivering; whether there is anything to deliver from."""
+        """Start delivering to a subscriber. Returns False if it has no checkpoint."""
         shared, key = self._shared, self._key(subscriber)
         try:
             known = await shared.checkpoints.read.in_loop(key)
@@ -291,7 +290,7 @@ class ServedPartition:
         shared.runtime.faults.over("reading checkpoints", "checkpoints can be read again")
         if known is None:
             logger.warning(
-                "a subscriber has no checkpoint, and its partition is not delivered: %s", key
+                "a subscriber has no checkpoint, so its partition is not delivered: %s", key
             )
             return False
         if self._closed or self._wanted.get(subscriber) != presence:
@@ -325,5 +324,5 @@ class ServedPartition:
 
 
 def _elsewhere(wanted: Presence | None, presence: Presence) -> bool:
-    """Whether the subscriber is another process by now, and the one it was is dead or will be."""
+    """Whether another process has replaced this one as the subscriber."""
     return wanted is not None and wanted.address != presence.address

@@ -26,19 +26,19 @@ __all__ = ["MessageSender"]
 class MessageSender:
     """Takes calls from a cursor, makes them, and moves the checkpoint on.
 
-    One call at a time, and the next only when this one is done or its messages lie with the dead
-    letters. A call that must be made once more is put together again, of the same messages: while
-    it waits for that it holds nothing.
+    It makes one call at a time, and the next only when the messages of this one are done or are
+    dead letters. A call that is repeated is put together again from the same messages, so that it
+    holds no memory while it waits.
 
     Args:
         queue: the queue.
-        cursor: what comes next.
+        cursor: gives the next messages.
         pool: the connections to the subscriber.
-        checkpoint: how far it is.
-        options: how it wants to be delivered to.
+        checkpoint: how far the subscriber is.
+        options: the subscriber's delivery options.
         lease: whether this worker may act.
-        runtime: what the worker runs on.
-        metrics: where is counted what happens.
+        runtime: the worker's runtime.
+        metrics: the subscriber's metrics in this partition.
     """
 
     def __init__(
@@ -64,12 +64,12 @@ class MessageSender:
         self.name = checkpoint.key.subscriber
         self.tries = UNTRIED
         self._behind_ms = float("-inf")
-        """What the monotonic clock is behind the newest message's time, when it came."""
+        """How far the monotonic clock was behind the newest message's time when it came."""
         self._calling = self._stopping = False
         self._task = runtime.start(self._run())
 
     async def stop(self, grace_ms: float) -> None:
-        """End: a call under way has this long for its answer. Writes the checkpoint."""
+        """Stop, and write the checkpoint. A call under way may wait this long for its answer."""
         self._stopping = True
         if not self._calling:
             self._task.cancel()
@@ -81,11 +81,11 @@ class MessageSender:
         self._metrics.close()
 
     def cut_short(self) -> None:
-        """Let `stop` wait no longer."""
+        """Make `stop` wait no longer for an answer."""
         self._task.cancel()
 
     def abandon(self) -> None:
-        """End at once, and write nothing: this worker is not in charge any more."""
+        """Stop at once, and write nothing: this worker no longer owns the partition."""
         self._task.cancel()
         self.checkpoint.moved_by_others = True
         self._metrics.close()
@@ -105,7 +105,7 @@ class MessageSender:
             self.cursor.close()
 
     def _met(self, fault: str, text: str, error: Exception) -> None:
-        """Something is wrong with the subscriber, in whichever of its partitions."""
+        """Log a fault of the subscriber, once for all its partitions."""
         subscriber, queue = self.checkpoint.key.subscriber, self.checkpoint.key.queue
         self._runtime.faults.met(f"{fault} {subscriber} {queue}", text, subscriber, queue, error)
 
@@ -114,7 +114,7 @@ class MessageSender:
         self._runtime.faults.over(f"{fault} {subscriber} {queue}", text, subscriber, queue)
 
     async def _deliver(self) -> None:
-        """Make one call, and do what its answer says."""
+        """Wait until a message is due, make one call, and pause as the answer demands."""
         first = await self.cursor.ready()
         if not self._is_due(first):
             due_ms = timestamp_of(first) + self._options.delay_ms
@@ -129,8 +129,8 @@ class MessageSender:
             await self._runtime.sleep_ms(pause_ms)
 
     def _is_due(self, message_id: int) -> bool:
-        """Whether a message that was read is old enough. None waits here for longer than the delay,
-        however wrong this machine's clock is: it was written before it was read.
+        """Whether a message that was read is old enough. No message waits longer than the delay,
+        however wrong this machine's clock is, because it was written before it was read.
         """
         if not self._options.delay_ms:
             return True
@@ -140,7 +140,7 @@ class MessageSender:
         return written_ms + self._options.delay_ms <= self._now_ms()
 
     def _now_ms(self) -> float:
-        """The time, by this machine's clock, or by a message that was written after that."""
+        """The time by this machine's clock, or by the newest message if that is later."""
         clock = self._runtime.clock
         return max(clock.wall_ms(), clock.monotonic_ms() + self._behind_ms)
 

@@ -1,15 +1,15 @@
-"""Which message ends its subscriber's process: decided once, for push and for hubs.
+"""Finds the message that ends its subscriber's process: pure decisions for push and for hubs.
 
-Nothing here waits or asks anybody. A call that the subscriber got and did not answer counts against
-its messages. Once as many had no answer as the subscription allows, one of the messages is
-suspected, and the calls are halved until a message is alone:
+A call that the subscriber got and did not answer counts against its messages. When as many calls
+had no answer as the subscription allows, one of their messages is suspected. The calls are then
+halved until a message is alone:
 
     a call without an answer        with several messages      with one alone
     before the calls are halved     counted; then halved       counted; then a dead letter
     while they are halved           halved again               counted; then a dead letter
 
-What is done, or lies with the dead letters, is suspected no more, and the count begins again. An
-answer *retry* says nothing. Nobody but the suspected message goes to the dead letters.
+Messages that are done or have become dead letters are no longer suspected, and the count begins
+again. The answer *retry* does not count. Only the suspected message becomes a dead letter.
 """
 
 from __future__ import annotations
@@ -27,10 +27,9 @@ class Verdict(NamedTuple):
     """What follows from a call without an answer.
 
     Args:
-        suspected: to be kept; None if nothing is.
-        messages: so many messages has the call that is made next: less than this one, if it is
-            halved.
-        poison: whether its only message must become a dead letter.
+        suspected: the calls without an answer, to keep; None if nothing is suspected.
+        messages: the number of messages of the next call: fewer than this one had, if halved.
+        poison: whether the call's only message must become a dead letter.
     """
 
     suspected: UnansweredCalls | None
@@ -42,9 +41,9 @@ def unanswered(before: UnansweredCalls | None, call: Call, calls_max: int) -> Ve
     """What follows from a call that had no answer.
 
     Args:
-        before: what was suspected before it.
+        before: what was suspected before the call.
         call: the call.
-        calls_max: how many calls without an answer a message may have; 0 for any number.
+        calls_max: the most calls without an answer that a message may have; 0 for no bound.
     """
     if not calls_max:
         return Verdict(None, call.count)
@@ -64,14 +63,14 @@ def unanswered(before: UnansweredCalls | None, call: Call, calls_max: int) -> Ve
 
 
 def cleared(before: UnansweredCalls | None, position: int) -> UnansweredCalls | None:
-    """What is suspected still when all below this position is done."""
+    """What is still suspected when everything below this position is done."""
     if before is None or before.messages_max is None or position >= before.end:
         return None
     return UnansweredCalls(MessageID.from_int(position), before.end, 0, before.messages_max)
 
 
 def messages_max(suspected: UnansweredCalls | None, position: int, most: int) -> int:
-    """How many messages a call from a position on may have, and never more than `most`."""
+    """How many messages a call that begins at a position may have, at most `most`."""
     if suspected is None or suspected.messages_max is None or position >= suspected.end:
         return most
     return min(most, suspected.messages_max)

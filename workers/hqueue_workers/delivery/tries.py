@@ -1,20 +1,20 @@
-"""What an answer to a call means, and what follows from it: decided once, for push and for hubs.
+"""What an answer to a call means, and what follows from it: pure decisions for push and for hubs.
 
-Nothing here waits or asks anybody. A call is made again, with the same messages, until its
-subscriber is done with them or they lie with the dead letters:
+A call is repeated, with the same messages, until its subscriber is done with them or they are dead
+letters:
 
     answer                              what follows
     done                                the next call
     dead letter                         its messages become dead letters, then the next call
-    retry, or an unknown status         the same call, after a pause; dead letters after
-                                        `attempts_max` of them
-    one for each message                those that it rejects become dead letters, and no others;
-                                        then a call from the message on that it retries, after a
-                                        pause, or else the next call. That message alone becomes a
-                                        dead letter after `attempts_max` retries from it
-    none                                the same call, after a pause; this is not an attempt. What
-                                        the subscriber got and did not answer counts against its
-                                        messages, as `hqueue_workers.delivery.suspects` decides
+    retry, or an unknown status         the same call, after a pause; its messages become dead
+                                        letters after `attempts_max` such answers
+    one for each message                the messages that it rejects become dead letters, and no
+                                        others. If it retries from a message, a call from there on
+                                        follows after a pause; otherwise the next call. That message
+                                        alone becomes a dead letter after `attempts_max` retries
+    no answer                           the same call, after a pause; this is not an attempt. A call
+                                        that the subscriber got and did not answer counts against
+                                        its messages, as `hqueue_workers.delivery.suspects` decides
 """
 
 from __future__ import annotations
@@ -32,19 +32,18 @@ __all__ = ["UNTRIED", "Decision", "Tries"]
 
 REJECTED = "rejected by the subscriber"
 USED_UP = "the subscriber's attempts are used up"
-NO_ANSWER = "the subscriber got this message alone, and gave no answer,"
+NO_ANSWER = "the subscriber did not answer {} calls with this message alone"
 
 
 class Tries(NamedTuple):
-    """How the call that comes next was answered before.
+    """The earlier tries of the next call.
 
     Args:
-        end: where a call ended that is made once more, with the same messages; None if a new one
-            comes next.
-        attempts: how often its first message was answered, and not with *done*.
+        end: where the call ends, if it repeats one with the same messages; None for a new call.
+        attempts: how often the subscriber has answered its first message, and not with *done*.
         failures: how often in a row there was no answer.
-        reason: what the subscriber said last of why the messages are not done; empty if nothing.
-        alone: how many of the attempts named the first message, and so say nothing of the others.
+        reason: why the messages are not done, as the subscriber last said; empty if it did not say.
+        alone: how many of the attempts named the first message, and so don't count for the others.
     """
 
     end: int | None = None
@@ -81,7 +80,7 @@ class Tries(NamedTuple):
         again = Tries(call.end, self.attempts + 1, 0, reason or self.reason, self.alone + 1)
         if first is None:
             return Decision(again, done=call.count, dead=dead, rejected=rejected)
-        # Another message than the first was not at the head of a call before.
+        # A message other than the first has not been at the head of a call before.
         after = Tries(call.end, 1, 0, reason, 1) if first else again
         retried = call.count - first
         if _are_used_up(after.attempts, options):
@@ -100,8 +99,8 @@ class Tries(NamedTuple):
 
         Args:
             call: the call.
-            options: how the subscriber is delivered to.
-            verdict: what that says of its messages; None if it says nothing.
+            options: the subscriber's delivery options.
+            verdict: what this says about its messages; None if it says nothing.
         """
         end = call.end if verdict is None else call.upto(verdict.messages).end
         tries = self._replace(end=end, failures=self.failures + 1)
@@ -109,12 +108,14 @@ class Tries(NamedTuple):
         if verdict is None or not verdict.poison or verdict.suspected is None:
             return Decision(tries, pause_ms)
         times = verdict.suspected.count
-        dead = {0: f"{NO_ANSWER} {times} times"}
+        dead = {0: NO_ANSWER.format(times)}
         tries = tries._replace(attempts=self.attempts + times)
         return Decision(tries, pause_ms, call.count, dead, tries.passed())
 
     def passed(self) -> Tries:
-        """The messages need not come again; whether the subscriber answers is not known by that."""
+        """The tries when these messages need not come again. Failures are kept, because it is not
+        known whether the subscriber answers.
+        """
         return Tries(failures=self.failures) if self.failures else UNTRIED
 
 
@@ -126,11 +127,11 @@ class Decision(NamedTuple):
     """What follows from a call.
 
     Args:
-        tries: to be kept if the call is made once more, with the same messages.
-        pause_ms: until the next call is made; 0 if at once.
-        done: so many messages, from the first on, need not come again; None if all must.
-        dead: which of those go to the dead letters, by their number in the call, and why.
-        after: to be kept for the call that begins behind those.
+        tries: the tries to keep if the call is repeated with the same messages.
+        pause_ms: the pause before the next call; 0 for none.
+        done: how many messages, from the first on, need not come again; None if all must.
+        dead: which of these become dead letters, by their number in the call, and why.
+        after: the tries to keep for the call that begins after these.
         retried: how many messages the subscriber wants again.
         rejected: how many messages it has rejected.
     """
@@ -149,12 +150,12 @@ def _are_used_up(attempts: int, options: DeliveryOptions) -> bool:
 
 
 def _backoff_ms(options: DeliveryOptions, times: int) -> float:
-    """The pause before a call is made again that failed this many times."""
+    """The pause before repeating a call that has failed this many times."""
     return Backoff(options.backoff_ms_min, options.backoff_ms_max).after(times)
 
 
 def _status_of(reply: Reply) -> Status:
-    """A reply's status. An unknown one makes the call again."""
+    """A reply's status. An unknown status counts as *retry*."""
     try:
         return Status(reply.status)
     except ValueError:

@@ -9,9 +9,9 @@
              if it says why 0b 00 02 length reason │ 00
              with an answer for each message in place of the status: 0c 00 01 TDeliveryAnswer │ 00
 
-Encoded messages can be put one behind another in any call. So what was read once is encoded once,
-for all subscribers that want it, which no general Thrift library does; and it is four times
-faster than building Thrift's objects first.
+Encoded messages can be joined in any order to form a call. So a message that was read once is
+encoded once, for all subscribers that want it, which no general Thrift library does. It is also
+four times faster than building Thrift's objects first.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ __all__ = [
 METHOD = b"consumeMessages"
 
 REPLY_CONTAINERS_MAX = 8
-"""Structs, lists and maps of a reply. An answer for each message has two; a later release may add
-some."""
+"""The most structs, lists and maps in a reply. An answer for each message has two; a later release
+may add some."""
 NO_STATUS = "the subscriber's answer has no status"
 
 _CALL = 0x80010001
@@ -58,22 +58,21 @@ _VALUE = struct.Struct(">Bhi")
 _HEADERS = struct.Struct(">BhBi")
 
 call_tail = b"\0"
-"""What follows the messages of a call."""
+"""The bytes after the messages of a call."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Call:
-    """Messages for one call, encoded. IDs as integers.
+    """Messages for one call, encoded. IDs are integers.
 
-    It covers the IDs ``[start, end)``; without messages it only says that nothing wanted lies
-    there.
+    A call covers the IDs ``[start, end)``. If it has no messages, nothing in this range is wanted.
     """
 
     start: int
     end: int
     parts: tuple[bytes, ...] = ()
     ids: tuple[Sequence[int], ...] = ()
-    """Of each part's messages."""
+    """The IDs of the messages in each part."""
 
     @property
     def count(self) -> int:
@@ -81,8 +80,8 @@ class Call:
         return sum(map(len, self.ids))
 
     def upto(self, count: int) -> Call:
-        """What it covers before its message of that number, as a call without their bytes; all of
-        it if it has no more messages.
+        """The part of the call with its first messages, this many of them, as a call without
+        bytes; the call itself if it has no more than that.
         """
         if count >= self.count:
             return self
@@ -100,23 +99,23 @@ class Reply(NamedTuple):
 
     status: int
     reason: str = ""
-    """Why the messages are not done, or those that come again, if it said so."""
+    """Why the messages, or those of them that come again, are not done; empty if not said."""
     each: MessageAnswers | None = None
     """An answer for each message, in place of the status."""
 
 
 class ReplyError(Exception):
-    """A subscriber's answer that is not a status: its text says what it was instead."""
+    """A subscriber's answer that can't be used. The text says what is wrong with it."""
 
 
 def call_head(seqid: int, count: int) -> bytes:
-    """What comes before the messages of a call."""
+    """The bytes before the messages of a call."""
     return _HEAD.pack(_CALL, len(METHOD), METHOD, seqid, _LIST, 1, _STRUCT, count)
 
 
 def encode_message(message: ReceivedMessage) -> bytes:
-    """A message that was read, as an element of the call's list."""
-    fields: Any = message  # As a tuple, for that is read fastest.
+    """Encode a message as an element of the call's list."""
+    fields: Any = message  # Read as a tuple, which is fastest.
     name, value, key, headers, message_id, partition = fields[:6]
     topic = name.encode()
     return b"".join(
@@ -136,7 +135,7 @@ def encode_message(message: ReceivedMessage) -> bytes:
 
 
 def _encode_rest(key: bytes | None, headers: Headers) -> bytes:
-    """What follows the value of a message that has a key, or headers."""
+    """The bytes after the value of a message that has a key or headers."""
     parts = [] if key is None else [_VALUE.pack(_STRING, 5, len(key)), key]
     if headers:
         parts.append(_HEADERS.pack(_LIST, 6, _STRUCT, len(headers)))
@@ -186,22 +185,22 @@ def decode_messages(data: bytes) -> list[ReceivedMessage]:
 
 
 def _text_at(data: bytes, at: int) -> tuple[bytes, int]:
-    """The bytes of a field, and where it ends."""
+    """The bytes of a field, and the position of its end."""
     begin = at + _VALUE.size
     end = begin + int(_VALUE.unpack_from(data, at)[2])
     return data[begin:end], end
 
 
 def read_reply(reply: bytes, seqid: int, count: int) -> Reply:
-    """What the answer to a call says.
+    """Read the answer to a call.
 
     Args:
         reply: the answer, whose end a `CallWalk` has found.
-        seqid: the call's.
+        seqid: the sequence ID of the call.
         count: how many messages the call had.
 
     Raises:
-        ReplyError: it is something else.
+        ReplyError: it is not an answer to this call.
     """
     try:
         said = read_reasoned(subscriber_service(), METHOD.decode(), seqid, reply)
@@ -215,25 +214,30 @@ def read_reply(reply: bytes, seqid: int, count: int) -> Reply:
 
 
 def _reply_for_each(said: Any, count: int) -> Reply:
-    """An answer for each message, which must fit the call: nothing is done of one that does not."""
+    """Read an answer for each message. An answer that does not fit the call is refused whole."""
     rejected, first, delay_ms = said.rejected or {}, said.retryFrom, said.retryDelayMs
     end = count if first is None else first
     if first is not None and not 0 <= first < count:
-        raise ReplyError(f"the answer retries from message {first} of {count}")
+        raise ReplyError(f"the answer's retryFrom is {first}: it must be 0 to {count - 1}")
     if not rejected and first is None:
-        raise ReplyError("the answer for each message names none")
+        raise ReplyError("the answer names no message: it needs rejected, retryFrom or both")
     if len(rejected) > REJECTED_MAX:
         raise ReplyError(f"the answer rejects more than {REJECTED_MAX} messages")
     for index in rejected:
         if not 0 <= index < end:
-            raise ReplyError(f"the answer rejects message {index}, and may do so before {end}")
+            raise ReplyError(
+                f"the answer rejects message {index}: it can only reject messages before {end}"
+            )
     if delay_ms is not None and (first is None or not 0 <= delay_ms <= RETRY_DELAY_MS_MAX):
-        raise ReplyError(f"the answer delays a retry by {delay_ms} ms, or has no retry")
+        raise ReplyError(
+            f"the answer's retryDelayMs is {delay_ms}: it must be 0 to {RETRY_DELAY_MS_MAX}, and "
+            "needs retryFrom"
+        )
     reasons = {index: _line(rejected[index]) for index in sorted(rejected)}
     return Reply(Status.RETRY, _line(said.reason), MessageAnswers(reasons, first, delay_ms))
 
 
 def _line(said: bytes | None) -> str:
-    """The beginning of a text, without what a terminal would take for more than that."""
+    """The beginning of a text, without the characters that a terminal would act on."""
     text = (said or b"")[: 4 * REASON_LENGTH_MAX].decode(errors="replace")
     return "".join([each if each.isprintable() else " " for each in text[:REASON_LENGTH_MAX]])

@@ -115,7 +115,7 @@ class NameRules:
                 check_names([name], option="names")
             except InvalidInputError as exc:
                 raise SettingsError(
-                    "names must be principal:name, with commas between", names=rules
+                    "names must be pairs principal:name, with commas between", names=rules
                 ) from exc
             self._rules.append((principal, name))
 

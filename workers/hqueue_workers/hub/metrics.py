@@ -1,4 +1,4 @@
-"""What a hub shows of itself, for Prometheus."""
+"""The metrics of a hub, for Prometheus."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class SubscriptionLag(NamedTuple):
     """How far a subscription is behind.
 
     Args:
-        topic, subscriber: which one.
-        messages: not delivered yet.
-        age_ms: how long ago the first of them was written.
+        topic, subscriber: the subscription.
+        messages: the number of messages not delivered yet.
+        age_ms: the age of the oldest of them.
     """
 
     topic: str
@@ -32,13 +32,13 @@ class SubscriptionLag(NamedTuple):
 
 
 class QueueFigures:
-    """What a hub serves of one queue now.
+    """The figures of one queue of a hub, now.
 
     Args:
-        topics: topics owned.
-        partitions: partitions claimed.
-        subscriptions: subscriptions attached.
-        lags: how far those are behind that were measured.
+        topics: how many topics the hub owns.
+        partitions: how many partitions it has claimed.
+        subscriptions: how many subscriptions are attached.
+        lags: the lags of the subscriptions that were measured.
     """
 
     def __init__(
@@ -58,8 +58,8 @@ class HubMetrics:
     """All metrics of a hub, in a registry of their own. Thread-safe.
 
     Args:
-        figures: gives each queue's figures, now.
-        pending: gives the bytes that wait to be appended, now.
+        figures: gives the current figures of each queue.
+        pending: gives the number of bytes that wait to be appended.
     """
 
     def __init__(
@@ -68,31 +68,40 @@ class HubMetrics:
         self.registry = CollectorRegistry()
         self.take_overs = self._counter("takeovers", "Topics that this hub took over.")
         self.redirects = self._counter("redirects", "Calls answered with another hub's address.")
-        self.fenced = self._counter("fenced_topics", "Topics that another owner fenced here.")
+        self.fenced = self._counter(
+            "fenced_topics", "Topics of this hub that another owner fenced off."
+        )
         self.appends = self._counter("appends", "Batches appended.")
         self.published = self._counter("published_messages", "Messages published.")
         self.failed = self._counter("failed_publishes", "Publishes that ended with an error.")
         self.delivered = self._counter("delivered_messages", "Messages delivered to subscribers.")
-        self.retried = self._counter("retried_messages", "Messages of calls answered with retry.")
-        self.rejected = self._counter(
-            "rejected_messages", "Messages that their subscriber rejected."
+        self.retried = self._counter(
+            "retried_messages", "Messages that subscribers asked to have delivered again."
         )
-        self.unanswered = self._counter("unanswered_calls", "Calls without an answer.")
+        self.rejected = self._counter("rejected_messages", "Messages that subscribers rejected.")
+        self.unanswered = self._counter(
+            "unanswered_calls", "Calls that subscribers did not answer."
+        )
         self.halved = self._counter(
-            "halved_calls", "Calls whose messages came again in a call of half as many."
+            "halved_calls",
+            "Unanswered calls that were repeated with half their messages, to isolate the one that "
+            "ends the subscriber.",
         )
-        self.dropped = self._counter("dropped_messages", "Messages dropped beyond a message bound.")
+        self.dropped = self._counter(
+            "dropped_messages",
+            "Messages dropped because more were waiting than a subscription allows.",
+        )
         self.dead_letters = self._counter("dead_letters", "Messages that became dead letters.")
         self.latency = Histogram(
             "hqueue_hub_publish_latency_seconds",
-            "From a publish's arrival to its place in the log.",
+            "Time from a publish's arrival until its messages are in the log.",
             buckets=LATENCY_BUCKETS_S,
             registry=self.registry,
         )
         self.registry.register(_Gauges(figures, pending))
 
     def page(self) -> bytes:
-        """All metrics as text."""
+        """All metrics, in Prometheus's text format."""
         return generate_latest(self.registry)
 
     def _counter(self, name: str, text: str) -> Counter:
@@ -100,7 +109,7 @@ class HubMetrics:
 
 
 class _Gauges(Collector):
-    """What is as it is now, and is not counted."""
+    """The gauges, whose values are read when the page is asked for."""
 
     def __init__(
         self, figures: Callable[[], Mapping[str, QueueFigures]], pending: Callable[[], int]
@@ -109,22 +118,24 @@ class _Gauges(Collector):
         self._pending = pending
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        topics = GaugeMetricFamily("hqueue_hub_topics", "Topics owned.", labels=["queue"])
+        topics = GaugeMetricFamily(
+            "hqueue_hub_topics", "Topics that this hub owns.", labels=["queue"]
+        )
         partitions = GaugeMetricFamily(
-            "hqueue_hub_partitions", "Partitions claimed.", labels=["queue"]
+            "hqueue_hub_partitions", "Partitions that this hub has claimed.", labels=["queue"]
         )
         subscriptions = GaugeMetricFamily(
-            "hqueue_hub_subscriptions", "Subscriptions attached.", labels=["queue"]
+            "hqueue_hub_subscriptions", "Subscriptions attached to this hub.", labels=["queue"]
         )
         labels = ["queue", "topic", "subscriber"]
         messages = GaugeMetricFamily(
             "hqueue_hub_lag_messages",
-            "Messages of a topic that a subscription was not given yet.",
+            "Messages of a topic not yet delivered to a subscription.",
             labels=labels,
         )
         age = GaugeMetricFamily(
             "hqueue_hub_lag_seconds",
-            "Age of the oldest message that a subscription was not given yet.",
+            "Age of the oldest message not yet delivered to a subscription.",
             labels=labels,
         )
         for queue, figures in self._figures().items():

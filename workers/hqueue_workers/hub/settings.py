@@ -82,7 +82,7 @@ class HubSettings(ApiSettings):
     """
 
     connections_max: int = 10_000
-    """How many connections of clients to accept. Further ones wait."""
+    """How many connections of clients may be open at a time. Further ones wait."""
 
     topics_max: int = 1_000_000
     """How many topics of each queue the hub may own at a time. For metadata in ZooKeeper see
@@ -164,10 +164,10 @@ class HubSettings(ApiSettings):
         fill_hosts(self)
 
     def make_authorizer(self, access: AccessControl | None = None) -> Authorizer:
-        """What decides who may do what.
+        """Make the authorizer that the settings choose.
 
         Args:
-            access: the access rules; None if they don't count.
+            access: the access rules; None if they are not used.
         """
         administrators = check_administrators(self.administrators)
         try:

@@ -52,7 +52,7 @@ class AccessControl:
             return None
         if not client.settings.tls:
             raise SettingsError(
-                "access rules decide by principals, which callers prove only with tls: set tls, or "
+                "access rules need principals, which callers can only prove with tls: set tls, or "
                 "another authorizer",
                 authorizer=settings.authorizer,
             )

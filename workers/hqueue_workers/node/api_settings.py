@@ -12,7 +12,7 @@ from hqueue.settings.names import names_in
 __all__ = ["ALL", "API_BOUNDS", "RULES", "ApiSettings", "check_administrators"]
 
 ALL, RULES = "all", "rules"
-"""What an authorizer may be."""
+"""The values of `authorizer` that workers and hubs share."""
 
 API_BOUNDS = {
     "api_port": (0, PORT_MAX),
@@ -40,10 +40,10 @@ class ApiSettings:
     """
 
     api_port: int | None = None
-    """The port of the Thrift API; a free port if 0. Left out, the API is not served."""
+    """The port of the Thrift API; a free port if 0. If not given, the API is not served."""
 
     api_host: str = "127.0.0.1"
-    """The address that serves the Thrift API; ``0.0.0.0`` for all interfaces. Those who may call it
+    """The address that serves the Thrift API; ``0.0.0.0`` for all interfaces. Callers that reach it
     may read and write all queues, unless `authorizer` is ``rules``.
     """
 
@@ -53,7 +53,8 @@ class ApiSettings:
     """
 
     metrics_principals: str = "*"
-    """With ``tls``, the principals that may read health and metrics, likewise."""
+    """With ``tls``, the principals that may read health and metrics: names as for `api_principals`.
+    """
 
     quotas: str = ""
     """The limits of each caller: rules separated by commas, such as ``loader:calls=5000,
@@ -68,7 +69,7 @@ class ApiSettings:
     """How many calls of the Thrift API to answer at a time."""
 
     api_connections_max: int = 1_024
-    """How many connections to the Thrift API to accept. Further ones wait."""
+    """How many connections to the Thrift API may be open at a time. Further ones wait."""
 
     api_idle_ms: int = 300_000
     """How long to keep an unused scanner of the Thrift API, and an idle connection to it."""
@@ -91,7 +92,7 @@ def check_administrators(names: str) -> list[str]:
     """The names of the setting `administrators`.
 
     Raises:
-        SettingsError: these are not names.
+        SettingsError: one of them is not a name.
     """
     try:
         return list(check_names(names_in(names), option="administrators"))

@@ -23,7 +23,7 @@ def fill_hosts(settings: Any) -> None:
 
 
 def named_host(settings: Any) -> str:
-    """The host that a role's certificate must name; empty if the settings don't say: other ports
-    than that of ``host`` may be open to other machines.
+    """The host that a role's certificate must name; empty if the settings name only this machine,
+    because ports that other settings open may still be reached from elsewhere.
     """
     return "" if settings.host == LOOPBACK else str(settings.host)

@@ -1,4 +1,4 @@
-"""What happens, as Prometheus metrics."""
+"""The metrics of a worker, for Prometheus."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Lag(NamedTuple):
 
     key: SubscriptionKey
     messages: int
-    """Messages that the partition has beyond what was delivered, of all its topics."""
+    """The partition's messages not delivered yet, of all topics."""
     age_ms: float
-    """How long ago the oldest message was written that is not delivered yet; 0 without one."""
+    """The age of the oldest message not delivered yet; 0 if there is none."""
 
 
 class Metrics:
@@ -37,28 +37,32 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.delivered = self._counter(
-            "delivered_messages", "Messages delivered, repetitions not counted."
+            "delivered_messages", "Messages delivered, without repeated deliveries."
         )
-        self.retried = self._counter("retried_messages", "Messages of calls answered with retry.")
-        self.rejected = self._counter(
-            "rejected_messages", "Messages that their subscriber rejected."
+        self.retried = self._counter(
+            "retried_messages", "Messages that the subscriber asked to have delivered again."
         )
+        self.rejected = self._counter("rejected_messages", "Messages that the subscriber rejected.")
         self.dead_letters = self._counter("dead_letters", "Messages that became dead letters.")
-        self.unanswered = self._counter("unanswered_calls", "Calls without an answer.")
+        self.unanswered = self._counter(
+            "unanswered_calls", "Calls that the subscriber did not answer."
+        )
         self.halved = self._counter(
-            "halved_calls", "Calls whose messages came again in a call of half as many."
+            "halved_calls",
+            "Unanswered calls that were repeated with half their messages, to isolate the one that "
+            "ends the subscriber.",
         )
         self.latency = Histogram(
             "hqueue_delivery_latency_seconds",
-            "From the write of a call's first message to the subscriber's answer.",
+            "Time from the write of a call's first message to the subscriber's answer.",
             LABELS,
             buckets=LATENCY_BUCKETS_S,
             registry=self.registry,
         )
         self.notified = Counter(
             "hqueue_append_notifications",
-            "Batches that came with notifications of appends; those not authenticated were read "
-            "from HBase.",
+            "Batches that arrived with append notifications; batches that were not authenticated "
+            "were read from HBase.",
             ("authenticated",),
             registry=self.registry,
         )
@@ -66,10 +70,10 @@ class Metrics:
         self.registry.register(self._gauges)
 
     def page(self, lags: Sequence[Lag], claimed: int, groups: Sequence[GroupDescription]) -> bytes:
-        """All metrics as text. One call at a time.
+        """All metrics, in Prometheus's text format. One call at a time.
 
         Args:
-            lags: every lag, now.
+            lags: the current lags of all subscribers.
             claimed: how many partitions this worker serves.
             groups: the groups that this worker measures.
         """
@@ -82,7 +86,7 @@ class Metrics:
         return DeliveryMetrics(self, key)
 
     def count_notified(self, *, vouched: bool) -> None:
-        """A batch came with a notification."""
+        """Count a batch that came with a notification."""
         self.notified.labels("yes" if vouched else "no").inc()
 
     def _counter(self, name: str, text: str) -> Counter:
@@ -90,7 +94,7 @@ class Metrics:
 
 
 class DeliveryMetrics:
-    """What happens to one subscriber in one partition."""
+    """The metrics of one subscriber in one partition."""
 
     def __init__(self, metrics: Metrics, key: SubscriptionKey) -> None:
         labels = (key.queue, str(key.partition), key.subscriber)
@@ -108,29 +112,29 @@ class DeliveryMetrics:
         self._latency = metrics.latency.labels(*labels)
 
     def delivered(self, messages: int, age_ms: float) -> None:
-        """A call is done; its first message was written this long ago."""
+        """Count the messages of a call that is done, whose first was written this long ago."""
         self._delivered.inc(messages)
         self._latency.observe(age_ms / 1e3)
 
     def answered(self, retried: int, rejected: int) -> None:
-        """A call's answer wants so many of its messages again, and rejects others."""
+        """Count the messages that an answer asks to have delivered again, or rejects."""
         self._retried.inc(retried)
         self._rejected.inc(rejected)
 
     def buried(self, messages: int) -> None:
-        """Messages became dead letters."""
+        """Count messages that became dead letters."""
         self._dead_letters.inc(messages)
 
     def unanswered(self) -> None:
-        """A call had no answer."""
+        """Count a call that had no answer."""
         self._unanswered.inc()
 
     def halved(self) -> None:
-        """The next call has half the messages of one that had no answer."""
+        """Count an unanswered call that is repeated with half its messages."""
         self._halved.inc()
 
     def close(self) -> None:
-        """Show them no more: another worker counts on."""
+        """Stop showing these metrics: another worker counts from now on."""
         if self._closed:
             return
         self._closed = True
@@ -139,7 +143,7 @@ class DeliveryMetrics:
 
 
 class _Gauges(Collector):
-    """What is as it is now, and is not counted."""
+    """The gauges, whose values are given when the page is asked for."""
 
     def __init__(self) -> None:
         self.lags: Sequence[Lag] = ()
@@ -148,7 +152,7 @@ class _Gauges(Collector):
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         claimed = GaugeMetricFamily(
-            "hqueue_partitions_claimed", "Partitions served by this worker."
+            "hqueue_partitions_claimed", "Partitions that this worker serves."
         )
         claimed.add_metric([], self.claimed)
         yield claimed
@@ -172,12 +176,12 @@ class _Gauges(Collector):
         )
         messages = GaugeMetricFamily(
             "hqueue_group_lag_messages",
-            "Messages beyond what a group committed, of all topics.",
+            "Messages after a group's committed offset, of all topics.",
             labels=GROUP_LABELS,
         )
         age = GaugeMetricFamily(
             "hqueue_group_lag_seconds",
-            "Age of the oldest message beyond what a group committed.",
+            "Age of the oldest message after a group's committed offset.",
             labels=GROUP_LABELS,
         )
         for group in self.groups:
@@ -196,10 +200,10 @@ class _Gauges(Collector):
         families = [
             GaugeMetricFamily(f"hqueue_share_group_{name}", text, labels=GROUP_LABELS)
             for name, text in (
-                ("acquired_messages", "Messages that consumers of a share group have."),
-                ("redelivered_messages", "Those of them that were delivered before."),
-                ("released_messages", "Messages that were given back, and wait for a consumer."),
-                ("acquired_seconds", "Age of the oldest message that a consumer has."),
+                ("acquired_messages", "Messages that consumers of a share group hold now."),
+                ("redelivered_messages", "Held messages that were delivered before."),
+                ("released_messages", "Messages that were released and wait for a consumer."),
+                ("acquired_seconds", "Age of the oldest message that a consumer holds."),
             )
         ]
         for group in self.groups:

@@ -1,4 +1,4 @@
-"""What ports show of their security, for Prometheus."""
+"""The metrics of the security of ports, for Prometheus."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["PortSecurityMetrics", "QuotaRefusals"]
 
 
 class PortSecurityMetrics(Collector):
-    """What the ports of a process show of their security.
+    """The security metrics of a process's ports.
 
     Args:
-        security: the ports'; there is nothing to show if it is None.
+        security: the security of the ports; None for no metrics.
     """
 
     def __init__(self, security: PortSecurity | None) -> None:
@@ -26,17 +26,17 @@ class PortSecurityMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         refused = CounterMetricFamily(
             "hqueue_refused_connections",
-            "Connections to a port of this process that were refused.",
+            "Connections that a port of this process refused.",
             labels=["port", "reason"],
         )
         plaintext = CounterMetricFamily(
             "hqueue_plaintext_connections",
-            "Connections without TLS that a port of this process served (tls_optional).",
+            "Connections without TLS that a port of this process accepted (tls_optional).",
             labels=["port"],
         )
         expires = GaugeMetricFamily(
             "hqueue_certificate_expiration_timestamp_seconds",
-            "When the certificate expires that this process's ports show.",
+            "Time at which the certificate of this process's ports expires.",
         )
         if self._security is not None:
             for guard in list(self._security.guards):
@@ -49,10 +49,10 @@ class PortSecurityMetrics(Collector):
 
 
 class QuotaRefusals(Collector):
-    """The calls that were refused because their callers were over their quotas.
+    """The calls that were refused because their callers exceeded their quotas.
 
     Args:
-        quotas: the process's.
+        quotas: the quotas of the process.
     """
 
     def __init__(self, quotas: Quotas) -> None:
@@ -61,7 +61,7 @@ class QuotaRefusals(Collector):
     def collect(self) -> Iterator[CounterMetricFamily]:
         refused = CounterMetricFamily(
             "hqueue_quota_refusals",
-            "Calls that were refused because their callers were over their quotas.",
+            "Calls that were refused because their callers exceeded their quotas.",
             labels=["port", "limit"],
         )
         for each in list(self._quotas.ports):

@@ -1,4 +1,4 @@
-"""What readers skipped because an operator chose so, for Prometheus."""
+"""The metric of messages that readers skipped, for Prometheus."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class SkippedMessages(Collector):
     """The messages that a process could not read and skipped.
 
     Args:
-        messages: gives them by partition, now.
+        messages: gives the current number of skipped messages of each partition.
     """
 
     def __init__(self, messages: Callable[[], Mapping[PartitionKey, int]]) -> None:
@@ -25,7 +25,7 @@ class SkippedMessages(Collector):
     def collect(self) -> Iterator[CounterMetricFamily]:
         skipped = CounterMetricFamily(
             "hqueue_skipped_messages",
-            "Messages that can't be read, and were skipped because an operator decided so.",
+            "Unreadable messages that were skipped because an operator allowed it.",
             labels=["queue", "partition"],
         )
         for key, messages in sorted(self._messages().items()):

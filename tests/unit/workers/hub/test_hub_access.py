@@ -235,7 +235,7 @@ def test_without_a_record_there_are_administrators_alone(scene: RuledHubs) -> No
 
 def test_rules_need_principals(scene: RuledHubs) -> None:
     with (
-        pytest.raises(SettingsError, match="which callers prove only with tls"),
+        pytest.raises(SettingsError, match="which callers can only prove with tls"),
         HubThread(scene.open(), QUEUE, **RULES),
     ):
         pass

@@ -200,8 +200,8 @@ class QueueTopics:
         ):
             return
         raise NotAllowedError(
-            "this principal may not use this name of a publisher or a subscriber: use its own; or "
-            "see the hub's setting names, and hqueue access",
+            "this principal may not use this name for a publisher or subscriber: use the "
+            "principal's own name, or allow this one with the hub's setting names or hqueue access",
             operation=operation.value,
             topic=topic,
             name=name,
@@ -317,7 +317,7 @@ class QueueTopics:
         """Run the flow, once for all that ask at the same time."""
         if not self._certain():
             raise StoreUnavailableError(
-                "the hub can't confirm its session with ZooKeeper now",
+                "the hub can't confirm its session with ZooKeeper now: try again",
                 outcome=Outcome.NOT_APPLIED,
                 queue=self.queue,
             )
@@ -332,7 +332,9 @@ class QueueTopics:
                 return under_way
             if topic not in self._topics and len(self._topics) >= self._topics_max:
                 raise BufferFullError(
-                    "the hub owns the maximum number of topics", topics_max=self._topics_max
+                    "the hub owns the most topics that its setting topics_max allows: try again "
+                    "later, or raise it",
+                    topics_max=self._topics_max,
                 )
             done = self._resolving[key] = Future()
             leaving = self._leaving.get(topic)

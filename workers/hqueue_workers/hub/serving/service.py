@@ -324,7 +324,7 @@ def _read(topic: Any, messages: Sequence[Any] | None) -> tuple[str, list[Message
     name = text_of(topic, "topic")
     reserved.check_topic(name)
     if not messages or None in messages:
-        raise InvalidInputError("give at least one message, and no null")
+        raise InvalidInputError("give at least one message, and no null message")
     if len(messages) > BATCH_MESSAGES_MAX:
         raise InvalidInputError(
             "the call has more messages than a batch can hold",

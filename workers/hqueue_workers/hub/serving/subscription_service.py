@@ -274,7 +274,10 @@ def preferences_of(struct: Any) -> SubscriptionPreferences | None:
         for name, value in (struct.application or {}).items()
     }
     if any(len(name) + len(value) > 1_000 for name, value in application.items()):
-        raise InvalidInputError("an application's preference can have at most 1000 characters")
+        raise InvalidInputError(
+            "an application's preference is too long: its name and value together can have at most "
+            "1000 characters"
+        )
     return SubscriptionPreferences(
         struct.messageBound,
         struct.consumeInterval,

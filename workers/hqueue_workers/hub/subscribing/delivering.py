@@ -1,4 +1,4 @@
-"""Delivery to the subscriptions that have something to get: a bounded number of calls at a time."""
+"""Delivery to the subscriptions that have messages waiting, with a bounded number of calls."""
 
 from __future__ import annotations
 
@@ -39,44 +39,44 @@ logger = Log(__name__)
 
 OPTIONS = DeliveryOptions(batch_bytes_max=256 * 1024)
 RECENT = SubscriptionFilter("", None, OPTIONS.batch_messages_max, OPTIONS.batch_bytes_max)
-"""What a subscription reads from memory: all that is there of its topic."""
+"""The filter of reads from memory: it passes all messages of the topic."""
 READ_BYTES = 1024 * 1024
 LOOK_MS = 10_000.0
 ERROR_MS = 1_000.0
 
 
 class Delivering:
-    """Calls the services of subscriptions of one queue, one call at a time each, in order, and in
-    turn. One that has nothing to get, or whose window is full, costs nothing. Used by the event
-    loop.
+    """Delivers messages to the subscriptions of one queue. Subscriptions take turns, and each has
+    one call at a time, in order. A subscription without waiting messages, or with a full window,
+    costs nothing. Used by the event loop.
 
-    What was published lately is taken from memory; else it is read from the log, by `Backlogs`.
-    Before the first such read of a subscription that was attached it is asked whether there is
-    anything: most have nothing there.
+    Recent messages come from memory, and older ones from the log, by `Backlogs`. Before the first
+    read of the log for a subscription that was just attached, a cheap check finds out whether there
+    is anything to read: for most there is not.
 
-    A call that has no answer, or is answered with *retry*, is made again with the same messages
-    after a pause, in which it holds nothing; a rejected one goes to the dead letters.
-    An address that did not answer, or was not called before, is called once at a time until it
-    does. All such addresses together have half of the calls, and those of one client's host no more
-    than that leaves free; of all calls it has three quarters. So those that hang hold up neither
-    the others nor new clients.
+    A call that has no answer, or is answered with *retry*, is repeated with the same messages after
+    a pause, during which it holds no memory. Rejected messages become dead letters.
+    An address that did not answer, or was never called, gets one call at a time until it answers.
+    All such addresses together have half of the calls, and the addresses of one client's host no
+    more than that half leaves free; of all calls, one host has at most three quarters. So addresses
+    that hang hold up neither the others nor new clients.
 
     Args:
         queue: the queue.
-        past: tells what topics had before.
-        ranges_of: where a topic lies.
-        log: reads it.
-        open_topic: makes cursors in topics.
-        patience: the bound on a read of the log with its repetitions.
-        runtime: what it runs on.
-        lease: whether the hub's session certainly lives: asked before each piece that is sent.
-        may_reach: whether an IP address may be called: anybody can name one.
+        past: knows what topics had before.
+        ranges_of: gives the ranges of the log in which a topic lies.
+        log: the reader of the log.
+        open_topic: opens cursors in topics.
+        patience: the bound on a read of the log, with its retries.
+        runtime: the hub's runtime.
+        lease: whether the hub's session is certainly alive: asked before each piece is sent.
+        may_reach: whether an IP address may be called. Subscribers can name any address.
         store: stores a subscription's cursor.
-        moved: called with a subscription whose cursor must be stored before long.
-        metrics: counts.
-        calls_max: calls at a time.
-        limits: what no setting bounds.
-        security: what calls of subscribers are secured with; they are in clear if None.
+        moved: called with a subscription whose cursor must be stored soon.
+        metrics: the hub's metrics.
+        calls_max: the most calls at a time.
+        limits: the bounds that no setting changes.
+        security: the TLS settings of calls; calls are in clear if None.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Delivering:
             readings_max=calls_max,
             limits=limits,
         )
-        """Reads what is not in memory."""
+        """Reads messages that are not in memory."""
         self._store = store
         self._moved = moved
         self._metrics = metrics
@@ -126,11 +126,11 @@ class Delivering:
         self._running = 0
         self._all = Share(calls_max, 3)
         self._probing = Share(max(1, calls_max // 2), 1)
-        """Of that, calls to addresses that did not answer."""
+        """The part of these calls for addresses that did not answer."""
         self._endpoints = SubscriberEndpoints(lambda: self._lease.holds, may_reach, security)
 
     def wake(self, subscription: SubscriptionSession) -> None:
-        """Look whether it has something to get."""
+        """Start delivery to a subscription if it has messages waiting."""
         if subscription.queued or subscription.running or subscription.left:
             return
         if subscription.position < subscription.topic.end and subscription.room > 0:
@@ -163,7 +163,7 @@ class Delivering:
             self._running -= 1
 
     async def _turn(self, subscription: SubscriptionSession, endpoint: SubscriberEndpoint) -> None:
-        """Let one have its turn, or wait for its share or a connection, and hold up no other."""
+        """Give a subscription its turn, or let it wait for its share or a connection."""
         if endpoint.room <= 0:
             endpoint.waiting.append(subscription)
             return
@@ -172,7 +172,7 @@ class Delivering:
         full = next((share for share in shares if not share.has_room(host)), None)
         if full is not None:
             full.wait(subscription)
-            self._give_turns(endpoint)  # Others may have waited for the room that it leaves.
+            self._give_turns(endpoint)  # Others may wait for the room that this one leaves.
             return
         endpoint.busy += 1
         for share in shares:
@@ -206,7 +206,7 @@ class Delivering:
             self.wake(subscription)
 
     def _give_turns(self, endpoint: SubscriberEndpoint) -> None:
-        """Give turns to those that waited for an endpoint or a share, where there is room."""
+        """Give turns to subscriptions that wait for an endpoint or a share that has room now."""
         room = endpoint.room
         while endpoint.waiting and room > 0:
             waited = endpoint.waiting.popleft()
@@ -225,7 +225,7 @@ class Delivering:
     async def _deliver(
         self, subscription: SubscriptionSession, endpoint: SubscriberEndpoint
     ) -> float:
-        """Make one call, and do what its answer says; the pause before the next."""
+        """Make one call, and act on its answer. Returns the pause before the next call."""
         if subscription.dirty and subscription.since >= subscription.interval:
             await self._store(subscription)
         await self._drop(subscription)
@@ -234,7 +234,7 @@ class Delivering:
         return await self.caller.deliver(endpoint.pool, _Turn(self, subscription, endpoint))
 
     async def _take(self, subscription: SubscriptionSession) -> Call | None:
-        """Return the next call, with all messages below its end; None if it is not wanted."""
+        """Return the next call, with all messages below its end; None if it is no longer needed."""
         subscribed, position = subscription.topic, subscription.position
         until = subscribed.end if subscription.tries.end is None else subscription.tries.end
         count = min(OPTIONS.batch_messages_max, subscription.room, subscription.interval)
@@ -266,7 +266,7 @@ class Delivering:
         return await self._runtime.read(look)
 
     def _drop_idle_later(self) -> None:
-        """Drop what is known of the past some time after it was needed."""
+        """Drop the knowledge of the past when it has not been needed for some time."""
         if not self._dropping:
             self._dropping = True
             asyncio.get_running_loop().call_later(LOOK_MS / 1e3, self._drop_idle)
@@ -277,7 +277,7 @@ class Delivering:
             self._drop_idle_later()
 
     async def _drop(self, subscription: SubscriptionSession) -> None:
-        """Pass over the oldest of what waits, if that is more than the subscriber wants."""
+        """Skip the oldest waiting messages if there are more than the subscriber wants."""
         bound = subscription.preferences.message_bound
         if bound is None or subscription.tries.end is not None:
             return
@@ -291,7 +291,9 @@ class Delivering:
             return
 
         def ids(after: int, count: int | None) -> list[int]:
-            """Return the IDs of messages after the first ones; without a count, their number."""
+            """Return `count` IDs of messages, after skipping `after`; without a count, a list with
+            the number of all messages.
+            """
             with queue.scan_topic(
                 topic,
                 start=MessageID.from_int(position),
@@ -327,7 +329,7 @@ class Delivering:
 
 @dataclasses.dataclass
 class _Turn:
-    """A subscription that is called now, as a `Receiver`."""
+    """A subscription whose turn it is, as a `Receiver`."""
 
     of: Delivering
     subscription: SubscriptionSession
@@ -363,7 +365,7 @@ class _Turn:
         return not self.subscription.left
 
     async def is_free(self) -> bool:
-        """Like `Receiver`. Of what lies with other hubs nothing is known."""
+        """Like `Receiver`, but this hub does not know what other hubs suspect."""
         return True
 
     async def keep_suspected(self) -> None:
@@ -400,7 +402,7 @@ class _Turn:
         metrics, subscription, dead = self.of._metrics, self.subscription, decision.dead
         metrics.delivered.inc(call.count - len(dead))
         metrics.dead_letters.inc(len(dead))
-        if subscription.over:  # Since the messages are being put with the dead letters.
+        if subscription.over:  # It may have ended while the dead letters were written.
             return
         ids = list(itertools.chain.from_iterable(call.ids))
         for is_dead, run in itertools.groupby(range(len(ids)), dead.__contains__):

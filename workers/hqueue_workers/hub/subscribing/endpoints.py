@@ -102,11 +102,13 @@ class SubscriberEndpoints:
             if not is_proven(principal):
                 return
             if certificate is None:
-                raise RefusedError(f"it does not speak TLS, and {principal!r} has subscribed")
+                raise RefusedError(
+                    f"it does not speak TLS, but it was subscribed by the principal {principal!r}"
+                )
             found = security.rules.principal_of(certificate)
             if found != principal:
                 raise RefusedError(
-                    f"it has the certificate of {found!r}, and {principal!r} has subscribed"
+                    f"it has the certificate of {found!r}, but it was subscribed by {principal!r}"
                 )
 
         return ConnectionPool(

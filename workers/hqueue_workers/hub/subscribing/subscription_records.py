@@ -80,12 +80,12 @@ class SubscriptionRecords:
         consumed: int | None = None,
         suspected: UnansweredCalls | None = None,
     ) -> Version:
-        """Change what is given, if the record is of this version. The calls without an answer are
-        stored with the cursor.
+        """Change the given parts of a record if it still has this version. The calls without an
+        answer are stored with the cursor.
 
         Raises:
-            BadVersionError: it is of another.
-            NoSubscriptionStateError: it is gone.
+            BadVersionError: the record has another version.
+            NoSubscriptionStateError: the record is gone.
         """
         state = None
         if consumed is not None:

@@ -28,11 +28,11 @@ class Delivery(NamedTuple):
     """Where a subscriber's messages go.
 
     Args:
-        address: of its service.
-        session: the client's name for this life of it.
+        address: the address of the subscriber's service.
+        session: the ID of the client's session.
         explicit: whether only `consume` moves the cursor.
-        host: the IP address of the client that asked for it.
-        principal: who asked for it, as `calling_principal`.
+        host: the IP address of the client that subscribed.
+        principal: the principal that subscribed, as `calling_principal` gives it.
     """
 
     address: Address
@@ -43,24 +43,25 @@ class Delivery(NamedTuple):
 
     @property
     def holder(self) -> str:
-        """The principal that attaches the subscription; its address, if it proves none."""
+        """The principal that attaches the subscription; the client's address if it proves none."""
         return self.principal if is_proven(self.principal) else self.host
 
     @property
     def session_key(self) -> SessionKey:
-        """The client's session, which is its principal's alone."""
+        """The client's session, which belongs to its principal alone."""
         return SessionKey(self.session, self.principal)
 
 
 class Claimant(NamedTuple):
-    """Who does something with a subscription.
+    """The caller of an operation on a subscription.
 
     Args:
         name: the subscriber's name.
-        principal: who it has proven to be, as `calling_principal`. What a principal creates is its
-            own; what callers create that have proven nothing belongs to the principal of that name.
-        check: raises a `NotAllowedError` if it may not do it with a subscription of this owner; of
-            None: one that it creates.
+        principal: the principal that it has proven to be, as `calling_principal` gives it. A
+            principal owns what it creates. What a caller without a proven principal creates belongs
+            to the principal of the subscriber's name.
+        check: raises a `NotAllowedError` if the caller may not do this with a subscription of this
+            owner; the owner is None for a subscription that the caller creates.
     """
 
     name: str
@@ -69,13 +70,13 @@ class Claimant(NamedTuple):
 
 
 class SubscribedTopic(Window):
-    """A topic that this hub owns, and the subscriptions to it that are attached. IDs as integers.
+    """A topic that this hub owns, with its attached subscriptions. IDs are integers.
 
-    What the topic has from `start` on is in memory; no message that comes has an ID below `end`.
+    The topic's messages from `start` on are in memory. New messages have IDs of at least `end`.
 
     Args:
         owned: the topic.
-        end: where it begins to be kept.
+        end: the ID from which messages are kept in memory.
     """
 
     __slots__ = ("left", "owned", "subscriptions", "users")
@@ -90,16 +91,17 @@ class SubscribedTopic(Window):
 
 
 class SubscriptionSession:
-    """A subscription that a client has attached. At rest it is nothing but this. IDs as integers.
+    """A subscription that a client has attached. A subscription without waiting messages has no
+    other object. IDs are integers.
 
     Args:
-        topic: its topic.
-        subscriber: its name.
+        topic: the topic.
+        subscriber: the subscriber's name.
         delivery: where messages go.
-        preferences: how it wants them.
-        version: of its record.
-        consumed: its cursor, as it is stored.
-        owner: the principal that it belongs to.
+        preferences: the preferences of the subscription.
+        version: the version of its record.
+        consumed: its cursor, as stored.
+        owner: the principal that owns it.
         suspected: the calls without an answer that are stored with it.
     """
 
@@ -125,7 +127,7 @@ class SubscriptionSession:
         self.suspected = suspected
         """The calls that had no answer: one of their messages may be the cause."""
         self.must_store = False
-        """Whether those must be stored, though the cursor may not have moved."""
+        """Whether these calls must be stored even if the cursor has not moved."""
         self.topic = topic
         self.subscriber = subscriber
         self.delivery = delivery
@@ -133,26 +135,26 @@ class SubscriptionSession:
         self.version = version
         self.consumed = self.stored = self.tried = consumed
         self.position = consumed + 1
-        """What lies below was delivered, or dropped."""
+        """All messages below this ID were delivered or dropped."""
         self.since = 0
         """Messages consumed since the cursor was stored."""
         self.looked = False
-        """Whether it was asked, since this was attached, if there is anything before."""
+        """Whether the hub has checked, since this was attached, for older messages in the log."""
         self.waiting: int | None = None
         """Messages from `position` on; None if they are not counted."""
         self.outstanding: collections.deque[int] | None = None
-        """Delivered, and not consumed: where only `consume` moves the cursor."""
+        """Messages delivered and not yet consumed, if only `consume` moves the cursor."""
         self.tries = UNTRIED
-        """Of the call that comes next."""
+        """The earlier tries of the next call."""
         self.queued = False
-        """Whether its turn comes, or a pause ends, without anybody's doing."""
+        """Whether it waits for its turn or for the end of a pause."""
         self.running = False
         self.ended: asyncio.Future[None] | None = None
-        """Is set when the call under way has ended."""
+        """Set when the call under way has ended."""
         self.left = False
-        """Whether it is detached: no call begins any more."""
+        """Whether it is detached, so that no more calls begin."""
         self.over = False
-        """Whether the answer of a call under way comes too late."""
+        """Whether the answer of a call under way would come too late."""
         self.holder = ""
         """Who attached it, as `Delivery.holder`."""
 
@@ -163,17 +165,17 @@ class SubscriptionSession:
 
     @property
     def at_end(self) -> bool:
-        """Whether it was given all that its topic has."""
+        """Whether it has received all messages of its topic."""
         return self.position >= self.topic.end
 
     @property
     def interval(self) -> int:
-        """The cursor is stored after this many messages."""
+        """The number of messages after which the cursor is stored."""
         return self.preferences.consume_interval or CONSUME_INTERVAL
 
     @property
     def room(self) -> int:
-        """So many more messages may be delivered now."""
+        """How many more messages may be delivered now."""
         window = min(self.preferences.delivery_window or WINDOW, WINDOW_MAX)
         return window - len(self.outstanding or ())
 
@@ -183,18 +185,18 @@ class SubscriptionSession:
         return self.consumed > self.stored or self.must_store
 
     def repeat(self, tries: Tries) -> None:
-        """Make the call once more that these were tries of, unless it need not be by now."""
+        """Keep the tries of a call for its repetition, unless it need not be repeated by now."""
         is_ahead = tries.end is not None and tries.end > self.position
         self.tries = tries if is_ahead else tries.passed()
 
     def went_on(self, end: int, tries: Tries) -> None:
-        """Note that nothing else lies below `end` for the subscriber, and what comes next."""
+        """Note that nothing below `end` is left to deliver, and keep the tries of the next call."""
         self._advance(0, end)
         self.repeat(tries)
 
     def delivered(self, ids: Sequence[int], end: int) -> None:
-        """Note that the subscriber has these messages, and that nothing else lies below `end` for
-        it.
+        """Note that the subscriber got these messages, and that nothing below `end` is left to
+        deliver.
         """
         self._advance(len(ids), end)
         if not ids:
@@ -207,7 +209,7 @@ class SubscriptionSession:
             self._move(ids[-1], len(ids))
 
     def passed(self, ids: Sequence[int], end: int) -> None:
-        """These messages need not be delivered: they were dropped, or are dead letters."""
+        """Note that these messages need not be delivered: they were dropped or are dead letters."""
         self._advance(len(ids), end)
         if ids and not self.outstanding:
             self._move(ids[-1], len(ids))
@@ -224,16 +226,16 @@ class SubscriptionSession:
         while self.outstanding and self.outstanding[0] <= message_id:
             self.outstanding.popleft()
             count += 1
-        if message_id >= self.position:  # It needs not get what lies between.
+        if message_id >= self.position:  # The messages between need not be delivered.
             self.position, self.waiting = message_id + 1, None
             self.tries = self.tries.passed()
         if message_id > self.consumed:
             self._move(message_id, max(1, count))
 
     def set_delivery(self, delivery: Delivery) -> None:
-        """Deliver there from now on."""
+        """Deliver to another address or session, or in another mode, from now on."""
         if self.delivery.explicit and not delivery.explicit and self.outstanding:
-            # What it has is done with by this, as if it had come so.
+            # Delivery alone moves the cursor now, so what the subscriber has counts as consumed.
             last, count = self.outstanding[-1], len(self.outstanding)
             self.outstanding = None
             self._move(last, count)

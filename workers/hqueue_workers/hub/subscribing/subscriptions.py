@@ -155,7 +155,11 @@ class Subscriptions:
     def _check_room(self, delivery: Delivery) -> None:
         """Raise a `BufferFullError` if no more may be attached."""
         if self.sessions.attached >= self._subscriptions_max:
-            raise BufferFullError("the hub has the maximum number of subscriptions")
+            raise BufferFullError(
+                "the hub has the most subscriptions that its setting subscriptions_max allows: try "
+                "again later, or raise it",
+                subscriptions_max=self._subscriptions_max,
+            )
         if self._quotas is not None:
             attached = self.sessions.attached_by.get(delivery.holder, 0)
             self._quotas.check_held("subscriptions", attached, delivery.principal, delivery.host)

@@ -265,7 +265,7 @@ def test_a_message_whose_calls_break_is_found_and_the_count_outlives_its_hub(sce
     wait_for(lambda: scene.cursor() == last, "all are done with")
     assert sub.values == [b"first", b"a", b"b", b"c"]
     assert letters_of(scene) == [
-        (b"fatal", "the subscriber got this message alone, and gave no answer, 2 times")
+        (b"fatal", "the subscriber did not answer 2 calls with this message alone")
     ]
     assert breaks[-2:] == [[b"fatal"]] * 2
     assert len(breaks) <= 6
