@@ -198,7 +198,7 @@ def test_no_task_of_spark_carries_a_secret_and_an_executor_has_its_own(
             assert there.zookeeper_auth[0].credential == f"app:{MARK}-of-an-executor"
             for name in SECRETS:
                 elsewhere.delenv(f"HQUEUE_{name.upper()}")
-            with pytest.raises(SettingsError, match="set it there, too"):
+            with pytest.raises(SettingsError, match="set this one there, too"):
                 _ = pickle.loads(pickled).task_settings
     monkeypatch.delenv("HQUEUE_ZOOKEEPER_AUTH")
     pickle.loads(pickle.dumps(ReadOptions.of({"queue": "q"}, "batch")))

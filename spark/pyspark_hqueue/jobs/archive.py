@@ -108,14 +108,14 @@ class Archive:
         if output_format == PARQUET:
             if checkpoint is not None:
                 raise InvalidInputError(
-                    "an archive of files keeps its own checkpoint: leave it out",
+                    "an archive of files keeps its own checkpoint: leave out checkpoint",
                     checkpoint=checkpoint,
                 )
             self.target = ArchiveFolder(spark, path, of, parquet or ParquetOptions())
         elif parquet not in (None, ParquetOptions()):
             raise InvalidInputError(
-                "the files of a table are as large as its own properties say: leave the sizes of "
-                "files and row groups out",
+                "the properties of a table set the size of its files: leave out the sizes of files "
+                "and row groups",
                 table=path,
             )
         else:
@@ -126,17 +126,18 @@ class Archive:
         self.target.check()
 
     def pending(self) -> list[Range]:
-        """What a run would archive. Raises as `Rounds.pending`."""
+        """The ranges that a run would archive. Raises as `Rounds.pending`."""
         return self._rounds.pending()
 
     def run(
         self, on_round: Callable[[int, Archived], None] | None = None, *, follow: bool = False
     ) -> None:
-        """Archive what is there by now, or, following, what comes as well.
+        """Archive the messages that the queue has now, and those that follow if `follow` is set.
 
         Args:
-            on_round: called after each round, with the messages that it passed, of all topics.
-            follow: go on until the program is interrupted.
+            on_round: called after each round with the number of its messages, of all topics, and
+                with what was archived.
+            follow: whether to go on until the program is interrupted.
 
         Raises:
             As `Rounds.run`.
@@ -157,7 +158,7 @@ class ArchiveFolder:
     Args:
         spark: the session.
         path: the folder's path or URI.
-        of: what `archived_queue` says of the folder.
+        of: the record of the archive, as `archived_queue` reads it.
         parquet: how the files are written.
 
     Raises:
@@ -182,13 +183,13 @@ class ArchiveFolder:
         if there is None:
             if others := [name for name in self.folder.names() if name != HIDDEN]:
                 raise InvalidInputError(
-                    "the folder has files that do not belong to an archive",
+                    "the folder has files that do not belong to an archive: give another folder",
                     path=self.folder.uri,
                     found=others[0],
                 )
         elif there != self._of:
             raise InvalidInputError(
-                "the folder belongs to another archive",
+                "the folder belongs to another archive: give another folder",
                 path=self.folder.uri,
                 queue=there.get("queue"),
                 topics=there.get("topics"),
@@ -196,7 +197,7 @@ class ArchiveFolder:
 
     def prepare(self) -> None:
         self.folder.publish(RECORD, json.dumps(self._of))
-        self.check()  # Another may have been faster.
+        self.check()  # Another run may have been faster.
         finish_compactions(self.folder)
 
     def write(self, round_: Round) -> RoundRecord:
@@ -208,14 +209,14 @@ class ArchiveFolder:
                 mine = self._write(round_, attempt)
                 self.folder.publish(name, json.dumps(dataclasses.asdict(mine)))
             except Exception:
-                # Who was faster has perhaps tidied up already.
+                # A faster run has perhaps removed these files already.
                 if not self.folder.exists(name):
                     raise
             text = self.folder.read(name)
             assert text is not None
         record = RoundRecord.parse(text)
         self._place(record)
-        finish_compactions(self.folder)  # Of one that was killed meanwhile.
+        finish_compactions(self.folder)  # A compaction may have been killed meanwhile.
         return record
 
     def _write(self, round_: Round, attempt: str) -> RoundRecord:
@@ -225,7 +226,7 @@ class ArchiveFolder:
         frame = round_.frame.withColumn("date", F.expr(_DATE)).observe(
             seen, F.count(F.lit(1)).alias("messages"), F.sum(message_bytes()).alias("bytes")
         )
-        # Files of the size that is wanted, whatever the number of tasks and of topics.
+        # Files get the wanted size, whatever the number of tasks and topics.
         balanced = frame.hint("rebalance", *map(F.col, by))
         self._parquet.write(sorted_rows(balanced, by), self.folder.inside(folder), by)
         files = tuple(name for name in self.folder.files(folder) if name.endswith(".parquet"))
@@ -241,7 +242,7 @@ class ArchiveFolder:
             if source.removeprefix(f"{STAGING}/{record.attempt}/") in there:
                 self.folder.move(source, target)
         for attempt in self.folder.names(STAGING):
-            number = whole_number(attempt.partition("-")[0])  # What is not a try's is left alone.
+            number = whole_number(attempt.partition("-")[0])  # Other files are left alone.
             if number is not None and number <= record.number:
                 self.folder.delete(f"{STAGING}/{attempt}")
 

@@ -1,4 +1,4 @@
-"""What tables of both formats have in common as targets of archives: columns, names, marks."""
+"""Tables of both formats as targets of archives: their columns, names and properties."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 ARCHIVE = "hqueue.archive"
-"""The property that says which archive a table is."""
+"""The property that says which archive a table belongs to."""
 
 DELTA = "delta"
 ICEBERG = "iceberg"
@@ -46,8 +46,8 @@ _MISSING = (
 
 @dataclasses.dataclass(frozen=True)
 class TableRound:
-    """What a table has of a round: messages, and the files' number and bytes. All are 0 if the
-    table's history no longer says it.
+    """What a round added to a table: messages, files and bytes. All are 0 if the table's history no
+    longer has the round.
     """
 
     messages: int = 0
@@ -56,7 +56,7 @@ class TableRound:
 
 
 def column_differences(there: StructType, wanted: StructType, *, writing: bool = True) -> list[str]:
-    """How the columns of a table differ from those of an archive; empty if they do not.
+    """How the columns of a table differ from those of an archive; empty if they are the same.
 
     Args:
         there: the table's columns.
@@ -74,19 +74,19 @@ def column_differences(there: StructType, wanted: StructType, *, writing: bool =
             found.append(f"{field.name} is {column.dataType.simpleString()}, not {kind}")
         elif writing and field.nullable and not column.nullable:
             found.append(f"{field.name} does not allow nulls")
-    return found + [f"it has a column {name} more" for name in columns]
+    return found + [f"it has an extra column {name}" for name in columns]
 
 
 class Table:
-    """What both kinds of tables have in common."""
+    """A table as an `ArchiveTarget`: the part that does not depend on its format."""
 
     output_format = ""
     columns = WITH_HEADERS
     partitioned_by = ""
     created_with: ClassVar[Mapping[str, str]] = {}
-    """Properties of a table that the archive creates."""
+    """The properties of a table that the archive creates."""
     own_properties: ClassVar[Mapping[str, str]] = {}
-    """Properties of each table that it writes."""
+    """The properties of every table that the archive writes to."""
 
     def __init__(
         self, spark: SparkSession, table: str, checkpoint: str, of: Mapping[str, Any]
@@ -101,7 +101,7 @@ class Table:
         if columns is None:
             if self.checkpoint.names("commits"):
                 raise InvalidInputError(
-                    "the table is gone that was archived with this checkpoint, or it is in another "
+                    "the table that was archived with this checkpoint is gone, or is in another "
                     "catalog: give that catalog, or another checkpoint to archive all messages "
                     "again",
                     table=self.name,
@@ -137,14 +137,14 @@ class Table:
     def _check_columns(self, columns: StructType | None) -> None:
         if columns is None:
             raise InvalidInputError(
-                "the table was dropped while it was archived to: start again with another "
-                "checkpoint to archive all messages again",
+                "the table was dropped while the archive was being written: start again with "
+                "another checkpoint to archive all messages again",
                 table=self.name,
             )
         if differences := column_differences(columns, self.columns):
             raise InvalidInputError(
-                "the table has other columns than the archive of a queue: archive to another "
-                "table, or alter this one",
+                "the columns of the table are not those of an archive of a queue: archive to "
+                "another table, or alter this one",
                 table=self.name,
                 differences=differences,
             )
@@ -152,7 +152,7 @@ class Table:
     def _mark(self, stream: str) -> None:
         """Mark the table as the archive that this stream writes, or refuse it.
 
-        Before each round: a table can be altered while an archive follows its queue.
+        This is done before each round: a table can be altered while an archive follows its queue.
         """
         self._check_columns(self._columns())
         properties = self._properties()
@@ -167,21 +167,21 @@ class Table:
         there = json.loads(properties[ARCHIVE])
         if {name: there.get(name) for name in self._of} != self._of:
             raise InvalidInputError(
-                "the table belongs to another archive",
+                "the table belongs to another archive: give another table",
                 table=self.name,
                 queue=there.get("queue"),
                 topics=there.get("topics"),
             )
         if there.get("stream") != stream:
             raise InvalidInputError(
-                "the table was archived with another checkpoint, and with this one all messages "
-                "would be written again: give that checkpoint, or another table",
+                "the table was archived with another checkpoint, and this one would write all "
+                "messages again: give that checkpoint, or another table",
                 table=self.name,
                 checkpoint=self.checkpoint.uri,
             )
 
     def _stream(self) -> str | None:
-        """The name of the checkpoint's stream; None if it has not begun."""
+        """The name of the checkpoint's stream; None if the stream has not begun."""
         text = self.checkpoint.read("metadata")
         return None if text is None else str(json.loads(text)["id"])
 
@@ -196,7 +196,7 @@ class Table:
             raise refusal(self.name, self.output_format, exc) from exc
 
     def _refresh(self) -> None:
-        """Forget what the session knows of the table, where it may be older than the table."""
+        """Drop the session's cached state of the table, if it may be stale."""
 
     def _format(self) -> str:
         rows = self._sql(f"DESCRIBE TABLE EXTENDED {self.name}").collect()
@@ -218,7 +218,7 @@ class Table:
 
 
 def sql_name(spark: SparkSession, table: str, table_format: str) -> str:
-    """A table as Spark's SQL names it."""
+    """The name of a table in Spark's SQL."""
     if "/" not in table or "`" in table:
         return table
     if table_format == ICEBERG:
@@ -230,8 +230,8 @@ def sql_name(spark: SparkSession, table: str, table_format: str) -> str:
 
 def refusal(table: str, table_format: str, reason: Exception) -> InvalidInputError:
     return InvalidInputError(
-        "Spark can't use this table: is its name right, and has the session the jars and the "
-        "catalog of its format? See docs/tables.md",
+        "Spark can't use this table: check its name, and whether the session has the jars and the "
+        "catalog of its format (docs/tables.md)",
         table=table,
         format=table_format,
         reason=first_line(str(reason)),
@@ -239,7 +239,7 @@ def refusal(table: str, table_format: str, reason: Exception) -> InvalidInputErr
 
 
 def literal(text: str) -> str:
-    """A text as a literal of Spark's SQL."""
+    """Quote a text as a literal of Spark's SQL."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 

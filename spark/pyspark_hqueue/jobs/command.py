@@ -1,4 +1,4 @@
-"""``hqueue pipeline``: archive, replay, copy and count, with Spark. Needs ``hqueue[spark]``."""
+"""``hqueue pipeline``: archives, replays, copies and counts with Spark. Needs ``hqueue[spark]``."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def archive(
 ) -> None:
     """Archive a queue as Parquet, or in a table of Delta Lake or Iceberg, each message once.
 
-    A run goes on where the last one ended, and can be killed anywhere. PATH is a folder on any file
-    system that Spark writes to; with --format delta or iceberg it is a table.
+    A run continues where the last one ended, and can be killed at any point. PATH is a folder on
+    any file system that Spark can write to; with --format delta or iceberg it is a table.
     """
     with command_session(f"archive {queue}", master, conf) as spark:
         from pyspark_hqueue.jobs.archive import ROUND_MESSAGES, Archive  # noqa: PLC0415
@@ -121,7 +121,7 @@ def compact(
     row_group_size: RowGroupSize = ROW_GROUP_SIZE_BYTES,
     rewrite_all: Annotated[
         bool,
-        typer.Option("--rewrite-all", help="Rewrite all files, also those that are large enough."),
+        typer.Option("--rewrite-all", help="Rewrite all files, even those that are large enough."),
     ] = False,
     dry_run: DryRun = False,
     master: Master = None,
@@ -129,8 +129,8 @@ def compact(
 ) -> None:
     """Compact an archive: rewrite its small files as fewer, larger ones.
 
-    It may run while the archive is written and read, and can be killed anywhere: the next run
-    finishes what is left.
+    The archive may be written and read meanwhile. A run can be killed at any point: the next run
+    finishes its work.
     """
     parquet = ParquetOptions(target_file_size, row_group_size)
     with command_session("compact", master, conf) as spark:
@@ -186,7 +186,7 @@ def replay(
         str | None,
         typer.Option(
             "--write-id",
-            help="The replay's ID: a replay with the same ID writes each message once.",
+            help="An ID for the replay: runs with the same ID write each message only once.",
         ),
     ] = None,
     dry_run: DryRun = False,
@@ -195,21 +195,22 @@ def replay(
 ) -> None:
     """Replay an archive, or any Parquet with the columns topic and value, into a queue.
 
-    Each message is written once, however often this is run; what an archive got meanwhile is added.
-    The order in which messages lie is kept in each partition. With --format delta or iceberg, PATH
-    is a table that is an archive.
+    Each message is written once, however often this command is run. A later run adds the messages
+    that the archive got meanwhile. Each partition keeps the order of its messages. With --format
+    delta or iceberg, PATH is the table of an archive.
     """
     is_table = input_format is not ArchiveFormat.PARQUET
     if is_table and (checkpoint is None or write_id is not None):
         raise InvalidInputError(
-            "the replay of a table is identified by its --checkpoint, and has no --write-id"
+            "the replay of a table is identified by its checkpoint: give --checkpoint, and no "
+            "--write-id"
         )
     if not is_table and checkpoint is not None:
         raise InvalidInputError("only the replay of a table has a --checkpoint: leave it out")
     bounds = [None if moment is None else parse_position(moment) for moment in (start, stop)]
     relative = [moment for moment in (start, stop) if moment is not None and is_relative(moment)]
     if relative and write_id is None:
-        # The same command would be another replay each time, and write everything again.
+        # The same command would be a new replay each time, and would write everything again.
         raise InvalidInputError(
             "a replay is identified by its bounds, and these bounds change with each run: give a "
             f"fixed time{'' if is_table else ', or a --write-id'}",
@@ -255,7 +256,10 @@ def copy(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="The queue to read.")],
     target: Annotated[str, typer.Argument(metavar="TARGET", help="The queue to write.")],
     checkpoint: Annotated[
-        str, typer.Option("--checkpoint", "-c", help="A folder, one for each copy.")
+        str,
+        typer.Option(
+            "--checkpoint", "-c", help="The folder of the copy's checkpoint, one for each copy."
+        ),
     ],
     *,
     by: By = None,
@@ -268,10 +272,11 @@ def copy(
     master: Master = None,
     conf: Conf = None,
 ) -> None:
-    """Copy a queue into another, which may have another number of partitions, each message once.
+    """Copy a queue into another, each message once. The queues may differ in partitions.
 
-    Messages keep their partitions; in another number of partitions those with a key lie where it
-    says. A run goes on where the last one with this checkpoint ended, and can be killed anywhere.
+    Messages keep their partitions if the queues have the same number of them; otherwise a message
+    with a key goes to the partition of its key. A run continues where the last one with this
+    checkpoint ended, and can be killed at any point.
     """
     begin = None if start is None else parse_position(start)
     with command_session(f"copy {source} to {target}", master, conf) as spark:
@@ -309,6 +314,6 @@ def copy(
 register = group(
     "Messages",
     "pipeline",
-    "Archive, replay, copy and count queues, with Spark.",
+    "Archive, replay, copy and count queues with Spark.",
     *(archive, compact, replay, copy, statistics),
 )

@@ -30,7 +30,7 @@ __all__ = [
 
 
 class ArchiveFormat(str, enum.Enum):
-    """What an archive is written as."""
+    """The format of an archive."""
 
     PARQUET = "parquet"
     DELTA = "delta"
@@ -45,19 +45,19 @@ Topics = Annotated[
 By = Annotated[
     str | None,
     typer.Option(
-        help="What chooses the partition: 'partition' (the source's, modulo their number), "
-        "'topic', 'key', or an expression of Spark's SQL over the columns."
+        help="How to choose the partition: 'partition' (the source's, modulo the number of "
+        "partitions), 'topic', 'key', or a Spark SQL expression over the columns."
     ),
 ]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Report what would be read and written; write nothing.")
+    bool, typer.Option("--dry-run", help="Show what would be read and written; write nothing.")
 ]
 Follow = Annotated[
     bool, typer.Option("--follow", "-f", help="Continue with new messages, until Ctrl-C.")
 ]
 Loss = Annotated[
     bool,
-    typer.Option("--allow-data-loss", help="Go on if messages expired before they were read."),
+    typer.Option("--allow-data-loss", help="Continue if messages expired before they were read."),
 ]
 RoundMessages = Annotated[
     int | None, typer.Option(min=1, help="Messages per round; a crash repeats at most one round.")
@@ -68,7 +68,7 @@ Stop = Annotated[
 ]
 Master = Annotated[
     str | None,
-    typer.Option(help="Spark's master; that of spark-submit, or this machine, if not given."),
+    typer.Option(help="Spark's master. By default that of spark-submit, or else this machine."),
 ]
 Conf = Annotated[
     list[str] | None,
@@ -85,13 +85,17 @@ RowGroupSize = Annotated[
     typer.Option(
         "--row-group-size-bytes",
         min=1,
-        help="The size that their row groups should have.",
+        help="The size that row groups should have.",
     ),
 ]
 OutputFormat = Annotated[
-    ArchiveFormat, typer.Option("--format", help="Parquet files, or the table's format.")
+    ArchiveFormat, typer.Option("--format", help="Parquet files, or a table of this format.")
 ]
 TableCheckpoint = Annotated[
     str | None,
-    typer.Option("--checkpoint", "-c", help="For a table: a folder, one for each table."),
+    typer.Option(
+        "--checkpoint",
+        "-c",
+        help="The folder of the checkpoint. Tables need one, a different one for each table.",
+    ),
 ]

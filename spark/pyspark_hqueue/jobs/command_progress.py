@@ -1,4 +1,4 @@
-"""Showing what a pipeline would do, how far it is, and what it has done."""
+"""Shows what a pipeline would do, its progress, and what it has done."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class MessagesDone:
     """A progress bar on stderr, if that is a terminal, and a count of messages.
 
     Args:
-        label: what goes on.
-        total: messages, at the beginning; more may come.
-        spark: whose tasks are shown.
+        label: the name of the work.
+        total: the number of messages at the beginning; more may come.
+        spark: the session whose tasks are shown.
     """
 
     def __init__(self, label: str, total: int, spark: SparkSession) -> None:
@@ -56,7 +56,7 @@ class MessagesDone:
             self._thread.join()
 
     def advance(self, messages: int) -> None:
-        """This many messages more are done."""
+        """Count this many more messages as done."""
         self.messages += messages
         self.seconds = time.monotonic() - self._begun_s
 
@@ -71,7 +71,7 @@ class MessagesDone:
                 bar.update(task, completed=self.messages, total=total, tasks=self._tasks())
 
     def _tasks(self) -> str:
-        """The tasks of the stages that run, or nothing where Spark does not tell."""
+        """The tasks of the running stages; empty if Spark does not report them."""
         done = wanted = 0
         with contextlib.suppress(Exception):  # Spark may be ending.
             tracker = self._spark.sparkContext.statusTracker()
@@ -83,12 +83,12 @@ class MessagesDone:
 
 
 def messages_in(ranges: Sequence[Range]) -> int:
-    """How many messages of all topics the ranges have."""
+    """How many messages the ranges have, of all topics."""
     return sum(range_.messages for range_ in ranges)
 
 
 def show_ranges(ranges: Sequence[Range], what: str) -> None:
-    """Write to stdout what a command would read, and to stderr how much and what for."""
+    """Write to stdout the ranges that a command would read, and to stderr a summary."""
     show_table(
         ("partition", "from", "to", "messages"),
         [
@@ -111,9 +111,9 @@ def show_summary(what: str, messages: int, seconds: float, more: str) -> None:
 
     Args:
         what: what happened to the messages.
-        messages: how many they are.
-        seconds: how long it took.
-        more: what else to say of them; nothing if empty.
+        messages: the number of messages.
+        seconds: the time that it took.
+        more: a text in brackets after the number of messages; none if empty.
     """
     rate = f", {messages / seconds:,.0f} messages/s" if messages and seconds > 0 else ""
     more = f" ({more})" if more else ""

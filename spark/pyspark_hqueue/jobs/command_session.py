@@ -1,4 +1,4 @@
-"""The Spark session of a command of ``hqueue pipeline``, and how it reads."""
+"""The Spark session of a command of ``hqueue pipeline``, and its options for reading."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["command_session", "pyspark_installed", "reading_options", "until_int
 
 @contextlib.contextmanager
 def pyspark_installed() -> Iterator[None]:
-    """In the block, an import that fails says what to install.
+    """Say what to install if an import in the block fails.
 
     Raises:
         SettingsError: PySpark, or what comes with it, is not installed.
@@ -40,12 +40,12 @@ def command_session(
     """A session for the block, which is stopped at the end.
 
     Args:
-        name: the application's.
-        master: where to run; see `pyspark_hqueue.jobs.sessions.spark_session`.
+        name: the name of the application.
+        master: as for `pyspark_hqueue.jobs.sessions.spark_session`.
         conf: Spark's settings, each as NAME=VALUE.
 
     Raises:
-        InvalidInputError: a setting has another form.
+        InvalidInputError: a setting is not written as NAME=VALUE.
         SettingsError: PySpark is not installed.
     """
     with pyspark_installed():
@@ -61,12 +61,12 @@ def command_session(
 
 
 def reading_options(context: typer.Context, allow_data_loss: bool) -> dict[str, str]:
-    """The options of the data source with which a command reads its queue."""
+    """The data source's options with which a command reads its queue."""
     return {**session_of(context).spark_options, "failOnDataLoss": str(not allow_data_loss).lower()}
 
 
 def until_interrupted(run: Callable[[], object], *, follow: bool) -> None:
-    """Call a function; Ctrl-C is how following ends, and no failure."""
+    """Call a function. If it follows a queue, Ctrl-C ends it without failure."""
     try:
         run()
     except KeyboardInterrupt:

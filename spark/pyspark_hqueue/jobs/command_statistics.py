@@ -1,4 +1,4 @@
-"""``hqueue pipeline statistics``: counting a queue's messages, and showing the counts."""
+"""``hqueue pipeline statistics``: counts a queue's messages and shows the counts."""
 
 from __future__ import annotations
 
@@ -46,9 +46,8 @@ def statistics(
         typer.Option(
             "--window",
             "-w",
-            help="The windows' length: 500ms, 30s, 15m, "
-            "24h. If not given, there are about 20 "
-            "windows.",
+            help="The length of a window, such as 500ms, 30s, 15m or 24h. By default there are "
+            "about 20 windows.",
         ),
     ] = None,
     topic: Topics = None,
@@ -62,11 +61,13 @@ def statistics(
     ] = None,
     spark: Annotated[
         bool,
-        typer.Option("--spark", help="Read the messages in Spark instead of the log's headers."),
+        typer.Option(
+            "--spark", help="Count the messages with Spark instead of from the log's headers."
+        ),
     ] = False,
     top: Annotated[int, typer.Option("--top", "-n", min=1, help="Show this many topics.")] = 10,
     plot: Annotated[
-        str | None, typer.Option(help="Draw the result into this .png, .svg or .pdf file, too.")
+        str | None, typer.Option(help="Also plot the result to this .png, .svg or .pdf file.")
     ] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print JSON, one document per line.")
@@ -75,10 +76,10 @@ def statistics(
     master: Master = None,
     conf: Conf = None,
 ) -> None:
-    """Count messages and bytes by windows of time and topic.
+    """Count messages and bytes by time window and topic.
 
-    The log's headers tell it, without messages being read. With --where, --by or --spark it is
-    counted in Spark, over the messages.
+    By default the counts come from the log's headers, and no message is read. With --where, --by or
+    --spark, Spark reads and counts the messages.
     """
     options = session_of(context).spark_options
     if topic:
@@ -120,8 +121,8 @@ def show_statistics(found: Statistics, *, top: int, json: bool) -> None:
 
     Args:
         found: the counts.
-        top: how many groups are listed over all windows.
-        json: a document for each window and group instead of tables.
+        top: how many groups to list over all windows.
+        json: whether to write a JSON document for each window and group instead of tables.
     """
     if json:
         for counts in found.windows().values():

@@ -63,7 +63,9 @@ class Compact:
         self._rewrite_all = rewrite_all
         self.folder = Folder(spark, path)
         if archived_queue(self.folder) is None:
-            raise InvalidInputError("this folder is not an archive", path=self.folder.uri)
+            raise InvalidInputError(
+                "this folder is not an archive: give an archive's folder", path=self.folder.uri
+            )
 
     def pending(self) -> list[Group]:
         """Which files would be replaced. Nothing is changed by asking."""
@@ -103,7 +105,8 @@ class Compact:
         self._parquet.write(sorted_rows(together, by), uri, by)
         if seen.get["messages"] != messages:
             raise JobError(
-                "a compaction has written another number of messages than it has read",
+                "the compaction wrote a different number of messages than it read, so it left the "
+                "archive as it was: run it again",
                 written=seen.get["messages"],
                 read=messages,
             )

@@ -20,7 +20,7 @@ __all__ = ["DeltaTable"]
 
 
 class DeltaTable(Table):
-    """A table of Delta Lake: by its name, or by its path."""
+    """A table of Delta Lake, given by its name or its path."""
 
     output_format = DELTA
     columns = StructType([*WITH_HEADERS, StructField("date", DateType())])
@@ -29,7 +29,7 @@ class DeltaTable(Table):
     def __init__(
         self, spark: SparkSession, table: str, checkpoint: str, of: Mapping[str, Any]
     ) -> None:
-        # Times with statistics, so that readers skip parts of files: Spark's default has none.
+        # Times need statistics, so that readers can skip parts of files: Spark's default has none.
         settings = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
         super().__init__(separate_session(spark, settings), table, checkpoint, of)
 
@@ -39,7 +39,7 @@ class DeltaTable(Table):
         by = ("date", "topic")
         date = F.expr("date_from_unix_date(cast(shiftright(id, 15) div 86400000 as int))")
         frame = round_.frame.withColumn("date", date).hint("rebalance", *map(F.col, by))
-        # The table itself passes over a version of an application that it has.
+        # The table itself skips a version of an application that it already has.
         (
             sorted_rows(frame, by)
             .writeTo(self.name)

@@ -1,4 +1,4 @@
-"""What went wrong in Spark, as the errors of this library."""
+"""Errors of Spark, as errors of this library."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ _CALLING = "An error occurred while calling "
 _CONFLICTS: tuple[tuple[str, str, Outcome], ...] = (
     (
         "DELTA_CONCURRENT_TRANSACTION|ConcurrentTransactionException",
-        "another run with the same checkpoint has written to the Delta table, and this one has "
-        "written nothing of the round: let one run go on, and start no other",
+        "another run with the same checkpoint has written to the Delta table, and this run wrote "
+        "nothing of the round: let only one run continue",
         Outcome.NOT_APPLIED,
     ),
     (
         r"DELTA_(CONCURRENT_[A-Z_]+|METADATA_CHANGED\b|PROTOCOL_CHANGED\b)"
         r"|io\.delta\.exceptions\.(Concurrent|MetadataChanged|ProtocolChanged)\w*Exception",
-        "another program changed the Delta table at the same moment, and nothing of the round is "
+        "another program changed the Delta table at the same moment, and nothing of the round was "
         "written: start again",
         Outcome.NOT_APPLIED,
     ),
     (
         "CommitStateUnknownException",
-        "the Iceberg catalog gave no answer to a commit: start again, and the run finds out "
-        "whether the round is written",
+        "the Iceberg catalog did not answer a commit: start again, and the new run finds out "
+        "whether the round was written",
         Outcome.UNKNOWN,
     ),
     (
@@ -50,18 +50,18 @@ _CONFLICTS: tuple[tuple[str, str, Outcome], ...] = (
         Outcome.NOT_APPLIED,
     ),
 )
-"""How a table's format names a commit that came between, what is said of it, and the outcome."""
+"""For each conflict of commits: its names in the table's format, our text, and the outcome."""
 
 
 class JobError(HQueueError):
-    """A pipeline failed in Spark. It can be started again, and goes on where it was."""
+    """A pipeline failed in Spark. It can be started again, and continues where it stopped."""
 
-    default_outcome = Outcome.NOT_APPLIED  # It is safe to do again: nothing is done twice.
+    default_outcome = Outcome.NOT_APPLIED  # The job is safe to repeat: nothing is done twice.
 
 
 @contextlib.contextmanager
 def refusing(text: str, **facts: Any) -> Iterator[None]:
-    """Raise an `InvalidInputError` of this text where Spark can't make sense of something."""
+    """Raise an `InvalidInputError` with this text if Spark can't analyse something in the block."""
     try:
         yield
     except AnalysisException as exc:
@@ -70,11 +70,11 @@ def refusing(text: str, **facts: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def translated(raised: Sequence[Exception] = ()) -> Iterator[None]:
-    """Turn what Spark raises into an `HQueueError`.
+    """Turn errors that Spark raises into an `HQueueError`.
 
     Args:
-        raised: what was raised in this process by functions that Spark called; looked at when
-            Spark has failed.
+        raised: the errors that functions called by Spark have raised in this process. Used only
+            when Spark has failed.
     """
     try:
         yield
@@ -99,10 +99,10 @@ def _translation(text: str) -> HQueueError:
 
 
 def table_conflict(text: str) -> JobError | None:
-    """The error of a commit that another commit of the table prevented; None if it is another one.
+    """The error of a commit that another commit of the table prevented; None for other errors.
 
     Args:
-        text: what Spark says.
+        text: the text of Spark's error.
     """
     for pattern, what, outcome in _CONFLICTS:
         if re.search(pattern, text):
@@ -111,7 +111,7 @@ def table_conflict(text: str) -> JobError | None:
 
 
 def first_line(text: str) -> str:
-    """What Spark says first of an error, without py4j's words."""
+    """The first line of the text of Spark's error, without py4j's words."""
     lines = (line.strip().removeprefix(": ") for line in text.splitlines())
     said = (line for line in lines if line and not line.startswith(_CALLING))
     return next(said, "unknown")

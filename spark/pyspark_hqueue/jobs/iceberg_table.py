@@ -21,11 +21,11 @@ from pyspark_hqueue.reading.schema import WITH_HEADERS
 __all__ = ["IcebergTable"]
 
 ORDER = "hqueue.order"
-"""The property of a table that the archive creates: the columns by which files are sorted."""
+"""The property, in tables that the archive creates, with the columns by which files are sorted."""
 
 
 class IcebergTable(Table):
-    """A table of Apache Iceberg, by its name in a catalog."""
+    """A table of Apache Iceberg, given by its name in a catalog."""
 
     output_format = ICEBERG
     columns = StructType(
@@ -34,11 +34,11 @@ class IcebergTable(Table):
             for f in WITH_HEADERS
         ]
     )
-    """Iceberg has no smaller integer."""
+    """The columns of an archive, with the smallest integer type that Iceberg has."""
     partitioned_by = "days(timestamp), topic"
     created_with: ClassVar[Mapping[str, str]] = {
         ORDER: "id, partition",
-        # The default of a table with an order is "range", for which Spark reads a round twice.
+        # The default of a sorted table is "range", for which Spark reads a round twice.
         "write.distribution-mode": "hash",
     }
     own_properties: ClassVar[Mapping[str, str]] = {"write.wap.enabled": "true"}
@@ -46,7 +46,7 @@ class IcebergTable(Table):
     def __init__(
         self, spark: SparkSession, table: str, checkpoint: str, of: Mapping[str, Any]
     ) -> None:
-        # What is staged is the session's affair, and no other write of the user's session is.
+        # Staging is a setting of the session: other writes of the user's session must not stage.
         super().__init__(separate_session(spark), table, checkpoint, of)
         self._users = spark
         first = table.partition(".")[0]
@@ -60,7 +60,7 @@ class IcebergTable(Table):
             self._order_by(properties[ORDER].split(", "))
 
     def _order_by(self, columns: Sequence[str]) -> None:
-        """Let writers sort by these. The SQL for it needs an extension of the session."""
+        """Make writers sort by these columns. (SQL for this needs an extension of the session.)"""
         jvm: Any = self.spark.sparkContext._jvm
         iceberg = jvm.org.apache.iceberg
         try:
@@ -93,7 +93,7 @@ class IcebergTable(Table):
         published = snapshots.published(round_.name, round_.number)
         if published is not None:
             return published
-        # A round is there as a whole or not at all: any of its messages tells it.
+        # A round is written as a whole or not at all: any of its messages shows which.
         found = round_.frame.groupBy("partition").agg(
             F.min("id").alias("first"), F.max("id").alias("last")
         )
@@ -128,7 +128,7 @@ class IcebergTable(Table):
                 f"table => {literal(self.name)}, snapshot_id => {staged.id})"
             ).collect()
         except (PySparkException, Py4JError):
-            # Another run with this checkpoint was perhaps faster.
+            # Another run with this checkpoint may have been faster.
             after = self._snapshots()
             if not after.published(round_.name, round_.number):
                 raise

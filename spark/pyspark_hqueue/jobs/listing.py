@@ -32,7 +32,9 @@ def archived_files(path: str) -> list[str]:
     """
     folder = _ArrowFolder(path)
     if archived_queue(folder) is None:
-        raise InvalidInputError("this folder is not an archive", path=path)
+        raise InvalidInputError(
+            "this folder is not an archive: give an archive's folder", path=path
+        )
     return [f"{path.rstrip('/')}/{name}" for name in contents_of(folder).files]
 
 

@@ -40,7 +40,7 @@ class ParquetOptions:
             size = getattr(self, field.name)
             if size < _LEAST_BYTES:
                 raise InvalidInputError(
-                    f"the least size is {_LEAST_BYTES} bytes", option=field.name, bytes=size
+                    f"the size must be at least {_LEAST_BYTES} bytes", option=field.name, bytes=size
                 )
 
     def session(self, spark: SparkSession) -> SparkSession:

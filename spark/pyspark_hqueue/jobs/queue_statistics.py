@@ -191,7 +191,9 @@ class Counting:
             )
         if len(rows) > COUNTS_MAX:
             raise InvalidInputError(
-                "the result has too many windows and groups to show", counts_max=COUNTS_MAX
+                "the result has too many windows and groups to show: use longer windows, or fewer "
+                "groups",
+                counts_max=COUNTS_MAX,
             )
         counts = sorted((Count(*row) for row in rows), key=lambda c: (c.window_ms, c.group))
         return Statistics(self._queue.name, window_ms, counts)

@@ -105,7 +105,8 @@ class Rounds:
             return {int(p): Position(*position) for p, position in offset["partitions"].items()}
         except (IndexError, KeyError, TypeError, ValueError) as exc:
             raise InvalidInputError(
-                "the checkpoint does not belong to a stream of a queue", path=self._checkpoint.uri
+                "the checkpoint does not belong to a stream of a queue: give another folder",
+                path=self._checkpoint.uri,
             ) from exc
 
     def run(self, function: Callable[[Round], None], *, follow: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""The Spark session of a job that is a program of its own."""
+"""The Spark session of a job that runs as a program of its own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["separate_session", "spark_session"]
 def separate_session(
     spark: SparkSession, settings: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """A session like this one but for some settings. The given one stays as it is."""
+    """Clone a session, with some settings changed. The given session stays as it is."""
     clone = spark._jsparkSession.cloneSession()
     return type(spark)(spark.sparkContext, clone, {**(settings or {})})
 
@@ -34,20 +34,21 @@ def spark_session(
     *,
     quiet: bool = False,
 ) -> Iterator[SparkSession]:
-    """A session, which is stopped at the end unless it was there before.
+    """A session for the block. It is stopped at the end unless it existed before.
 
     Args:
-        name: the application's.
-        master: where to run; what ``spark-submit`` said, or all of this machine, if None.
+        name: the name of the application.
+        master: Spark's master; if None, that of ``spark-submit``, or else all cores of this
+            machine.
         conf: Spark's settings.
-        quiet: whether what Spark's process writes to stderr is shown only if the job fails.
+        quiet: whether to show what Spark's process writes to stderr only if the job fails.
 
     Raises:
         JobError: Spark does not start.
     """
     python = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        # No spark-submit began this: the shell or notebook that this names, if any, is no worker.
+        # Not started by spark-submit: this variable may name a shell or notebook, not a Python.
         os.environ["PYSPARK_DRIVER_PYTHON"] = python
     there = SparkSession.getActiveSession()
     builder = SparkSession.builder.appName(f"hqueue {name}")
@@ -62,8 +63,8 @@ def spark_session(
                 spark = builder.getOrCreate()
         except (PySparkException, Py4JError) as exc:
             raise JobError(
-                "Spark did not start, and says above why: it needs Java 17, a master that it "
-                "reaches, and jars that it can fetch if spark.jars.packages names some",
+                "Spark did not start; its output above says why. It needs Java 17, a master that "
+                "it can reach, and access to the jars that spark.jars.packages names",
                 reason=first_line(str(exc)),
             ) from exc
         try:
@@ -77,8 +78,8 @@ def spark_session(
 
 @contextlib.contextmanager
 def _errors_kept() -> Iterator[contextlib.AbstractContextManager[None]]:
-    """A context for the start of processes: what they write to stderr, for as long as they live, is
-    shown at the end, and only where that is an error.
+    """A context in which to start processes. What they write to stderr, as long as they live, is
+    shown at the end, and only if there was an error.
     """
     with tempfile.TemporaryFile() as kept:
         try:

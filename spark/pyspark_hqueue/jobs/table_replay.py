@@ -1,11 +1,11 @@
-"""Replaying a table that is an archive into a queue: each message once, in the order of the IDs.
+"""Replays a table that is an archive into a queue: each message once, in the order of the IDs.
 
-    CHECKPOINT/replay.json            which table, and what of it; the ID of the replay
+    CHECKPOINT/replay.json            the table, what to replay of it, and the ID of the replay
     CHECKPOINT/pieces/00000002.json   the last ID of each partition in piece 2
 
-An archive only grows at the ends of its partitions. So a piece, which is what lies between its own
-last IDs and those of the piece before it, stays the same whatever the table gets or how its files
-are rewritten. It is recorded before it is written, and the queue knows which piece is under way
+An archive only grows at the ends of its partitions. A piece is the messages between the last IDs of
+the piece before and its own. So it stays the same when the table grows or its files are rewritten.
+A piece is recorded before it is written, and the queue knows which piece is being written
 (`hqueue.Queue.claim_epoch`), as in any other replay.
 """
 
@@ -42,14 +42,14 @@ PIECES = "pieces"
 
 @dataclasses.dataclass(frozen=True)
 class TablePiece:
-    """What of a table is replayed together.
+    """A part of a table that is replayed together.
 
     Args:
-        number: pieces are counted from 0 on.
+        number: the number of the piece, from 0 on.
         after: the last ID of each partition in the piece before.
-        last: its own last IDs.
-        messages: how many there are, of all topics.
-        files: none: a table knows its files itself.
+        last: the last ID of each partition in this piece.
+        messages: how many messages the piece has, of all topics.
+        files: always empty: a table knows its files itself.
     """
 
     number: int
@@ -60,20 +60,20 @@ class TablePiece:
 
 
 class TableReplay:
-    """A table of an archive to write to a queue. A run goes on where the last one ended.
+    """Writes the table of an archive to a queue. A run continues where the last one ended.
 
     Args:
         spark: the session.
-        table: its name, or the path of a Delta table.
+        table: the table's name, or the path of a Delta table.
         input_format: ``delta`` or ``iceberg``.
         queue: the queue's name.
-        checkpoint: a folder, one for each replay: with another one all is written again.
-        by: what decides on a message's partition, see `pyspark_hqueue.jobs.targets`.
+        checkpoint: a folder, one for each replay. With another one, all messages are written again.
+        by: how to choose a message's partition: see `pyspark_hqueue.jobs.targets`.
         topics: only messages of these topics; all if empty.
-        topic: the topic of what is written, instead of the table's.
+        topic: the topic of the written messages, instead of the table's.
         start: only messages from this ID on.
         stop: only messages before this ID.
-        options: of the data source's sink: ``hqueue.gateways`` and so on.
+        options: options of the data source's sink, such as ``hqueue.gateways``.
 
     Raises:
         InvalidInputError: there is no such table, or columns are missing, or the checkpoint
@@ -126,7 +126,7 @@ class TableReplay:
 
     @property
     def write_id(self) -> str | None:
-        """What the replay is known by in the queue; None before its first run."""
+        """The ID of the replay in the queue; None before its first run."""
         found = self._id()
         return None if found is None else f"replay.{found}"
 
@@ -145,7 +145,7 @@ class TableReplay:
         return str(record["id"])
 
     def pending(self) -> list[TablePiece]:
-        """What a run would replay, or go on with. Nothing is changed by asking."""
+        """The pieces that a run would replay, or continue. This changes nothing."""
         pieces = self._recorded()
         after = pieces[-1].last if pieces else {}
         rest = self._after(after).groupBy("partition")
@@ -174,11 +174,11 @@ class TableReplay:
             on_piece: called with each piece that is written.
 
         Returns:
-            How many messages were written, or were found to be there.
+            How many messages were written, or found to be written already.
 
         Raises:
-            IdempotencyKeyReusedError: messages of the piece that was begun are gone from the table.
-            FencedError: another run is further than this one.
+            IdempotencyKeyReusedError: messages of an unfinished piece are gone from the table.
+            FencedError: another run has overtaken this one.
             HQueueError: the queue can't be written to.
             JobError: Spark failed.
         """
@@ -201,12 +201,12 @@ class TableReplay:
         return written
 
     def _after(self, after: Mapping[int, int]) -> DataFrame:
-        """What lies behind these IDs."""
+        """The rows after these IDs."""
         return self._frame.where(F.col("id") > _of_partition(after))
 
     def _chosen(self, piece: TablePiece) -> DataFrame:
         frame = self._after(piece.after).where(F.col("id") <= _of_partition(piece.last))
-        # Bounds for all partitions let Spark pass over files.
+        # Bounds over all partitions let Spark skip files.
         first = min(piece.after.get(partition, -1) for partition in piece.last)
         frame = frame.where((F.col("id") > first) & (F.col("id") <= max(piece.last.values())))
         if self._topics:
@@ -219,7 +219,7 @@ class TableReplay:
 
 
 def _of_partition(ids: Mapping[int, int]) -> Column:
-    """The ID of each row's partition, or one before all others."""
+    """The ID for each row's partition, or one before all others."""
     if not ids:
         return F.lit(-1)
     pairs = itertools.chain.from_iterable(ids.items())

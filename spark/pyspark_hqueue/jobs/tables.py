@@ -1,14 +1,14 @@
 """Tables of Delta Lake and Apache Iceberg as the targets of archives.
 
-A round is one commit of the table, and the table itself refuses to make it twice:
+A round is one commit of the table, and the table itself refuses to commit it twice:
 
-    Delta     the commit has the transaction of the stream, whose version is the round's number;
-              the table skips a version that it has, and of two commits at once one fails
-    Iceberg   the round is staged as a snapshot that readers do not see (a "WAP ID"), and then
+    Delta     the commit carries a transaction of the stream, whose version is the round's number;
+              the table skips a version that it has, and of two concurrent commits one fails
+    Iceberg   the round is staged as a snapshot that readers do not see (with a "WAP ID"), and then
               published; the table refuses to publish an ID twice
 
-So a round that was cut off anywhere is written again, or found. The columns of the messages never
-change: a table with other columns is refused before anything is written.
+So the next run finds a round that was interrupted at any point, or writes it again. The columns of
+an archive never change: a table with other columns is refused before anything is written.
 """
 
 from __future__ import annotations
@@ -36,29 +36,31 @@ def table_target(
     checkpoint: str | None,
     of: Mapping[str, Any],
 ) -> ArchiveTarget:
-    """A table as the target of an archive.
+    """Make a table the target of an archive.
 
     Args:
         spark: the session.
-        table: the table's name as Spark's SQL has it, or the path of a Delta table.
+        table: the table's name in Spark's SQL, or the path of a Delta table.
         output_format: ``delta`` or ``iceberg``.
         checkpoint: the folder of the checkpoint.
         of: the queue and the topics that are archived.
 
     Raises:
-        InvalidInputError: an argument is wrong, or the session has no such tables.
+        InvalidInputError: an argument is wrong, or the session can't use tables of this format.
     """
     _check_format(output_format)
     if checkpoint is None:
         raise InvalidInputError(
-            "an archive in a table needs a checkpoint: a folder, one for each table", table=table
+            "an archive in a table needs a checkpoint: give a folder, a different one for each "
+            "table",
+            table=table,
         )
     kind = DeltaTable if output_format == DELTA else IcebergTable
     return kind(spark, table, checkpoint, of)
 
 
 def table_frame(spark: SparkSession, table: str, table_format: str) -> DataFrame:
-    """A table that there is, to read it.
+    """Read an existing table.
 
     Args:
         spark: the session.
@@ -78,5 +80,5 @@ def table_frame(spark: SparkSession, table: str, table_format: str) -> DataFrame
 def _check_format(table_format: str) -> None:
     if table_format not in (DELTA, ICEBERG):
         raise InvalidInputError(
-            "an archive's format is parquet, delta or iceberg", format=table_format
+            "an archive's format must be parquet, delta or iceberg", format=table_format
         )

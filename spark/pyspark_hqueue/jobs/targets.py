@@ -72,11 +72,13 @@ class Target:
         check_headers(frame.schema)
         if self.by in ("partition", "key") and self.by not in frame.columns:
             raise InvalidInputError(
-                "there is no such column to choose partitions by",
+                "there is no column of this name to choose partitions by",
                 by=self.by,
                 columns=frame.columns,
             )
-        with refusing("by is partition, key, topic, or an expression of Spark's SQL", by=self.by):
+        with refusing(
+            "by must be partition, key, topic, or an expression of Spark's SQL", by=self.by
+        ):
             chosen = frame.select(self._partition(frame))
             plan = chosen._jdf.queryExecution().analyzed()
         if not plan.deterministic():

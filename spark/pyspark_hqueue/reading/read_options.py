@@ -1,8 +1,7 @@
-"""The options of a read. They are named as Kafka's source names them where they mean the same.
+"""The options of a read. Options that Kafka's source has too have the same names here.
 
-Spark gives all options as texts, with their names in lower case. They are read and checked once,
-on the driver, together with the connection's settings; what comes out is frozen, and goes to the
-executors.
+Spark gives all options as texts, with their names in lower case. The driver reads and checks them
+once, together with the connection's settings. The result is frozen, and goes to the executors.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ SETTINGS_PREFIX = "hqueue."
 
 BATCH_TASK_MESSAGES = 500_000
 STREAM_TASK_MESSAGES = 100_000
-"""What a task reads at most if nothing else was said: half a second's work, and a tenth."""
+"""The most messages that a task reads by default: half a second's work, and a tenth of one."""
 
 Boundary = Literal["earliest", "latest"] | MessageID
 """Where a read begins or ends: at one of a partition's ends, or at the first message with this ID
@@ -58,9 +57,9 @@ class Bound:
     """Where a read begins or ends, in each partition.
 
     Args:
-        everywhere: the boundary in every partition without one of its own; None if each has.
-        by_partition: boundaries of single partitions.
-        exact: whether the boundaries are messages, which have to be there, rather than times.
+        everywhere: the boundary of partitions without one of their own; None if each has its own.
+        by_partition: the boundaries of single partitions.
+        exact: whether the boundaries are messages, which must exist, rather than times.
     """
 
     everywhere: Boundary | None
@@ -100,13 +99,13 @@ def _wrong(must: str) -> InvalidInputError:
 def queue_name(text: str) -> str:
     """Read a queue's name."""
     if not text:
-        raise _wrong("the option queue is the name of a queue")
+        raise _wrong("the option queue must be the name of a queue")
     return check_queue_name(text)
 
 
 def _group(text: str) -> str:
     if not 1 <= len(text) <= NAME_LENGTH_MAX:
-        raise _wrong(f"a consumer group's name has 1 to {NAME_LENGTH_MAX} characters")
+        raise _wrong(f"a consumer group's name must have 1 to {NAME_LENGTH_MAX} characters")
     return text
 
 
@@ -121,7 +120,7 @@ def _pattern(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as exc:
-        raise _wrong("subscribePattern is a regular expression, as Python's re has them") from exc
+        raise _wrong("subscribePattern must be a regular expression of Python's re") from exc
 
 
 def _partitions(text: str) -> frozenset[int]:
@@ -132,7 +131,7 @@ def _partitions(text: str) -> frozenset[int]:
         low = whole_number(first.strip())
         high = whole_number(last.strip()) if dash else low
         if low is None or high is None or not low <= high <= low + 32_767:
-            raise _wrong("assign is a list of partitions, as [0, 1, 2] or 0-2,5")
+            raise _wrong("assign must be a list of partitions, such as [0, 1, 2] or 0-2,5")
         found.update(range(low, high + 1))
     return frozenset(found)
 
@@ -145,7 +144,7 @@ def whole(least: int, text: str) -> int:
 def flag(text: str) -> bool:
     """Read ``true`` or ``false``."""
     if text.lower() not in ("true", "false"):
-        raise _wrong("this option is true or false")
+        raise _wrong("this option must be true or false")
     return text.lower() == "true"
 
 
@@ -157,7 +156,7 @@ def duration_ms(text: str) -> int:
     """Read a length of time, into milliseconds."""
     match = _DURATION.fullmatch(text.strip().lower())
     if match is None or match[2] not in _MILLISECONDS:
-        raise _wrong("a duration is written as 500ms, 30s, 15m or 2h")
+        raise _wrong("a duration must be written like 500ms, 30s, 15m or 2h")
     return int(match[1]) * _MILLISECONDS[match[2]]
 
 
@@ -170,23 +169,23 @@ def _moment(value: object) -> MessageID:
         return as_message_id(datetime.datetime.fromisoformat(str(value).replace("Z", "+00:00")))
     except ValueError as exc:
         raise _wrong(
-            "a time is milliseconds since the epoch, or ISO 8601 with a time zone, as "
+            "a time must be milliseconds since the epoch, or ISO 8601 with a time zone, such as "
             "2026-01-31T12:00:00Z"
         ) from exc
 
 
 _OFFSETS = (
-    "offsets are earliest, latest, a MessageID as 1767225600000-0, or JSON that gives each "
-    'partition one, as {"0": "1767225600000-0", "1": -2, "2": -1}; -2 is earliest, -1 latest; '
-    "startingTimestamp and endingTimestamp take a time"
+    "offsets must be earliest, latest, a MessageID such as 1767225600000-0, or JSON with one for "
+    'each partition, such as {"0": "1767225600000-0", "1": -2, "2": -1}, where -2 is earliest and '
+    "-1 latest; for times use startingTimestamp and endingTimestamp"
 )
 
 _NO_COUNT = (
-    "an offset is a MessageID here, and no count of messages: give one as 1767225600000-0, or give "
-    "a time with startingTimestamp or endingTimestamp; earliest is the oldest message"
+    "an offset is a MessageID here, no count of messages: give one such as 1767225600000-0, or "
+    "give a time with startingTimestamp or endingTimestamp; earliest is the oldest message"
 )
 _COUNTS_END = int(MessageID(946_684_800_000))
-"""A smaller integer would be an ID of the last century: it is meant as an offset of Kafka's."""
+"""A smaller integer would be an ID of the last century: it is meant as a Kafka offset."""
 
 
 def _boundary(value: object) -> Boundary:
@@ -239,7 +238,9 @@ def _timestamp(text: str) -> Bound:
 
 
 def _offsets_by_timestamp(text: str) -> Bound:
-    must = 'times by partition are JSON, as {"0": 1767225600000, "1": "2026-01-31T12:00:00Z"}'
+    must = (
+        'times by partition must be JSON, such as {"0": 1767225600000, "1": "2026-01-31T12:00:00Z"}'
+    )
     return Bound(None, _by_partition(text, _moment, must))
 
 
@@ -285,30 +286,30 @@ _OF_STREAMS = {option.name.lower() for option in _OPTIONS if option.only == "str
 """Options, in lower case, that only streams have."""
 
 _GROUPS = (
-    "a read is no member of a group: startingGroup begins at a group's offsets, and commitGroup "
-    "lets a stream commit to one"
+    "a read does not join a group: use startingGroup to begin at a group's offsets, and "
+    "commitGroup to commit a stream's offsets to a group"
 )
 _HINTS = {
-    "kafka.bootstrap.servers": "the gateways are given as hqueue.gateways",
+    "kafka.bootstrap.servers": "give the gateways with hqueue.gateways",
     "kafka.group.id": _GROUPS,
     "groupidprefix": _GROUPS,
     "startingoffsetsbytimestampstrategy": "a time beyond the last message is the end of the log",
     "commitgroup": "pyspark_hqueue.read_group commits what a batch has read, when its block ends",
 }
-"""Of options that Kafka's source has, and of those that only one kind of read takes."""
+"""Hints for options that Kafka's source has, and for options of only one kind of read."""
 
 
 def parse_options(
     given: Mapping[str, str], options: tuple[Option, ...], kind: Literal["batch", "stream"]
 ) -> dict[str, Any]:
-    """Read the options that were given into the fields that they set.
+    """Read the given options into the fields that they set.
 
-    Those that begin with ``hqueue.`` are settings of the connection; the others of these come
-    from where `hqueue.connect` finds them. They set the field ``settings``.
+    Options that begin with ``hqueue.`` are settings of the connection, and set the field
+    ``settings``. The other settings come from the sources of `hqueue.connect`.
 
     Raises:
-        InvalidInputError: an option is unknown (the closest is named), has a wrong value, is not
-            for this kind of work, contradicts another, or is a secret; or no queue is named.
+        InvalidInputError: an option is unknown (the error names the closest), has a wrong value, is
+            not for this kind of work, contradicts another, or is a secret; or no queue is named.
         SettingsError: a setting is unknown or has a wrong value.
     """
     by_name: dict[str, Option] = {}
@@ -323,8 +324,8 @@ def parse_options(
         if name.startswith(SETTINGS_PREFIX):
             if name.removeprefix(SETTINGS_PREFIX) in secret_fields(Settings):
                 raise InvalidInputError(
-                    "a secret can't be an option, for Spark shows these in plans: set it by its "
-                    "variable or in the settings file, for the driver and for executors",
+                    "a secret can't be an option, because Spark shows options in plans: set it by "
+                    "its variable or in the settings file, for the driver and for executors",
                     option=written,
                 )
             settings[name.removeprefix(SETTINGS_PREFIX)] = text
@@ -337,7 +338,7 @@ def parse_options(
         option = by_name[name]
         if option.only not in (None, kind):
             error = InvalidInputError(
-                f"this option is for a {option.only} only", option=option.name, given_to=kind
+                f"this option is only for a {option.only}", option=option.name, given_to=kind
             )
             if name in _HINTS:
                 error.facts["hint"] = _HINTS[name]
@@ -355,7 +356,7 @@ def parse_options(
         set_by[option.field] = option.name
     found = Settings.load(settings)
     if "queue" not in fields:
-        raise InvalidInputError("the option queue is needed: the name of a queue")
+        raise InvalidInputError("the option queue is missing: give the name of a queue")
     return {**fields, "settings": found}
 
 
@@ -364,7 +365,7 @@ class ReadOptions(TaskOptions):
     """What is read, and how. See docs/spark.md for each."""
 
     start: Bound
-    """Where the read begins; with a `start_group`, in partitions without an offset of the group."""
+    """Where the read begins; with a `start_group`, only in partitions where it has no offset."""
     stop: Bound = Bound("latest")
     start_group: str | None = None
     """The group at whose offsets the read begins."""
@@ -403,7 +404,7 @@ class ReadOptions(TaskOptions):
         return MessageID.from_int(beyond) if beyond <= MESSAGE_ID_MAX else boundary
 
     def wanted_topics(self, named: Callable[[], Iterable[str]]) -> frozenset[str] | None:
-        """The topics to ask for; None for all. A pattern is looked for among those named."""
+        """The topics to read; None for all. A pattern selects from those that `named` gives."""
         topics = self.topics
         if isinstance(topics, re.Pattern):
             topics = frozenset(filter(topics.fullmatch, named()))
@@ -413,8 +414,8 @@ class ReadOptions(TaskOptions):
 
     @classmethod
     def check(cls, given: Mapping[str, str]) -> None:
-        """Refuse what is wrong in a batch and in a stream: Spark asks for the columns before it
-        says which it reads. Raises as `parse_options`.
+        """Refuse options that are wrong in a batch and in a stream alike: Spark asks for the
+        columns before it says which of the two it reads. Raises as `parse_options`.
         """
         try:
             cls.of(given, "batch")
@@ -437,14 +438,17 @@ class ReadOptions(TaskOptions):
         if options.topic_ranges and not (
             isinstance(options.topics, frozenset) and len(options.topics) == 1
         ):
-            raise InvalidInputError("topicRanges works only with one topic, which subscribe names")
+            raise InvalidInputError("topicRanges needs exactly one topic: name it with subscribe")
         if options.topic_ranges and options.start_group is not None:
             raise InvalidInputError(
-                "a group's offsets are those of partitions: leave out topicRanges or startingGroup"
+                "a group's offsets belong to partitions, not to topics: leave out topicRanges or "
+                "startingGroup"
             )
         most, least = options.trigger_messages_max, options.trigger_messages_min
         if most is not None and least is not None and least > most:
             raise InvalidInputError(
-                "minOffsetsPerTrigger is greater than maxOffsetsPerTrigger", least=least, most=most
+                "minOffsetsPerTrigger must not be greater than maxOffsetsPerTrigger",
+                least=least,
+                most=most,
             )
         return options

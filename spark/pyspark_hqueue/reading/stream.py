@@ -67,8 +67,8 @@ __all__ = ["QueueStreamReader", "stream_reader"]
 
 
 def stream_reader(given: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
-    """A stream reader for these options. If they are wrong, each of its calls raises as
-    `ReadOptions.of`: an error of this call would be reported with one of Spark's own.
+    """Make a stream reader for these options. If they are wrong, each call of the reader raises as
+    `ReadOptions.of`: Spark would hide an error that is raised here behind one of its own.
     """
     try:
         return _stream_reader(given, schema)
@@ -82,7 +82,9 @@ def _stream_reader(given: Mapping[str, str], schema: StructType) -> QueueStreamR
     check_schema(schema, RANGES if options.ranges_only else options.columns)
     limited = options.trigger_messages_max is not None or options.trigger_messages_min is not None
     if limited and not ADMITS:
-        raise InvalidInputError("maxOffsetsPerTrigger and minOffsetsPerTrigger need PySpark 4.2")
+        raise InvalidInputError(
+            "maxOffsetsPerTrigger and minOffsetsPerTrigger need PySpark 4.2: leave them out"
+        )
     return QueueStreamReader(options, schema)
 
 
@@ -94,7 +96,7 @@ _REFUSE: Any = _refuse
 
 
 class RefusedReader(AvailableNow, DataSourceStreamReader):
-    """The reader of a query that can't be: whatever Spark calls first raises why."""
+    """The reader of a query with wrong options: the first method that Spark calls raises why."""
 
     def __init__(self, error: HQueueError) -> None:
         self.error = error

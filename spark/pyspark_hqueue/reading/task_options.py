@@ -44,7 +44,7 @@ class TaskOptions:
         """
         if self.missing:
             raise SettingsError(
-                "a secret does not go to executors with a task: set it there, too, by its "
+                "secrets are not sent to executors: set this one there, too, by its "
                 "variable or in the settings file",
                 settings=list(self.missing),
             )

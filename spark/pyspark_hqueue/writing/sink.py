@@ -194,7 +194,7 @@ def _write(
             )
         except IdempotencyKeyReusedError as exc:
             raise IdempotencyKeyReusedError(
-                "an earlier try of the task wrote other rows, or another order: to be written "
+                "an earlier try of the task wrote other rows, or in another order: to be written "
                 "once, a task's rows must be the same each time (sortWithinPartitions gives an "
                 "order)",
                 idempotency_key=idempotency_key,

@@ -207,7 +207,7 @@ def test_a_table_of_another_archive_is_refused(
 
 def test_what_a_session_has_no_catalog_for_is_refused(archiving: Archiving, tmp_path: Path) -> None:
     archiving.table = "nowhere.db.table"
-    with pytest.raises(InvalidInputError, match="is its name right"):
+    with pytest.raises(InvalidInputError, match="check its name"):
         archiving.job().run()
     with pytest.raises(InvalidInputError, match="needs a checkpoint"):
         archiving.job(checkpoint=None)

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.tables
     ("columns", "difference"),
     [
         ("id bigint", "it has no column partition int"),
-        ("{own}, extra string", "it has a column extra more"),
+        ("{own}, extra string", "it has an extra column extra"),
         ("{own_but_key}", "it has no column key binary"),
         ("{own_but_key}, key string", "key is string, not binary"),
     ],
@@ -78,7 +78,7 @@ def test_a_table_that_is_altered_while_an_archive_follows_is_refused_by_the_next
 
     with pytest.raises(InvalidInputError, match="other columns") as caught:
         archiving.job().run(alter, follow=True)
-    assert "it has a column extra more" in str(caught.value)
+    assert "it has an extra column extra" in str(caught.value)
     assert archiving.rows() == wanted
 
 
@@ -90,7 +90,7 @@ def test_a_column_that_has_become_wider_or_is_gone_is_refused(archiving: Archivi
     for change, difference in (
         ("ALTER COLUMN `partition` TYPE bigint", "partition is bigint, not int"),
         ("DROP COLUMN key", "it has no column key binary"),
-        ("RENAME COLUMN value TO body", "it has a column body more"),
+        ("RENAME COLUMN value TO body", "it has an extra column body"),
     ):
         archiving.spark.sql(f"ALTER TABLE {archiving.table} {change}")
         with pytest.raises(InvalidInputError, match="other columns") as caught:

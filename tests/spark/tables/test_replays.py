@@ -96,7 +96,7 @@ def test_what_is_no_archive_is_not_replayed(
             spark, name, output_format, queue.name, str(tmp_path / "r"), options=connection
         )
 
-    with pytest.raises(InvalidInputError, match="is its name right"):
+    with pytest.raises(InvalidInputError, match="check its name"):
         job(table)
     spark.sql(f"CREATE TABLE {table} (id bigint, value string) USING {output_format}")
     with pytest.raises(InvalidInputError, match="not an archive") as caught:

@@ -42,11 +42,11 @@ def test_order_and_null_constraints_make_no_difference(there: StructType) -> Non
     ("there", "difference"),
     [
         (COLUMNS, "it has no column headers array<struct<key:string,value:binary>>"),
-        (changed(date=StructField("date", DateType())), "it has a column date more"),
+        (changed(date=StructField("date", DateType())), "it has an extra column date"),
         (changed(id=StructField("id", StringType())), "id is string, not bigint"),
         (changed(sequence=StructField("sequence", LongType())), "sequence is bigint, not smallint"),
         (changed(key=StructField("key", BinaryType(), nullable=False)), "key does not allow nulls"),
-        (changed(Topic=StructField("Topic", StringType())), "it has a column Topic more"),
+        (changed(Topic=StructField("Topic", StringType())), "it has an extra column Topic"),
     ],
 )
 def test_each_difference_is_named(there: StructType, difference: str) -> None:

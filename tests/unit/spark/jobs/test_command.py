@@ -47,5 +47,5 @@ def test_a_replay_from_a_fixed_moment_needs_no_write_id(moment: str) -> None:
 @pytest.mark.parametrize("size", ["--target-file-size-bytes", "--row-group-size-bytes"])
 def test_sizes_of_files_that_are_too_small_are_refused(size: str) -> None:
     shown = said("compact", "/archive", size, "1000")
-    assert "the least size is 65536 bytes" in shown
+    assert "the size must be at least 65536 bytes" in shown
     assert "Spark was started" in said("compact", "/archive", size, "65536")

@@ -53,7 +53,7 @@ def test_the_outcome_of_a_commit_without_an_answer_is_unknown() -> None:
     found = table_conflict(f"{ICEBERG}CommitStateUnknownException: Cannot determine whether it is")
     assert found is not None
     assert found.outcome is Outcome.UNKNOWN
-    assert "the Iceberg catalog gave no answer" in str(found)
+    assert "the Iceberg catalog did not answer" in str(found)
 
 
 @pytest.mark.parametrize(

@@ -18,4 +18,4 @@ def test_a_spark_that_does_not_start_is_one_error_that_says_what_it_needs(
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     with pytest.raises(JobError, match="Spark did not start") as caught, spark_session("test"):
         pass
-    assert "it needs Java 17" in str(caught.value)
+    assert "It needs Java 17" in str(caught.value)

@@ -99,7 +99,7 @@ def test_a_task_where_a_secret_is_missing_says_so_when_it_begins(
     assert pickle.loads(pickled).task_settings.zookeeper_auth
     monkeypatch.delenv("HQUEUE_ZOOKEEPER_AUTH")
     options = pickle.loads(pickled)  # An error here would be one of Spark's, of many lines.
-    with pytest.raises(SettingsError, match="set it there, too") as caught:
+    with pytest.raises(SettingsError, match="set this one there, too") as caught:
         _ = options.task_settings
     assert caught.value.settings == ["zookeeper_auth"]
 

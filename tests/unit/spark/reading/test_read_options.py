@@ -136,7 +136,7 @@ def test_an_option_that_only_kafka_has_says_what_is_there_instead(given: str) ->
         (
             "startingOffsets",
             "5",
-            "no count of messages: give one as 1767225600000-0, or give a time",
+            "no count of messages: give one such as 1767225600000-0, or give a time",
         ),
         ("startingOffsets", '{"0": 0}', "no count of messages"),
         ("startingOffsets", '{"0": "23000000000"}', "no count of messages"),
@@ -144,9 +144,9 @@ def test_an_option_that_only_kafka_has_says_what_is_there_instead(given: str) ->
         ("startingOffsets", '{"0": 1.5}', "earliest, latest, a MessageID"),
         ("startingGroup", "", "1 to 200 characters"),
         ("startingGroup", "g" * 201, "1 to 200 characters"),
-        ("startingOffsets", '{"a": 1}', "JSON that gives each"),
-        ("startingOffsets", "{", "JSON that gives each"),
-        ("startingOffsets", "{}", "JSON that gives each"),
+        ("startingOffsets", '{"a": 1}', "JSON with one for each"),
+        ("startingOffsets", "{", "JSON with one for each"),
+        ("startingOffsets", "{}", "JSON with one for each"),
         ("startingOffsets", "latest", "can't have latest"),
         ("startingOffsets", '{"0": -1}', "can't have latest"),
         ("endingOffsets", "earliest", "can't have earliest"),
@@ -215,7 +215,7 @@ def test_settings_of_the_connection_are_options_and_checked() -> None:
 
 
 def test_without_a_queue_nothing_is_read() -> None:
-    with pytest.raises(InvalidInputError, match="queue is needed"):
+    with pytest.raises(InvalidInputError, match="queue is missing"):
         ReadOptions.of({}, "batch")
     assert ReadOptions.of({"path": "events"}, "batch").queue == "events"
 
