@@ -15,8 +15,8 @@ HBASE ?= 2.5
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1\t/' | expand -t 20
 
-# Set-up happens once, and again when the requirements have changed. Spark looks for data
-# sources in the folders of the path, among which an editable install puts none.
+# Set-up happens once, and again when the requirements have changed. Spark looks for data sources in
+# the folders of Python's path, and an editable install adds none.
 $(STAMP): setup.cfg pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or later is needed")'
 	@echo 'Installing into $(VENV), which takes some minutes.'
@@ -27,28 +27,28 @@ $(STAMP): setup.cfg pyproject.toml constraints.txt
 	@touch $@
 
 .PHONY: setup
-setup: $(STAMP)  ## install everything, the server's jars too
+setup: $(STAMP)  ## install everything, including the server's jars
 	@$(BIN)/python -c "from hqueue.local.jars import ensure_jars; ensure_jars(progress=print)"
 
 .PHONY: demo
 demo: setup  ## send real input through a real HBase and read it back (INPUT=file, or - for a pipe)
 	@$(BIN)/hqueue demo $(INPUT)
 
-# What runs when is in tests/run.py.
+# tests/run.py says what runs in which command.
 .PHONY: check
 check: $(STAMP)  ## style, types, layers, and all tests that need no server and no Java; 4 to 6 minutes
 	$(BIN)/python -m tests.run check
 
 .PHONY: test
-test: setup  ## what a newcomer needs to trust it, on real servers (or TESTS='path -k …')
+test: setup  ## the essential tests, on real servers (or TESTS='path -k …')
 	$(BIN)/python -m $(if $(TESTS),pytest $(TESTS),tests.run test)
 
 .PHONY: test-all
-test-all: setup  ## all tests but those with a command of their own below
+test-all: setup  ## all tests, except those that have a command of their own below
 	$(BIN)/python -m tests.run all
 
 .PHONY: test-repeated
-test-repeated: setup  ## repeat over HBase what test-all shows over memory alone; takes some 15 minutes
+test-repeated: setup  ## repeat on HBase the tests that test-all runs in memory only; takes some 15 minutes
 	$(BIN)/python -m pytest -m repeated
 
 .PHONY: test-secured
@@ -60,7 +60,7 @@ test-faults: setup  ## harm a cluster under load and check every message (FAULTS
 	$(BIN)/python -m tests.faults $(FAULTS)
 
 .PHONY: explore
-explore: $(STAMP)  ## explore larger worlds of the models of groups, share groups, owners, push and moves; takes some 15 minutes
+explore: $(STAMP)  ## explore larger state spaces of the models of groups, share groups, owners, push and moves; takes some 15 minutes
 	$(BIN)/python -m pytest -m larger --numprocesses auto --dist worksteal --quiet tests/model
 
 .PHONY: test-drivers
@@ -68,11 +68,11 @@ test-drivers: setup  ## kill Spark drivers and tasks at every point of a write; 
 	$(BIN)/python -m pytest -m drivers tests/spark
 
 .PHONY: mutants
-mutants: $(STAMP)  ## plant small faults and see which the tests without servers catch; takes some 40 minutes (MUTANTS='--seed 1 --count 30')
+mutants: $(STAMP)  ## plant small faults and check that the tests without servers catch them; takes some 40 minutes (MUTANTS='--seed 1 --count 30')
 	$(BIN)/python -m tests.mutants $(MUTANTS)
 
 .PHONY: fuzz
-fuzz: $(STAMP)  ## give bad input to all that takes input (FUZZ='--seed 1 --duration 600')
+fuzz: $(STAMP)  ## give bad input to everything that takes input (FUZZ='--seed 1 --duration 600')
 	$(BIN)/python -m tests.fuzz $(FUZZ)
 
 .PHONY: lint
@@ -84,19 +84,19 @@ lint: $(STAMP)  ## check style, types, layers and prose
 	$(BIN)/python -m tests.prose
 
 .PHONY: bench
-bench: setup $(KAFKA_STAMP)  ## measure, as ratios to what the servers can do; takes some minutes
+bench: setup $(KAFKA_STAMP)  ## measure speed, relative to what the servers can do; takes some minutes
 	$(BIN)/python -m tests.bench $(BENCH)
 
 .PHONY: bench-metadata
-bench-metadata: setup  ## measure topics' metadata: a million topics on HBase, ever more on ZooKeeper; takes some 20 minutes
+bench-metadata: setup  ## measure topics' metadata: a million topics on HBase, growing numbers on ZooKeeper; takes some 20 minutes
 	$(BIN)/python -m tests.bench.metadata $(BENCH)
 
 .PHONY: bench-topics
-bench-topics: setup  ## measure what ever more topics cost hubs, on both stores of their metadata; takes some 40 minutes
+bench-topics: setup  ## measure what growing numbers of topics cost hubs, on both metadata stores; takes some 40 minutes
 	$(BIN)/python -m tests.bench.topics $(BENCH)
 
-# What Kafka and other rivals are measured with, which nothing else needs. Their servers are fetched
-# when they are started.
+# The client libraries of Kafka and other rivals, which only benchmarks need. The benchmarks fetch
+# the rivals' servers when they start them.
 $(KAFKA_STAMP): $(STAMP)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,bench]'
 	touch $@
@@ -128,24 +128,24 @@ test-tables: setup .venv-spark-4.1/installed  ## test archives in tables of Delt
 
 # Kafka's source is available up to Spark 4.0.
 .PHONY: bench-kafka
-bench-kafka: setup $(KAFKA_STAMP) .venv-spark-4.0/installed  ## measure beside a Kafka broker; takes some 20 minutes
+bench-kafka: setup $(KAFKA_STAMP) .venv-spark-4.0/installed  ## measure HQueue and a Kafka broker on the same machine; takes some 20 minutes
 	$(BIN)/python -m tests.bench.kafka $(BENCH)
 
 .PHONY: bench-megabyte
-bench-megabyte: setup $(KAFKA_STAMP)  ## measure what a megabyte takes of HBase, of Kafka and of their clients; takes some 5 minutes
+bench-megabyte: setup $(KAFKA_STAMP)  ## measure what a megabyte costs HBase, Kafka and their clients; takes some 5 minutes
 	$(BIN)/python -m tests.bench.kafka.megabyte $(BENCH)
 
 .PHONY: test-kafka
-test-kafka: $(KAFKA_STAMP)  ## test what benchmarks measure Kafka and other rivals with
+test-kafka: $(KAFKA_STAMP)  ## test the code that measures Kafka and other rivals
 	$(BIN)/python -m pytest -m kafka tests/bench
 
 .PHONY: test-hbase
-test-hbase: setup  ## test the native way on an HBase of another version (HBASE=2.5); takes some minutes
+test-hbase: setup  ## test the native protocol on an HBase of another version (HBASE=2.5); takes some minutes
 	HQUEUE_LOCAL_HBASE=$(HBASE) $(BIN)/python -m pytest -m 'not cluster' -k '(native or registries) and not secured' \
 		$(foreach part,cluster_id fields locations registries rows tables,tests/conformance/test_$(part).py) \
 		$(foreach part,native native_everywhere,tests/integration/test_$(part).py)
 
-# What builds the site, which nothing else needs.
+# The packages that build the site, which nothing else needs.
 $(DOCS_STAMP): $(STAMP)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,docs]'
 	touch $@
@@ -155,11 +155,11 @@ docs: $(DOCS_STAMP)  ## build the documentation into site/; a dead link or name 
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 .PHONY: docs-serve
-docs-serve: $(DOCS_STAMP)  ## show the documentation on http://127.0.0.1:8000, as it changes
+docs-serve: $(DOCS_STAMP)  ## serve the documentation on http://127.0.0.1:8000, and rebuild it as it changes
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
 .PHONY: format
-format: $(STAMP)  ## put the code into its form
+format: $(STAMP)  ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 

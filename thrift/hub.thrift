@@ -166,8 +166,8 @@ struct TPreferences {
    * characters, and a name and its value of at most 1000 characters together. Left out or empty:
    * nothing. */
   4: optional map<string, string> application,
-  /* A message becomes a dead letter when it alone has had this many calls without an answer (1 or
-   * more); 0 for never: docs/push.md. Left out: 5. */
+  /* How many calls with a message alone may have no answer before it becomes a dead letter; 0 for
+   * any number: docs/push.md. Left out: 5. */
   5: optional i32 unansweredCallsMax
 }
 

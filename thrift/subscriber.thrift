@@ -44,25 +44,25 @@ struct TMessage {
 }
 
 /**
- * An answer for each message of a call, in place of a status. It is no error: an exception is the
- * way in which Thrift answers with a struct. Messages are counted from 0, as they lie in the call.
- * All messages are done, except those that it names. An answer that names none, or contradicts
- * itself or the call, counts as no answer. Workers and hubs of a release that doesn't know it take it
- * for no answer, too.
+ * An answer for each message of a call, in place of a status. It is no error: Thrift can return a
+ * struct beside a status only as an exception. Messages are numbered from 0, in the order of the
+ * call. All messages that the answer doesn't name are done. An answer that names no message, or
+ * contradicts itself or the call, counts as no answer. So does this struct for workers and hubs of a
+ * release that doesn't know it.
  */
 exception TDeliveryAnswer {
   /**
-   * The messages that become dead letters, each with the reason, whose first thousand characters
-   * count: at most 1,000 messages, and no message from retryFrom on.
+   * The messages that become dead letters, each with the reason, which is cut to a thousand
+   * characters. At most 1,000 messages, and no message from retryFrom on.
    */
   1: optional map<i32, string> rejected,
-  /** The first message that comes again, with all that follow it. Not set if none does. */
+  /** The first message to deliver again, with all that follow it. Not set if there is none. */
   2: optional i32 retryFrom,
-  /** The reason why they come again. */
+  /** The reason why they must be delivered again. */
   3: optional string reason,
   /**
-   * The pause before they come again, in milliseconds: 0 to 86400000. Not set for the back-off of
-   * the subscription.
+   * The pause before they are delivered again, in milliseconds: 0 to 86400000. Not set for the
+   * back-off of the subscription.
    */
   4: optional i32 retryDelayMs
 }

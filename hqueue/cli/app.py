@@ -96,7 +96,9 @@ def options(
     given: Mapping[str, Any],
     verbose: Annotated[
         int,
-        typer.Option("--verbose", "-v", count=True, help="Log more; twice: debug messages, too."),
+        typer.Option(
+            "--verbose", "-v", count=True, help="Log more; given twice, debug messages, too."
+        ),
     ] = 0,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")

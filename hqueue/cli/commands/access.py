@@ -49,8 +49,8 @@ def list_(context: typer.Context, json: shared_options.Json = False) -> None:
     """List the access rules: principal, operations, queue, topic, and name of publishers and
     subscribers.
 
-    Hubs and workers with the setting authorizer = "rules" apply them, and refuse what no rule
-    allows to all but administrators. Without a terminal, tabs separate the columns.
+    Hubs and workers with the setting authorizer = "rules" apply the rules. They refuse operations
+    that no rule allows, except to administrators. Without a terminal, tabs separate the columns.
     """
     rules = session_of(context).client.coordination.access_rules.read()
     _show(rules or (), json=json)
@@ -65,7 +65,7 @@ def grant(
     topic: Topic = "*",
     name: Name = None,
 ) -> None:
-    """Allow principals some operations. Hubs and workers apply the change within seconds."""
+    """Grant operations to principals. Hubs and workers apply the change within seconds."""
     rule = _rule(principal, operations, queue, topic, name)
     _change(context, lambda rules: rules.granted(rule))
 
@@ -82,7 +82,8 @@ def revoke(
     """Take back operations that were granted with exactly these arguments. Hubs and workers apply
     the change within seconds.
 
-    Other rules stay, even if they allow the same. The exit code is 1 if no such rule exists.
+    Other rules stay, even if they allow the same operations. The exit code is 1 if no rule was
+    granted with these arguments.
     """
     rule = _rule(principal, operations, queue, topic, name)
     found = [False]
@@ -115,7 +116,7 @@ def check(
     ] = None,
     name: Annotated[
         str | None,
-        typer.Option("--name", help="The name of a publisher or subscriber of another principal."),
+        typer.Option("--name", help="The name of another principal's publisher or subscriber."),
     ] = None,
     json: shared_options.Json = False,
 ) -> None:

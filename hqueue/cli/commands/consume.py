@@ -56,8 +56,8 @@ def consume(
     pattern: Annotated[
         str | None,
         typer.Option(
-            help="Instead of names: all queues whose whole name matches this regular expression, "
-            "also those created later."
+            help="Instead of names: all queues whose full name matches this regular expression, "
+            "including queues created later."
         ),
     ] = None,
     topic: shared_options.Topics = None,
@@ -79,9 +79,10 @@ def consume(
 ) -> None:
     """Consume queues as a member of a group, and write the messages to stdout.
 
-    Consumers of one group share the partitions. A message is committed after it was written;
-    uncommitted ones come again, to the partition's next owner. SIGINT and SIGTERM end the command
-    cleanly. With several queues, or --pattern, text and json begin with the queue's name.
+    Consumers of one group share the partitions. A message is committed after it was written.
+    Uncommitted messages are delivered again, to the partition's next owner. SIGINT and SIGTERM end
+    the command cleanly. With several queues, or --pattern, text and json begin with the queue's
+    name.
     """
     from hqueue.consumer import Consumer  # noqa: PLC0415  (not needed for help)
 

@@ -149,7 +149,7 @@ def dead_letters(
         else:
             letters = itertools.chain([first], letters)
         if redrive is not None or redrive_all:
-            say(f"Put back: {opened.dead_letters.redrive(letters):,}.")
+            say(f"Redriven: {opened.dead_letters.redrive(letters):,}.")
         elif delete is not None or delete_all:
             what = "the listed dead letters" if chosen is None else f"dead letter {chosen}"
             whose = subscriber or group or "all subscribers and groups"

@@ -102,7 +102,7 @@ def reset(
     group: GroupArgument,
     queue: shared_options.Queue,
     *,
-    to: Annotated[str, typer.Option("--to", help=f"Where the group goes on: {START_HELP}.")],
+    to: Annotated[str, typer.Option("--to", help=f"Where the group continues: {START_HELP}.")],
     partition: shared_options.Partitions = None,
     yes: shared_options.Yes = False,
 ) -> None:
@@ -117,7 +117,8 @@ def reset(
     moved = session.client.reset_group(group, queue, to, partitions=partition)
     positions = sorted({str(at) for at in moved.values()})
     where = positions[0] if len(positions) == 1 else f"{to}, or the end where that is before"
-    say(f"{printable(group)} goes on in {queue} at {where}: {count_text(len(moved), 'partition')}.")
+    count = count_text(len(moved), "partition")
+    say(f"{printable(group)} continues in {queue} at {where}: {count}.")
 
 
 def delete(

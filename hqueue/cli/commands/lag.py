@@ -78,7 +78,7 @@ def lag(
     every_s: Annotated[
         float, typer.Option("--every", min=0.2, help="Seconds between two measurements.")
     ] = 1,
-    once: Annotated[bool, typer.Option("--once", help="Measure once, also on a terminal.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Measure once, even on a terminal.")] = False,
     json: Annotated[
         bool, typer.Option("--json", help="Measure once, and print JSON, one document per line.")
     ] = False,

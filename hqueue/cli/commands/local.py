@@ -29,7 +29,9 @@ __all__ = ["register", "start_server"]
 
 STANDALONE, SECURE = "standalone", "secure"
 
-Profile = Annotated[str, typer.Option(help="standalone; cluster: HDFS and three region servers.")]
+Profile = Annotated[
+    str, typer.Option(help="standalone, or cluster: HDFS and three region servers.")
+]
 Secure = Annotated[
     bool,
     typer.Option(
@@ -52,7 +54,7 @@ def start(
     secure: Secure = False,
     json: Json = False,
 ) -> None:
-    """Start the local server, unless it runs already. It has the data of earlier starts."""
+    """Start the local server, unless it is running already. It keeps the data of earlier runs."""
     from hqueue.local import status  # noqa: PLC0415  (brings in what starts processes)
 
     start_server(profile, gateways=gateways, secure=secure)
@@ -81,8 +83,8 @@ def status(json: Json = False) -> None:
     _show(found, json=json)
     if found.disk_full and found.profile is not None:
         say(
-            f"hqueue: the disk of {found.home} is full: the server can't write, and may answer "
-            "nothing. Make room; if it does not go on then, stop it and start it again."
+            f"hqueue: the disk of {found.home} is full: the server can't write, and may not "
+            "answer. Free some space; if the server does not recover, stop it and start it again."
         )
         raise typer.Exit(ExitCode.FAILED)
     if not found.ready:
@@ -129,7 +131,7 @@ def reset(
     context: typer.Context,
     yes: shared_options.Yes = False,
 ) -> None:
-    """Stop the local server and delete all that it stored, its queues too."""
+    """Stop the local server and delete all its data, including its queues."""
     from hqueue.local import reset as reset_server  # noqa: PLC0415
 
     session = session_of(context)

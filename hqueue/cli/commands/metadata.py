@@ -55,11 +55,11 @@ def list_(
     store: StoreOption = None,
     json: shared_options.Json = False,
 ) -> None:
-    """List the records of a queue's topics: kind, topic, subscriber, version, with tabs between.
+    """List the records of a queue's topics: kind, topic, subscriber, version, separated by tabs.
 
     Kinds: "persistence", where a topic's messages lie; "subscription", a subscriber's preferences
-    and how far it is; "ownership", which hub owns a topic. Names are escaped as in URLs. What
-    can't be read is named on stderr; the exit code is 5 then.
+    and cursor; "ownership", which hub owns a topic. Names are escaped as in URLs. Records that
+    can't be read are reported on stderr; the exit code is then 5.
     """
 
     def line(subject: Subject, found: Versioned[Info]) -> bytes:
@@ -85,7 +85,7 @@ def get(
 ) -> None:
     """Show a topic's records as JSON lines: who owns it, where its messages lie, its subscriptions.
 
-    As "export" writes them. The exit code is 1 if the topic has no records.
+    The lines are those of "export". The exit code is 1 if the topic has no records.
     """
     from hqueue.metadata.managers import Subject, write_document  # noqa: PLC0415
 
@@ -109,7 +109,7 @@ def get(
         write_json(document)
     if not documents:
         check_queue(session_of(context).client, queue)
-        say(f"Nothing is known about {topic} in {queue}.")
+        say(f"No records of topic {topic} in {queue}.")
         raise typer.Exit(ExitCode.FAILED)
 
 
@@ -117,9 +117,9 @@ def get(
 def hubs(
     context: typer.Context, queue: shared_options.Queue, json: shared_options.Json = False
 ) -> None:
-    """List the hubs of a queue that are available: address, incarnation, load.
+    """List the available hubs of a queue: address, incarnation, load.
 
-    Without a terminal: with tabs between.
+    Without a terminal, tabs separate the columns.
     """
     with _open(context, queue, None) as metadata:
         there = [hub for _, hub in sorted(metadata.hubs.list().items())]
@@ -137,11 +137,11 @@ def export(
     kind: KindOption = None,
     store: StoreOption = None,
 ) -> None:
-    """Write the records of a queue's topics to stdout, a JSON document a line.
+    """Write the records of a queue's topics to stdout, one JSON document per line.
 
-    Each is written in the state in which the scan finds it. Records that can't be read are reported
-    on stderr and left out; the exit code is 5 then. "import" imports the lines, but for owners,
-    which hubs elect.
+    Each record is written in the state in which the scan finds it. Records that can't be read are
+    reported on stderr and left out; the exit code is then 5. "import" reads these lines, except for
+    owners, which hubs elect.
     """
     from hqueue.metadata.managers import write_document  # noqa: PLC0415
 
@@ -154,23 +154,24 @@ def export(
 def import_(
     context: typer.Context,
     file: Annotated[
-        str, typer.Argument(metavar="[FILE]", help="What export wrote; - for stdin.")
+        str, typer.Argument(metavar="[FILE]", help="A file that export wrote; - for stdin.")
     ] = "-",
     *,
     queue: Annotated[
-        str | None, typer.Option("--queue", "-q", help="Into this queue, whatever the lines say.")
+        str | None,
+        typer.Option("--queue", "-q", help="Import into this queue, not the one in the lines."),
     ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Overwrite records that differ.")
     ] = False,
     store: StoreOption = None,
 ) -> None:
-    """Import records into a store; those that are missing are created.
+    """Import records into a store: create those that are missing.
 
     A record that exists with the same content is left alone, so an interrupted import can be
-    repeated. One with other content is refused, or overwritten with --overwrite. Refused records,
-    and lines that are not records, are reported on stderr and stop nothing; the exit code is 1
-    then. Owners are skipped: hubs elect them.
+    repeated. A record with other content is refused, or overwritten with --overwrite. Refused
+    records, and lines that are not records, are reported on stderr, and the import goes on; the
+    exit code is then 1. Owners are skipped: hubs elect them.
     """
     from hqueue.metadata.managers import import_infos  # noqa: PLC0415
 
@@ -204,9 +205,9 @@ def verify(
 ) -> None:
     """Read every record of a queue's topics, and compare it with another store's if one is given.
 
-    What can't be read, and what differs, is listed with its kind, topic and subscriber; the exit
-    code is 5 if anything was found. Owners are not compared. Of records that are changed meanwhile
-    a difference may be listed that is gone by then.
+    Records that can't be read, and records that differ, are listed with their kind, topic and
+    subscriber; the exit code is 5 if there are any. Owners are not compared. If hubs change a
+    record meanwhile, a listed difference may already be gone.
     """
     number = 0
     with _open(context, queue, store) as metadata, Advance("verify", noun=NOUN) as bar:

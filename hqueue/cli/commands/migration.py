@@ -61,7 +61,8 @@ def migrate(
 
     Reads continue throughout. Changes continue while the records are copied, wait while the copy is
     compared, and then go to the new store, where hubs acquire their topics again. If the command
-    dies, run it again, or with --abandon. Without options: print the store in force as JSON.
+    is interrupted, run it again, or abandon the move with --abandon. Without options, print the
+    store in force as JSON.
     """
     if (to is not None) + abandon + clear > 1:
         raise InvalidInputError("give one of --to, --abandon and --clear")

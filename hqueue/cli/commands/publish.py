@@ -52,7 +52,7 @@ def publish(
     hubs: HubsOption = None,
     publisher: Annotated[str, typer.Option(help="The publisher's name.")] = "hqueue",
     message_key: Annotated[
-        str | None, typer.Option("--message-key", help="The messages' own key, stored with each.")
+        str | None, typer.Option("--message-key", help="The key to store with each message.")
     ] = None,
     header: HeaderOption = None,
     key_separator: KeySeparatorOption = None,
@@ -75,14 +75,14 @@ def publish(
             "printed without it.",
         ),
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No summary.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print no summary.")] = False,
 ) -> None:
-    """Publish messages to a topic through its hub: values given here, or what files or stdin hold.
+    """Publish messages to a topic through its hub: values given as arguments, or files or stdin.
 
     Values given as arguments are one batch: all of them are published, or none, and their IDs are
     printed. Files and stdin are published as they are read, in their order. When a publish fails,
-    reading ends, and stderr says how many messages were published. With --hubs the command needs no
-    access to HBase or ZooKeeper.
+    the command stops reading, and says on stderr how many messages were published. With --hubs it
+    needs no access to HBase or ZooKeeper.
     """
     topic_bytes(topic)
     source = Source(

@@ -70,7 +70,7 @@ def put(
         str | None,
         typer.Option(
             "--message-key",
-            help="The messages' own key, which is stored with each. It chooses the partition like "
+            help="The key to store with each message. It chooses the partition like "
             "--key, unless --partition or --key is given.",
         ),
     ] = None,
@@ -97,14 +97,15 @@ def put(
     print_ids: Annotated[
         bool, typer.Option("--print-ids", help="Print the messages' IDs, in their order.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No summary.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no summary.")] = False,
 ) -> None:
-    """Put messages into a queue: values given here, or what files or stdin hold.
+    """Put messages into a queue: values given as arguments, or files or stdin.
 
     Values given as arguments are one batch: all of them are written, or none. Files and stdin are
-    written as they are read. With --partition, --key or --message-key the messages keep their
-    order; else those of each key do, and messages without a key are spread over the partitions.
-    When a put fails, reading ends, and stderr says how many messages were written.
+    written as they are read. With --partition, --key or --message-key all messages keep their
+    order. Otherwise the messages of each key keep theirs, and messages without a key are spread
+    over the partitions. When a put fails, the command stops reading, and says on stderr how many
+    messages were written.
     """
     own = None if message_key is None else os.fsencode(message_key)
     source = Source(

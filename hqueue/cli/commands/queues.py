@@ -43,7 +43,8 @@ def create(
     context: typer.Context,
     queue: shared_options.Queue,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", help="1 to 32767; it can't be changed later.")
+        int,
+        typer.Option("--partitions", "-p", help="How many, 1 to 32767. It can't be changed later."),
     ],
     *,
     ttl: Annotated[
@@ -54,7 +55,7 @@ def create(
         bool,
         typer.Option(
             "--if-not-exists",
-            help="Do nothing if the queue exists with as many partitions.",
+            help="Do nothing if the queue exists with this number of partitions.",
         ),
     ] = False,
 ) -> None:
@@ -67,7 +68,7 @@ def create(
         if not if_not_exists:
             raise
         check_same_partitions(queue, client.describe_queue(queue).partitions, partitions)
-        say(f"{queue} is there already.")
+        say(f"{queue} exists already.")
         return
     count = count_text(partitions, "partition")
     say(f"Created {queue}: {count}, messages are kept {_kept(ttl)}.")
@@ -77,7 +78,7 @@ def create(
 def list_(context: typer.Context, json: shared_options.Json = False) -> None:
     """List all queues.
 
-    Without a terminal: name, partitions, TTL in seconds, attributes; with tabs between.
+    Without a terminal: name, partitions, TTL in seconds, attributes; separated by tabs.
     """
     queues = session_of(context).client.list_queues()
     if json:
@@ -95,11 +96,11 @@ def list_(context: typer.Context, json: shared_options.Json = False) -> None:
 def describe(
     context: typer.Context, queue: shared_options.Queue, json: shared_options.Json = False
 ) -> None:
-    """Describe a queue, and where each of its partitions begins and ends.
+    """Describe a queue, and show where each of its partitions begins and ends.
 
-    "messages" counts all messages that the partition ever had, expired ones too; "end" is the ID at
-    which the next message can be written. Without a terminal: a property a line, then lines that
-    begin with "partition": its number, messages, beginning, end.
+    "messages" counts all messages that the partition ever had, including expired ones. "end" is the
+    ID at which the next message can be written. Without a terminal: one property per line, then
+    lines that begin with "partition": its number, messages, beginning, end.
     """
     client = session_of(context).client
     description = client.describe_queue(queue)
@@ -144,7 +145,7 @@ def alter(
     ] = None,
     attribute: AttributeOptions = None,
 ) -> None:
-    """Change a queue's TTL and attributes; those that are not given stay."""
+    """Change a queue's TTL and attributes. Those that are not given stay as they are."""
     given = _attributes(attribute)
     if ttl is None and not given:
         raise InvalidInputError("no change was given: use --ttl or --attribute")
@@ -156,7 +157,7 @@ def alter(
 
 
 def disable(context: typer.Context, queue: shared_options.Queue) -> None:
-    """Disable a queue, so that it refuses puts and reads; its messages stay."""
+    """Disable a queue, so that it refuses puts and reads. Its messages stay."""
     session_of(context).client.disable_queue(queue)
     say(f"Disabled {queue}.")
 
@@ -198,7 +199,7 @@ def locations(
 ) -> None:
     """Show which region server serves each partition.
 
-    Without a terminal: partition, host, port; with tabs between.
+    Without a terminal: partition, host, port; separated by tabs.
     """
     located = session_of(context).client.locations(queue)
     show_rows(

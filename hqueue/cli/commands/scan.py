@@ -40,7 +40,7 @@ def scan(
     queue: shared_options.Queue,
     *,
     partition: shared_options.Partitions = None,
-    start: Annotated[str | None, typer.Option(help=f"From here on: {POSITION_HELP}.")] = None,
+    start: Annotated[str | None, typer.Option(help=f"Begin here: {POSITION_HELP}.")] = None,
     stop: Annotated[
         str | None,
         typer.Option(help="Stop before this position, given in the same ways as --start."),
@@ -53,16 +53,16 @@ def scan(
         int | None, typer.Option("--limit", "-n", min=0, help="Print at most this many messages.")
     ] = None,
     merge_sorted: Annotated[
-        bool, typer.Option("--merge-sorted", help="Merge the partitions, in the order of IDs.")
+        bool, typer.Option("--merge-sorted", help="Merge the partitions in the order of IDs.")
     ] = False,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="At the end of the log, wait for new messages.")
     ] = False,
     idle_ms: shared_options.Idle = None,
 ) -> None:
-    """Read messages to stdout, from the oldest on.
+    """Scan a queue, and write its messages to stdout, from the oldest on.
 
-    Each partition's messages come in order. Messages of different partitions are not ordered unless
+    The messages of a partition are in order. Messages of different partitions are not, unless
     --merge-sorted is given.
     """
     from hqueue.consume.scan import Scan  # noqa: PLC0415  (not needed for help)

@@ -26,18 +26,18 @@ def secure_nodes(
     *,
     apply: Annotated[
         bool,
-        typer.Option("--apply", help="Give the nodes that anyone may change the ACL in force."),
+        typer.Option("--apply", help="Set the ACL in force on the nodes that anyone may change."),
     ] = False,
     every: Annotated[
-        bool, typer.Option("--all", help="With --apply, give all nodes the ACL.")
+        bool, typer.Option("--all", help="With --apply, set the ACL on all nodes.")
     ] = False,
     yes: shared_options.Yes = False,
 ) -> None:
     """Count HQueue's nodes in ZooKeeper that anyone may change, and close them with --apply.
 
-    The ACL in force is zookeeper_acl. By default it allows only the principal that the session
-    proves. It must allow all programs that share the nodes. An interrupted run can be repeated. The
-    exit code is 1 if nodes are open.
+    The setting zookeeper_acl is the ACL in force. By default it allows only the principal with
+    which the session authenticates. It must allow all programs that share the nodes. An interrupted
+    run can be repeated. The exit code is 1 if anyone may change some of the nodes.
     """
     if every and not apply:
         raise InvalidInputError("--all needs --apply, which changes the nodes")

@@ -49,4 +49,4 @@ Idle = Annotated[
     duration_option("Follow until no message came for this long.", "--idle-ms", low_ms=1),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one document per line.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]

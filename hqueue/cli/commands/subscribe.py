@@ -42,10 +42,10 @@ def subscribe(
     partition: shared_options.Partitions = None,
     topic: shared_options.Topics = None,
     start: Annotated[
-        str, typer.Option(help=f"Where it begins if it has no checkpoint: {START_HELP}.")
+        str, typer.Option(help=f"Where to begin without a checkpoint: {START_HELP}.")
     ] = "earliest",
     reset: Annotated[
-        bool, typer.Option("--reset", help="Begin at --start even if it has a checkpoint.")
+        bool, typer.Option("--reset", help="Begin at --start even if there is a checkpoint.")
     ] = False,
     chosen: shared_options.MessageFormat = Format.TEXT,
     print_key: shared_options.PrintKey = False,
@@ -53,9 +53,9 @@ def subscribe(
     limit: shared_options.Limit = None,
     idle_ms: shared_options.Idle = None,
     host: Annotated[
-        str | None, typer.Option(help="The host to listen on, as workers reach it.")
+        str | None, typer.Option(help="The host to listen on, under which workers reach it.")
     ] = None,
-    port: Annotated[int, typer.Option(help="The port to listen on; any free one if 0.")] = 0,
+    port: Annotated[int, typer.Option(help="The port to listen on; a free port if 0.")] = 0,
     shared: Annotated[
         bool,
         typer.Option(
@@ -75,8 +75,8 @@ def subscribe(
     """Subscribe to a queue, and write the messages to stdout as a worker delivers them.
 
     A message counts as delivered when it is written. SIGINT and SIGTERM end the command cleanly;
-    the next subscriber of this name goes on where this one stopped. With --shared several can run
-    at a time: each gets a share of the partitions.
+    the next subscriber of this name continues where this one stopped. With --shared several
+    subscribers of one name can run at a time: each gets a share of the partitions.
     """
     from hqueue.push.subscription import Subscription  # noqa: PLC0415  (not needed for help)
 

@@ -32,10 +32,10 @@ def subscribers(
 ) -> None:
     """List a queue's subscribers, in each partition.
 
-    "checkpoint" is the stored ID of the first message not yet delivered; "lag" counts the messages
+    "checkpoint" is the stored ID of the first message not yet delivered. "lag" counts the messages
     of all topics from there on. A checkpoint that can't be read is reported on stderr, and shown as
-    "unreadable". Without a terminal: subscriber, partition, address, topics with commas between,
-    checkpoint, lag; with tabs between.
+    "unreadable". Without a terminal: subscriber, partition, address, topics (separated by commas),
+    checkpoint, lag; separated by tabs.
     """
     states = session_of(context).client.list_subscribers(queue)
     if json:
@@ -69,7 +69,7 @@ def add_subscriber(
     start: Annotated[str, typer.Option(help=f"Where it begins: {START_HELP}.")] = "earliest",
     partition: shared_options.Partitions = None,
 ) -> None:
-    """Fix now where a subscriber begins when it first connects."""
+    """Add a subscriber before it first connects, and set where it will begin."""
     session_of(context).client.add_subscriber(
         queue, subscriber, start=check_start(start), partitions=partition
     )
@@ -84,7 +84,7 @@ def delete_subscriber(
 ) -> None:
     """Delete a subscriber and its checkpoints. It must not be connected."""
     session = session_of(context)
-    session.confirm(f"Forget {subscriber} of {queue}, and how far it is?", yes=yes)
+    session.confirm(f"Delete {subscriber} of {queue} and its checkpoints?", yes=yes)
     session.client.delete_subscriber(queue, subscriber)
     say(f"Deleted {subscriber} of {queue}.")
 
@@ -94,20 +94,20 @@ def seek(
     queue: shared_options.Queue,
     subscriber: NameArgument,
     to: Annotated[
-        str, typer.Argument(metavar="TO", help=f"Where the subscriber goes on: {START_HELP}.")
+        str, typer.Argument(metavar="TO", help=f"Where the subscriber continues: {START_HELP}.")
     ],
     partition: shared_options.Partitions = None,
 ) -> None:
-    """Set a subscriber's checkpoints, back or ahead. It must not be connected.
+    """Set a subscriber's checkpoints, backward or forward. It must not be connected.
 
-    A relative time is written with "ago" here: '10m ago'.
+    Write a relative time with "ago" here: '10m ago'.
     """
     moved = session_of(context).client.seek_subscriber(
         queue, subscriber, check_start(to), partitions=partition
     )
     positions = sorted({str(at) for at in moved.values()})
     where = positions[0] if len(positions) == 1 else "the end of each"
-    say(f"{subscriber} of {queue} goes on at {where}: {count_text(len(moved), 'partition')}.")
+    say(f"{subscriber} of {queue} continues at {where}: {count_text(len(moved), 'partition')}.")
 
 
 def _topics(state: SubscriberState) -> str | None:

@@ -46,7 +46,7 @@ def tail(
     print_headers: shared_options.PrintHeaders = False,
     idle_ms: shared_options.Idle = None,
 ) -> None:
-    """Show the newest messages of a queue by ID; with --follow, new ones too."""
+    """Show the newest messages of a queue, by ID; with --follow, also new ones."""
     topics = topic or ()
     with session_of(context).client.queue(queue) as opened:
         for number in partition or ():

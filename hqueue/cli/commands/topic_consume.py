@@ -36,7 +36,7 @@ LOOK_EVERY_S = 0.2
 
 SubscriberOption = Annotated[
     str,
-    typer.Option("--subscriber", "-s", help="The subscription's name: each has a cursor."),
+    typer.Option("--subscriber", "-s", help="The subscription's name."),
 ]
 
 
@@ -71,8 +71,8 @@ def consume(
     """Write a topic's messages to stdout, in their order, from a subscription's cursor on.
 
     A message is acknowledged once it is written to stdout. Unacknowledged messages are delivered
-    again, to the next client that attaches. SIGINT and SIGTERM end it in order. With --hubs neither
-    HBase nor ZooKeeper need be in reach.
+    again, to the next client that attaches. SIGINT and SIGTERM end the command cleanly. With --hubs
+    it needs no access to HBase or ZooKeeper.
     """
     from hqueue.topics import SubscribeMode  # noqa: PLC0415  (not needed for help)
 
@@ -108,9 +108,7 @@ def unsubscribe(
     subscriber: SubscriberOption,
     hubs: HubsOption = None,
 ) -> None:
-    """End a subscription to a topic, even if a client is attached to it. Its cursor is
-    deleted.
-    """
+    """Delete a subscription to a topic and its cursor, even if a client is attached to it."""
     with hub_client(context, queue, hubs, "hqueue") as client:
         client.topic(topic).unsubscribe(subscriber)
 

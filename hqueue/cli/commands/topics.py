@@ -35,11 +35,11 @@ NAMES = "Names with commas between; one that ends with * matches all names with 
 def list_(
     context: typer.Context, queue: shared_options.Queue, json: shared_options.Json = False
 ) -> None:
-    """List a queue's topics: topic, how many ranges of the log it has, the partition and the epoch
-    of the last one.
+    """List a queue's topics: topic, number of its ranges of the log, and the partition and the
+    epoch of the last range.
 
-    Without a terminal: with tabs between. Records that can't be read are reported on stderr; the
-    exit code is 5 then.
+    Without a terminal, tabs separate the columns. Records that can't be read are reported on
+    stderr; the exit code is then 5.
     """
     from hqueue.metadata.managers import TopicPersistenceInfo  # noqa: PLC0415
 
@@ -75,7 +75,7 @@ def owners(
 ) -> None:
     """List the owners of a queue's topics: topic, the hub's address, whether that hub is available.
 
-    Without a terminal: with tabs between.
+    Without a terminal, tabs separate the columns.
     """
     rows: list[tuple[object, ...]] = []
     with session_of(context).client.topic_metadata(queue) as metadata:
@@ -97,10 +97,10 @@ def describe(
     *,
     json: shared_options.Json = False,
 ) -> None:
-    """Show where a topic's messages lie: the ranges of the log, oldest first: partition, the first
-    and the last ID, the owner's epoch. The last range is open while the topic is published to.
+    """Show the ranges of the log in which a topic's messages lie, oldest first: partition, first
+    and last ID, the owner's epoch. The last range is open while the topic is published to.
 
-    Without a terminal: with tabs between. The exit code is 1 if there is no such topic.
+    Without a terminal, tabs separate the columns. The exit code is 1 if there is no such topic.
     """
     with session_of(context).client.topic_metadata(queue) as metadata:
         found = metadata.persistence.read_topic_persistence_info(topic).result()
@@ -130,12 +130,12 @@ def subscriptions(
     *,
     json: shared_options.Json = False,
 ) -> None:
-    """List a topic's subscriptions, and how far each is behind: subscriber, the last ID that it
-    consumed, lag in messages, age of the oldest of them in milliseconds, whether the lag is exact.
+    """List a topic's subscriptions and their lag: subscriber, the last ID that it consumed, lag in
+    messages, age of the oldest of these messages in milliseconds, whether the lag is exact.
 
-    The lag is counted from the stored cursor. If a subscription is many thousand batches
-    behind, its lag is an upper bound, which counts messages of other topics too. Without a
-    terminal: with tabs between. The exit code is 1 if there is no such topic.
+    The lag is counted from the stored cursor. If a subscription is many thousand batches behind,
+    its lag is an upper bound, which counts messages of other topics too. Without a terminal, tabs
+    separate the columns. The exit code is 1 if there is no such topic.
     """
     client = session_of(context).client
     with client.topic_metadata(queue) as metadata:
@@ -163,12 +163,12 @@ def move(
     context: typer.Context,
     queue: shared_options.Queue,
     topic: shared_options.Topic,
-    to: Annotated[str, typer.Argument(metavar="HOST:PORT", help="The hub, as it is registered.")],
+    to: Annotated[str, typer.Argument(metavar="HOST:PORT", help="The hub's registered address.")],
     *,
     hubs: HubsOption = None,
-    caller: Annotated[str, typer.Option(help="The caller's name that hubs see.")] = "hqueue",
+    caller: Annotated[str, typer.Option(help="The caller's name, as hubs see it.")] = "hqueue",
 ) -> None:
-    """Move a topic to another hub. That hub may later leave it to others, as it may any topic."""
+    """Move a topic to another hub. Like any topic, it may later move on to other hubs."""
     with hub_client(context, queue, hubs, caller) as client:
         client.topic(topic).move(to)
 
@@ -184,7 +184,7 @@ def acl(
         str | None, typer.Option(help="Who may move and delete it, and change its ACL.")
     ] = None,
     hubs: HubsOption = None,
-    caller: Annotated[str, typer.Option(help="The caller's name that hubs see.")] = "hqueue",
+    caller: Annotated[str, typer.Option(help="The caller's name, as hubs see it.")] = "hqueue",
     json: shared_options.Json = False,
 ) -> None:
     """Show a topic's ACL, or replace some of its lists. The output has each list and its names. A
@@ -217,11 +217,11 @@ def delete(
     topic: shared_options.Topic,
     *,
     hubs: HubsOption = None,
-    caller: Annotated[str, typer.Option(help="The caller's name that hubs see.")] = "hqueue",
+    caller: Annotated[str, typer.Option(help="The caller's name, as hubs see it.")] = "hqueue",
     yes: shared_options.Yes = False,
 ) -> None:
-    """Delete a topic and its subscriptions. Its messages stay in the queue until the TTL; a topic
-    that is created later under this name has none of them.
+    """Delete a topic and its subscriptions. Its messages stay in the queue until their TTL ends,
+    but a topic that is created later under this name has none of them.
     """
     session_of(context).confirm(f"Delete topic {printable(topic)} and its subscriptions?", yes=yes)
     with hub_client(context, queue, hubs, caller) as client:

@@ -35,7 +35,7 @@ def verify(  # noqa: PLR0917  (the command's)
     ranges: Annotated[
         bool,
         typer.Option(
-            "--ranges", help="Verify also that topics lie where hubs say. Needs ZooKeeper."
+            "--ranges", help="Also verify that topics lie where hubs recorded. Needs ZooKeeper."
         ),
     ] = False,
     skip: Annotated[
@@ -56,9 +56,9 @@ def verify(  # noqa: PLR0917  (the command's)
     """Walk a queue's log and verify it: links, ordinals, control records and the checksums of all
     bytes.
 
-    Each fault is listed with its partition and row, and does not stop the verification of the rest.
-    The exit code is 5 if a fault was found. Unfinished takeovers are not faults; they are reported
-    on stderr, as are batches that readers skip because of an earlier --skip.
+    Each fault is listed with its partition and row, and the verification goes on. The exit code is
+    5 if a fault was found. Unfinished takeovers are not faults; they are reported on stderr, as are
+    batches that readers skip because of an earlier --skip.
     """
     client = session_of(context).client
     if skip or unskip:

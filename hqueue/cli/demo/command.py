@@ -56,11 +56,11 @@ def demo(
 ) -> None:
     """Send real messages through a real HBase, and read them back while they are written.
 
-    Starts the local server if none runs, creates a queue, and ships into it what HBase logs, what
-    it has logged before, and the lines of the files and pipes that are named. A follower reads
-    along, and a worker delivers them to a listener. At the end all is read once more, and counted
-    by windows of time in a Spark job where PySpark is installed. What came out is compared with
-    what was put; the exit code is 1 if it is not the same.
+    Starts the local server if none runs, creates a queue, and ships into it the lines that HBase
+    logs or has logged, and the lines of the given files and pipes. A follower reads along, and a
+    worker delivers the messages to a listener. At the end all messages are read once more, and a
+    Spark job counts them by time window if PySpark is installed. The exit code is 1 if the messages
+    that were read differ from those that were put.
     """
     from hqueue.cli.demo.push import check_worker  # noqa: PLC0415  (only for the demo)
 

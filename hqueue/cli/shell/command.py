@@ -39,8 +39,8 @@ def shell(context: typer.Context) -> None:
 
     All commands can be written as on the command line, or as in the HQueue toolkit:
     create 'q1', 32, 86400, {'hbase.hstore.compaction.min' => '16'}.
-    From a pipe, one command a line; the first that fails ends it, with its exit code. There,
-    nothing is asked: a line counts as meant. "help" lists the commands, "exit" leaves.
+    From a pipe, the shell reads one command per line, and asks for no confirmation. The first
+    command that fails ends the shell, with its exit code. "help" lists the commands, "exit" leaves.
     """
     session = session_of(context)
     if session.in_shell:
