@@ -65,7 +65,7 @@ def test_a_group_s_are_listed_filtered_put_back_and_deleted(
     assert len(listed(run, name, *of, "-n", "2")) == 2
 
     one = ("-p", "0", "--redrive", rejected[0])
-    assert run("dead-letters", name, *of, *one).err == "Put back: 1.\n"
+    assert run("dead-letters", name, *of, *one).err == "Redriven: 1.\n"
     again = run("dead-letters", name, *of, *one)
     assert again.code == 2
     assert "no such dead letter is waiting" in again.err
@@ -75,8 +75,8 @@ def test_a_group_s_are_listed_filtered_put_back_and_deleted(
     assert len(listed(run, name, *of)) == 2
     deleted = run("dead-letters", name, *of, "-p", "0", "--delete", rejected[1], "--yes")
     assert deleted.err == "Deleted: 1.\n"
-    assert run("dead-letters", name, *of, "--redrive-all", "--topic", "b").err == "Put back: 0.\n"
-    assert run("dead-letters", name, *of, "--redrive-all").err == "Put back: 1.\n"
+    assert run("dead-letters", name, *of, "--redrive-all", "--topic", "b").err == "Redriven: 0.\n"
+    assert run("dead-letters", name, *of, "--redrive-all").err == "Redriven: 1.\n"
     assert listed(run, name, *of) == []
     with Consumer(name, group=group, client=client) as consumer:
         assert [each.value for each in take(2, consumer)] == [b"1", b"3" * 100]

@@ -170,7 +170,7 @@ def test_a_group_is_listed_described_reset_and_deleted(
     assert run(*reset, "earliest").code == 2, "no terminal to confirm"
     moved = run(*reset, ids[1], "--partition", "0", "--yes")
     assert (moved.code, moved.out) == (0, b"")
-    assert moved.err == f"{group} goes on in {queue.name} at {ids[1]}: 1 partition.\n"
+    assert moved.err == f"{group} continues in {queue.name} at {ids[1]}: 1 partition.\n"
     assert described(run, group)[0]["lag"] == 2
     assert run(*reset, "1h ago", "-y").code == 0
     assert described(run, group)[0]["lag"] == 3

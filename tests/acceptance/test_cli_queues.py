@@ -71,7 +71,7 @@ def test_what_is_said_is_true_when_another_creates_the_queue_at_the_same_moment(
     with mock.patch.object(hqueue.Client, "create_queue", beaten):
         ended = run("create", name, "-p", str(partitions), "--ttl", "2d", "--if-not-exists")
     if partitions == 2:
-        assert (ended.code, ended.err) == (0, f"{name} is there already.\n")
+        assert (ended.code, ended.err) == (0, f"{name} exists already.\n")
     else:
         assert ended.code == 1
         assert "another number of partitions" in ended.err
