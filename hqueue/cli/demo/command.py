@@ -78,7 +78,7 @@ def demo(
     elif settings.hbase == "gateways" and settings.gateways != server.gateways:
         say(f"The queue is at {', '.join(map(str, settings.gateways))}.")
     with demo_queue(session.client, partitions) as queue:
-        say(f"Shipping what HBase logs, {seconds:g} s.")
+        say(f"Shipping the lines that HBase logs, for {seconds:g} s.")
         result = Demo(session, server, queue, files or (), seconds).run()
     _conclude(result)
 
@@ -105,7 +105,7 @@ def demo_queue(client: Client, partitions: int) -> Iterator[Queue]:
         with contextlib.suppress(HQueueError):
             client.disable_queue(name)
             client.delete_queue(name)
-            say(f"Deleted {name}: the demo did not come to its end.")
+            say(f"Deleted {name}: the demo did not finish.")
         raise
 
 

@@ -42,7 +42,7 @@ def count_elsewhere(queue: str, options: Mapping[str, str]) -> Counted | None:
             count = point.load()
         except ImportError:
             continue
-        say("Counting all of them in a Spark job, which takes a moment to start.")
+        say("Counting all messages in a Spark job, which takes a moment to start.")
         counted: Counted = count(queue, options)
         return counted
     return None
