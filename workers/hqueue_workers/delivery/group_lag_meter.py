@@ -21,12 +21,12 @@ EVERY_MS = 10_000.0
 
 
 class GroupLagMeter:
-    """Knows the lags of some groups: each group is one worker's to measure.
+    """Measures the lags of the groups of this worker. Each group belongs to one worker.
 
-    Nobody has to tell which: of the workers that are present it is the one whose name, hashed
-    with the group's, is greatest. So a worker that comes or goes changes that for few groups, and
-    groups whose queues have no subscribers are measured as well. What can't be measured is not
-    reported.
+    Workers find theirs without coordination: a group belongs to the present worker whose name,
+    hashed with the group's, is greatest. So a worker that comes or goes changes this for few
+    groups. Groups whose queues have no subscribers are measured as well. Lags that can't be
+    measured are not reported.
 
     Args:
         client: the connection.
@@ -35,7 +35,7 @@ class GroupLagMeter:
 
     def __init__(self, client: Client, runtime: Runtime) -> None:
         self.measured: Sequence[GroupDescription] = ()
-        """The groups that are this worker's, as they were when they were looked at last."""
+        """The groups of this worker, as last measured."""
         self._client = client
         self._runtime = runtime
 

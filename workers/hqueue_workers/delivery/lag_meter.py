@@ -35,7 +35,7 @@ class LagMeter:
         self._measured: dict[SubscriptionKey, PartitionLag] = {}
 
     def lags(self) -> list[Lag]:
-        """Every lag as far as it is known."""
+        """All lags that are known."""
         known = []
         for partition in self._served():
             for sender in partition.senders:

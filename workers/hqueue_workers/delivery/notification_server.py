@@ -1,8 +1,8 @@
-"""Taking the notifications of producers: the worker's side of ``HQueueWorkerService``.
+"""Receives the notifications of producers: the worker's side of ``HQueueWorkerService``.
 
-The port is open to all that reach it, and nobody is believed: a batch without a MAC that counts is
-a hint to look into HBase, as a notification without a batch is, and what can't be understood, or is
-too much, ends its connection and nothing else.
+The port is open to every process that reaches it, so no notification is trusted. A batch without a
+valid MAC is only a hint to look into HBase, like a notification without a batch. A notification
+that is too large or can't be decoded ends its connection, and nothing else.
 """
 
 from __future__ import annotations

@@ -147,22 +147,22 @@ def _size(row: Row) -> int:
 
 
 class Poller:
-    """Asks for the next batch of each partition for which somebody waits.
+    """Polls partitions for their next batch if a reader waits for it.
 
-    A row that a producer pushes with its notification is not asked for, if it is the next one. Else
-    a partition is asked for at once when a producer notifies of an append; where none does, after
-    each answer that had something; else after a pause that doubles from a few milliseconds to
-    `poll_ms_max`, as a safety net. So an idle queue of 1,000 partitions costs some requests a
-    second. Where batches come in quick succession it asks for several at a time.
+    A row that a producer pushed with its notification is not read again if it is the next one.
+    Otherwise a partition is polled at once after a notification, or after an answer with a batch if
+    no producer notifies. As a safety net it is also polled after a pause that doubles from a few
+    milliseconds to `poll_ms_max`. So an idle queue of 1,000 partitions costs some requests a
+    second. When batches come in quick succession, one poll asks for several.
 
     One for each queue. Used by the event loop.
 
     Args:
         queue: the queue.
-        tails: asks for what comes.
-        runtime: what the worker runs on.
-        poll_ms_max: how long a partition's end is not looked at, at most.
-        pushed_bytes_max: what may wait of the rows that were pushed.
+        tails: reads new batches.
+        runtime: the worker's runtime.
+        poll_ms_max: the longest pause between two polls of a partition.
+        pushed_bytes_max: the most bytes of pushed rows that may wait.
     """
 
     def __init__(
@@ -196,24 +196,24 @@ class Poller:
 
     @property
     def pushed_bytes(self) -> int:
-        """What the rows take of memory that were pushed and wait, about."""
+        """About how many bytes of memory the waiting pushed rows take."""
         return self._pushed.size
 
     def add(self, tail: TailWaiter) -> None:
-        """Take in a partition."""
+        """Add a partition."""
         self._known[tail.partition] = _Waiting(tail, self._pace, self._clock.monotonic_ms())
 
     def remove(self, tail: TailWaiter) -> None:
-        """Forget a partition."""
+        """Remove a partition."""
         known = self._known.get(tail.partition)
         if known is not None and known.tail is tail:
             self._fetcher.drop(known)
             del self._known[tail.partition]
 
     def demand(self, tail: TailWaiter) -> None:
-        """Ask for this partition's next batch, when it is time, until something came.
+        """Poll this partition, when it is time, until its next batch has come.
 
-        Until then the tail's reader is used by nobody else.
+        Until then no other caller may use the tail's reader.
         """
         self._expect(self._known[tail.partition])
 
@@ -299,7 +299,7 @@ class Poller:
             self._runtime.start(self._ask(group))
 
     async def _ask(self, group: list[_Waiting]) -> None:
-        # Of one that was removed meanwhile the tail may have another reader by now.
+        # If the partition was removed meanwhile, its tail may have another reader by now.
         group = [each for each in group if self._known.get(each.tail.partition) is each]
         error = await self._ask_once(group)
         now_ms = self._clock.monotonic_ms()

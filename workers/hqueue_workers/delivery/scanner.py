@@ -49,15 +49,15 @@ class Source(Protocol):
 
 
 OpenSource = Callable[[int, "frozenset[str] | None", int], Source]
-"""Makes one, given where it begins, the topics wanted, and the bytes of a request."""
+"""Makes a source, given where it begins, the wanted topics, and the bytes of a request."""
 
 
 class CursorSource:
-    """A partition, or a topic.
+    """A partition, or a topic, as a `Source`.
 
     Args:
         log: reads the queue.
-        at: a cursor, which is used by nobody else.
+        at: the cursor, which no other object uses.
     """
 
     def __init__(self, log: LoopReader, at: PartitionCursor | TopicCursor) -> None:
@@ -89,7 +89,7 @@ class CursorSource:
 
 
 def partition_opener(log: LoopReader, partition: int) -> OpenSource:
-    """Makes sources of a partition."""
+    """Make a function that opens sources of a partition."""
 
     def open_source(start: int, topics: frozenset[str] | None, bytes_max: int) -> Source:
         scan = Scan(MessageID.from_int(start), topics=topics or ())
@@ -99,23 +99,23 @@ def partition_opener(log: LoopReader, partition: int) -> OpenSource:
 
 
 class Reading(Protocol):
-    """A reader for which the log is read."""
+    """A reader that a scanner reads the log for."""
 
     filter: SubscriptionFilter
 
     @property
     def position(self) -> int:
-        """The ID from which on it still needs what is read."""
+        """The ID from which on the reader still needs messages."""
 
 
 class MessageScanner(Window):
-    """A window of bounded size into which a partition, or a topic, is read ahead of the cursor that
-    is furthest in it.
+    """A window of bounded size over a partition or a topic, which is read ahead of the foremost
+    reader.
 
-    It reads when one that has come to the window's end waits, and in advance while that one has
-    less than half a window to go; else it sleeps. It waits for none that is slower: what the
-    window has passed, those have to read by another scanner. At a partition's end it is the
-    poller that finds out when there is more.
+    The scanner reads when a reader waits at the window's end, and in advance while the foremost
+    reader has less than half a window to go; otherwise it sleeps. It does not wait for slower
+    readers: those that the window has passed need another scanner. At a partition's end the poller
+    finds out when there are new batches.
 
     Used by the event loop's thread alone.
 
@@ -178,12 +178,12 @@ class MessageScanner(Window):
 
     @property
     def is_used(self) -> bool:
-        """Whether it is read for anyone."""
+        """Whether it has any reader."""
         return bool(self._for)
 
     @property
     def is_wanted(self) -> bool:
-        """Whether somebody waits for what comes at the window's end, or that is read just now."""
+        """Whether a reader waits at the window's end, or a read is under way."""
         return self._reading is not None or any(not each.done() for each in self._waiting)
 
     def join(self, reading: Reading) -> None:

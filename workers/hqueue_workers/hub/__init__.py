@@ -1,7 +1,7 @@
-"""Topics with owners: hubs share a queue's topics, and publish what they are called with.
+"""Topics with owners: hubs share the topics of a queue, and publish and deliver their messages.
 
-A call comes to `serving`. Whether this hub has the topic, or who should have it, is `owning`'s
-matter: what a call comes to is decided by `owning.flow`, which is pure. What is published is
-appended by `writing`; it says whom an append concerns, and `subscribing` brings it to them.
-`opening` puts together what a hub has of one queue, and `hub` is the process.
+`serving` answers calls. `owning` knows which hub owns a topic, and takes topics over; its pure
+module `flow` decides what a call leads to. `writing` appends what is published, and `subscribing`
+delivers it to the subscriptions. `opening` puts together the objects of a hub for one queue, and
+`hub` is the process.
 """

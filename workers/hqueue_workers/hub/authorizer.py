@@ -1,4 +1,4 @@
-"""Who may do what: one place that every call goes by."""
+"""Decides who may do what, in one place for all calls."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ __all__ = ["AllowAll", "Authorizer", "ByACL", "ByRules", "NameRules", "Operation
 
 
 class Authorizer(Protocol):
-    """Decides by the caller's principal if calls are secured, and else by a name that nobody has
-    proven. Asked by several threads, for each call, by the hub that owns the topic: it answers at
-    once, from what it knows.
+    """Decides what callers may do: by their principals if calls are secured, otherwise by unproven
+    names. The hub that owns the topic asks it for each call, from several threads, so it must
+    answer at once, without asking other processes.
     """
 
     def allows(
         self, caller: str, operation: Operation, queue: str, topic: str, acl: TopicACL
     ) -> bool:
-        """Whether a caller may do this with a topic, which has this ACL. A topic that must be
-        created first has none yet.
+        """Whether a caller may do this with a topic that has this ACL. A topic that must be created
+        first has no ACL of its own yet.
         """
 
 
@@ -42,11 +42,11 @@ class ByACL:
     """A topic's ACL says who may publish, subscribe and manage. Names are written as in ACLs.
 
     Args:
-        creators: who may create topics.
-        administrators: who may do everything.
+        creators: the names that may create topics.
+        administrators: the names that may do everything.
 
     Raises:
-        InvalidInputError: these are not names.
+        InvalidInputError: one of them is not a name.
     """
 
     def __init__(self, creators: Sequence[str], administrators: Sequence[str]) -> None:
@@ -138,7 +138,7 @@ class NameRules:
             is_among([whose], principal) and is_among([of], name) for whose, of in self._rules
         ):
             return True
-        # Nobody takes a name that another principal has: that one may come later.
+        # A principal can't take a name that is another principal's, even before that one comes.
         own = principal == (name if owner is None else owner)
         if self._access is None:
             return own or (principal == ANONYMOUS and owner in (None, name))

@@ -1,4 +1,4 @@
-"""A lock for each of very many things, which is there only while it is used."""
+"""Locks by key, for very many keys. A lock exists only while it is used."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ __all__ = ["KeyedLocks"]
 
 
 class KeyedLocks:
-    """Locks by key, for one event loop. Those that nobody holds or awaits take no memory."""
+    """Locks by key, for one event loop. A lock that no task holds or awaits takes no memory."""
 
     def __init__(self) -> None:
         self._locks: dict[Hashable, tuple[asyncio.Lock, list[None]]] = {}
 
     @contextlib.asynccontextmanager
     async def of(self, key: Hashable) -> AsyncIterator[None]:
-        """Hold the lock of a key. Those that wait get it in turn."""
+        """Hold the lock of a key for a block. Waiting tasks get it in turn."""
         lock, users = self._locks.setdefault(key, (asyncio.Lock(), []))
         users.append(None)
         try:

@@ -1,13 +1,13 @@
 """Which worker serves which partition, and which hub writes to which: pure functions that every
 worker and hub computes for itself.
 
-All see the same partitions, workers and claims, sooner or later, and come to the same plan. Until
-they do, the claims decide: nobody serves a partition that another has claimed.
+Sooner or later all processes see the same partitions, workers and claims, and compute the same
+plan. Until then the claims decide: no worker serves a partition that another has claimed.
 
-Groups plan otherwise (`hqueue.groups.assignors`): there evenness comes before all else, for members
-of different queues and numbers of streams, and one plans for all. Here what is near comes first,
-and each plans for itself: so the plan is the same in every release, or workers of two would give a
-partition to each other for ever.
+Groups plan differently (`hqueue.groups.assignors`): there one member plans for all, and evenness
+comes first, for members with different queues and numbers of streams. Here each process plans for
+itself, and near partitions come first. The plan must be the same in every release, or workers of
+two releases would hand a partition to each other for ever.
 """
 
 from __future__ import annotations

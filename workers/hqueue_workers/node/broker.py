@@ -103,7 +103,7 @@ class BrokerRegistration:
             await self._runtime.wait(self._changed, pause_ms)
 
     async def release(self) -> None:
-        """Register nothing any more, and let another worker take over. Never raises."""
+        """Release the registration, and let another worker take over. Never raises."""
         self._released = True
         self._changed.set()
         async with self._working:
@@ -118,14 +118,14 @@ class BrokerRegistration:
                 logger.warning("the broker stays registered until the session ends: %s", exc)
 
     def revoke(self) -> None:
-        """The session is over, and with it what it registered."""
+        """Note that the session is over, and its registrations with it."""
         self._sessions += 1
         self.holds = False
         self._registered.clear()
         self._changed.set()
 
     def close(self) -> None:
-        """See no more who is registered."""
+        """Stop watching the registrations."""
         if self._watch is not None:
             self._watch.close()
         if self._guard is not None:
@@ -137,7 +137,7 @@ class BrokerRegistration:
             self._runtime.call(self._changed.set)
 
     async def _hold(self) -> bool:
-        """Hold the registration, if nobody else does."""
+        """Take the registration if no other worker holds it."""
         await self._look_after()
         if not self.holds and not self._released:
             session = self._sessions

@@ -39,7 +39,7 @@ LOOK_EVERY_MS = 5_000.0
 
 
 class Served(Protocol):
-    """A claimed partition that is delivered."""
+    """A claimed partition, as it is delivered."""
 
     region_host: str | None
 
@@ -47,7 +47,7 @@ class Served(Protocol):
         """Deliver to these subscribers from now on."""
 
     def see_elsewhere(self, presences: Mapping[str, Presence]) -> None:
-        """While it stops: wait no more for subscribers that are other processes by now."""
+        """While it stops, no longer wait for processes that others have replaced as subscribers."""
 
     async def stop(self) -> None:
         """End in order."""
@@ -62,17 +62,17 @@ _Served = TypeVar("_Served", bound=Served)
 class Claims(Generic[_Served]):
     """The partitions that this worker has claimed.
 
-    It sees who is subscribed, which workers there are and who has claimed what; from that it
-    plans, claims its share of the partitions that nobody has, and gives up what goes to another,
-    when its calls have ended. Used by the event loop's thread alone.
+    It watches the subscribers, the workers and their claims, and plans from them. It claims its
+    share of the unclaimed partitions, and releases partitions that go to other workers when their
+    calls have ended. Used by the event loop's thread alone.
 
     Args:
         coordination: the session.
         lease: whether this worker may act.
-        runtime: what the worker runs on.
-        regions: gives those of some partitions that exist, and the hosts of their regions. The
-            second argument says whose hosts must be as new as can be: for what nobody has, all
-            workers must come to the same plan soon.
+        runtime: the worker's runtime.
+        regions: gives the existing ones of some partitions, with the hosts of their regions. The
+            second argument names the queues whose hosts must be as fresh as possible: workers must
+            agree soon on a plan for unclaimed partitions.
         serve: begins to deliver a partition that was claimed.
     """
 

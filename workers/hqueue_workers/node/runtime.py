@@ -56,10 +56,10 @@ class Runtime:
     ) -> None:
         self.clock = clock
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Ends with the error of a task that nobody expected: the worker can't go on then."""
+        """Ends with an unexpected error of a task, after which the worker can't go on."""
         self.faults = FaultLog(logger, clock, fault_quiet_ms)
-        """Where all that goes on here says what fails, and when that is over: thousands of
-        partitions say it once.
+        """Logs what fails, and when that is over: thousands of partitions log a common fault
+        once.
         """
         self._reads = FaultLog(logger, clock, fault_quiet_ms, READ_PATIENCE_MS)
         self._loop = asyncio.get_running_loop()
@@ -104,11 +104,11 @@ class Runtime:
             begun.cancel()
             await asyncio.wait({begun})
             if not begun.cancelled():
-                begun.exception()  # Nobody waits for the error of what was given up.
+                begun.exception()  # No caller waits for the error of abandoned work.
 
     def start(self, work: Coroutine[Any, Any, _Result]) -> asyncio.Task[_Result]:
-        """Let something go on beside. An error that it raises ends the worker. What bounds the
-        caller does not bound it.
+        """Start a task in the background. An error that it raises ends the worker. The caller's
+        time limits do not apply to it.
         """
         task = contextvars.Context().run(self._loop.create_task, work)
         self._tasks.add(task)
@@ -116,14 +116,16 @@ class Runtime:
         return task
 
     def start_soon(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """Like `start`; from any thread, and never late to raise."""
+        """Like `start`, from any thread. Does not raise if the loop has ended."""
         if threading.get_ident() == self._thread:
             self.start(work())
         else:
             self.call(lambda: self.start(work()))
 
     def call(self, work: Callable[[], object]) -> None:
-        """Have something called by the event loop; from any thread, and never late to raise."""
+        """Make the event loop call something, from any thread. Does not raise if the loop has
+        ended.
+        """
         try:
             if threading.get_ident() == self._thread:
                 self._loop.call_soon(work)
@@ -135,7 +137,7 @@ class Runtime:
             logger.debug("ignored a callback that came after the worker had ended")
 
     def submit(self, work: Coroutine[Any, Any, _Result]) -> Future[_Result]:
-        """Like `start`; from any thread. What it comes to, also an error, is the future's.
+        """Like `start`, from any thread. The future has the result, or the error.
 
         Raises:
             ClosedError: the loop has ended.
@@ -190,13 +192,13 @@ class Runtime:
     async def end(
         self, work: Coroutine[Any, Any, object], drain_ms: float, end_ms: float = END_MS
     ) -> None:
-        """End what goes on, in order; but leave it as it is when that takes much longer than calls
-        under way may: the servers are away, and others take over when the session ends.
+        """End the worker in order, but give up if this takes much longer than calls under way may
+        take: then the servers are away, and other workers take over when the session ends.
 
         Args:
-            work: what ends it.
-            drain_ms: what calls under way may take.
-            end_ms: what the rest may take.
+            work: what ends the worker.
+            drain_ms: the time for calls under way.
+            end_ms: the time for the rest.
         """
         ending = asyncio.ensure_future(work)
         try:

@@ -1,14 +1,14 @@
 """How hubs share their topics: which hub a topic goes to, and which ones a hub gives up.
 
-Each hub decides for itself, by the loads that all report every so often; nobody plans for all.
-A load is in units of one topic at rest. Three things let loads converge, and nothing swing:
+Each hub decides for itself, by the loads that all hubs report regularly; no hub plans for all. The
+unit of load is one topic at rest. Three rules make loads converge without oscillation:
 
 - A topic without an owner goes to a hub that is short of load, in proportion to what each lacks.
-- A hub with more than the mean gives up half of what it has more, if it is overloaded or another is
-  short. All hubs together give up half of what the others lack, so nobody gets too much, however
-  old the loads are.
-- A topic stays where it is for a while, and one that is most of its hub's load stays: moving it
-  would move the overload.
+- A hub with more than the mean gives up half of its excess, if it is overloaded or another hub is
+  short. All hubs together give up half of what the others lack, so no hub gets too much, however
+  old the reported loads are.
+- A topic stays where it is for a while. A topic that is most of its hub's load always stays: moving
+  it would only move the overload.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How many topics and subscriptions callers may create, and how much they may have kept of them."""
+"""Bounds on the topics and subscriptions that callers create, and on the bytes that they store."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ __all__ = ["Creations"]
 HOUR_MS = 3_600_000.0
 CALLERS_KEPT = 1_024
 ADDRESS_TIMES, ALL_TIMES = 4, 16
-"""This many times what one name may create, an address may under all names, and all may
-together.
+"""An address under all its names, and all callers together, may create this many times what one
+name may create.
 """
 
 
 class Creations:
-    """Lets each caller create this many at once, and this many an hour from then on. Thread-safe. A
-    caller that is far from its bound costs nothing for long.
+    """Lets each caller create a number of things at once, and this number per hour from then on.
+    Thread-safe. A caller that is far from its bound soon costs no memory.
 
-    Who calls is mostly a name that nobody proves, so each address has a bound, too, and all have
-    one together. A principal with a quota has that alone.
+    Callers' names may be unproven, so each address has a bound, too, and so have all callers
+    together. For a principal with a quota only the quota counts.
 
     Args:
-        per_hour_max: how many.
-        clock: where time comes from.
+        per_hour_max: the number per caller.
+        clock: the clock.
         what: what is created, for the error.
-        kept_min: this many callers may be remembered in any case.
-        quotas: bounds of principals; None if nobody proves who calls.
+        kept_min: the number of callers that may always be remembered.
+        quotas: the quotas of principals; None if callers prove none.
     """
 
     def __init__(
@@ -50,25 +50,26 @@ class Creations:
         self._quotas = quotas
         self._lock = threading.Lock()
         self._buckets: dict[tuple[str, str], TokenBucket] = {}
-        """By caller, address, and for all: of those that created something of late."""
+        """The buckets of recent callers, of their addresses, and of all callers together."""
         self._kept_min = self._kept_max = kept_min
 
     @property
     def kept(self) -> int:
-        """How many callers and addresses it remembers."""
+        """How many callers and addresses are remembered."""
         return len(self._buckets)
 
     def count(self, caller: str, host: str = "", many: int = 1) -> None:
-        """A caller at an address is about to create one, or this many at once.
+        """Count what a caller at an address is about to create.
 
         Raises:
-            BufferFullError: it, its address, or all have created as many as they may for now.
+            BufferFullError: the caller, its address, or all callers together may create no more
+                now.
         """
         now_ms = self._clock.monotonic_ms()
         quota = None if self._quotas is None else self._quotas.quota(caller).creations
         bounds = {("caller", caller): self._per_hour_max if quota is None else quota}
         if caller == ANONYMOUS and host and quota is None:
-            bounds = {}  # These are any number of callers.
+            bounds = {}  # This name stands for any number of callers.
         if host and quota is None:
             bounds["address", host] = ADDRESS_TIMES * self._per_hour_max
             bounds["all", ""] = ALL_TIMES * self._per_hour_max

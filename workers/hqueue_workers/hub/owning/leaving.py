@@ -42,15 +42,16 @@ def leave(
 def _erase(
     owned: OwnedTopic, metadata: TopicMetadata, committer: Committer, bound_s: float
 ) -> None:
-    """Delete a topic that this hub owns, and appends nothing to any more.
+    """Delete a topic that this hub owns, and no longer appends to.
 
-    First its range is closed in the log, so that nobody who owned it before appends to it; then its
-    subscriptions go, and where it lies at last: by that it is there. What it has to itself, the
-    owner's record, is left to the caller.
+    First the topic's range is closed in the log, so that no earlier owner appends to it. Then its
+    subscriptions are deleted, and last its persistence record, without which a topic does not
+    exist. The caller deletes the owner record.
 
     Raises:
-        StoreUnavailableError: another hub has taken it over.
-        HQueueError, TimeoutError: not now. It is there still, maybe without its subscriptions.
+        StoreUnavailableError: another hub has taken the topic over.
+        HQueueError, TimeoutError: a store is not available now. The topic still exists, perhaps
+            without its subscriptions.
     """
     topic = owned.name
     committer.close_range(topic, owned.epoch + 1, owned.first).result(bound_s)

@@ -62,37 +62,37 @@ class _Request(NamedTuple):
 
 
 class _Leaving(NamedTuple):
-    """A topic that is being left."""
+    """A topic that this hub is releasing."""
 
     owned: OwnedTopic
     done: Future[None]
 
 
 class QueueTopics:
-    """The topics of a queue that this hub owns, or makes its own when they are called for.
+    """The topics of a queue that this hub owns, or takes over when they are called for.
     Thread-safe.
 
-    A call for a topic that it owns asks nobody. Any other goes through `flow`, in one of a few
-    threads; of several for one topic the flow is gone through once.
+    A call for a topic that this hub owns needs no other process. Any other call goes through
+    `flow`, in one of a few threads; several calls for one topic go through it together, once.
 
     Args:
         queue: the queue.
         me: this hub.
-        metadata: of the queue's topics.
+        metadata: the metadata of the queue's topics.
         take_over: opens ranges.
-        committers: writes to partitions.
-        partition_for: where a topic's messages go.
-        certain: whether the hub's session certainly lives.
-        authorizer: who may do what.
-        names: who may use which names.
-        metrics: counts.
-        topics_max: topics owned at a time.
-        creations: how many topics each caller may create.
-        bound_s: of what is asked of ZooKeeper and HBase for one call.
+        committers: the writers to partitions.
+        partition_for: chooses the partition for a topic's messages.
+        certain: whether the hub's session is certainly alive.
+        authorizer: decides who may do what.
+        names: decides who may use which names.
+        metrics: the hub's metrics.
+        topics_max: the most topics owned at a time.
+        creations: bounds the topics that callers create.
+        bound_s: the bound on the requests to ZooKeeper and HBase for one call.
         pool: the threads.
-        listener: is notified of topics that are left.
-        choose: chooses the hub that a topic without an owner goes to.
-        hubs: those that are available, as they were a moment ago.
+        listener: is notified of topics that are released.
+        choose: chooses the hub for a topic without an owner.
+        hubs: the available hubs, as last seen.
     """
 
     def __init__(
@@ -189,8 +189,9 @@ class QueueTopics:
         subscriber.
 
         Args:
-            principal: who has proven to be it; None if nobody has to: then every name will do.
-            owner: whose name it is; None if it has no owner yet.
+            principal: the proven principal of the caller; None if callers need not prove theirs:
+                then every name is allowed.
+            owner: the principal that owns the name; None if it has no owner yet.
 
         Raises:
             NotAllowedError: it may not.
@@ -209,20 +210,22 @@ class QueueTopics:
         )
 
     def end_of(self, owned: OwnedTopic) -> int:
-        """No message that is appended to the topic from now on has an ID below this one.
+        """The ID below which no message will be appended to the topic from now on.
 
         Raises:
-            StoreUnavailableError: that is not known now.
+            StoreUnavailableError: the ID is not known now.
         """
         return max(owned.first, self.committers.of(owned.partition).end)
 
     def owned(self) -> list[OwnedTopic]:
-        """The topics that it owns now."""
+        """The topics that this hub owns now."""
         with self._lock:
             return list(self._topics.values())
 
     def lose(self) -> None:
-        """The session was lost: its topics may be others' by now, those too that are being left."""
+        """Drop all topics, including those being released, because the session was lost: other
+        hubs may own them by now.
+        """
         with self._lock:
             self._sessions += 1
             lost = [*self._topics.values(), *(each.owned for each in self._leaving.values())]
@@ -232,7 +235,7 @@ class QueueTopics:
         self._listener.lost(lost)
 
     def fenced(self, owned: OwnedTopic) -> None:
-        """Another owner closed a topic's range."""
+        """Drop a topic whose range another owner has closed."""
         with self._lock:
             if self._topics.get(owned.name) is owned:
                 del self._topics[owned.name]
@@ -240,8 +243,8 @@ class QueueTopics:
         self._listener.lost([owned])
 
     def abandon(self, topic: str) -> Future[None]:
-        """Leave a topic to other hubs: accept no more of it, append what waits, release it. Calls
-        that come meanwhile wait, and are resolved again then.
+        """Release a topic to other hubs: accept no more messages, append those that wait, release
+        the topic. Calls that come meanwhile wait, and are then resolved again.
         """
         with self._lock:
             leaving = self._leaving.get(topic)
@@ -256,11 +259,11 @@ class QueueTopics:
         return done
 
     def delete(self, topic: str) -> Future[None]:
-        """Delete a topic that this hub owns: accept no more of it, append what waits, close its
-        range for good, delete what is known of it, release it. What failed half-way is done by
-        another call.
+        """Delete a topic that this hub owns: accept no more messages, append those that wait, close
+        its range for good, delete its records, release it. If this fails half-way, another call
+        finishes it.
 
-        The future's errors are the store's.
+        The future's errors are those of the store.
         """
         deleted: Future[None] = Future()
         with self._lock:
@@ -280,16 +283,16 @@ class QueueTopics:
     def _begin_leaving(
         self, owned: OwnedTopic, done: Future[None], deleted: Future[None] | None = None
     ) -> None:
-        """Have a topic left by a thread; the lock is held. If there is no thread for it, this
-        raises, and the topic is this hub's as before.
+        """Release a topic in a thread; the lock is held. If no thread can be started, this raises,
+        and this hub keeps the topic.
         """
         self._pool.submit(self._leave, owned, done, deleted)
         del self._topics[owned.name]
         self._leaving[owned.name] = _Leaving(owned, done)
 
     async def close(self, wait_s: float) -> None:
-        """Abandon all topics, those too that are just becoming its own, as many as can be in that
-        time. On an event loop.
+        """Release all topics, including those that are being taken over, as many as the time
+        allows. On an event loop.
         """
         deadline = Deadline(SYSTEM_CLOCK, wait_s * 1e3)
         with self._lock:

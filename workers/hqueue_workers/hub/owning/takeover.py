@@ -1,14 +1,15 @@
-"""A topic's messages come to this hub's partition: its open range is closed, another one begins.
+"""Takes over a topic: closes its open range in the log, and opens one in a partition of this hub.
 
-1. The hub was elected as the topic's owner. It has read the topic's ranges, perhaps before that:
-   what it writes later is refused where others have changed them since.
-2. If the last one is open, it appends a control record to that range's partition: nobody who owned
-   the topic before can write to the range any more. The range ends at that record.
-3. It writes the ranges by compare-and-set: that one closed, and a new one open, in a partition
-   whose end it knew before. From then on the topic's messages may be appended there.
+1. The hub was elected as the topic's owner. It has read the topic's ranges, perhaps before the
+   election: its later write is refused if others have changed them since.
+2. If the last range is open, the hub appends a control record to the range's partition. No earlier
+   owner of the topic can write to the range any more, and the range ends at that record.
+3. The hub writes the ranges by compare-and-set: the last one closed, and a new one open, in a
+   partition whose end it knew before. From then on the topic's messages may be appended there.
 
-A hub that dies between the steps leaves an open range, which the next one closes likewise. Of two
-that do it at once one wins the compare-and-set; the other begins again with a higher epoch.
+A hub that dies between these steps leaves an open range, which the next owner closes in the same
+way. Of two hubs that do this at once, one wins the compare-and-set; the other begins again with a
+higher epoch.
 """
 
 from __future__ import annotations
@@ -91,20 +92,20 @@ class TakeOver:
         partition: int,
         known: Versioned[TopicPersistenceInfo] | None = None,
     ) -> OwnedTopic | None:
-        """Let a topic's messages go to a partition from now on, and nobody else's to where they
-        went before. None if somebody was quicker, or it is not known: whether this hub is still the
-        owner must be asked then, before another try.
+        """Open a range of a topic in a partition, and fence earlier owners from the range before.
+        Returns None if another hub was faster, or if the outcome is unknown: before another try,
+        the caller must check whether this hub is still the owner.
 
         Args:
             topic: the topic.
-            verdict: of the election that this hub won.
-            partition: where its messages will go.
-            known: where they went, as it was read before the election; it is read if None.
+            verdict: the result of the election that this hub won.
+            partition: the partition for the topic's messages.
+            known: the topic's record, as it was read before the election; it is read if None.
 
         Raises:
             NoTopicPersistenceInfoError: there is no such topic: it was deleted meanwhile.
-            StoreUnavailableError: not now. Nothing is lost by it: the next owner closes what is
-                open.
+            StoreUnavailableError: the stores are not available now. Nothing is lost: the next owner
+                closes the open range.
         """
         deadline = Deadline(self._clock, self._bound_ms)
         wait_s = self._bound_ms / 1e3

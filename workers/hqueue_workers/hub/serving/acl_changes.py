@@ -50,12 +50,12 @@ class ACLChanges:
         self._locks = KeyedLocks()
 
     async def change(self, owned: OwnedTopic, given: Mapping[str, tuple[str, ...]]) -> TopicACL:
-        """Change those lists that are given, by their names; all of it as it is then. It holds for
-        every call from then on, and who may not subscribe any more is detached.
+        """Change the given lists of a topic's ACL. Returns the whole ACL after the change. It holds
+        for every later call, and subscribers that it no longer allows are detached.
 
         Raises:
-            StoreUnavailableError: not now. If it is not known what became of it the topic is
-                released, and the next owner has what was kept.
+            StoreUnavailableError: the ACL was not changed. Or the outcome is unknown: then the
+                topic is released, and the next owner reads the stored ACL.
         """
         async with self._locks.of(owned.name):
             if not given:

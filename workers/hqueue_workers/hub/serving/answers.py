@@ -33,8 +33,8 @@ __all__ = [
 
 
 def as_thrift(error: BaseException) -> Exception:
-    """Convert an error into one of the IDL's. An error that nobody expected becomes an unknown one,
-    without its text.
+    """Convert an error into one of the IDL. An unexpected error becomes an unknown one, without its
+    text.
     """
     idl = load("hub")
     made: Exception

@@ -90,12 +90,11 @@ class Managing:
     def change_acl(
         self, caller: str, topic: str, given: Mapping[str, tuple[str, ...]], *, redirected: bool
     ) -> Future[TopicACL]:
-        """Change those lists of a topic's ACL that are given; all of it as it is then. A topic that
-        is not there is created, if something is given.
+        """Change the given lists of a topic's ACL. The future has the whole ACL after the change. A
+        topic that does not exist is created if a list is given.
 
         The future's errors are those of `QueueTopics.serve` and `ACLChanges.change`,
-        `NotAllowedError`, and `InvalidInputError` where nothing is given, and there is no such
-        topic.
+        `NotAllowedError`, and `InvalidInputError` if no list is given and there is no such topic.
         """
         operation, create = Operation.ADMINISTER, bool(given)
         serving = self._topics.serve(caller, operation, topic, redirected=redirected, create=create)

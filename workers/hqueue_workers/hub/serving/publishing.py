@@ -35,16 +35,16 @@ class _Call(NamedTuple):
     topic: str
     create: bool
     since: int | None
-    """From where on sequence numbers have to be known; None if they need not be."""
+    """The ID from which on sequence numbers must be known; None if they need not be."""
     act: Callable[[OwnedTopic], Future[Any]]
 
 
 class Publishing:
     """Publishes to the topics of a queue. Thread-safe.
 
-    A publish to a topic that this hub owns asks nobody: it waits for the log alone, and holds no
-    thread. Before the first message with a sequence number is appended, the topic is read once for
-    those that are there.
+    A publish to a topic that this hub owns needs no other process: it waits only for the log, and
+    holds no thread. Before the first message with a sequence number is appended, the topic is read
+    once for the sequence numbers that it has.
 
     Args:
         topics: the queue's topics that this hub owns.

@@ -119,7 +119,7 @@ class Backlogs:
         if reading is None:
             subscribed, topic = subscription.topic, frozenset({subscription.topic.owned.name})
             options = self._options
-            # It names nobody: the same slices are for all the topic's subscriptions.
+            # Without a subscriber's name: all subscriptions of the topic get the same slices.
             filter_ = SubscriptionFilter(
                 "", topic, options.batch_messages_max, options.batch_bytes_max
             )

@@ -1,7 +1,8 @@
-"""Clients' sessions with a hub: what ended of each is reported to it, and when it is gone.
+"""Clients' sessions with a hub: reports to each client which of its subscription sessions ended,
+and ends sessions that are silent for too long.
 
-A client has one session in each of its lives, and in it a subscription session for each of its
-subscriptions that is attached (`subscription_sessions`). The IDL calls one that ended *detached*.
+A client process has one session, and in it a subscription session for each attached subscription
+(`subscription_sessions`). The IDL calls a subscription session that ended *detached*.
 """
 
 from __future__ import annotations
@@ -19,26 +20,27 @@ from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 __all__ = ["ClientSessions", "SessionEnd", "SessionEndReason", "SessionKey"]
 
 SESSIONS_MAX = 10_000
-"""When there are too many, the one that was silent for longest goes: its client finds out
-when it asks what was detached, and subscribes again.
+"""When there are too many sessions, the one that was silent for longest is dropped. Its client
+finds out when it asks what was detached, and subscribes again.
 """
 OWNER_SESSIONS_MAX = 2_500
-"""Of one owner, likewise: a principal, or an address without proof."""
+"""The most sessions of one owner: a principal, or the address of a client that proves none."""
 OWNER_WAITS_MAX = 100
 SHORT_WAIT_MS = 2_000
-"""Each call that waits holds a connection. This many of one owner wait for as long as they ask,
-further ones no longer than this."""
+"""Each call that waits holds a connection. This many calls of one owner may wait for as long as
+they ask; further ones wait no longer than this."""
 NOTES_MAX = 100_000
-"""Of one session. One that has more is forgotten: its client subscribes to all again."""
+"""The most notes of one session. A session with more is dropped: its client subscribes to all its
+topics again."""
 
 
 class SessionKey(NamedTuple):
-    """What a hub knows a client's session by. Another principal's session of the same name is
-    another session.
+    """Identifies a client's session in a hub. Sessions of different principals differ even if they
+    have the same name.
 
     Args:
-        name: as the client chose it.
-        principal: who the client has proven to be, as `calling_principal`.
+        name: the name that the client chose.
+        principal: the principal that the client has proven to be, as `calling_principal` gives it.
     """
 
     name: str
@@ -179,7 +181,7 @@ class ClientSessions:
                 if not self._waits[session.owner]:
                     del self._waits[session.owner]
             if session.waiting is not waiting:
-                return []  # The later call tells it.
+                return []  # A later call returns the notes.
             session.waiting = None
         if self._sessions.get(key) is session:
             self._hear(key, session)

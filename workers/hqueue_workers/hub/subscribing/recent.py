@@ -1,4 +1,4 @@
-"""What was published lately: in memory, for those that read a topic where it is written."""
+"""The messages that were published lately, in memory, for subscriptions at a topic's end."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["Kept", "Recent"]
 
 KEPT_OVERHEAD_BYTES = 550
 SHED_TO = 15 / 16
-"""Of what may be kept, this much stays when that was too much: not each append makes room."""
+"""The part of the bound that stays when it was exceeded, so that not each append makes room."""
 
 
 class Kept(Segment):
-    """Messages of one publish, in memory, with consecutive IDs. They are held as they came until
-    somebody wants them, and as they are sent from then on: all subscribers want the same.
+    """The messages of one publish, in memory, with consecutive IDs. They are encoded when the first
+    subscriber wants them, and then kept so, because all subscribers get the same bytes.
     """
 
     __slots__ = ("_cut_once", "_kept", "_partition")

@@ -156,6 +156,6 @@ class SubscriptionRecords:
 
 
 def _seen(asked: asyncio.Future[_Result]) -> None:
-    """Nobody may wait for it any more: an error of it is none of the event loop's then."""
+    """Take note of a future's error: if its caller has gone, the event loop must not report it."""
     if not asked.cancelled():
         asked.exception()

@@ -58,18 +58,19 @@ class _QueueTopics(Protocol):
 
 class SubscriptionSessions:
     """The subscription sessions of one queue: one for each subscription that a client has attached.
-    `appended`, `leave`, `lost` are for any thread; all else is used by the event loop.
+    `appended`, `leave`, `lost` are for any thread; the event loop uses the rest.
 
-    The hub is the only writer of a topic that it owns, so it is an append that wakes a
-    subscription; one at rest is an object, and nothing else. Its cursor is stored from what was
-    read: when somebody else has changed the record, the subscription is detached.
+    The hub is the only writer of a topic that it owns, so appends wake its subscriptions. A
+    subscription without waiting messages is an object, and nothing else. Its cursor is stored on
+    condition that the record is as it was read: if another program has changed the record, the
+    subscription is detached.
 
     Args:
-        records: where subscriptions are kept.
-        runtime: what the hub delivers on.
-        client_sessions: those of the subscribers' clients.
-        deliver: makes what delivers.
-        limits: what no setting bounds.
+        records: the store of subscriptions.
+        runtime: the hub's runtime.
+        client_sessions: the sessions of the subscribers' clients.
+        deliver: makes the object that delivers.
+        limits: the bounds that no setting changes.
     """
 
     def __init__(
@@ -312,7 +313,7 @@ class SubscriptionSessions:
             self._cut_off(each, SessionEndReason.TOPIC_LEFT)
 
     def _cut_off(self, subscription: SubscriptionSession, reason: SessionEndReason | None) -> None:
-        """Detach at once: what a call under way comes to counts no more."""
+        """Detach at once: the result of a call under way no longer counts."""
         subscription.over = True
         subscribed = subscription.topic
         subscription.left = True
@@ -336,11 +337,12 @@ class SubscriptionSessions:
         *,
         store: bool = True,
     ) -> None:
-        """Detach, when the call under way has ended, or that takes too long; then store its cursor.
+        """Detach a subscription when its call under way has ended, or takes too long. Then store
+        its cursor.
 
         Raises:
-            HQueueError: the cursor could not be stored, or may not: the topic was lost meanwhile.
-                It is detached all the same.
+            HQueueError: the cursor could not be stored, or may not be, because the topic was lost
+                meanwhile. The subscription is detached all the same.
         """
         subscription.left = True
         if subscription.running:
@@ -354,10 +356,11 @@ class SubscriptionSessions:
             await self._store(subscription)
 
     async def _store(self, subscription: SubscriptionSession) -> None:
-        """Store its cursor, if it moved. If somebody else changed the record, detach it.
+        """Store a subscription's cursor if it must be stored. If another program changed the
+        record, detach the subscription.
 
         Raises:
-            StoreUnavailableError: not now.
+            StoreUnavailableError: the store is not available now.
         """
         async with self.writing.of(subscription.key):
             consumed, since = subscription.consumed, subscription.since
