@@ -15,26 +15,26 @@ __all__ = ["QueueCache"]
 
 QUEUES_MAX = 1_024
 FRESH_MS = 30_000.0
-"""How long a queue's number of partitions is believed: one that was deleted may come again."""
+"""How long a queue's number of partitions is trusted: the queue may be deleted and made again."""
 
 
 class _Known:
-    """A queue that is open."""
+    """An open queue."""
 
     __slots__ = ("fresh_ms", "queue")
 
     def __init__(self, queue: OpenLog, fresh_ms: float) -> None:
         self.queue = queue
         self.fresh_ms = fresh_ms
-        """Until when it is believed; for ever while somebody looks."""
+        """Until when it is trusted; infinite while a caller checks it."""
 
 
 class QueueCache:
     """Open queues by name. Used by the event loop.
 
     Args:
-        open_queue: opens one; a thread calls it.
-        clock: where time comes from.
+        open_queue: opens a queue; called by a thread.
+        clock: the clock.
     """
 
     def __init__(self, open_queue: Callable[[str], OpenLog], clock: Clock) -> None:
@@ -43,13 +43,14 @@ class QueueCache:
         self._open: OrderedDict[str, _Known] = OrderedDict()
 
     async def get(self, name: str) -> OpenLog:
-        """An open queue. Whether one is still the same is seen by one caller at a time; where
-        nobody can say, as HBase's master is away, it is believed: puts and scans need no master.
+        """An open queue. One caller at a time checks whether it is still the same queue. If this
+        can't be checked because HBase's master is away, the queue is trusted: puts and scans need
+        no master.
 
         Raises:
-            InvalidInputError: no queue has such a name.
+            InvalidInputError: the name can't be a queue's.
             QueueStateError: there is no such queue.
-            StoreUnavailableError: HBase stayed away.
+            StoreUnavailableError: HBase is not available.
         """
         now_ms = self._clock.monotonic_ms()
         known = self._open.get(name)

@@ -1,4 +1,4 @@
-"""One scanner of the API: a place in a partition, and what was read ahead of it."""
+"""One scanner of the API: a position in a partition, and the messages that were read ahead."""
 
 from __future__ import annotations
 
@@ -18,30 +18,32 @@ __all__ = ["ApiScanner"]
 
 BATCH_OVERHEAD_BYTES = 1_000
 MESSAGE_OVERHEAD_BYTES = 400
-"""What a batch that was read takes in memory beside its bodies, and a message of it, about."""
+"""About how much memory a batch that was read takes beside its bodies, and each of its messages."""
 
 ANSWER_MESSAGES_MAX = 1_000
-"""Of an answer, and of what is decoded at a time: a few milliseconds, between which others run."""
+"""The most messages of an answer, and of one step of decoding, which takes a few milliseconds:
+other tasks run between steps."""
 
 END_CHECK_MS = 5_000.0
-"""How often a scanner at the end looks whether the log goes on elsewhere, as after a truncation."""
+"""How often a scanner at the end checks whether the log continues elsewhere, as after a truncation.
+"""
 
 
 class ApiScanner:
     """Reads a partition on behalf of a client, from call to call. It has no thread, and no task.
 
-    Its state is the ID that comes next; all else it can read again. So it goes on where it stood
-    when a request fails, and what it holds can be dropped at any time. One at a time uses it.
+    Its state is the next ID; it can read everything else again. So it continues where it was when a
+    request fails, and may drop what it holds at any time. One call at a time uses it.
 
     Args:
         reader: reads the queue.
         partition: the partition.
-        scan: what is wanted of it.
-        bytes_max: the bodies asked for in one request, about, and the bytes of an answer; at least
-            one batch, and one message.
-        clock: where time comes from.
+        scan: which of the partition's messages to read.
+        bytes_max: about how many bytes of bodies one request asks for, at least one batch; and the
+            bytes of an answer, at least one message.
+        clock: the clock.
         queue: the queue's name.
-        principal: who opened it; None if nobody has to prove that.
+        principal: the principal that opened it; None if callers need not prove theirs.
 
     Raises:
         InvalidInputError: there is no such partition.
@@ -61,17 +63,17 @@ class ApiScanner:
         self.queue = queue
         """The queue's name."""
         self.principal = principal
-        """Who may use it."""
+        """The principal that may use it."""
         self.topics = tuple(scan.topics)
-        """The topics that it reads; all if there is none."""
+        """The topics that it reads; all if empty."""
         self.busy = False
-        """Whether somebody uses it."""
+        """Whether a call uses it."""
         self.used_ms = clock.monotonic_ms()
-        """When a call used it last: kept by its owner."""
+        """When a call last used it. Set by `ScannerTable`."""
         self.held_bytes = 0
-        """What it holds in memory, about."""
+        """About how many bytes it holds in memory."""
         self.counted_bytes = 0
-        """What of that its owner has counted."""
+        """How many of these bytes are in the count of `ScannerTable`."""
         self.closed = False
         """Whether its owner knows it no more."""
         self._reader = reader

@@ -1,4 +1,4 @@
-"""All scanners that are open: found by IDs that nobody guesses, and bounded together."""
+"""The open scanners of a process: found by unguessable IDs, and bounded together."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class ScannerTable:
     """The open scanners of a process. Used by the event loop.
 
     Args:
-        count_max: how many there may be.
-        bytes_max: what they may hold together between calls, about. Where it is more, those that
-            were unused for longest read again when they are used.
-        idle_ms: how long one is kept that nobody uses.
-        clock: where time comes from.
+        count_max: the most scanners that may be open.
+        bytes_max: about how many bytes they may hold together between calls. Beyond that, the
+            scanners that were unused for longest drop their bytes, and read again later.
+        idle_ms: how long an unused scanner is kept.
+        clock: the clock.
     """
 
     def __init__(self, *, count_max: int, bytes_max: int, idle_ms: float, clock: Clock) -> None:
@@ -35,20 +35,20 @@ class ScannerTable:
         self._idle_ms = idle_ms
         self._clock = clock
         self._scanners: OrderedDict[str, ApiScanner] = OrderedDict()
-        """By ID; the one that was used last is last."""
+        """The scanners by ID, in the order of their last use."""
         self.held_bytes = 0
-        """What they hold together, about."""
+        """About how many bytes all scanners hold together."""
         self.expired = 0
-        """How many expired unused."""
+        """How many scanners expired because they were unused."""
 
     def __len__(self) -> int:
         return len(self._scanners)
 
     def check_room(self) -> None:
-        """See whether one more may be opened.
+        """Return if one more scanner may be opened.
 
         Raises:
-            ScannerBusyError: there are as many as there may be.
+            ScannerBusyError: the maximum number of scanners is open.
         """
         if len(self._scanners) >= self._count_max:
             raise ScannerBusyError(
@@ -57,10 +57,10 @@ class ScannerTable:
             )
 
     def add(self, scanner: ApiScanner) -> str:
-        """The ID of a scanner, which it has from now on.
+        """Add a scanner, and return its ID.
 
         Raises:
-            ScannerBusyError: there are as many as there may be.
+            ScannerBusyError: the maximum number of scanners is open.
         """
         scanner_id = secrets.token_hex(ID_BYTES)
         self.check_room()
@@ -72,11 +72,11 @@ class ScannerTable:
     async def used(
         self, scanner_id: str, principal: str | None = None
     ) -> AsyncIterator[ApiScanner]:
-        """The scanner with this ID, for this call alone.
+        """Use the scanner with this ID for a block, alone.
 
         Args:
             scanner_id: its ID.
-            principal: who calls; None if nobody has to prove that.
+            principal: the caller's principal; None if callers need not prove theirs.
 
         Raises:
             ScannerNotFoundError: this principal has no such scanner.
@@ -93,12 +93,12 @@ class ScannerTable:
             scanner.busy = False
             scanner.used_ms = self._clock.monotonic_ms()
             self._count(scanner)
-            if scanner.closed:  # Meanwhile.
+            if scanner.closed:  # Another call closed it meanwhile.
                 await self._empty(scanner)
             await self._make_room()
 
     async def close(self, scanner_id: str, principal: str | None = None) -> None:
-        """Forget a scanner. A call that reads with it is answered.
+        """Close a scanner. A call that reads with it is still answered.
 
         Raises:
             ScannerNotFoundError: this principal has no such scanner.
@@ -108,7 +108,9 @@ class ScannerTable:
         await self._discard(scanner)
 
     async def sweep(self) -> None:
-        """Forget scanners that nobody uses, and let others rest. To be called now and then."""
+        """Close scanners that are unused for too long, and release the HBase scans of others. Call
+        it regularly.
+        """
         now_ms = self._clock.monotonic_ms()
         for scanner_id, scanner in list(self._scanners.items()):
             idle_ms = now_ms - scanner.used_ms
@@ -121,7 +123,7 @@ class ScannerTable:
                 await self._discard(scanner)
 
     async def close_all(self) -> None:
-        """Forget all."""
+        """Close all scanners."""
         scanners = list(self._scanners.values())
         self._scanners.clear()
         for scanner in scanners:
@@ -134,12 +136,12 @@ class ScannerTable:
         return scanner
 
     async def _discard(self, scanner: ApiScanner) -> None:
-        scanner.closed = True  # Who has it now empties it afterwards.
+        scanner.closed = True  # A call that uses it now empties it afterwards.
         if not scanner.busy:
             await self._empty(scanner)
 
     async def _empty(self, scanner: ApiScanner) -> None:
-        """Let a scanner that nobody uses hold nothing."""
+        """Make an unused scanner drop what it holds."""
         scanner.busy = True
         try:
             await scanner.drop()
@@ -148,12 +150,12 @@ class ScannerTable:
             self._count(scanner)
 
     def _count(self, scanner: ApiScanner) -> None:
-        """Count what a scanner holds."""
+        """Update the count of the bytes that a scanner holds."""
         self.held_bytes += scanner.held_bytes - scanner.counted_bytes
         scanner.counted_bytes = scanner.held_bytes
 
     async def _make_room(self) -> None:
-        """Have those hold nothing that were not used for longest, until all hold what they may."""
+        """Empty the scanners that were unused for longest, until all together are within bounds."""
         for scanner in list(self._scanners.values()):
             if self.held_bytes <= self._bytes_max:
                 return

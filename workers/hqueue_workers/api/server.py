@@ -36,7 +36,7 @@ logger = Log(__name__)
 CALL_BYTES_MAX = (
     BATCH_BYTES_MAX + BATCH_MESSAGES_MAX * (TOPIC_BYTES_MAX + 64) + CALL_HEADERS_MAX * 8
 )
-"""Of a call: the largest batch, and what Thrift puts beside it for each message and each header."""
+"""The most bytes of a call: the largest batch, and Thrift's bytes for each message and header."""
 
 CALL_IDLE_MS_MAX = 10_000
 """How long a call that has begun may stand still."""
@@ -50,16 +50,16 @@ class ApiServer:
 
     Args:
         client: the connection.
-        settings: of the API; ``api_port`` is set.
-        drain_ms: how long calls under way are waited for at the end.
-        runtime: what the process runs on.
-        registry: where its metrics go.
-        guard: who may call it; everybody may if None.
-        quotas: what callers may ask for in a second; without bounds if None.
-        access: the access rules; None if they don't count.
+        settings: the settings of the API; ``api_port`` is set.
+        drain_ms: how long to wait for calls under way at the end.
+        runtime: the runtime of the process.
+        registry: the registry for its metrics.
+        guard: decides who may call it; anyone may if None.
+        quotas: the bounds on callers' requests; there are none if None.
+        access: the access rules; None if they are not used.
 
     Raises:
-        SettingsError: it can't listen where the settings say.
+        SettingsError: it can't listen at the address in the settings.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class ApiServer:
         )
         listener = _listen(settings)
         self.address = Address(settings.api_host, listener.getsockname()[1])
-        """Where it listens."""
+        """The address at which it listens."""
         self._server = ThriftServer(
             SERVICE,
             handler,
@@ -113,13 +113,13 @@ class ApiServer:
         ready.info("the Thrift API is served at %s", self.address)
 
     async def run(self) -> NoReturn:
-        """Forget what nobody uses, for as long as it serves."""
+        """Close unused scanners regularly, until cancelled."""
         while True:
             await self._runtime.sleep_ms(SWEEP_MS)
             await self.scanners.sweep()
 
     async def close(self) -> None:
-        """Take no more calls, answer those under way, for ``drain_ms`` at most, and hang up."""
+        """Accept no more calls, answer those under way for at most ``drain_ms``, and disconnect."""
         if not await self._runtime.coordinate(lambda: self._server.close(self._drain_ms)):
             logger.warning("calls of the Thrift API took too long to finish, and are abandoned")
         await self.scanners.close_all()

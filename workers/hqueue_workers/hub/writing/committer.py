@@ -52,28 +52,28 @@ OnAppended = Callable[[Sequence[tuple[Publish, int]], Sequence[OwnedTopic], int]
 
 
 class Committer:
-    """The writer of one partition at this hub. Thread-safe: the loop appends, and calls back. At
-    rest it is nothing but this.
+    """The writer of one partition at this hub. Thread-safe: the event loop appends, and calls back.
+    An idle writer has no other object.
 
-    Publishes that wait while an append is under way go together in the next one: in the order in
-    which they came, each by itself whole. So what a publisher waits for is the append under way
-    and its own, however many others publish. A publish of a topic that was fenced ends with
-    `FencedTopicError`, and nothing of it is in the log.
+    Publishes that wait while an append is under way are appended together in the next one, in the
+    order in which they came, each as a whole. So a publisher waits only for the append under way
+    and its own, however many others publish. A publish to a topic that was fenced ends with
+    `FencedTopicError`, and none of its messages is in the log.
 
-    Of messages with sequence numbers those are appended which the topic does not have: that is
-    looked up when all that came before in the log is known.
+    Messages with sequence numbers are appended only if the topic does not have them. This is
+    looked up when everything before them in the log is known.
 
     Args:
         partition: the partition.
-        runtime: what the hub runs on.
-        open_log: opens its log, given what is called with each topic and epoch of a control
-            record before anything is appended behind that record, and what is called with the
-            result of an append of unknown outcome before another is made.
+        runtime: the hub's runtime.
+        open_log: opens the partition's log. It is given two functions: one to call with the topic
+            and epoch of each control record, before anything is appended after that record; and one
+            to call with the result of an append of unknown outcome, before the next append.
         on_append: called with how many publishes, messages and topics an append had.
         on_fence: called with a topic that is fenced.
-        on_appended: called with what was appended, before the callers; as `OwnedListener`.
-        clock: where time comes from.
-        publishers_max: publishers whose sequence numbers are remembered.
+        on_appended: called with what was appended, before the callers are; like `OwnedListener`.
+        clock: the clock.
+        publishers_max: the most publishers whose sequence numbers are remembered.
     """
 
     def __init__(
@@ -104,23 +104,24 @@ class Committer:
         self._publishes: collections.deque[Publish] = collections.deque()
         self._topics: dict[str, OwnedTopic] = {}
         self._uncertain: dict[str, OwnedTopic] = {}
-        """Topics of appends that failed: the log may have them, or get them with the next."""
+        """The topics of failed appends: their messages may be in the log, or get there with the
+        next append."""
         self._in_doubt: list[Publish] = []
-        """What was appended last, if nobody knows yet whether it was."""
+        """The publishes of the last append, if its outcome is unknown."""
         self._closed = False
         self._running = False
-        """Whether the loop is at it."""
+        """Whether the event loop is working for this writer."""
         self._used_ms = clock.monotonic_ms()
 
     def open(self) -> Future[int]:
-        """Learn where the partition ends, if that is not known: an ID that no batch that comes is
-        below. To be done before a range in it is opened.
+        """Find out where the partition ends, if this is not known: an ID that no later batch is
+        below. Call it before a range is opened in the partition.
         """
         done: Future[int] = Future()
         log = self._log
         if log is not None and not self._closed:
             self._used_ms = self._clock.monotonic_ms()
-            done.set_result(log.end)  # It waits for nothing that is under way.
+            done.set_result(log.end)  # This waits for no append that is under way.
             return done
         self._add(lambda: self._opens.append(done))
         return done
@@ -261,7 +262,7 @@ class Committer:
             except asyncio.CancelledError:
                 self._abandon()
                 raise
-            except BaseException:  # Those that wait have it already; it begins again.
+            except BaseException:  # The callers have the error already; the writer starts over.
                 logger.exception("giving up partition %d", self.partition)
                 self._give_up()
 
@@ -284,7 +285,7 @@ class Committer:
         return await log.close_ranges(epochs, max(floor for _, _, floor, _ in closes))
 
     async def _do(self, work: Awaitable[int], waiting: list[Future[int]]) -> None:
-        """Do what some wait for, and have them know what it came to."""
+        """Do what callers wait for, and give them the result."""
         try:
             answer = await work
         except BaseException as exc:
@@ -295,7 +296,7 @@ class Committer:
             self._answer([(done, answer) for done in waiting])
 
     async def _commit(self) -> None:
-        """Append what waits, as much as goes together."""
+        """Append the waiting publishes, as many as fit into one append."""
         batch: list[Publish] = []
 
         def make() -> tuple[Sequence[Message], int, Mapping[str, int]] | None:
@@ -303,7 +304,7 @@ class Committer:
             if not batch:
                 return None
             messages = [message for each in batch for message in each.messages]
-            # The topic may be another ownership's of this hub by now: these messages are not.
+            # This hub may have lost and regained the topic: the epoch is that of the publish.
             epochs = {each.owned.name: each.owned.epoch for each in batch}
             return messages, max(each.owned.first for each in batch), epochs
 
@@ -377,13 +378,13 @@ class Committer:
                 self._log.disown(owned.name)
 
     def _see(self, error: BaseException) -> None:
-        """What an error of the log means for the topics here."""
+        """Give the partition up if an error of the log demands it."""
         if not isinstance(error, (StoreUnavailableError, InvalidInputError, QueueStateError)):
             logger.warning("giving up partition %d: %s", self.partition, error)
             self._give_up()
 
     def _fence(self, topic: str, epoch: int) -> None:
-        """A record says that owners of lower epochs write no more."""
+        """Fence a topic: a control record says that owners with lower epochs write no more."""
         with self._lock:
             owned = self._topics.get(topic)
             if owned is None or owned.epoch >= epoch:
@@ -394,7 +395,7 @@ class Committer:
         call_foreign(LISTENER, self._on_fence, owned)
 
     def _give_up(self) -> None:
-        """The log can't be followed from where it was seen last: nobody knows whose what is."""
+        """Give up all topics: the log can't be followed any further, so their owners are unknown."""
         with self._lock:
             self._log = None
             lost, self._topics = list(self._topics.values()), {}
@@ -405,7 +406,7 @@ class Committer:
             call_foreign(LISTENER, self._on_fence, owned)
 
     def _abandon(self) -> None:
-        """The loop ends: so does what waits."""
+        """End all waiting calls, because the event loop ends."""
         with self._lock:
             self._end()
             self._running = False
@@ -419,7 +420,7 @@ class Committer:
 
     @staticmethod
     def _answer(answers: Sequence[tuple[Future[Answer], Answer]]) -> None:
-        """Tell each that waits; a callback that fails keeps no other from its answer."""
+        """Give each caller its answer. A callback that fails does not affect the others."""
         for done, answer in answers:
             call_foreign(CALLBACK, done.set_result, answer)
 

@@ -1,4 +1,4 @@
-"""A topic that this hub owns, and what the log must do for it."""
+"""A topic that this hub owns, its publishes, and their errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 HELD_BYTES = 100
-"""What a message takes in memory beside its own bytes, about, and each of its headers."""
+"""About how much memory a message takes beside its own bytes, and each of its headers."""
 
 
 class RedirectedError(Exception):
@@ -43,8 +43,8 @@ class RedirectedError(Exception):
 
 
 class FencedTopicError(HQueueError):
-    """The topic was left, or another owner has closed the range that this hub wrote to. Nothing was
-    done.
+    """The topic was released, or another owner has closed the range that this hub wrote to. Nothing
+    was done.
     """
 
     default_outcome = Outcome.NOT_APPLIED
@@ -62,11 +62,11 @@ class OwnedTopic:
 
     Args:
         name: the topic.
-        partition: where its messages go.
-        epoch: of this ownership.
-        verdict: with which it is released.
-        since_ms: since when it is owned, on the clock that does not jump.
-        acl: who may do what with it.
+        partition: the partition for its messages.
+        epoch: the epoch of this ownership.
+        verdict: the result of the election, with which the topic is released.
+        since_ms: since when it is owned, on the monotonic clock.
+        acl: its ACL.
     """
 
     name: str
@@ -76,62 +76,63 @@ class OwnedTopic:
     since_ms: float
     acl: TopicACL = dataclasses.field(default_factory=TopicACL)
     ranges: Sequence[LogRange] | None = None
-    """Where it lay when it was taken over, until somebody has asked: it is asked once, and there
-    may be very many topics."""
+    """Its ranges when it was taken over. They are needed once, and then dropped to save memory."""
     first: int = 0
     """The lowest ID that a message of it may have."""
     known_from: int = 0
-    """From this ID on publishers' sequence numbers are known. Kept by `SequenceNumbers`."""
+    """The ID from which on publishers' sequence numbers are known. Set by `SequenceNumbers`."""
     crowded: bool = False
-    """Whether more publishers gave its messages sequence numbers than can be remembered."""
+    """Whether more publishers used sequence numbers than can be remembered."""
     fenced: bool = False
-    """Whether another owner has closed its range: never again written to by this ownership."""
+    """Whether another owner has closed its range: this ownership never writes to it again."""
     left: bool = False
-    """Whether it is not this hub's any more, and ends with what waits."""
+    """Whether this hub is releasing it, and only appends what waits."""
     waiting: int = 0
-    """Publishes that wait to be appended. Kept by the committer."""
+    """How many publishes wait to be appended. Set by the committer."""
     published: int = 0
-    """Messages that were appended since it is owned."""
+    """How many messages were appended in this ownership."""
     rated: tuple[float, int] = (0.0, 0)
-    """When its rate was last measured, and how many had been published by then."""
+    """When its rate was last measured, and how many messages had been published by then."""
 
     def take_ranges(self) -> Sequence[LogRange] | None:
-        """Where it lies, if that is known still; then it is known no more."""
+        """Return the ranges, and drop them; None if they were dropped before."""
         ranges, self.ranges = self.ranges, None
         return ranges
 
     def changes_hands(self) -> HQueueError:
-        """The error of a call for it that was not carried out."""
+        """The error of a call that was not carried out because the topic moves."""
         return StoreUnavailableError(
             "the topic is moving to another hub", topic=self.name, outcome=Outcome.NOT_APPLIED
         )
 
 
 class OwnedListener(Protocol):
-    """Is notified of what becomes of owned topics. Called by any thread."""
+    """Is notified of changes of owned topics. Called by any thread."""
 
     def appended(
         self, publishes: Sequence[tuple[Publish, int]], uncertain: Sequence[OwnedTopic], end: int
     ) -> None:
-        """Messages were appended, with IDs from the number beside them on and below `end`. Of the
-        uncertain topics there may be others below it, too, that were unknown before.
+        """Called when publishes were appended. The messages of each have consecutive IDs from the
+        number beside it on, below `end`. The uncertain topics may have further messages below
+        `end`, which were not known before.
         """
 
     def leave(self, owned: OwnedTopic, *, deleted: bool = False) -> Future[None]:
-        """A topic is about to be released, or deleted, and nothing more is appended to it."""
+        """Called when a topic is about to be released or deleted, and nothing more is appended."""
 
     def lost(self, topics: Sequence[OwnedTopic]) -> None:
-        """Topics may be others' already."""
+        """Called when topics may already have other owners."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Published:
-    """Where messages lie that were published: with consecutive IDs.
+    """The position of published messages, which have consecutive IDs.
 
     Args:
-        id: the first one's; of none the publisher's last one's in the topic.
-        partition: where they are.
-        count: how many were appended.
+        id: the ID of the first message; if none was appended, that of the publisher's last message
+            in the topic.
+        partition: the partition.
+        count: how many messages were appended.
         duplicates: how many of the call's messages the topic had already.
         last_id: the ID of the publisher's last message in the topic, if it gives sequence numbers.
     """
