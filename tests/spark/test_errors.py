@@ -77,7 +77,7 @@ def test_what_the_queue_or_the_kind_of_read_decides_is_said_when_it_runs(
     for options, text in (
         ({"assign": "7"}, "the queue has no such partition"),
         ({"startingOffsets": '{"0": -2}'}, "must name every partition"),
-        ({"maxOffsetsPerTrigger": 3}, "for a stream only [option='maxOffsetsPerTrigger'"),
+        ({"maxOffsetsPerTrigger": 3}, "only for a stream [option='maxOffsetsPerTrigger'"),
     ):
         assert text in first_line(load(queue, **options).collect)
     absent = spark.read.format("hqueue").load("there-is-none")
@@ -87,7 +87,7 @@ def test_what_the_queue_or_the_kind_of_read_decides_is_said_when_it_runs(
     ends = spark.readStream.format("hqueue").option("endingOffsets", "latest").load(queue.name)
     query = ends.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
     line = first_line(lambda: query.start().awaitTermination(120))
-    assert "for a batch only [option='endingOffsets'" in line
+    assert "only for a batch [option='endingOffsets'" in line
 
 
 def test_a_task_s_error_has_no_frames(

@@ -26,7 +26,7 @@ _CONFLICTS: tuple[tuple[str, str, Outcome], ...] = (
     (
         "DELTA_CONCURRENT_TRANSACTION|ConcurrentTransactionException",
         "another run with the same checkpoint has written to the Delta table, and this run wrote "
-        "nothing of the round: let only one run continue",
+        "nothing of the round: let one run continue, and start no other",
         Outcome.NOT_APPLIED,
     ),
     (

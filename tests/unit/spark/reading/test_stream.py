@@ -130,5 +130,5 @@ def test_a_stream_with_wrong_options_is_refused_by_the_first_call_of_its_reader(
         lambda: reader.latestOffset({}, None),
         lambda: reader.partitions({}, {}),
     ):
-        with pytest.raises(InvalidInputError, match="for a batch only"):
+        with pytest.raises(InvalidInputError, match="only for a batch"):
             call()
