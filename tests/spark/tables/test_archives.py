@@ -178,7 +178,7 @@ def test_a_table_that_is_gone_is_not_begun_again_in_the_middle(archiving: Archiv
     fill(archiving.queue, 5)
     archiving.run()
     archiving.spark.sql(f"DROP TABLE {archiving.table}")
-    with pytest.raises(InvalidInputError, match="the table is gone") as caught:
+    with pytest.raises(InvalidInputError, match="with this checkpoint is gone") as caught:
         archiving.job()
     assert "another checkpoint" in str(caught.value).splitlines()[0]
     assert not archiving.spark.catalog.tableExists(archiving.table)

@@ -248,9 +248,7 @@ def test_a_message_whose_calls_are_lost_is_a_dead_letter_and_the_count_is_writte
         assert it.subscriber.alone == [False, *[True] * 4, False, False]
         (letter,) = it.dead_letters.letters
         assert (letter.message, letter.attempts) == (message(0), 4)
-        assert letter.reason == (
-            "the subscriber did not answer 3 calls with this message alone"
-        )
+        assert letter.reason == ("the subscriber did not answer 3 calls with this message alone")
         counts = [each and each.count for each in it.checkpoints.unanswered]
         assert (counts, it.checkpoints.written) == ([1, 2, None], [0, 0, 1])
 

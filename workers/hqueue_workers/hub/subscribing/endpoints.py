@@ -102,9 +102,7 @@ class SubscriberEndpoints:
             if not is_proven(principal):
                 return
             if certificate is None:
-                raise RefusedError(
-                    f"it does not speak TLS, but it was subscribed by the principal {principal!r}"
-                )
+                raise RefusedError(f"it does not speak TLS, but it was subscribed by {principal!r}")
             found = security.rules.principal_of(certificate)
             if found != principal:
                 raise RefusedError(

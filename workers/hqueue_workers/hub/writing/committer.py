@@ -395,7 +395,7 @@ class Committer:
         call_foreign(LISTENER, self._on_fence, owned)
 
     def _give_up(self) -> None:
-        """Give up all topics: the log can't be followed any further, so their owners are unknown."""
+        """Give up all topics: the log can't be followed, so their owners are unknown."""
         with self._lock:
             self._log = None
             lost, self._topics = list(self._topics.values()), {}
