@@ -67,8 +67,8 @@ class CheckpointUpdater:
 
     async def is_first_suspect(self, patience_ms: float) -> bool:
         """Whether no lower partition of the subscriber has suspected messages now. Partitions with
-        suspected messages take turns in this order, so that only one of several workers sends such
-        messages at a time, and a call that ends the subscriber's process shows which were to blame.
+        suspected messages take turns in their order. So only one worker sends such messages at a
+        time, and if the subscriber's process ends, it is known which call ended it.
 
         Args:
             patience_ms: a checkpoint that has not changed for this long no longer counts: no worker
