@@ -179,7 +179,7 @@ class Progress:
     """Messages without results that were processed and are not committed."""
 
     def hold(self, taken: Cut) -> bool:
-        """Take in the next messages; whether they wait for others that have results."""
+        """Take the next messages. Returns whether they wait for others that have results."""
         self.first = self.first or taken.first
         if self.taken_over and not taken.results:
             self.held += taken.messages
@@ -251,8 +251,8 @@ class Bridge(Stepwise):
         return sum(1 for each in described.partitions if each.owner) >= partitions
 
     def _bring_all(self, idle_ms: float) -> Work[Any, bool]:
-        """Bring over what comes, until nothing comes for this long, or a stop is requested; whether
-        it had no partition yet when it began to wait.
+        """Bring over what comes, until nothing comes for this long, or a stop is requested. Returns
+        whether it had no partition yet when it began to wait.
         """
         while True:
             joining = not self._progress

@@ -124,7 +124,7 @@ class LoopSubscriptions(Subscriptions):
 
 
 async def _wait(event: asyncio.Event, bound_s: float) -> bool:
-    """Wait for a flag, no longer than the bound; whether it is set."""
+    """Wait for a flag, no longer than the bound. Returns whether it is set."""
     waiting = asyncio.ensure_future(event.wait())
     try:
         await asyncio.wait([waiting], timeout=bound_s)

@@ -1,4 +1,4 @@
-"""Exit codes, and what is said on stderr."""
+"""Exit codes, and messages on stderr."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def is_caused_by_interrupt(error: BaseException) -> bool:
 
 
 def say(text: str) -> None:
-    """Tell people something: on stderr, for stdout is for data."""
+    """Write a message for people to stderr, since stdout is for data."""
     print(text, file=sys.stderr)
 
 

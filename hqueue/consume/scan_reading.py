@@ -117,7 +117,7 @@ class ScanReading:
                 yield self._left
 
     def _put_back(self) -> bool:
-        """Let what is left of a begun batch be given in whichever way; whether anything is left."""
+        """Let the rest of a begun batch be given in any way. Returns whether there is a rest."""
         if self._begun is not None:
             batch, messages, ids = self._begun
             following = next(messages, None)

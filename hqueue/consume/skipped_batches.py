@@ -214,7 +214,7 @@ class Skipping(Stepwise):
         return header
 
     def _change(self, change: Callable[[set[_Named]], set[_Named]]) -> Work[bool]:
-        """Change which batches are named; whether that changed anything. One try."""
+        """Try once to change which batches are named. Returns whether that changed anything."""
         before, found = yield from self._record.read()
         after = change(before)
         if after == before:

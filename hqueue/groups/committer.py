@@ -209,8 +209,8 @@ class Committer(Stepwise):
                 pass  # Others commit all the time.
 
     def _goes_on(self) -> bool:
-        """Have the waiting callbacks called; whether more waits for its commit, or for a thread
-        that the system refuses for now.
+        """Have the waiting callbacks called. Returns whether more waits for its commit, or for a
+        thread that the system refuses for now.
         """
         with self._lock:
             if self._to_call and self._thread is None:

@@ -114,7 +114,7 @@ class Handout(Stepwise):
 
     @stepwise
     def advance(self) -> Work[Any, bool]:
-        """Go on to the next messages; whether there are some.
+        """Go on to the next messages. Returns whether there are some.
 
         Raises:
             CorruptLogError, StoreUnavailableError: as `consumed_messages_of`. It stays where it is:

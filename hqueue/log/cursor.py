@@ -221,7 +221,7 @@ class PartitionCursor(Standing):
             self._slot, self._ordinal = header.end, header.next_ordinal
 
     def _jump(self, row: Row, header: Header, deadline: Deadline) -> Work[bool]:
-        """Find out why there is a gap before a row; whether to go on with that row.
+        """Find out why there is a gap before a row. Returns whether to go on with that row.
 
         Headers are collected from the oldest on. So where the batch before the gap is gone as
         well, the gap was collected; where it is still there, the log is broken.

@@ -73,7 +73,7 @@ class NewestMessages:
         return not is_known or self._newest.get(topic, -1) >= start
 
     def _learn(self, start: int, stop: int, deadline: Deadline) -> Work[bool]:
-        """See the headers of a part of the log; whether all of them were."""
+        """Note the headers of a part of the log. Returns whether it has seen all of them."""
         if self._first is None:
             self._walk = yield from walk_from(self._partition, start, deadline)
             self._first = start
@@ -89,7 +89,7 @@ class NewestMessages:
         return False
 
     def _go_on(self, walk: HeaderWalk, stop: int, deadline: Deadline) -> Work[bool]:
-        """Walk up to an ID; whether it came so far."""
+        """Walk up to an ID. Returns whether the walk came so far."""
         for _ in range(self._pages_max):
             if walk.end.slot >= stop:
                 break

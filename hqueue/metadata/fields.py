@@ -91,7 +91,7 @@ class FieldRecords(Protocol):
 
     @stepwise
     def delete(self, versions: Mapping[str, Version]) -> Work[Any, Mapping[str, bool]]:
-        """Delete records, each if it is of this version; whether this call did. Raises as
+        """Delete records, each if it is of this version. Returns whether this call did. Raises as
         `write`.
         """
 

@@ -143,7 +143,7 @@ class BatchWriter(Generic[Target]):
             self.changed.notify_all()
 
     def wait_for(self, is_done: Callable[[], bool], until_ms: float | None) -> bool:
-        """Wait, and do what nothing else does; whether it is done.
+        """Wait, and do what no other thread does. Returns whether it is done.
 
         Args:
             is_done: called with the lock held.
@@ -267,8 +267,8 @@ class BatchWriter(Generic[Target]):
             self._hire()
 
     def _take_one_more(self, taken: list[PendingBatch[Target]]) -> bool:
-        """Take a batch that is due, if one more may be under way; whether there was one. The lock
-        is held.
+        """Take a batch that is due, if one more may be under way. Returns whether there was one.
+        The lock is held.
         """
         count = len(taken)
         if len(self._under_way) < self._at_a_time:

@@ -61,7 +61,8 @@ class BatchingBuffer(Gathering[Target, BatchWriter[Target], Delivery[Any]]):
         ending.register(self)
 
     def flush(self, timeout_s: float | None = None) -> bool:
-        """Wait until everything taken in so far is in the log or failed; whether that was in time.
+        """Wait until everything taken in so far is in the log or failed. Returns whether that was
+        in time.
 
         Raises:
             InvalidInputError: it was called by a delivery callback, or by a handler of a signal in
@@ -90,7 +91,7 @@ class BatchingBuffer(Gathering[Target, BatchWriter[Target], Delivery[Any]]):
         self.flush()
 
     def close(self, timeout_s: float | None = None) -> bool:
-        """Take no more, write what is buffered, and end; whether that was in time.
+        """Take no more messages, write what is buffered, and end. Returns whether that was in time.
 
         Each write is bounded, so this ends without a time-out, too.
         """

@@ -56,8 +56,8 @@ class LoopWriter(Generic[Target]):
             self._is_asked = True
 
     async def wait_for(self, is_done: Callable[[], bool], timeout_s: float | None = None) -> bool:
-        """Wait until something holds that changes when a batch was written; whether it holds. The
-        caller goes on at once then: no other task has turns between.
+        """Wait until something holds that changes when a batch was written. Returns whether it
+        holds. The caller goes on at once then: no other task has turns between.
         """
         ends_s = None if timeout_s is None else self.loop.time() + timeout_s
         while not is_done():

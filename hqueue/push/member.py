@@ -171,7 +171,7 @@ class SubscriberMember(Stepwise):
 
     @stepwise
     def leave(self, timeout_ms: float) -> Work[Any, bool]:
-        """Hand everything over, and leave; whether that was done in time.
+        """Hand over all partitions, and leave. Returns whether that was done in time.
 
         What calls under way keep from being handed over is others' when `close` is called. While
         the connection is cut there is nothing to wait for but them.
@@ -309,7 +309,7 @@ class SubscriberMember(Stepwise):
 
     @stepwise
     def _turn(self) -> Work[Any, bool]:
-        """Do what must be done now; whether all of it was."""
+        """Do what must be done now. Returns whether all of it was done."""
         member, handover, guard = self._member, self._handover, self._guard
         assert member is not None and guard is not None  # noqa: PT018
         if member.failure is not None:
@@ -341,7 +341,7 @@ class SubscriberMember(Stepwise):
         return not vanished
 
     def _wait_for(self, obstacle: HQueueError) -> Work[Any, bool]:
-        """Have patience with what stands in the way; whether there is nothing to wait for."""
+        """Have patience with an obstacle. Returns whether there is nothing to wait for."""
         self._obstructed = self._obstructed or self._patience()
         if self._obstructed.expired or isinstance(obstacle, SubscriberNotFoundError):
             yield from self._fail.steps(obstacle)

@@ -239,7 +239,7 @@ class Entrance:
     def _accept_at(
         self, listener: socket.socket, callers: Callers[ServedConnection], now_ms: float
     ) -> bool:
-        """Accept those that have come to one listener; whether there is room for more."""
+        """Accept the connections that wait at a listener. Returns whether more have room."""
         ends_ms = SYSTEM_CLOCK.monotonic_ms() + self._turn_ms
         for _ in range(TOGETHER_MAX):
             if not self._make_room(listener, callers, now_ms):

@@ -1,4 +1,4 @@
-"""Calling Thrift servers from an event loop."""
+"""Calls Thrift servers from an event loop."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ RECEIVE_BYTES = 4_096
 
 
 Accepts = Callable[[Mapping[str, Any] | None], object]
-"""Sees whether what calls itself a server is the one that is meant, by its certificate, as
-`ssl.SSLSocket.getpeercert` gives it; None if it does not speak TLS, and may be called without.
-Raises a `RefusedError` if not."""
+"""Checks that a server is the right one, by its certificate as `ssl.SSLSocket.getpeercert` returns
+it; None if the server does not speak TLS and may be called without. Raises a `RefusedError` if the
+server is another one."""
 
 
 class UncallableError(OSError):
@@ -35,20 +35,20 @@ class UncallableError(OSError):
 
 
 class AsyncConnection:
-    """A connection that is opened when it is needed, and again when it has ended. One call at a
-    time, in one event loop.
+    """A connection that is opened when it is needed, and again when it has ended. It makes one call
+    at a time, in one event loop.
 
     Args:
-        address: where the server listens.
-        received_bytes_max: of a reply, until it is read.
-        containers_max: how many structs, lists and maps are believed in a reply.
-        connect_timeout_s: the bound on looking up its name, and on opening the connection.
+        address: the server's address.
+        received_bytes_max: the most bytes of a reply that are kept until it is read.
+        containers_max: the most structs, lists and maps that a reply may have.
+        connect_timeout_s: the bound on looking up the server's name, and on opening the connection.
         may_send: asked right before each piece of a call is sent.
         may_reach: whether an IP address of the server may be connected to.
-        receive_bytes: what is received at once.
-        tls: what TLS is spoken with; in clear if None, or if the server does not speak it and may
-            be called so.
-        accepts: sees whether the server is the one that is meant.
+        receive_bytes: how many bytes are received at once.
+        tls: the TLS contexts. Calls are in clear if None, or if the server does not speak TLS and
+            may be called without.
+        accepts: checks that the server is the right one.
         on_late: called with the socket of a call that was sent and got no answer in time. It must
             close the socket. If None, such a socket is closed at once.
     """
@@ -78,7 +78,7 @@ class AsyncConnection:
         self._accepts = accepts
         self._on_late = on_late
         self.has_sent = False
-        """Whether the last call was sent as a whole."""
+        """Whether the last call was sent completely."""
         self._has_heard = False
         self._loop = asyncio.get_running_loop()
         self._socket: socket.socket | None = None
@@ -89,16 +89,16 @@ class AsyncConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether the next call needs no other connection."""
+        """Whether the next call needs no new connection."""
         return self._socket is not None
 
     @property
     def received_bytes(self) -> int:
-        """Bytes of a reply that came and were not read yet."""
+        """How many bytes of a reply came and were not read yet."""
         return len(self._received)
 
     def is_quiet(self) -> bool:
-        """Whether it is open, nothing came, and the other side has not hung up."""
+        """Whether the connection is open, nothing came, and the server has not hung up."""
         if self._socket is None:
             return False
         waiting = select.poll()
@@ -110,7 +110,7 @@ class AsyncConnection:
 
         Raises:
             UncallableError, socket.gaierror: as `exchange`.
-            OSError: it can't be opened within the bound.
+            OSError: the connection can't be opened within the bound.
         """
         if self._socket is None:
             await self._open(timeout_s)
@@ -118,7 +118,7 @@ class AsyncConnection:
     async def call_method(
         self, service: Any, method: str, *arguments: object, timeout_s: float
     ) -> Any:
-        """Call a method of a service, as `hqueue.rpc.services.load` has it; its answer.
+        """Call a method of a service, as `hqueue.rpc.services.load` has it, and return the answer.
 
         Raises:
             Exception: as `exchange`, and as the method declares.
@@ -127,21 +127,21 @@ class AsyncConnection:
         return decode_reply(service, method, reply)
 
     async def exchange(self, data: bytes, timeout_s: float) -> bytes:
-        """Send a call; returns its reply, whose end a `CallWalk` has found.
+        """Send a call, and return its reply, whose end a `CallWalk` has found.
 
-        Nothing is sent from the moment on at which it may not be: a call that is cut off in its
-        middle is none.
+        As soon as `may_send` forbids it, no further piece is sent: a server does not execute a call
+        that is cut off.
 
         Args:
             data: the call.
             timeout_s: the bound, once there is a connection.
 
         Raises:
-            UncallableError: its addresses may not be called.
+            UncallableError: the server's addresses may not be called.
             RefusedError: one side does not accept the other: the server has done nothing.
-            socket.gaierror: its name is not known.
-            NoCallError: what came is not a reply.
-            OSError, EOFError: there was no reply in time. The connection is closed after any.
+            socket.gaierror: the server's name is not known.
+            NoCallError: the bytes that came are not a reply.
+            OSError, EOFError: no reply came in time. Each of these errors closes the connection.
         """
         walk = CallWalk(self._received_bytes_max, self._containers_max, REPLIES)
         self.has_sent = False
@@ -174,7 +174,7 @@ class AsyncConnection:
             self._socket = None
 
     def abandon(self) -> None:
-        """Close the socket. The connection's loop does not run, or is the parent process's."""
+        """Close the socket if the connection's loop does not run, or is the parent process's."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -225,9 +225,9 @@ class AsyncConnection:
             raise
 
     async def _send(self, to: socket.socket, data: bytes) -> None:
-        """Send piece by piece, and none that may not be sent: a process may stand still anywhere.
+        """Send a call piece by piece, each only if it may be sent.
 
-        So this can't be left to a transport's buffer.
+        A process may stand still anywhere, so a transport's buffer can't do this.
         """
         view = memoryview(data)
         while view:
@@ -253,7 +253,7 @@ class AsyncConnection:
         """Wait until something was received, or can be sent.
 
         Raises:
-            OSError, EOFError: neither will be.
+            OSError, EOFError: neither will happen.
         """
         if self._failure is None:
             self._changed = self._loop.create_future()
@@ -267,7 +267,7 @@ class AsyncConnection:
     def _on_readable(self, of: socket.socket) -> None:
         try:
             data = of.recv(self._receive_bytes)
-            # What is left of a record no selector sees.
+            # No selector sees the rest of a TLS record.
             while data and isinstance(of, ssl.SSLSocket) and (left := of.pending()):
                 data += of.recv(left)
         except WOULD_BLOCK:

@@ -51,10 +51,10 @@ class RefusedCallError(TApplicationException):
 
 
 class Reasoned(TPayload):
-    """What a handler may answer in place of a number: with a text beside it, if that is not empty.
+    """A handler's answer that is a number with a text, if the text is not empty.
 
-    No IDL can say this, and a client that knows the IDL alone passes over the text: field 2 of the
-    reply.
+    The IDL can't describe this. A client that knows only the IDL skips the text, which is field 2
+    of the reply.
     """
 
     thrift_spec: ClassVar[dict[int, tuple[Any, ...]]] = {
@@ -87,8 +87,9 @@ class Processor:
 
     Args:
         service: the service, as `hqueue.rpc.services.load` has it.
-        handler: has its methods.
-        decodes_texts: whether they get texts as str; else as bytes, which may be no UTF-8.
+        handler: has the service's methods.
+        decodes_texts: whether the methods get texts as str; if not, as bytes, which may not be
+            UTF-8.
     """
 
     def __init__(self, service: Any, handler: object, *, decodes_texts: bool = False) -> None:
@@ -106,10 +107,10 @@ class Processor:
         return finish()
 
     def read(self, call: bytes | bytearray) -> ReadCall:
-        """Make of a call's bytes what they say.
+        """Decode the bytes of a call.
 
         Raises:
-            Exception: it can't be understood.
+            Exception: the call can't be understood.
         """
         read = self._spoken(TCyMemoryBuffer(call))
         # Most calls make no more than a few objects: those don't pay for it.
@@ -121,16 +122,16 @@ class Processor:
         call: ReadCall,
         start: Callable[[Coroutine[Any, Any, Any]], Awaited] | None = None,
     ) -> tuple[Awaited | None, Callable[[], bytes]]:
-        """Let the handler begin a call. A handler may return a future in place of its answer, or a
-        coroutine: then the reply can be made when that is done, without waiting. Else it can be
-        made at once.
+        """Let the handler begin a call. A handler may return a future or a coroutine in place of
+        its answer: then the reply can be made when that is done, without waiting. Otherwise the
+        reply can be made at once.
 
         Args:
             call: the call.
-            start: has a coroutine go on.
+            start: runs a coroutine.
 
         Returns:
-            What is waited for, and what makes the reply.
+            The future to wait for, and a function that makes the reply.
 
         Raises:
             Exception: as `answer`, and what makes the reply raises as well.
@@ -155,8 +156,8 @@ class Processor:
         the error's text as Thrift's own. Empty if nobody waits for it, or the call does not say.
 
         Args:
-            begun: what has come of the call.
-            error: why.
+            begun: the part of the call that has come.
+            error: why the call is not served.
         """
         head = call_head(begun)
         if head is None:
@@ -190,8 +191,9 @@ class Processor:
 def drop_frames(error: BaseException) -> None:
     """Drop the frames of a handled error, and those of the errors that caused it.
 
-    These refer to the error mostly, so all that a call was made of would be kept until Python looks
-    for cycles: of a large one 360,000 objects, in a tenth of a second in which nothing else runs.
+    Frames mostly refer to the error, so all objects of a call would be kept until Python looks for
+    cycles: for a large call 360,000 objects, which takes a tenth of a second in which nothing else
+    runs.
     """
     came: BaseException | None = error
     while came is not None and came.__traceback__ is not None:
@@ -206,7 +208,7 @@ def _reading_much() -> Iterator[None]:
 
 
 class _Processor(TProcessor):
-    """Sends a `Reasoned` answer as the reply that it is."""
+    """Sends a `Reasoned` answer as the whole reply."""
 
     def reply(
         self, oprot: Any, api: str, seqid: int, result: Any, answer: Callable[[], Any]
@@ -236,8 +238,8 @@ class _Processor(TProcessor):
 
 
 class InTurns:
-    """A list for `encode_call`, between whose items other threads have turns. thriftpy2's compiled
-    code encodes a plain list without any: of 30,000 messages in tens of milliseconds.
+    """A list for `encode_call` that lets other threads run between its items. thriftpy2's compiled
+    code encodes a plain list without a pause: 30,000 messages take tens of milliseconds.
 
     Args:
         items: the list.
@@ -263,10 +265,10 @@ def encode_call(service: Any, method: str, *arguments: object) -> bytes:
 
 
 def decode_reply(service: Any, method: str, reply: bytes) -> Any:
-    """The answer to a call that a reply says, which a `CallWalk` has found whole; texts as bytes.
+    """The answer in a reply that a `CallWalk` has found complete. Texts are bytes.
 
     Raises:
-        Exception: the reply says an error, which the IDL declares or is Thrift's own.
+        Exception: the reply is an error, which the IDL declares or is Thrift's own.
     """
     spoken = TCyBinaryProtocol(TCyMemoryBuffer(reply), decode_response=False)  # type: ignore[no-untyped-call]
     return Client(service, spoken)._recv(method)
@@ -278,7 +280,7 @@ def read_reasoned(service: Any, method: str, seqid: int, reply: bytes) -> Any:
     have found the reply complete.
 
     Raises:
-        NoCallError: the reply belongs to another call, or says an error: which.
+        NoCallError: the reply belongs to another call, or is an error, whose text it has.
     """
     spoken = TCyBinaryProtocol(TCyMemoryBuffer(reply), decode_response=False)  # type: ignore[no-untyped-call]
     name, kind, number = spoken.read_message_begin()  # type: ignore[no-untyped-call]

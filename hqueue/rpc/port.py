@@ -223,8 +223,8 @@ class Port:
         return not self.callers.has_queued and self._admission.take(connection, request.weight)
 
     def close(self, drain_ms: float = 0.0) -> bool:
-        """Accept no more, have the requests under way answered, and hang up; whether all were
-        answered in time. In the thread that serves the port nothing is waited for.
+        """Accept no more, have the requests under way answered, and hang up. Returns whether all
+        were answered in time. In the thread that serves the port nothing is waited for.
         """
         deadline = Deadline(SYSTEM_CLOCK, drain_ms)
         with self._lock:

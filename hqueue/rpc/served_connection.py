@@ -241,7 +241,7 @@ class ServedConnection(Caller):
         return True
 
     def discard(self) -> bool:
-        """Take what has come, and keep nothing; whether more may come."""
+        """Read what has come, and keep nothing. Returns whether more may come."""
         try:
             data = self.sock.recv(PIECE_BYTES_MAX)
         except WOULD_BLOCK:

@@ -239,8 +239,8 @@ class ThriftServer:
         self._port.start()
 
     def close(self, drain_ms: float) -> bool:
-        """Accept no more calls, answer those under way, and hang up; whether all were answered. In
-        the event loop that serves it, none is waited for.
+        """Accept no more calls, answer those under way, and hang up. Returns whether all were
+        answered. In the event loop that serves it, none is waited for.
 
         Args:
             drain_ms: how long calls under way may take. Their threads are left to themselves

@@ -41,7 +41,7 @@ class Alarm:
         self._loop.call(self._rung.set)
 
     async def wait(self, bound_ms: float = float("inf")) -> bool:
-        """Wait until it rings, no longer than so; whether it has."""
+        """Wait until the alarm rings, no longer than the bound. Returns whether it has rung."""
         if bound_ms > 0 and not self._rung.is_set():
             timeout_s = None if bound_ms == float("inf") else bound_ms / 1e3
             waiting = asyncio.ensure_future(self._rung.wait())

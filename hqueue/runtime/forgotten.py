@@ -116,7 +116,7 @@ class _Releases:
             pass
 
     def _release_one(self) -> bool:
-        """Release what waits for longest; whether anything waited."""
+        """Release the object that waits longest. Returns whether any waited."""
         try:
             release = self._waiting.get_nowait()
         except queue.Empty:

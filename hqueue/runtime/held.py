@@ -43,7 +43,9 @@ class NotHeldError(Exception):
 
 
 def if_free(lock: threading.Lock | threading.RLock, work: Callable[[], object]) -> bool:
-    """Do something with a lock held, if that is free now, or the caller's; whether it was."""
+    """Do something with a lock held, if the lock is free now, or the caller's. Returns whether it
+    was.
+    """
     held: list[bool] = []
     try:
         held.extend(map(lock.acquire, _AT_ONCE))  # One step: it is taken, and noted.

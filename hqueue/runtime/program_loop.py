@@ -259,7 +259,7 @@ def result_of(ended: asyncio.Task[Result]) -> Result:
 
 
 async def _past_cancellation(task: asyncio.Task[Any]) -> bool:
-    """Wait until a task has ended; whether the caller was cancelled meanwhile."""
+    """Wait until a task has ended. Returns whether the caller was cancelled meanwhile."""
     is_cancelled = False
     while not task.done():
         try:

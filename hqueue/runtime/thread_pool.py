@@ -201,7 +201,7 @@ class ThreadPool(Executor):
         return True
 
     def _leave(self) -> bool:
-        """End, if there is nothing to do; whether that is so."""
+        """End, if there is nothing to do. Returns whether that is so."""
         with self._lock:
             if self._closed:
                 self._work.put(None)  # For the next one. All work came before the first.

@@ -117,7 +117,7 @@ def _start_one(target: Callable[..., object], args: tuple[object, ...], name: st
 
 
 def end(thread: threading.Thread, bound_s: float) -> bool:
-    """Wait until a thread of the library has ended, as it was asked to; whether it has.
+    """Wait until a thread of the library has ended, as it was asked to. Returns whether it has.
 
     Returns at once in that thread itself. One that does not end in time is left to end by itself.
     """

@@ -166,7 +166,7 @@ class Event:
         self._is_set = False
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until it is set, no longer than this many seconds; whether it is."""
+        """Wait until it is set, no longer than this many seconds. Returns whether it is set."""
         if self._carried and _here.carries:
             return self._is_set
         with self._changed:
@@ -187,7 +187,7 @@ class InterruptibleFuture(concurrent.futures.Future[Result]):
         self._condition = Condition(carried=carried)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until it is done, no longer than this many seconds; whether it is. As
+        """Wait until it is done, no longer than this many seconds. Returns whether it is done. As
         `concurrent.futures.wait`, which leaves its lock taken where it is interrupted.
         """
         if self._carried and _here.carries:

@@ -54,7 +54,7 @@ class TopicEndpoint:
             self._topics[subscription.topic] = subscription
 
     def remove(self, subscription: SubscriptionState | None) -> bool:
-        """Let no more come; whether no topic is left."""
+        """Let no more messages come. Returns whether no topic is left."""
         with self._lock:
             if subscription is not None and self._topics.get(subscription.topic) is subscription:
                 del self._topics[subscription.topic]

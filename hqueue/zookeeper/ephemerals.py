@@ -326,7 +326,7 @@ class ZooKeeperEphemerals(Stepwise):
         }
 
     def _write(self, writes: Sequence[GuardedWrite], deadline: Deadline) -> Work[Any, bool]:
-        """Write all of them, or none; whether it was done."""
+        """Write all of them, or none. Returns whether they were written."""
 
         def operations(transaction: TransactionRequest) -> None:
             for write in writes:

@@ -36,7 +36,7 @@ NUMBERS = ("partition", "lag", "age", "per second")
 
 
 class _Reader(NamedTuple):
-    """One that is behind in a partition: a subscriber, a group, or a stream with a checkpoint."""
+    """A reader of a partition: a subscriber, a group, or a stream with a checkpoint."""
 
     queue: str
     partition: int
@@ -46,14 +46,14 @@ class _Reader(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """How far one is in one partition."""
+    """How far a reader is in one partition."""
 
     reader: _Reader
     holder: str | None
     """The worker that delivers to a subscriber, or the consumer that has a group's partition."""
     connected: bool
     lag: PartitionLag | None
-    """None where the queue, or how far one is, can't be read now."""
+    """None if the queue or the reader's position can't be read now."""
 
 
 @OnlyReads()

@@ -34,7 +34,7 @@ class Producing(Protocol):
         ...
 
     def flush(self, timeout_s: float | None = None) -> bool:
-        """Wait until everything sent so far is written or failed; whether that was in time."""
+        """Wait until all sent so far is written or failed. Returns whether it was in time."""
         ...
 
     def close(self, timeout_s: float | None = None) -> bool:

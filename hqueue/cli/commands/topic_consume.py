@@ -1,4 +1,4 @@
-"""``hqueue topics consume`` and ``unsubscribe``: a topic's subscription, by way of hubs."""
+"""``hqueue topics consume`` and ``unsubscribe``: uses a topic's subscription through hubs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CALLS_MAX = 20_000
 """Calls of hubs that may wait: no hub has as many messages out."""
 MESSAGES_MAX = 500
 LOOK_EVERY_S = 0.2
-"""How soon it is noticed that the subscription ended."""
+"""How often the command looks whether the subscription has ended."""
 
 SubscriberOption = Annotated[
     str,
@@ -114,7 +114,9 @@ def unsubscribe(
 
 
 class _Inbox:
-    """What hubs have sent and is not written yet. Filled by the threads that hubs call."""
+    """The messages that hubs have sent and that are not written yet. Threads that hubs call fill
+    it.
+    """
 
     def __init__(self) -> None:
         self._calls: queues.Queue[Sequence[ReceivedMessage]] = queues.Queue(CALLS_MAX)

@@ -113,7 +113,7 @@ class Reading:
             self._changed.notify_all()
 
     def wait(self, total: int, timeout_s: float) -> bool:
-        """Wait until this many messages were read; whether that was in time.
+        """Wait until this many messages were read. Returns whether that was in time.
 
         Raises:
             HQueueError: reading failed.

@@ -134,8 +134,8 @@ class Calls(Generic[Under]):
         return self._under_way.get(call.number) is call
 
     def deliver(self, number: int, result: Answer | RemoteError) -> bool:
-        """Give an answer to its caller, or discard it if the caller has left; whether that made
-        room.
+        """Give an answer to its caller, or discard it if the caller has left. Returns whether that
+        made room.
 
         Raises:
             OSError: the server says that the connection ends; `RefusedError` if it refused it.
@@ -155,7 +155,9 @@ class Calls(Generic[Under]):
         return True
 
     def leave(self, call: Under) -> bool:
-        """A caller goes, with an answer or without; whether it was there, which made room."""
+        """Note that a caller goes, with an answer or without. Returns whether it was there, which
+        made room.
+        """
         if not self.has(call):
             return False
         self.used_s = time.monotonic()

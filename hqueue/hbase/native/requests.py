@@ -73,13 +73,13 @@ class TableRequests(Asker[Via]):
         values: Sequence[tuple[bytes, bytes, bytes]],
         condition: bytes | None = None,
     ) -> Asking[bool]:
-        """Write cells (family, qualifier, value), if the condition holds; whether it did."""
+        """Write cells (family, qualifier, value) if a condition holds. Returns whether it held."""
         cells, size, count = put_cells(row, values)
         return (yield from self._mutate(row, put_of(row, count), condition, cells, size))
 
     @reads_answer
     def _delete(self, row: bytes, mutation: Any, condition: bytes | None = None) -> Asking[bool]:
-        """Delete of a row (`deletion`), if the condition holds; whether it did."""
+        """Delete cells of a row (a `deletion`) if the condition holds. Returns whether it held."""
         return (yield from self._mutate(row, mutation.SerializeToString(), condition))
 
     @reads_answer

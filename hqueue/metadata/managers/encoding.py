@@ -5,12 +5,12 @@ ranges       {"version": 1, "ranges": [{"partition": 0, "first": "1700000000000-
                                         "last": "1700000000000-9" or null, "epoch": 3,
                                         "marked": true (left out where it is false)}, …]}
 access       {"version": 1, "publish": ["name", "prefix*", …], "subscribe": ["*"],
-              "manage": […]}: beside the ranges; left out where everybody may everything
+              "manage": […]}: beside the ranges; left out if everybody may do everything
 preferences  {"version": 1, "message_bound": 100, "consume_interval": null,
               "delivery_window": null, "application": {"name": "value", …}}, perhaps
               with "unanswered_calls_max": 5
 state        {"version": 1, "consumed": "1700000000000-0"}
-principal    {"version": 1, "name": "loader"}: of a subscription; left out where it is the
+principal    {"version": 1, "name": "loader"}: of a subscription; left out if it is the
              subscriber's name
 """
 
