@@ -8,6 +8,7 @@ import sysconfig
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
@@ -124,14 +125,25 @@ def test_a_read_a_stream_and_a_write_that_reach_no_server_end_in_their_bound(
         assert gateway in line
 
 
-def test_a_stream_is_not_read_by_a_continuous_query(
-    make_queue: MakeQueue, spark: SparkSession, connection: Connection
+@pytest.mark.parametrize(
+    ("trigger", "text"),
+    [
+        ({"continuous": "1 second"}, "hqueue does not support continuous processing"),
+        ({"realTime": "5 seconds"}, "STREAMING_REAL_TIME_MODE"),
+    ],
+)
+def test_a_stream_is_not_read_in_continuous_and_real_time_mode(
+    make_queue: MakeQueue,
+    spark: SparkSession,
+    connection: Connection,
+    trigger: dict[str, Any],
+    text: str,
 ) -> None:
     queue = make_queue(1)
     stream = spark.readStream.format("hqueue").options(**connection, queue=queue.name).load()
-    writer = stream.writeStream.format("noop").trigger(continuous="1 second")
+    writer = stream.writeStream.format("noop").outputMode("update").trigger(**trigger)
     line = first_line(lambda: writer.start().awaitTermination(120))
-    assert "hqueue does not support continuous processing" in line
+    assert text in line
 
 
 def test_nothing_that_a_continuous_query_drops_counts_as_written(
