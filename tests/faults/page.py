@@ -42,19 +42,20 @@ in the topic once, and subscribers get all messages of the topic, in order, from
 _HOW = """
 ![seed {seed}](reliability-seed-{seed}.png)
 
-## How it is tried
+## How it is tested
 
 A real cluster on one machine (`hqueue local start --profile cluster`): ZooKeeper, a name node,
 three data nodes, a master and three region servers, each a process of its own; in runs over
-gateways also three pairs of gateways. Six producers (processes: single puts, batches, keyed, to any
-partition, one that keeps writing when its clock is wrong, one with `Producer`) and three readers
-(consecutive scans, scans from the middle, a follower) use a queue of six partitions through TCP
-proxies, in front of the region servers or of the gateways. Two workers deliver the queue to two
+gateways also three pairs of gateways. Six producers and three readers use a queue of six partitions
+through TCP proxies, in front of the region servers or of the gateways. Each producer is a process:
+they make single puts, batches, puts by key and puts to any partition; one keeps writing when its
+clock is wrong, and one uses a `Producer`. The readers make consecutive scans and scans from the
+middle, and follow the log. Two workers deliver the queue to two
 subscribers, one of which requests some messages again. Three consumers of a group share the queue
 (one polls, and commits now and then; one iterates, and lets its consumer commit; one commits in the
 background, leaves and comes back). Half of the puts are messages with keys and headers of all
 kinds, and half are messages without, so that batches of both formats are mixed. All the time a
-stranger notifies the workers of batches that nobody put.
+stranger notifies the workers of batches that were never put.
 
 At the same time three hubs own six topics of a second queue. Four publishers (two publish each
 message once; two give sequence numbers, and retry until the message is in the topic, even after
@@ -163,7 +164,7 @@ port gives way if it exceeds one of these bounds:
 
 No port gives way. In clear, a call takes a few milliseconds beside the attack; with certificates
 it takes below 30 ms, because the port makes the strangers' handshakes, too. A port uses about
-half a core. What delays the honest caller are single steps of C code, which hold Python's lock:
+half a core. Single steps of C code delay the honest caller, because they hold Python's lock:
 reading a text of 4 MiB takes 1 to 3 ms, and freeing the objects of 300,000 structs takes 13 ms.
 Between such steps a thread that reads a large call releases the lock five times a millisecond.
 
@@ -179,19 +180,21 @@ _FOUND = """
 ## What it found
 
 - A stale answer of a paused region server could make an append believe that another writer had its
-  slot, and append again; or that its batch was not a link of the chain, and take it back. An append
-  now decides by one answer of one server, and only if that server knows the batch. The fault
-  `stale` in [tests/model](../tests/model/scenarios.py) shows it without a cluster.
+  slot, so that it appended again; or that its batch was not a link of the chain, so that it took
+  the batch back. An append now decides by one answer of one server, and only if that server knows
+  the batch. The fault `stale` in [tests/model](../tests/model/scenarios.py) shows this without a
+  cluster.
 - Two tasks of a worker used one reader when several large batches came at once: the poller
   requested them while the scanner continued to read. A batch was skipped, and the checkpoint moved
   past it: its message was not delivered. A reader has one user at a time now.
 - A large batch displaced messages from the window of a subscriber that was behind and still needed
   them. The worker then requested them again and again, and did nothing else.
   [test_cursor.py](../tests/unit/workers/delivery/test_cursor.py) shows both without a cluster.
-- What anyone between said in clear right behind the last step of Kerberos' handshake was taken for
-  frames of the server, under `integrity` and `privacy`, too. It ends the connection now:
+- An attacker between client and server could send bytes in clear right behind the last step of
+  Kerberos' handshake, and the client took them for frames of the server, under `integrity` and
+  `privacy`, too. Such bytes now end the connection:
   [test_talking.py](../tests/unit/net/test_talking.py).
-- A client of a port could resume a session of TLS 1.2 without a look at its certificate:
+- A client of a port could resume a session of TLS 1.2 without a check of its certificate:
   [test_attacked_ports.py](../tests/unit/test_attacked_ports.py).
 - A local server's process counted as ended when its first thread had ended, while its port was
   still open: [tests/unit/local/test_process.py](../tests/unit/local/test_process.py).
