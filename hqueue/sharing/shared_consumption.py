@@ -268,7 +268,7 @@ class SharedConsumption(Stepwise):
         deliveries = {each.id: each.deliveries for each in taken}
         held = hands.partition.held
         try:
-            read = yield from hands.partition.reading.messages(list(deliveries))
+            read = yield from hands.partition.reading.messages(sorted(deliveries))
         except BaseException as exc:
             for each in deliveries:
                 held[each].answer = Answer.RETURN

@@ -8,6 +8,7 @@ import datetime
 import itertools
 import random
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -253,6 +254,21 @@ def test_a_delayed_message_holds_up_no_other_and_comes_at_its_time(
     assert datetime.datetime.now(datetime.timezone.utc) >= now + soon
     assert sorted(late) == [0, 1, 2]
     assert rest(a, b) == []
+
+
+def test_a_delayed_message_whose_time_has_come_comes_with_earlier_ones_that_come_again(
+    client: hqueue.Client, join: Join
+) -> None:
+    soon = datetime.timedelta(milliseconds=LOCK_MS)
+    put(client, 1)
+    client.queue("q").put(Message("t", b"1").delayed(soon), partition=0)
+    put(client, 1, first=2)
+    a = join(auto_acknowledge=False, lock_ms=60_000)
+    messages = a.poll(WAIT_MS)
+    assert values(messages) == [0, 2]
+    time.sleep(2 * soon.total_seconds())
+    a.release(*messages)
+    assert sorted(rest(a)) == [0, 1, 2]
 
 
 def test_what_is_released_for_later_comes_later_and_its_deliveries_are_counted(
