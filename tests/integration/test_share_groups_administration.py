@@ -180,7 +180,7 @@ def test_a_name_is_that_of_one_kind_of_group(
     assert not offsets_of(client, group).list(), "nothing was made of it"
     with (
         Consumer(filled.name, group=f"{group}2", client=client),
-        pytest.raises(GroupActiveError, match="group of consumers has this name"),
+        pytest.raises(GroupActiveError, match="consumer group with offsets has this name"),
     ):
         share(group=f"{group}2")
 

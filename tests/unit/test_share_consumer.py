@@ -350,7 +350,7 @@ def test_a_group_is_of_one_kind(client: hqueue.Client, join: Join) -> None:
     put(client, 1)
     with hqueue.Consumer("q", group="plain", client=client) as plain:
         assert len(plain.poll(WAIT_MS)) == 1
-    with pytest.raises(GroupActiveError, match="group of consumers has this name"):
+    with pytest.raises(GroupActiveError, match="consumer group with offsets has this name"):
         join(group="plain")
 
 
