@@ -56,9 +56,9 @@ first months of 1970, in which no message was written."""
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
 POSITION_HELP = (
-    "a MessageID (1700000000000-0), ISO 8601 (2024-05-01T12:00; local time where no zone is "
-    "given), milliseconds since the epoch, 'earliest', 'now' by this machine's clock, or a time "
-    "before that: -10m, '1h30m ago'"
+    "a MessageID (1700000000000-0), ISO 8601 (2024-05-01T12:00; local time if it has no zone), "
+    "milliseconds since the epoch, 'earliest', 'now' by this machine's clock, or a time before "
+    "that: -10m, '1h30m ago'"
 )
 START_HELP = f"'latest', {POSITION_HELP}"
 

@@ -86,7 +86,7 @@ class Absence:
             if found:
                 text += f": {', '.join(found)}"
             if trying:
-                text += f"; trying on for {self._bound_ms / 1e3:.0f} s"
+                text += f"; still trying for {self._bound_ms / 1e3:.0f} s"
             say(f"hqueue: {text}.{self._advice}")
 
     def _met(self) -> list[str] | None:

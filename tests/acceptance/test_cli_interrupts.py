@@ -86,7 +86,7 @@ def test_while_it_waits_for_zookeeper(
     ) as process:
         assert process.stderr is not None
         said = process.stderr.readline()
-        assert b"trying on" in said, said
+        assert b"still trying" in said, said
         process.send_signal(number)
         _, errors = process.communicate(timeout=30)
     assert process.returncode == code, errors

@@ -106,7 +106,7 @@ def reset(
     partition: shared_options.Partitions = None,
     yes: shared_options.Yes = False,
 ) -> None:
-    """Set a group's offsets in a queue, back or ahead. The group must not be consuming the queue.
+    """Set a group's offsets in a queue, backward or forward. The group must not be consuming it.
 
     If a partition ends before the position, its offset becomes the partition's end. A position
     beyond the end of every partition is refused, unless it is a time in the past. A share group

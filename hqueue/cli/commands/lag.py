@@ -85,13 +85,13 @@ def lag(
 ) -> None:
     """Show the lag of subscribers and groups, in messages and as the age of the oldest.
 
-    Both are measured from the stored checkpoint of a subscriber, or offset of a group, over the
-    messages of all topics; of a Spark stream, from the last batch that it has finished. On a
-    terminal the command goes on until Ctrl-C. Without one: queue, subscriber, group, partition, the
-    worker or consumer that serves it, whether the subscriber is connected or a consumer has the
-    partition, lag in messages, age in milliseconds. For a share group, the lag counts unfinished
-    messages, no consumer serves a partition, and the group counts as connected while it has a
-    consumer of the queue.
+    The lag counts messages of all topics, from a subscriber's stored checkpoint, from a group's
+    offset, or from the last finished batch of a Spark stream. On a terminal the command repeats
+    until Ctrl-C. Without a terminal: queue, subscriber, group, partition, the worker or consumer
+    that serves it, whether the subscriber is connected or a consumer has the partition, lag in
+    messages, age in milliseconds. For a share group, the lag counts unfinished messages, no
+    consumer serves a partition, and the group counts as connected while it has a consumer of the
+    queue.
     """
     if checkpoint is not None and (queue is None or subscriber is not None or group is not None):
         raise typer.BadParameter("--checkpoint needs a QUEUE, and takes no --subscriber or --group")

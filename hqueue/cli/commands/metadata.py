@@ -42,7 +42,7 @@ KindOption = Annotated[
 ]
 StoreOption = Annotated[
     str | None,
-    typer.Option("--store", help="zookeeper or hbase; by default the store in force."),
+    typer.Option("--store", help="The store: zookeeper or hbase; by default the one in force."),
 ]
 
 
@@ -343,6 +343,6 @@ def _size(stream: BinaryIO) -> int | None:
 register = group(
     "Hubs",
     "metadata",
-    "Show what hubs keep about topics, export and import it, move it and verify it.",
+    "List, export, import, move and verify the records that hubs keep of topics.",
     *(list_, get, hubs, export, import_, migrate, verify),
 )

@@ -72,7 +72,7 @@ def work(
     topic: shared_options.Topics = None,
     start: Annotated[
         str,
-        typer.Option("--start", help=f"Where a new group begins: 'earliest', {START_HELP}."),
+        typer.Option("--start", help=f"Where a new group begins: {START_HELP}."),
     ] = "earliest",
     ordered_by_key: Annotated[
         bool,
