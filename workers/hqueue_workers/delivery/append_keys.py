@@ -1,4 +1,4 @@
-"""Which batches count that come with notifications: those that are signed with a known key."""
+"""Decides which notified batches are trusted: those that are signed with a known key."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ LOOK_EVERY_MS = 60_000.0
 
 
 class AppendKeyring:
-    """The keys of all workers, as this one knows them; it makes the first, and a new one each day.
+    """The keys of all workers, as this worker knows them. It creates the first key, and a new one
+    each day.
 
-    Where there are no keys, or none that can be read, no batch counts, and all is read from HBase.
+    Without keys that can be read, no batch is trusted, and all messages are read from HBase.
 
     Args:
-        coordination: where the keys lie.
-        runtime: what the worker runs on.
+        coordination: the store of the keys.
+        runtime: the worker's runtime.
     """
 
     def __init__(self, coordination: Coordination, runtime: Runtime) -> None:
@@ -46,12 +47,12 @@ class AppendKeyring:
             await self._runtime.sleep_ms(LOOK_EVERY_MS)
 
     def close(self) -> None:
-        """Follow them no longer."""
+        """Stop following the keys."""
         if self._watch is not None:
             self._watch.close()
 
     def vouches_for(self, queue: str, batch: Any) -> bool:
-        """Whether a notified batch (``TBatch``) was signed by one who may append.
+        """Whether a notified batch (``TBatch``) was signed by a program that may append.
 
         Raises:
             Exception: it is not a batch.

@@ -1,4 +1,6 @@
-"""The queues that a worker reads: opened once, with their pollers and where their regions are."""
+"""The queues that a worker reads: opened once, with their pollers and the locations of their
+regions.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ RETRY_MS = 5_000.0
 
 @dataclasses.dataclass
 class OpenQueue:
-    """A queue that is open."""
+    """An open queue."""
 
     queue: OpenLog
     poller: Poller
@@ -33,12 +35,12 @@ class OpenQueue:
 
 
 class OpenQueues:
-    """All queues that are open. What can't be opened now is tried again after some seconds.
+    """All open queues. A queue that can't be opened now is tried again after some seconds.
 
     Args:
         client: the connection.
-        runtime: what the worker runs on.
-        settings: the worker's.
+        runtime: the worker's runtime.
+        settings: the worker's settings.
     """
 
     def __init__(self, client: Client, runtime: Runtime, settings: WorkerSettings) -> None:
@@ -53,7 +55,7 @@ class OpenQueues:
         return self._open[name]
 
     def notify(self, name: str, partitions: Collection[int], rows: Sequence[Row]) -> None:
-        """Something was appended to these partitions, among it these rows."""
+        """Wake the readers of partitions that got an append, and give them the appended rows."""
         if name in self._open:
             poller = self._open[name].poller
             for row in rows:
@@ -64,9 +66,9 @@ class OpenQueues:
     async def regions(
         self, wanted: Collection[PartitionKey], unowned: Collection[str]
     ) -> dict[PartitionKey, str | None]:
-        """The partitions among these that exist, each with its region's host if that is known.
+        """The existing ones of these partitions, each with its region's host if that is known.
 
-        What is known of queues with unowned partitions is at most 2 s old.
+        The locations of queues with unowned partitions are at most 2 s old.
         """
         names = {key.queue for key in wanted}
         for name in self._open.keys() - names:
@@ -80,8 +82,8 @@ class OpenQueues:
         }
 
     async def _freshen(self, name: str, unowned: bool) -> None:
-        """Open a queue that is not open, or was made again with other partitions; ask again where
-        its regions are, now and then.
+        """Open a queue that is not open, or was created again with other partitions. Look its
+        regions up again now and then.
         """
         fault = f"opening {name}"
         now_ms = self._runtime.clock.monotonic_ms()

@@ -25,12 +25,12 @@ SHOWN_MAX = 20
 class AccessControl:
     """Decides by the access rules, and follows changes of their record. Thread-safe.
 
-    The last rules that it read apply until it can read others: while ZooKeeper is away, and if the
-    record was deleted or can't be understood.
+    The last rules that it read apply until it can read others: while ZooKeeper is not available,
+    and if the record was deleted or can't be decoded.
 
     Args:
-        record: has the rules.
-        administrators: who may do everything, as names of an ACL.
+        record: the record of the rules.
+        administrators: the names that may do everything, as in an ACL.
     """
 
     def __init__(self, record: AccessRecord, administrators: Sequence[str]) -> None:
@@ -43,10 +43,10 @@ class AccessControl:
 
     @classmethod
     def of(cls, client: Client, settings: ApiSettings) -> AccessControl | None:
-        """Make it of the settings of a worker or a hub; None if rules don't count.
+        """Make it from the settings of a worker or a hub; None if they use no rules.
 
         Raises:
-            SettingsError: callers prove no principals.
+            SettingsError: callers can't prove principals.
         """
         if settings.authorizer != RULES:
             return None
@@ -59,10 +59,10 @@ class AccessControl:
         return cls(client.coordination.access_rules, check_administrators(settings.administrators))
 
     def begin(self) -> None:
-        """Read the rules, and follow them from then on. Without a record there is no rule.
+        """Read the rules, and follow their changes. Without a record there is no rule.
 
         Raises:
-            HQueueError: they can't be read.
+            HQueueError: the rules can't be read.
         """
         self._rules = self._record.read() or AccessRules()
         self._watch = self._record.watch(self._on_change)
@@ -73,7 +73,9 @@ class AccessControl:
             self._watch.close()
 
     def on_change(self, listener: Callable[[], object]) -> None:
-        """Call a listener after each change of the rules, by a thread that it must not hold up."""
+        """Call a listener after each change of the rules. A thread calls it, which it must not
+        block.
+        """
         self._listeners.append(listener)
 
     def allows(

@@ -1,4 +1,4 @@
-"""Health and metrics, over HTTP."""
+"""Serves health and metrics over HTTP."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ Page = Callable[[], Awaitable[Answer]]
 
 
 class HealthServer:
-    """Serves pages by their paths. A page is made once for all that ask for it while it is made.
+    """Serves pages by their paths. Requests that come while a page is being made share it.
 
     Args:
-        pages: by path.
+        pages: the pages by path.
     """
 
     def __init__(self, pages: Mapping[str, Page]) -> None:
@@ -56,19 +56,19 @@ class HealthServer:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port on which it listens."""
         assert self._port is not None
         return self._port.port
 
     def listen(self, host: str, port: int, guard: PortGuard | None = None) -> None:
-        """Serve from now on.
+        """Start serving.
 
         Args:
-            host, port: where.
-            guard: as `Port` takes it.
+            host, port: the address to listen on.
+            guard: as for `Port`.
 
         Raises:
-            SettingsError: nothing can listen there.
+            SettingsError: the address can't be listened on.
         """
         try:
             listeners = listen(host, port)
@@ -91,7 +91,7 @@ class HealthServer:
         self._port.start_here()
 
     def close(self) -> None:
-        """Serve no more."""
+        """Stop serving."""
         if self._port is not None:
             self._port.close()
         for made in self._made.values():
@@ -113,7 +113,7 @@ class HealthServer:
         made.add_done_callback(lambda done: self._answer(connection, self._outcome(done), method))
 
     def _outcome(self, made: asyncio.Task[Answer]) -> Answer | None:
-        """What was made; None if it was given up."""
+        """The page that was made; None if this was abandoned."""
         if made.cancelled():
             return None
         error = made.exception()
@@ -125,7 +125,7 @@ class HealthServer:
         return Answer(500, "text/plain", b"it can't be made\n")
 
     def _answer(self, connection: ServedConnection, answer: Answer | None, method: bytes) -> None:
-        """Answer, and hang up when that is read."""
+        """Answer, and close the connection when the answer is read."""
         assert self._port is not None
         if answer is None:
             connection.reason = ""
@@ -136,7 +136,7 @@ class HealthServer:
 
 
 def _forbidden(begun: bytes, error: HQueueError) -> bytes:
-    """The page for a caller without the right."""
+    """The page for a caller that may not read it."""
     if not isinstance(error, NotAllowedError):
         return b""
     return _encoded(Answer(403, "text/plain", f"{error}\n".encode()), begun.partition(b" ")[0])

@@ -21,17 +21,17 @@ CONFIRMATIONS = 4
 
 
 class Lease:
-    """The time in which what this worker claimed is certainly its own.
+    """The time in which this worker's claims are certainly its own.
 
-    The session is confirmed again and again; each confirmation holds until the service could have
-    ended the session after it. Code that acts looks at `holds` right before, for a process that
-    stood still learns of a lost session only after it has gone on. While the session is suspended
-    it does not hold either.
+    The session is confirmed regularly. Each confirmation holds until the earliest time at which the
+    service could end the session. Code that acts checks `holds` right before, because a process
+    that was suspended learns that its session is lost only after it has resumed. The lease does not
+    hold while the session is suspended, either.
 
     Args:
         coordination: the session.
-        runtime: what the worker runs on.
-        on_lost: called by the event loop when the session was lost: all claims are gone.
+        runtime: the worker's runtime.
+        on_lost: called by the event loop when the session was lost, and all claims with it.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Lease:
             await self._confirmed.wait()
 
     async def run(self) -> None:
-        """Confirm, until cancelled."""
+        """Confirm the session regularly, until cancelled."""
         while True:
             self._changed.clear()
             pause_ms = RETRY_MS
@@ -78,7 +78,7 @@ class Lease:
             await self._runtime.wait(self._changed, pause_ms)
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening to the session."""
         self._watch.close()
 
     def _on_state(self, state: SessionState) -> None:

@@ -1,4 +1,4 @@
-"""Networks that a process may call into, where strangers say whom to call."""
+"""The networks that a process may call into, when callers choose the addresses."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ PRIVATE_NETWORKS = (
 
 
 class Networks:
-    """Some networks.
+    """A set of networks.
 
     Args:
         text: networks with commas between (``10.0.0.0/8,fd00::/8``); ``private`` stands for
-            loopback and private ones, ``any`` for all.
+            loopback and private networks, ``any`` for all.
 
     Raises:
         SettingsError: one of them is not a network.
@@ -53,7 +53,7 @@ class Networks:
         return any((mapped or found) in network for network in self._networks)
 
     def may_have(self, host: str) -> bool:
-        """Whether a host may lie there: an address that does, or a name, for which that is known
+        """Whether a host may lie in one of them: an address that does, or a name, which is checked
         when it is resolved.
         """
         try:

@@ -1,7 +1,7 @@
-"""What a hub does with a call for a topic that it does not serve yet: Hedwig's flow.
+"""Decides what a hub does with a call for a topic that it does not serve yet: Hedwig's flow.
 
-Nothing is asked or changed here. `next_step` is given what is known and says what is done next;
-what comes of that is known then, and it is asked again, until the step is `Serve` or `Redirect`.
+Everything here is pure. `next_step` gets what is known, and returns the next step. The caller takes
+the step and asks again with what it learned, until the step is `Serve` or `Redirect`.
 
                          ┌─ topic missing ─▶ Create ─▶ (again)
     call ─▶ what is known┤
@@ -12,8 +12,8 @@ what comes of that is known then, and it is asked again, until the step is `Serv
                                                                       └─ another ─▶ Redirect to it
     Own ─▶ won ─▶ Serve          Own ─▶ lost the race ─▶ Redirect to the winner
 
-A hub that is the owner by the records, but does not serve the topic, makes it its own again: it may
-have lost its session meanwhile.
+A hub that owns the topic by the records, but does not serve it, acquires it again: it may have lost
+its session meanwhile.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class Known:
     """What is known of a topic.
 
     Args:
-        exists: whether it has been created.
-        owner: the hub that owns it, if one does that is available.
-        won: whether this hub became its owner; None if it did not try.
+        exists: whether the topic has been created.
+        owner: the hub that owns it, if that hub is available.
+        won: whether this hub became its owner; None if it has not tried.
     """
 
     exists: bool
@@ -68,10 +68,10 @@ class Known:
 def next_step(
     known: Known, me: Address, *, redirected: bool, choose: Callable[[], Address]
 ) -> Step:
-    """What is done next.
+    """The next step for a call.
 
     Args:
-        known: what is known.
+        known: what is known of the topic.
         me: this hub.
         redirected: whether another hub sent the caller here.
         choose: chooses a hub, perhaps this one. Called only if the choice is needed.

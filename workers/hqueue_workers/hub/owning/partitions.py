@@ -1,4 +1,4 @@
-"""Which partitions of a queue this hub's topics go to."""
+"""Chooses the partitions of a queue for this hub's topics."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ logger = Log(__name__)
 
 
 class ClaimPaths:
-    """Where the hubs of a queue claim partitions."""
+    """The paths at which the hubs of a queue claim partitions."""
 
     def __init__(self, root: str, queue: str) -> None:
         self._queue = check_queue_name(queue)
@@ -41,19 +41,20 @@ class ClaimPaths:
 
 
 class HubPartitions:
-    """The partitions that a hub has claimed: new topics go there, so that one writer fills each.
+    """The partitions that a hub has claimed. New topics go there, so that each partition has one
+    writer.
 
-    Hubs share the partitions evenly, nearest first, as workers do. Where there are more hubs than
-    partitions, those without one share. Claims serve speed alone: any number of hubs may write to
-    a partition, so one is given up at once, and by no lease. Closed by `close`. Used by one thread,
-    but for `choose` and `lose`.
+    Hubs share the partitions evenly, nearest first, as workers do. If there are more hubs than
+    partitions, hubs without a partition share one. Claims only serve speed: any number of hubs may
+    write to a partition. So a hub gives a partition up at once, and needs no lease. Closed by
+    `close`. Used by one thread, except for `choose` and `lose`.
 
     Args:
         store: the hub's session.
-        root: what all keys begin with.
+        root: the prefix of all keys.
         queue: the queue.
-        count: its partitions.
-        hubs: which hubs are available.
+        count: the number of its partitions.
+        hubs: the available hubs.
         me: this hub.
         hosts: the hosts of the partitions' regions.
     """
@@ -82,17 +83,19 @@ class HubPartitions:
         self._claimant = Claimant(self._owners, str(me), self._lock, lambda: None)
 
     def choose(self, topic: str) -> int:
-        """Where a topic's messages go."""
+        """The partition for a topic's messages."""
         held = self._held or (zlib.crc32(str(self._me).encode()) % self._count,)
         return held[zlib.crc32(topic.encode()) % len(held)]
 
     @property
     def held(self) -> tuple[int, ...]:
-        """Those that are claimed."""
+        """The claimed partitions."""
         return self._held
 
     def settle(self) -> None:
-        """Claim and give up, by what hubs there are now. What can't be done now is done later."""
+        """Claim and release partitions, according to the hubs that are available now. What fails is
+        tried again later.
+        """
         try:
             self._settle()
         except HQueueError as exc:
@@ -102,13 +105,13 @@ class HubPartitions:
             self._faults.over("claims", "partitions of %s can be claimed again", self._queue)
 
     def lose(self) -> None:
-        """The session was lost, and all claims with it."""
+        """Drop all claims, because the session was lost, and they with it."""
         with self._lock:
             self._claimant.claiming.lost()
             self._held = ()
 
     def close(self) -> None:
-        """Look after the claims no more: they go with the session. Never raises."""
+        """Stop looking after the claims, which end with the session. Never raises."""
         self._claimant.close()
 
     def _settle(self) -> None:

@@ -1,4 +1,4 @@
-"""How much a hub has to do, and giving up topics where that is more than its share."""
+"""Measures a hub's load, and sheds topics if it has more than its share."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ logger = Log(__name__)
 
 
 class Shedding:
-    """The load of a hub in one queue, in the unit of `balance`, and what it gives up of it. Used by
-    one thread.
+    """The load of a hub in one queue, in the unit of `balance`, and the topics that it sheds. Used
+    by one thread.
 
     Args:
         topics: the queue's topics that this hub owns.
-        hubs: which hubs are available, with their loads.
+        hubs: the available hubs, with their loads.
         me: this hub.
-        release: gives up a topic.
-        clock: where time comes from.
+        release: releases a topic.
+        clock: the clock.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Shedding:
         self._measured: list[OwnedTopic] = []
 
     def measure(self) -> int:
-        """How much there is to do, by what was published since the last time."""
+        """Measure the load, from what was published since the last call."""
         now_ms = self._clock.monotonic_ms()
         measured = []
         for owned in self._topics.owned():
@@ -57,8 +57,8 @@ class Shedding:
         return round(sum(each.load for each in measured))
 
     def shed(self) -> None:
-        """Give up what was measured to be too much: few topics at a time. Calls for them wait, and
-        go to other hubs.
+        """Release topics if the measured load is too high, few at a time. Calls for them wait, and
+        then go to other hubs.
         """
         others = [hub.load for address, hub in self._hubs.list().items() if address != self._me]
         own = sum(each.load for each in self._measured)

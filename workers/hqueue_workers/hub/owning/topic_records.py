@@ -1,4 +1,4 @@
-"""What a hub asks and changes on its way through the flow: the records of topics and owners."""
+"""The records of topics and owners that a hub reads and changes on its way through the flow."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ logger = Log(__name__)
 
 
 class Looked(NamedTuple):
-    """What was read of a topic: enough to change it, if it is still so then."""
+    """What was read of a topic. It is enough to change the topic's records if they are still the
+    same.
+    """
 
     known: Known
     info: Versioned[TopicPersistenceInfo] | None
@@ -46,11 +48,11 @@ class TopicRecords:
     Args:
         queue: the queue.
         me: this hub.
-        metadata: of the queue's topics.
-        hubs: those that are available, as they were a moment ago.
-        bound_s: of each thing that is asked.
-        rng: decides between hubs.
-        choose: chooses one for a topic without an owner.
+        metadata: the metadata of the queue's topics.
+        hubs: the available hubs, as last seen.
+        bound_s: the bound on each request.
+        rng: chooses between hubs at random.
+        choose: chooses a hub for a topic without an owner.
     """
 
     def __init__(
@@ -90,11 +92,11 @@ class TopicRecords:
         return Looked(Known(exists), info, owner.version)
 
     def create(self, topic: str, before: Looked) -> Looked:
-        """Create a topic; that another was quicker is as good.
+        """Create a topic. It is no error if another hub was faster.
 
         Args:
             topic: the topic.
-            before: what was read when it did not exist.
+            before: what was read when the topic did not exist.
         """
         info = TopicPersistenceInfo()
         try:
@@ -107,7 +109,7 @@ class TopicRecords:
         return Looked(Known(True, before.known.owner), Versioned(info, version), before.instead_of)
 
     def choose(self) -> Address:
-        """The hub that a topic without an owner goes to."""
+        """The hub for a topic without an owner."""
         hubs = self._hubs()
         if not hubs:
             raise StoreUnavailableError(
@@ -117,7 +119,9 @@ class TopicRecords:
             return self._choose({at: each.load for at, each in hubs.items()}, self._random)
 
     def acquire(self, topic: str, instead_of: Version | None = None) -> Verdict:
-        """Try to become a topic's owner, in place of what was read, or what is there now."""
+        """Try to become a topic's owner, in place of the owner that was read, or of the one that is
+        there now.
+        """
         election = self._metadata.election
         verdict = election.acquire(topic, self._me, instead_of).result(self._bound_s)
         if verdict.won or verdict.owner.address != self._me.address:

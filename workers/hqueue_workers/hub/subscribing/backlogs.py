@@ -1,4 +1,4 @@
-"""What subscriptions get of the log that are behind what is in memory: by readings that go on."""
+"""Reads older messages, which are not in memory, from the log for subscriptions that are behind."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ IDLE_MS = 10_000.0
 
 
 class OpenTopic(Protocol):
-    """Makes a cursor in a topic, as `LoopLog.topic_cursor` does."""
+    """Opens a cursor in a topic, like `LoopLog.topic_cursor`."""
 
     def __call__(
         self, topic: str, *, start: int, stop: Callable[[], int], bytes_max: int
@@ -43,23 +43,23 @@ class _Reading:
 
 
 class Backlogs:
-    """Reads topics for subscriptions, as push reads a partition: those of a topic that are near
-    each other share what was read and encoded, and one that is behind these reads alone. Used by
+    """Reads topics for subscriptions, as push reads a partition. Subscriptions of a topic that are
+    near each other share what was read and encoded; one that is behind them reads alone. Used by
     the event loop.
 
-    A reading goes on from call to call. There are so many as calls at a time, and what those hold
-    is bounded that are not in use now: the one that was used least lately ends first, and each that
-    was not used for a while. The next call of its subscription begins another.
+    A reading continues from call to call. There are at most as many as calls at a time, and the
+    bytes of readings that are not in use are bounded. The least recently used one ends first, and
+    each one that was unused for a while. The next call of its subscription begins another.
 
     Args:
         queue: the queue.
         log: reads it.
-        open_topic: makes cursors in topics.
-        options: how subscribers are delivered to.
-        runtime: what it runs on.
-        patience: the bound on a read with its repetitions.
-        readings_max: readings at a time; not less than calls at a time.
-        limits: what readings hold.
+        open_topic: opens cursors in topics.
+        options: the delivery options of subscribers.
+        runtime: the hub's runtime.
+        patience: the bound on a read with its retries.
+        readings_max: the most readings at a time; not less than calls at a time.
+        limits: bounds what readings hold.
     """
 
     def __init__(
@@ -90,11 +90,11 @@ class Backlogs:
         self._looking = False
 
     async def take(self, subscription: SubscriptionSession, messages_max: int) -> Call | None:
-        """Return the next call of a subscription that has something below its topic's end; None if
-        the caller must ask again.
+        """Return the next call of a subscription with messages below its topic's end; None if the
+        caller must ask again.
 
         Raises:
-            HQueueError: the log can't be read now, or is broken there.
+            HQueueError: the log can't be read now, or is corrupt there.
         """
         reading = self._reading(subscription)
         cursor, reading.busy = reading.cursor, True
@@ -108,7 +108,7 @@ class Backlogs:
             self._end_some()
 
     def leave(self, subscription: SubscriptionSession) -> None:
-        """Note that it needs nothing of the log now."""
+        """Note that a subscription needs nothing of the log now."""
         reading = self._readings.pop(subscription, None)
         if reading is not None:
             self._end(reading)
@@ -165,7 +165,7 @@ class Backlogs:
             del self._shared[reading.topic]
 
     def _end_some(self) -> None:
-        """End readings until there are not too many, and they don't hold too much."""
+        """End readings until their number and their bytes are within bounds."""
         while (
             len(self._readings) > self._readings_max
             or self.held_bytes > self._limits.idle_readings_bytes_max
@@ -177,12 +177,12 @@ class Backlogs:
 
     @property
     def readings(self) -> int:
-        """The number of readings that go on."""
+        """The number of readings."""
         return len(self._readings)
 
     @property
     def held_bytes(self) -> int:
-        """The bytes that the readings hold together, also those of calls under way."""
+        """The bytes that all readings hold, including those of calls under way."""
         alone = sum(reading.cursor.size for reading in self._readings.values())
         return alone + sum(shared.size for shared in self._shared.values())
 

@@ -1,4 +1,4 @@
-"""The addresses that subscribers listen at, and whether they answer."""
+"""The addresses at which subscribers listen, and whether they answer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _Key = tuple[Address, str | None]
 
 
 class SubscriberEndpoint:
-    """An address that subscribers listen at."""
+    """An address at which subscribers listen."""
 
     def __init__(self, pool: ConnectionPool, *, silent: bool) -> None:
         self.pool = pool
@@ -41,17 +41,17 @@ class SubscriberEndpoint:
 
     @property
     def room(self) -> int:
-        """So many more calls may be under way to it now."""
+        """How many more calls to it may be under way now."""
         return (1 if self.silent else CONNECTIONS) - self.busy
 
 
 class SubscriberEndpoints:
-    """The addresses that are called, with the connections to those that were called last.
+    """The addresses that are called, and the connections to those that were called recently.
 
     Args:
-        may_send: asked before each piece that is sent.
+        may_send: asked before each piece is sent.
         may_reach: whether an IP address may be called.
-        security: what calls are secured with; they are in clear if None.
+        security: the TLS settings of calls; calls are in clear if None.
     """
 
     def __init__(
@@ -73,8 +73,8 @@ class SubscriberEndpoints:
         """Return the endpoint at an address.
 
         Args:
-            address: where it listens.
-            principal: the principal that must answer there; None or `ANONYMOUS` for anybody.
+            address: the address.
+            principal: the principal that must answer there; None or `ANONYMOUS` for any.
         """
         key = (address, principal)
         endpoint = self._endpoints.pop(key, None)
@@ -128,8 +128,8 @@ class SubscriberEndpoints:
                 del self._answered[next(iter(self._answered))]
 
     def unanswered(self, endpoint: SubscriberEndpoint, error: NoAnswerError) -> None:
-        """Note that a call was not answered. If the address is not called at all, log that once,
-        with the reason: its subscribers hear nothing.
+        """Note that a call was not answered. If the address is not called at all, log this once
+        with the reason, since its subscribers get no messages.
         """
         endpoint.silent = True
         self._answered.pop(endpoint.pool.address, None)

@@ -1,4 +1,4 @@
-"""How many of the calls to subscribers one client's host may have: never all of them."""
+"""Bounds how many of the calls to subscribers one client's host may have: never all of them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ __all__ = ["Share"]
 
 
 class Share:
-    """This many calls at a time, each made for a client at some host. Those for one host are
-    bounded by what is left for others; those that wait take turns, one host after another.
+    """A bounded number of calls at a time, each made for a client at some host. The bound on the
+    calls for one host depends on how many are free. Calls that wait take turns, one host after
+    another.
 
     Args:
-        calls_max: calls at a time.
-        ahead: one host's are at most this many for each that is free.
+        calls_max: the most calls at a time.
+        ahead: how many calls one host may have for each call that is free.
     """
 
     def __init__(self, calls_max: int, ahead: int) -> None:
@@ -28,7 +29,7 @@ class Share:
 
     @property
     def hosts(self) -> int:
-        """For how many hosts calls are under way."""
+        """The number of hosts with calls under way."""
         return len(self._calls)
 
     def has_room(self, host: str) -> bool:
@@ -49,11 +50,11 @@ class Share:
             del self._calls[host]
 
     def wait(self, subscription: SubscriptionSession) -> None:
-        """Have one wait until `next` gives it."""
+        """Make a subscription wait until `next` returns it."""
         self._waiting.setdefault(subscription.delivery.host, deque()).append(subscription)
 
     def next(self) -> SubscriptionSession | None:
-        """One that waited and for which there is room now, and waits no more."""
+        """Return a waiting subscription for which there is room now, and let it wait no more."""
         host = next(filter(self.has_room, self._waiting), None)
         if host is None:
             return None

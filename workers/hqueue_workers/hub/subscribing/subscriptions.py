@@ -1,4 +1,4 @@
-"""What subscribers call of a hub that owns their topics."""
+"""The operations of subscribers at a hub that owns their topics."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _NOWHERE = Delivery(Address("", 0), "", False)
 
 
 class SubscribeMode(enum.IntEnum):
-    """Whether a subscription is created. The numbers are the IDL's."""
+    """Whether a subscription is created. The numbers are those of the IDL."""
 
     CREATE = 0
     ATTACH = 1
@@ -51,7 +51,7 @@ class SubscribeMode(enum.IntEnum):
 
 
 class Subscribed(NamedTuple):
-    """What is so after `subscribe`."""
+    """The result of `subscribe`."""
 
     consumed: int
     created: bool
@@ -59,17 +59,17 @@ class Subscribed(NamedTuple):
 
 
 class Subscriptions:
-    """What subscribers call, for one queue: on the event loop.
+    """The operations of subscribers in one queue. Used by the event loop.
 
     Args:
-        records: where subscriptions are kept.
-        sessions: those of subscriptions that are attached.
-        client_sessions: those of the subscribers' clients.
-        subscriptions_max: attached at a time.
-        count: called before a subscription is created, or given other preferences, with the caller,
-            its address, whether it is created, and the bytes of its application's
-            preferences; a `BufferFullError` of it refuses that.
-        quotas: what a caller may have; no other bounds if None.
+        records: the store of subscriptions.
+        sessions: the sessions of attached subscriptions.
+        client_sessions: the sessions of the subscribers' clients.
+        subscriptions_max: the most subscriptions attached at a time.
+        count: called before a subscription is created or its preferences change, with the caller,
+            its address, whether it is created, and the bytes of its application's preferences. It
+            raises a `BufferFullError` to refuse.
+        quotas: the quotas of callers; None for none.
     """
 
     def __init__(
@@ -99,22 +99,23 @@ class Subscriptions:
         *,
         host: str = "",
     ) -> Subscribed:
-        """Create a subscription, or change it; and attach it, if it is said where to deliver.
+        """Create or change a subscription, and attach it if a delivery is given.
 
         Args:
             owned: the topic.
-            by: who subscribes, and the subscription's name.
+            by: the caller, and the subscription's name.
             mode: whether it may be created.
             delivery: where to deliver.
-            preferences: to store.
-            host: the IP address that calls.
+            preferences: the preferences to store.
+            host: the IP address of the caller.
 
         Raises:
             SubscriptionStateExistsError: it exists, and the mode is to create it.
             NoSubscriptionStateError: it does not exist, and the mode is to attach.
-            NotAllowedError: it is another principal's.
-            BufferFullError: as many are attached, or were created, as may be.
-            StoreUnavailableError: the topic is not this hub's any more, or the store's.
+            NotAllowedError: it belongs to another principal.
+            BufferFullError: the maximum number is attached, or was created.
+            StoreUnavailableError: this hub does not own the topic any more, or the store is not
+                available.
         """
         subscriber = by.name
         key = (owned.name, subscriber)
@@ -180,7 +181,7 @@ class Subscriptions:
         mode: SubscribeMode,
         preferences: SubscriptionPreferences | None,
     ) -> tuple[SubscriptionSession, bool]:
-        """Read a subscription that is not attached, or create it; return it, and whether it was
+        """Read a subscription that is not attached, or create it. Returns it, and whether it was
         created.
         """
         subscriber = by.name
@@ -230,11 +231,11 @@ class Subscriptions:
         return opened, known is None
 
     async def unsubscribe(self, owned: OwnedTopic, by: Claimant) -> None:
-        """End a subscription.
+        """Delete a subscription.
 
         Raises:
-            NoSubscriptionStateError: no such subscription exists.
-            NotAllowedError: it is another principal's.
+            NoSubscriptionStateError: there is no such subscription.
+            NotAllowedError: it belongs to another principal.
         """
         key = (owned.name, by.name)
         async with self.sessions.locks.of(key), self.sessions.subscribed(owned) as subscribed:
@@ -246,8 +247,8 @@ class Subscriptions:
                 await self._records.delete(*key, lambda data: by.check(data.owner or by.name))
 
     async def close_subscription(self, topic: str, subscriber: str, session: SessionKey) -> None:
-        """Detach a subscription of this session; its cursor is stored on return. That needs no
-        right: a client may always end what it has attached.
+        """Detach a subscription of this session, and store its cursor. This needs no right: a
+        client may always detach what it has attached.
 
         Raises:
             NoSubscriptionStateError: it is not attached by this session.
@@ -261,12 +262,12 @@ class Subscriptions:
             await self.sessions.detach(found, None)
 
     async def consume(self, owned: OwnedTopic, by: Claimant, message_id: int) -> None:
-        """Move a cursor, if it is behind.
+        """Move a cursor forward. A cursor that is already further stays.
 
         Raises:
             InvalidInputError: the topic has no message with such an ID yet.
             NoSubscriptionStateError: there is no such subscription.
-            NotAllowedError: it is another principal's.
+            NotAllowedError: it belongs to another principal.
         """
         key = (owned.name, by.name)
         async with self.sessions.locks.of(key), self.sessions.subscribed(owned) as subscribed:

@@ -1,4 +1,4 @@
-"""The partitions that this hub writes to: a committer for each."""
+"""The committers of the partitions that this hub writes to."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Committers:
         self._closed = False
 
     def of(self, partition: int) -> Committer:
-        """That of a partition.
+        """The committer of a partition.
 
         Raises:
-            ClosedError: the hub has ended.
+            ClosedError: the hub has shut down.
         """
         with self._lock:
             if self._closed:
@@ -39,19 +39,19 @@ class Committers:
             return self._open[partition]
 
     def partitions(self) -> list[int]:
-        """Those that are written to now."""
+        """The partitions that have a committer now."""
         with self._lock:
             return sorted(self._open)
 
     def look_after(self) -> None:
-        """End those that have had nothing to do for a while."""
+        """End the committers that were idle for a while."""
         with self._lock:
             ended = (number for number, each in self._open.items() if each.close_if_idle())
             for partition in tuple(ended):
                 del self._open[partition]
 
     def close(self, wait_s: float) -> None:
-        """Append what waits, and take no more."""
+        """Append what waits, and accept no more publishes."""
         with self._lock:
             self._closed = True
             ending, self._open = list(self._open.values()), {}

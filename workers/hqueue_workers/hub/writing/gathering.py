@@ -1,4 +1,4 @@
-"""What goes together in one append, of what waits for a partition."""
+"""Chooses which of a partition's waiting publishes go into one append."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ MESSAGE_BYTES = 32
 def gather(
     batch: list[Publish], waiting: collections.deque[Publish], sequence_numbers: SequenceNumbers
 ) -> list[tuple[Publish, HQueueError | LastMessage]]:
-    """Take out of a batch what is fenced, and into it what waits, in its order and as much as goes
-    together. To be called when all that is in the log is known.
+    """Remove fenced publishes from a batch, and add waiting ones to it, in their order and as many
+    as fit. Call it when everything in the log is known.
 
     Returns:
-        The publishes that append nothing, and what became of them: an error, or the
-        last message of the publisher where the topic has all messages already.
+        The publishes that append nothing, each with its result: an error, or the publisher's last
+            message if the topic has all messages already.
     """
     ended: list[tuple[Publish, HQueueError | LastMessage]] = [
         (each, fenced(each.owned)) for each in batch if each.owned.fenced
@@ -91,7 +91,7 @@ def _bytes(publish: Publish) -> int:
 
 
 def _overlap(before: Publish, after: Publish) -> bool:
-    """Whether a publish can't be judged before it is known what became of another."""
+    """Whether a publish can't be judged before the result of another is known."""
     one, other = before.sequence, after.sequence
     return (
         one is not None

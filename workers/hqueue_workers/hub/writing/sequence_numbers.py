@@ -1,4 +1,4 @@
-"""Idempotent publishing: which sequence numbers of its publishers a topic has already."""
+"""Idempotent publishing: which sequence numbers of its publishers a topic already has."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class LastMessage(NamedTuple):
 def with_sequence_numbers(
     messages: Sequence[Message], sequence: PublishSequence | None
 ) -> tuple[Sequence[Message], int]:
-    """Messages as they are stored, and their size. Those that come have no headers of the system's
-    own.
+    """Messages as they are stored, and their size. The given messages have no headers of the
+    system.
     """
     made = messages
     if sequence is not None:
@@ -67,8 +67,8 @@ def last_messages_of(
     publishers_max: int | None = None,
     only: Container[str] | None = None,
 ) -> dict[str, LastMessage]:
-    """The last message of each publisher that gives sequence numbers, among some that were read; or
-    of the `only` ones that are looked for.
+    """The last message of each publisher with sequence numbers among some messages that were read,
+    or only of the publishers in `only`.
 
     Raises:
         BufferFullError: there are more publishers.
@@ -95,13 +95,13 @@ def last_messages_of(
 
 
 def _sequence_number_of(headers: Mapping[str, bytes]) -> int | None:
-    """The sequence number that a message has; None if a hub can't have written it."""
+    """The sequence number of a message; None if no hub can have written it."""
     number = whole_number(headers.get(SEQUENCE_NUMBER, b"").decode("ascii", "replace"))
     return number if is_whole(number, 0, SEQUENCE_NUMBER_MAX) else None
 
 
 class _Alone(NamedTuple):
-    """What is known of one publisher from an ID on."""
+    """What is known of one publisher, from an ID on."""
 
     since: int
     last_message: LastMessage | None
@@ -112,15 +112,15 @@ def _later(one: LastMessage | None, other: LastMessage | None) -> LastMessage | 
 
 
 class SequenceNumbers:
-    """The last sequence number of each publisher in each topic of one partition: what was appended
-    here is noted, what lies before is learned from the log. Thread-safe.
+    """The last sequence number of each publisher in each topic of one partition. It notes what is
+    appended here, and learns older ones from the log. Thread-safe.
 
-    Of a topic everything is known from `OwnedTopic.known_from` on. Where there is no room, the
-    topic that was not asked for longest is forgotten: it is learned from the log again. Of a topic
-    with more publishers than can be remembered each of them is looked for by itself.
+    Everything about a topic is known from `OwnedTopic.known_from` on. If there is no room, the
+    topic that was unused for longest is dropped, and learned from the log again when it is needed.
+    If a topic has more publishers than can be remembered, each publisher is looked for by itself.
 
     Args:
-        publishers_max: remembered at a time, of all topics.
+        publishers_max: the most publishers to remember at a time, of all topics.
     """
 
     def __init__(self, publishers_max: int = HubLimits.publishers_max) -> None:
@@ -137,11 +137,11 @@ class SequenceNumbers:
 
     @property
     def publishers_max(self) -> int:
-        """This many are remembered at a time."""
+        """The most publishers that are remembered at a time."""
         return self._max
 
     def knows(self, owned: OwnedTopic, publisher: str, since: int) -> bool:
-        """Whether all that a publisher gave sequence numbers from an ID on is known."""
+        """Whether all sequence numbers of a publisher from an ID on are known."""
         alone = self._alone.get((owned, publisher))
         return since >= owned.known_from or (alone is not None and since >= alone.since)
 
@@ -149,7 +149,7 @@ class SequenceNumbers:
         """The last message of a publisher from an ID on; it may be an older one.
 
         Raises:
-            UnknownSequenceNumbersError: that must be learned first.
+            UnknownSequenceNumbersError: it must be learned first.
         """
         with self._lock:
             if since < owned.known_from:
@@ -168,11 +168,11 @@ class SequenceNumbers:
             return found.get(publisher)
 
     def leave_out(self, publish: Publish) -> LastMessage | None:
-        """Take out of a publish the messages that the topic has already; its last one of the
-        publisher, if there is one.
+        """Remove from a publish the messages that the topic already has. Returns the last of the
+        publisher's messages in the topic, if there is one.
 
         Raises:
-            UnknownSequenceNumbersError: that must be learned first.
+            UnknownSequenceNumbersError: the sequence numbers must be learned first.
         """
         sequence = publish.sequence
         if sequence is None:
@@ -187,7 +187,7 @@ class SequenceNumbers:
         return last_message
 
     def note(self, publishes: Iterable[tuple[Publish, int]]) -> None:
-        """Messages were appended, with IDs from the number beside them on."""
+        """Note messages that were appended, each publish with IDs from the number beside it on."""
         for publish, first in publishes:
             if publish.sequence is not None:
                 last_message = LastMessage(
@@ -205,7 +205,7 @@ class SequenceNumbers:
     def learn(
         self, owned: OwnedTopic, since: int, until: int, found: Mapping[str, LastMessage]
     ) -> None:
-        """What the log has of a topic from one ID on, up to another: no more publishers than are
+        """Add what the log has of a topic between two IDs, of no more publishers than are
         remembered at a time.
         """
         with self._lock:
@@ -218,7 +218,7 @@ class SequenceNumbers:
     def learn_alone(
         self, owned: OwnedTopic, publisher: str, since: int, until: int, found: LastMessage | None
     ) -> None:
-        """What the log has of one publisher in a topic from one ID on, up to another."""
+        """Add what the log has of one publisher in a topic between two IDs."""
         with self._lock:
             if until < owned.known_from or owned.left:
                 return  # It was forgotten meanwhile what lies behind.
@@ -228,7 +228,7 @@ class SequenceNumbers:
                 self._alone.popitem(last=False)
 
     def drop(self, owned: OwnedTopic) -> None:
-        """A topic is not this hub's any more."""
+        """Drop a topic that this hub no longer owns."""
         with self._lock:
             self._count -= len(self._topics.pop(owned, ()))
             for key in [*filter(lambda key: key[0] is owned, self._alone)]:

@@ -1,4 +1,4 @@
-"""The sequence numbers that a topic had before it came to this hub are learned from the log."""
+"""Learns from the log the sequence numbers that a topic had before this hub owned it."""
 
 from __future__ import annotations
 
@@ -24,16 +24,18 @@ _Key = tuple[OwnedTopic, int]
 
 
 class SequenceSearches:
-    """Reads topics for sequence numbers, each part once for all that wait for it. Thread-safe.
+    """Reads topics for sequence numbers, each part once for all calls that wait for it.
+    Thread-safe.
 
-    Of a topic with more publishers than can be remembered, one search looks for all those that have
-    asked before it began: so each costs the less, the more there are.
+    If a topic has more publishers than can be remembered, one search looks for all those whose
+    calls came before it began. So the more calls there are, the less each costs.
 
-    A search is not bounded in time, for it may have much to read; it ends when the topic is left,
-    or another hub's. Who gave up waiting for it finds it under way, or done.
+    A search has no time limit, because it may have much to read. It ends when the topic is
+    released, or when another hub owns it. A caller that gave up waiting finds the search under way,
+    or done.
 
     Args:
-        scan: the messages of a topic from one ID on, up to another.
+        scan: gives the messages of a topic between two IDs.
     """
 
     def __init__(self, scan: Scan) -> None:
@@ -48,10 +50,10 @@ class SequenceSearches:
     def learn(
         self, owned: OwnedTopic, sequence_numbers: SequenceNumbers, publisher: str, since: int
     ) -> Future[None]:
-        """Learn the sequence numbers in a topic from an ID on: of all its publishers, or of
-        the one that asks, if the topic has more than can be remembered.
+        """Learn the sequence numbers in a topic from an ID on: of all its publishers, or only of
+        the calling one if the topic has more than can be remembered.
 
-        The future's errors are `FencedTopicError`, and the store's.
+        The future's errors are `FencedTopicError`, and those of the store.
         """
         key = owned, since
         with self._lock:
@@ -70,7 +72,7 @@ class SequenceSearches:
     def _ask_for(
         self, key: _Key, sequence_numbers: SequenceNumbers, publisher: str
     ) -> Future[None]:
-        """Have the next search look for one publisher, too. The lock is held."""
+        """Make the next search look for one publisher, too. The lock is held."""
         asked_for = self._asked_for.get(key)
         if asked_for is None:
             # It begins when the lock is free.
@@ -79,7 +81,7 @@ class SequenceSearches:
         return asked_for.setdefault(publisher, Future())
 
     def close(self) -> None:
-        """Begin no other one, and end those under way."""
+        """Begin no more searches, and end those under way."""
         with self._lock:
             self._closed = True
         self._pool.shutdown(wait=False)
@@ -147,7 +149,7 @@ class SequenceSearches:
 
 
 def _end(done: Future[None], error: BaseException | None) -> None:
-    """Let those that wait know what came of a search."""
+    """Give the calls that wait the result of a search."""
     if error is None:
         done.set_result(None)
         return
