@@ -161,7 +161,7 @@ class Worker:
             await runtime.close()
 
     async def _begin_push(self, record: WorkerRecord) -> None:
-        """Be a worker that others know, and serve partitions."""
+        """Register the worker, and serve partitions."""
         runtime, claims = self._runtime, self._claims
         broker = self._broker = await self._open_broker(record)
         for work in (self._lease, self._meter, self._keyring):
@@ -248,7 +248,7 @@ class Worker:
         return False
 
     def _guard(self, port: str, allowed: str, setting: str) -> PortGuard | None:
-        """Who may call a port; None for everybody."""
+        """The guard of a port; None if anyone may call it."""
         return None if self._security is None else self._security.guard(port, allowed, setting)
 
     def _serve_health(self) -> HealthServer:
@@ -292,7 +292,7 @@ class Worker:
         return self._claims.served.values()
 
     async def _look_after(self, claims: Claims[ServedPartition], record: WorkerRecord) -> None:
-        """Write checkpoints every so often; see to what goes on beside."""
+        """Write checkpoints and report the load regularly."""
         load_ms = self._runtime.clock.monotonic_ms()
         while True:
             await self._runtime.sleep_ms(self._settings.checkpoint_ms)

@@ -1,4 +1,4 @@
-"""The library's errors as the exceptions that the IDL declares."""
+"""Converts the library's errors into the exceptions that the IDL declares."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ScannerBusyError(HQueueError):
 
 
 def exception_of(error: HQueueError) -> tuple[Any, str]:
-    """The IDL's exception of an error, and what metrics call it."""
+    """The IDL's exception for an error, and its name in metrics."""
     text = str(error)[:TEXT_LENGTH_MAX]
     outcome = API.TOutcome.UNKNOWN if error.outcome is Outcome.UNKNOWN else API.TOutcome.NOT_APPLIED
     if isinstance(error, (InvalidInputError, NotAllowedError)):

@@ -1,4 +1,4 @@
-"""The service's handler: what each call of ``HQueueService`` does."""
+"""The handler of ``HQueueService``."""
 
 from __future__ import annotations
 
@@ -65,11 +65,12 @@ class Count(Protocol):
 def _declared(
     *, writes: bool
 ) -> Callable[[Callable[..., Awaitable[_Result]]], Callable[..., Awaitable[_Result]]]:
-    """A call that ends with nothing but what the IDL declares, and is counted. Its arguments are
-    checked before anything is awaited: those of a large call by a thread.
+    """Make a call end only with errors that the IDL declares, and count it. Its arguments are
+    checked before anything is awaited; those of a large call are checked in a thread.
 
     Args:
-        writes: whether it may change anything; of one that does not no outcome is unknown.
+        writes: whether the call may change anything. The outcome of a call that does not is never
+            unknown.
     """
 
     def decorate(
@@ -92,7 +93,7 @@ def _declared(
             return result
 
         def failed(self: Handler, error: BaseException, began_ms: float) -> BaseException:
-            """What is raised for an error, which is counted."""
+            """Count an error, and return the exception to raise for it."""
             raised: BaseException
             if isinstance(error, HQueueError):
                 if not writes:
@@ -125,16 +126,15 @@ def _declared(
 
 
 class Handler:
-    """Answers calls of the API, in an event loop. What the arguments are not, by their types, is
-    None.
+    """Answers calls of the API, in an event loop. An argument that does not have its type is None.
 
     Args:
         client: the connection.
-        scanners: those that are open.
-        scanner_bytes_max: what a scanner asks for at a time, and an answer has, about.
-        clock: where time comes from.
+        scanners: the open scanners.
+        scanner_bytes_max: about how many bytes a scanner reads at a time, and an answer has.
+        clock: the clock.
         count: called for each call that was answered.
-        access: the access rules; None if they don't count.
+        access: the access rules; None if they are not used.
     """
 
     def __init__(
@@ -313,10 +313,11 @@ class Handler:
         operations: Sequence[Operation],
         topics: Iterable[str | None] = (None,),
     ) -> None:
-        """See that the caller may do one of these with all of these topics; with any if None.
+        """Return if the caller may do one of these operations with all of these topics; with any
+        topic if None.
 
         Raises:
-            NotAllowedError: it may not.
+            NotAllowedError: the caller may not do this.
         """
         access, principal = self._access, calling_principal()
         if access is None:

@@ -1,4 +1,4 @@
-"""What the API's IDL says as the library has it, and the other way."""
+"""Converts between the structs of the API's IDL and the library's types."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ HEADER_OVERHEAD_BYTES = 16
 
 
 def text_of(given: object, name: str, bytes_max: int = NAME_BYTES_MAX) -> str:
-    """An argument that is a text, and has no more than this many bytes.
+    """An argument that is a text of at most this many bytes.
 
     Raises:
-        InvalidInputError: it is missing, too long, or no UTF-8.
+        InvalidInputError: the text is missing, too long, or not UTF-8.
     """
     if given is None:
         raise InvalidInputError("an argument is missing", argument=name)
@@ -59,10 +59,10 @@ def text_of(given: object, name: str, bytes_max: int = NAME_BYTES_MAX) -> str:
 
 
 def scan_of(given: Any) -> Scan:
-    """A `TMessageScan`.
+    """Convert a `TMessageScan`.
 
     Raises:
-        InvalidInputError: it is missing, or something of it is out of range.
+        InvalidInputError: it is missing, or one of its fields is out of range.
     """
     if given is None:
         raise InvalidInputError("an argument is missing", argument="messageScan")
@@ -74,10 +74,10 @@ def scan_of(given: Any) -> Scan:
 
 
 def id_of(given: Any, name: str) -> MessageID | None:
-    """A `TMessageID`; None if it is left out.
+    """Convert a `TMessageID`; None if it is not given.
 
     Raises:
-        InvalidInputError: a field of it is missing, or out of range.
+        InvalidInputError: one of its fields is missing, or out of range.
     """
     if given is None:
         return None
@@ -92,10 +92,10 @@ def id_struct(given: MessageID) -> Any:
 
 
 def message_of(given: Any) -> Message:
-    """A `TMessage` to put.
+    """Convert a `TMessage` to put.
 
     Raises:
-        InvalidInputError: it is missing, or something of it is out of range.
+        InvalidInputError: it is missing, or one of its fields is out of range.
     """
     if given is None:
         raise InvalidInputError("an argument is missing", argument="tMessage")
@@ -110,10 +110,10 @@ def message_of(given: Any) -> Message:
 
 
 def messages_of_list(given: Sequence[Any] | None) -> list[Message]:
-    """The messages to put.
+    """Convert the messages to put.
 
     Raises:
-        InvalidInputError: they are missing, or something of one is out of range.
+        InvalidInputError: they are missing, or a field of one is out of range.
     """
     if given is None:
         raise InvalidInputError("an argument is missing", argument="tMessages")
@@ -143,6 +143,6 @@ def struct_of(message: ReceivedMessage) -> Any:
 
 
 def answer_size(message: ReceivedMessage) -> int:
-    """The bytes of a message in an answer, at most."""
+    """The most bytes that a message takes in an answer."""
     size = message.size + 4 * len(message.topic) + MESSAGE_OVERHEAD_BYTES
     return size + HEADER_OVERHEAD_BYTES * len(message.headers)

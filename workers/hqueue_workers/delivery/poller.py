@@ -1,4 +1,4 @@
-"""Asking HBase for the next batches of a queue's partitions: of all that wait, in few requests."""
+"""Polls HBase for the next batches of a queue's partitions, many partitions with few requests."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ BYTES_MAX = 1024 * 1024
 
 
 class TailWaiter(Protocol):
-    """What waits for the next batch of a partition."""
+    """An object that waits for the next batch of a partition."""
 
     partition: int
     cursor: PartitionCursor
@@ -51,14 +51,14 @@ class TailWaiter(Protocol):
 
     @property
     def end(self) -> int:
-        """The ID up to which it was given what came."""
+        """The ID up to which it has received the partition's batches."""
 
     def came(self, segments: list[Segment]) -> None:
         """Take what came: nothing, if only the cursor's place changed."""
 
 
 class Tails(Protocol):
-    """Asks for what comes at the tails of partitions, as `hqueue.engine.LoopReader` does."""
+    """Reads new batches at the tails of partitions, as `hqueue.engine.LoopReader` does."""
 
     def fetch(
         self,
@@ -70,7 +70,7 @@ class Tails(Protocol):
 
 
 class _Waiting(Fetch[PartitionCursor]):
-    """What the poller knows of one waiter."""
+    """The poller's state for one waiter."""
 
     __slots__ = (
         "broken",
@@ -98,7 +98,7 @@ class _Waiting(Fetch[PartitionCursor]):
         self.notified_ms = -NOTIFIED_TRUST_MS
 
     def begin(self, now_ms: float) -> None:
-        """It is asked for now: keep how it waits."""
+        """Begin a poll of this partition: keep the state of its wait."""
         super().begin(now_ms)
         self.several = self.several or self.notified >= NOTIFIED_TO_SEVERAL
         self.notified_before = self.notified
@@ -112,7 +112,7 @@ class _Waiting(Fetch[PartitionCursor]):
 
 
 class _PushedRows:
-    """Rows that producers pushed, by their slots; the oldest are dropped when they are too many."""
+    """Rows that producers pushed, by their slots. The oldest are dropped if there are too many."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -120,7 +120,7 @@ class _PushedRows:
         self._bytes = 0
 
     def put(self, row: Row) -> None:
-        """Have one more."""
+        """Add a row."""
         self.pop(row.partition, row.slot)
         self._rows[row.partition, row.slot] = row
         self._bytes += _size(row)
@@ -129,14 +129,14 @@ class _PushedRows:
 
     @property
     def size(self) -> int:
-        """What they take of memory, about."""
+        """About how many bytes of memory the rows take."""
         return self._bytes
 
     def __contains__(self, slot: tuple[int, int]) -> bool:
         return slot in self._rows
 
     def pop(self, partition: int, slot: int) -> Row | None:
-        """The row of this slot, which is forgotten."""
+        """Remove and return the row of a slot."""
         row = self._rows.pop((partition, slot), None)
         self._bytes -= 0 if row is None else _size(row)
         return row
@@ -218,15 +218,15 @@ class Poller:
         self._expect(self._known[tail.partition])
 
     def push(self, row: Row) -> None:
-        """Have a row that was appended, which need not be asked for. `notify` comes after it.
+        """Add a row that was appended, which then need not be read. Call `notify` after it.
 
-        The row is as good as one that was read: the caller saw to that.
+        The caller vouches that the row is as good as one that was read.
         """
         if row.partition in self._known:
             self._pushed.put(row)
 
     def notify(self, partition: int) -> None:
-        """Something was appended to this partition."""
+        """Note that something was appended to this partition."""
         waiting = self._known.get(partition)
         if waiting is not None:
             waiting.notified += 1
@@ -235,7 +235,7 @@ class Poller:
                 self._expect(waiting)
 
     async def run(self) -> None:
-        """Ask, until cancelled."""
+        """Poll, until cancelled."""
         while True:
             self._changed.clear()
             now_ms = self._clock.monotonic_ms()
@@ -243,7 +243,7 @@ class Poller:
             await self._runtime.wait(self._changed, self._fetcher.next_due_ms - now_ms)
 
     def _expect(self, waiting: _Waiting) -> None:
-        """Ask for this one: now, if something is there, and else when it is due."""
+        """Schedule a poll of this partition: now if something is there, or when it is due."""
         pushed = waiting.reader.next_slot in self._pushed
         if pushed or (waiting.notified and waiting.deaf_until_ms <= self._clock.monotonic_ms()):
             self._notified[waiting.tail.partition] = waiting
@@ -255,7 +255,7 @@ class Poller:
         self._fetcher.request(waiting)
 
     def _take_pushed(self, waiting: _Waiting) -> bool:
-        """Give a tail the rows that it stands before; whether there were any."""
+        """Give a tail the pushed rows that come next for it. Returns whether there were any."""
         tail, reader, batches, taken = waiting.tail, waiting.reader, [], 0
         while (row := self._pushed.pop(*reader.next_slot)) is not None:
             try:
@@ -282,9 +282,9 @@ class Poller:
         return True
 
     def _ask_due(self, now_ms: float) -> None:
-        """Ask for those that were notified, and now and then for those whose pause is over.
+        """Poll the partitions that were notified, and now and then those whose pause is over.
 
-        What was pushed for one need not be asked for.
+        A partition whose next row was pushed need not be polled.
         """
         notified, self._notified = self._notified, {}
         due = [each for each in notified.values() if each in self._fetcher]
@@ -324,7 +324,7 @@ class Poller:
         self._runtime.note_read(self._queue.name, error)
 
     async def _ask_once(self, group: list[_Waiting]) -> HQueueError | None:
-        """Ask once. What came before an error counts: the cursors have passed it."""
+        """Poll once. Batches that came before an error count: the cursors have passed them."""
         batches: defaultdict[int, list[Batch]] = defaultdict(list)
         error: HQueueError | None = None
         try:

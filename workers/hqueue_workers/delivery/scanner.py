@@ -27,25 +27,25 @@ class Source(Protocol):
 
     @property
     def at_tail(self) -> bool:
-        """Whether the last read met the end of the log, or of what may be read yet."""
+        """Whether the last read reached the end of the log, or of what may be read yet."""
 
     @property
     def cursor(self) -> int:
-        """The ID from which another one would go on after what this one has given."""
+        """The ID from which another source would continue after this one."""
 
     @property
     def holds(self) -> bool:
-        """Whether something is held in the store."""
+        """Whether it holds anything in the store."""
 
     async def read(self, deadline: Deadline) -> list[Batch]:
         """The next batches.
 
         Raises:
-            HQueueError: they can't be had until the deadline, or at all.
+            HQueueError: they can't be read until the deadline, or at all.
         """
 
     async def release(self) -> None:
-        """Free what is held in the store."""
+        """Release what it holds in the store."""
 
 
 OpenSource = Callable[[int, "frozenset[str] | None", int], Source]
@@ -173,7 +173,7 @@ class MessageScanner(Window):
 
     @property
     def at_tail(self) -> bool:
-        """Whether the window ends where the partition ended when that was looked at last."""
+        """Whether the window ends where the partition's end was when last seen."""
         return self.source.at_tail
 
     @property
@@ -187,10 +187,10 @@ class MessageScanner(Window):
         return self._reading is not None or any(not each.done() for each in self._waiting)
 
     def join(self, reading: Reading) -> None:
-        """Read for this one as well. One that is ahead of all others takes the window along.
+        """Read for this reader, too. A reader ahead of all others takes the window along.
 
-        If it needs topics that were not read so far, the window is dropped, for it has no messages
-        of them: all that stand before the window's end read alone.
+        If it needs topics that were not read so far, the window is dropped, because it has no
+        messages of them: all readers before the window's end then read alone.
         """
         others = bool(self._for)
         self._for.add(reading)
@@ -204,17 +204,17 @@ class MessageScanner(Window):
         self._restart(topics)
 
     def leave(self, reading: Reading) -> None:
-        """Read for this one no more."""
+        """No longer read for this reader."""
         self._for.discard(reading)
         self.filters = frozenset(each.filter for each in self._for)
 
     async def more(self, message_id: int) -> None:
-        """Wait until something from this ID on is in memory, if it is the window's end.
+        """Wait until a message from this ID on is in memory, if the ID is the window's end.
 
-        In any case others get their turn: one that asks again and again holds none up.
+        In any case other tasks get their turn, so a reader that asks again and again holds none up.
 
         Raises:
-            HQueueError: the log could not be read as long as `patience` says.
+            HQueueError: the log could not be read for as long as `patience` allows.
         """
         if message_id != self.end or self._closed:
             await asyncio.sleep(0)
@@ -225,7 +225,9 @@ class MessageScanner(Window):
         await waiting
 
     def passed(self, message_id: int) -> None:
-        """A reading continues from this ID: drop what none needs any more, and read ahead."""
+        """Note that a reader continues from this ID: drop what no reader needs any more, and read
+        ahead.
+        """
         needed = [r.position for r in self._for if r.position >= self.start] or [self.end]
         self.trim(self._bytes_max(), min(needed), max(needed))
         if self._poller is None and self.at_tail:
@@ -234,7 +236,7 @@ class MessageScanner(Window):
             self._read_on()
 
     def came(self, segments: list[Segment]) -> None:
-        """Take what was read beyond the window; nothing, if only the reader's place changed.
+        """Add what was read after the window's end; nothing if only the reader's position changed.
 
         The poller gives the reader back with it.
         """
@@ -246,7 +248,7 @@ class MessageScanner(Window):
             self._read_on()
 
     def close(self) -> None:
-        """End. Those that wait are let go."""
+        """End. Waiting readers are let go."""
         self._closed = True
         if self._poller is not None:
             self._poller.remove(cast(TailWaiter, self))
@@ -284,7 +286,7 @@ class MessageScanner(Window):
         return self._open_source(self.end, self._topics, max(1, self._bytes_max() // 4))
 
     def _restart(self, topics: frozenset[str] | None) -> None:
-        """Read on from the window's end from another source; the old one may be in use."""
+        """Continue from the window's end with another source; the old one may be in use."""
         if self._reading is None and not self._polled:
             self._release(self.source)
         self._topics = topics
@@ -332,7 +334,7 @@ class MessageScanner(Window):
         self.came(segments)
 
     async def _read_from(self, source: Source) -> list[Segment]:
-        """Read on, and cut what came."""
+        """Read the next batches, and cut them into segments."""
         start, filters = self.end, self.filters
         bound = Deadline(self._runtime.clock, 0) if self._patience is None else self._patience()
         async with self._runtime.requests:
@@ -343,5 +345,5 @@ class MessageScanner(Window):
 
 
 def _has(read: frozenset[str] | None, topics: frozenset[str] | None) -> bool:
-    """Whether what was read of some topics has all of others; None for all there are."""
+    """Whether the read topics include all of others; None stands for all topics."""
     return read is None or (topics is not None and topics <= read)

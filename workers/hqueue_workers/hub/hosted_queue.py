@@ -23,7 +23,7 @@ CLOSE_S = 1.0
 
 @dataclasses.dataclass
 class HostedQueue:
-    """All that a hub needs to serve one queue."""
+    """The objects with which a hub serves one queue."""
 
     log: OpenLog
     topics: QueueTopics
@@ -39,12 +39,14 @@ class HostedQueue:
     registration: HubRegistration | None = None
 
     def start(self) -> None:
-        """Let subscriptions be delivered. For the event loop."""
+        """Start delivery to subscriptions. For the event loop."""
         self.subscriptions.sessions.start(self.topics)
         self.runtime.start(self.lags.run())
 
     def close(self) -> None:
-        """Close. Messages that wait are appended within `CLOSE_S`. Not for the event loop."""
+        """Close the queue. Messages that wait are appended within `CLOSE_S`. Not for the event
+        loop.
+        """
         if self.registration is not None:
             self.registration.close()
         self.publishing.close()

@@ -1,4 +1,4 @@
-"""The hub: a process that owns topics, and publishes to them."""
+"""The hub: a process that owns topics, publishes to them and delivers their messages."""
 
 from __future__ import annotations
 
@@ -59,21 +59,21 @@ more of them do, the more go together."""
 
 
 class Hub:
-    """Owns topics of some queues, and publishes to them. To be made within the event loop that it
-    runs on.
+    """Owns topics of some queues, and publishes to them. Make it within the event loop in which it
+    runs.
 
     Any number of hubs share a queue's topics. The event loop serves calls, confirms the session,
-    looks after what goes on, and shows health and metrics; large calls are read beside it.
+    runs regular tasks, and serves health and metrics. Large calls are decoded in threads.
 
     Args:
         client: the connection; its session is the hub's.
         queues: the queues' names.
         settings: the hub's settings.
-        authorizer: who may do what; as the settings say if None.
-        limits: what no setting bounds; the usual if None.
+        authorizer: decides who may do what; the one of the settings if None.
+        limits: the bounds that no setting changes; the defaults if None.
 
     Raises:
-        InvalidInputError: no queue, or one twice.
+        InvalidInputError: no queue is given, or one is given twice.
     """
 
     def __init__(
@@ -119,34 +119,38 @@ class Hub:
 
     @property
     def holds(self) -> bool:
-        """Whether its session certainly lives. While it may be over, the hub publishes nothing."""
+        """Whether the hub's session is certainly alive. The hub publishes nothing while it may be
+        over.
+        """
         return self._lease.holds
 
     @property
     def health_port(self) -> int:
-        """Where health and metrics are served, once it is ready."""
+        """The port of health and metrics, once it is ready."""
         assert self._health is not None
         return self._health.port
 
     @property
     def api(self) -> ApiServer | None:
-        """What serves the Thrift API beside the hub, once it is ready; None if nothing does."""
+        """The server of the Thrift API beside the hub, once it is ready; None if the API is not
+        served.
+        """
         return self._api
 
     async def run(
         self, stopping: asyncio.Event, on_ready: Callable[[Address], None] = lambda address: None
     ) -> None:
-        """Serve until `stopping` is set; then answer the calls under way, and release all topics.
+        """Serve until `stopping` is set. Then answer the calls under way, and release all topics.
 
         Args:
-            stopping: set when it must end.
-            on_ready: called with its address when it can be called.
+            stopping: set when the hub must end.
+            on_ready: called with the hub's address when it can be called.
 
         Raises:
-            SettingsError: it can't listen where the settings say; or the queue's hubs keep topics'
-                metadata in another store or table.
+            SettingsError: the hub can't listen at the address of its settings; or the queue's hubs
+                keep topics' metadata in another store or table.
             QueueNotFoundError: there is no such queue.
-            HQueueError: it could not register, or can't go on.
+            HQueueError: the hub could not register, or can't continue.
         """
         runtime = self._runtime
         try:
@@ -171,7 +175,7 @@ class Hub:
             await runtime.close()
 
     async def _begin(self) -> Address:
-        """Be a hub that others know, and serve; where it can be called."""
+        """Register the hub, and start to serve. Returns the address at which it can be called."""
         runtime, settings = self._runtime, self._settings
         listener = self._listen()
         try:
@@ -234,12 +238,12 @@ class Hub:
             hosted.start()
 
     def _restrict(self) -> None:
-        """The access rules were changed."""
+        """Apply changed access rules to the attached subscriptions."""
         for hosted in self.hosted.values():
             self._delivery.start(hosted.subscriptions.sessions.restrict_all())
 
     def _failed(self, failed: asyncio.Future[None]) -> None:
-        """What ends delivery ends the hub."""
+        """End the hub with an error of its delivery."""
         if not failed.cancelled() and failed.exception() is not None:
             error = failed.exception()
             assert error is not None
@@ -290,11 +294,11 @@ class Hub:
         )
 
     def _guard(self, port: str, allowed: str = EVERYBODY, setting: str = "") -> PortGuard | None:
-        """Who may call a port; None for everybody."""
+        """The guard of a port; None if anyone may call it."""
         return None if self._security is None else self._security.guard(port, allowed, setting)
 
     def _api_address(self) -> str:
-        """Where clients reach the Thrift API."""
+        """The address at which clients reach the Thrift API."""
         if self._api is None:
             return ""
         everywhere = self._settings.api_host in ("0.0.0.0", "::")
@@ -342,7 +346,7 @@ class Hub:
         return 0 if self._service is None else self._service.pending_bytes
 
     async def _look_after(self) -> None:
-        """Report the load, claim partitions, shed topics, every so often."""
+        """Report the load, claim partitions and shed topics regularly."""
         while True:
             await self._runtime.sleep_ms(self._settings.balance_ms)
             if not self.holds:
@@ -365,8 +369,8 @@ class Hub:
             self._runtime.faults.over(f"load of {queue}", text, queue)
 
     async def _end(self) -> None:
-        """Be chosen no more, release all topics, and answer what is under way: callers are sent
-        elsewhere before they are hung up on.
+        """Withdraw the hub from elections, release all topics, and answer the calls under way.
+        Callers are redirected before their connections are closed.
         """
         drain_ms = self._settings.drain_ms
         for hosted in self.hosted.values():

@@ -46,20 +46,20 @@ __all__ = ["HostedQueueFactory"]
 
 
 class HostedQueueFactory:
-    """Makes what a hub needs to serve a queue, for each of its queues.
+    """Makes the objects with which a hub serves a queue, for each of its queues.
 
     Args:
         client: the connection; its session is the hub's.
         settings: the hub's settings.
-        authorizer: who may do what.
-        names: who may use which names.
-        lease: whether the session certainly lives.
-        runtime: what the hub delivers on.
-        metrics: counts.
-        pool: where topics are taken over.
-        limits: what no setting bounds.
-        security: what calls of subscribers are secured with; they are in clear if None.
-        quotas: what callers may hold; without bounds if None.
+        authorizer: decides who may do what.
+        names: decides who may use which names.
+        lease: whether the session is certainly alive.
+        runtime: the hub's runtime.
+        metrics: the hub's metrics.
+        pool: the threads that take topics over.
+        limits: the bounds that no setting changes.
+        security: the TLS settings of calls to subscribers; calls are in clear if None.
+        quotas: the quotas of callers; None for none.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class HostedQueueFactory:
         self._limits = limits
 
     def open(self, queue: str, info: HubInfo) -> HostedQueue:
-        """Open a queue for the hub. It asks HBase and ZooKeeper.
+        """Open a queue for the hub, with requests to HBase and ZooKeeper.
 
         Raises:
             QueueNotFoundError: there is no such queue.
@@ -210,7 +210,7 @@ class HostedQueueFactory:
         )
 
     def _ranges_of(self, metadata: TopicMetadata, topic: str) -> Sequence[LogRange]:
-        """Where a topic lies, by the metadata that the hub has open: one request."""
+        """The ranges of a topic, by the metadata that the hub has open. Makes one request."""
         asked = metadata.persistence.read_topic_persistence_info(topic)
         try:
             known = asked.result(self._client.settings.operation_timeout_ms / 1e3)

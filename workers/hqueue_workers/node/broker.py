@@ -1,4 +1,4 @@
-"""The HQueue cluster and its queues, registered for consumers."""
+"""Registers the HQueue cluster and its queues for consumers."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ GONE_AFTER_MS = 5_000.0
 
 
 class BrokerRegistration:
-    """Keeps the cluster registered, with its queues, whenever no other worker does.
+    """Keeps the cluster and its queues registered whenever no other worker does.
 
-    All workers of a cluster have one. That of one worker holds the registration; when it is gone,
-    orderly or not, another takes over at once. The holder looks again and again which queues there
-    are, for queues are created and deleted past the workers. Used by the event loop's thread.
+    All workers of a cluster have such an object. One of them holds the registration; when it is
+    gone, orderly or not, another takes over at once. The holder lists the queues again and again,
+    since queues are created and deleted without the workers. Used by the event loop's thread.
 
     Args:
         brokers: where clusters and queues are registered.
-        runtime: what the worker runs on.
+        runtime: the worker's runtime.
         broker: the cluster's logical ID.
-        record: what is registered under it.
+        record: the cluster's record.
         queues: asks HBase for all queues, with their numbers of partitions.
-        look_every_ms: how long it rests between two looks, at least.
+        look_every_ms: the shortest pause between two lists of the queues.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class BrokerRegistration:
         """Return if no other cluster has registered this ID.
 
         Raises:
-            SettingsError: another has.
+            SettingsError: another cluster has registered it.
         """
         await self._brokers.check.in_loop(self._broker, self._record.cluster)
 
@@ -152,8 +152,8 @@ class BrokerRegistration:
         return self.holds
 
     async def _look_after(self) -> None:
-        """Take notice of what another hand took away: it is registered again, unless another worker
-        was quicker.
+        """Check whether another program removed registrations. If so, they are registered again,
+        unless another worker was faster.
         """
         guard, session = self._guard, self._sessions
         if not self.holds or guard is None:
@@ -170,7 +170,7 @@ class BrokerRegistration:
             self._registered.pop(queue, None)
 
     async def _look(self) -> float:
-        """Register the queues that are there, and no others; how long it may rest."""
+        """Register the existing queues, and no others. Returns how long to pause."""
         began_ms = self._runtime.clock.monotonic_ms()
         there = await self._runtime.read(self._queues)
         now_ms = self._runtime.clock.monotonic_ms()

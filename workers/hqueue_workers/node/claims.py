@@ -1,4 +1,6 @@
-"""Which partitions this worker serves: it plans as all others do, claims and gives up."""
+"""Decides which partitions this worker serves: it plans as all other workers do, claims and
+releases.
+"""
 
 from __future__ import annotations
 
@@ -50,10 +52,10 @@ class Served(Protocol):
         """While it stops, no longer wait for processes that others have replaced as subscribers."""
 
     async def stop(self) -> None:
-        """End in order."""
+        """End delivery in order."""
 
     def abandon(self) -> None:
-        """End at once."""
+        """End delivery at once."""
 
 
 _Served = TypeVar("_Served", bound=Served)
@@ -107,7 +109,7 @@ class Claims(Generic[_Served]):
         self._closed = False
 
     def watch(self) -> None:
-        """Begin to see what changes. For a thread that may wait."""
+        """Begin to watch for changes. For a thread that may wait."""
         tell = self._runtime.call
         self._watches = [
             self._coordination.subscriptions.watch(lambda v: tell(lambda: self._see(present=v))),
@@ -116,7 +118,7 @@ class Claims(Generic[_Served]):
         ]
 
     async def run(self, name: str) -> None:
-        """Claim and give up under this worker's name, until cancelled."""
+        """Claim and release partitions under this worker's name, until cancelled."""
         self._name = name
         owners, on_change = self._coordination.owners, self._changed.set
         claimant = self._claimant = await self._runtime.coordinate(
@@ -138,7 +140,7 @@ class Claims(Generic[_Served]):
                 self._runtime.faults.over("claims", "partitions can be claimed again")
 
     async def drain(self) -> None:
-        """Give all up in order: what another claims then goes on where this ended."""
+        """Release all partitions in order: their next owners continue where this worker ended."""
         self._closed = True
         if self._claimant is not None:
             steps = self._next(self._claimant)
@@ -154,7 +156,7 @@ class Claims(Generic[_Served]):
                 await self._release(self._claimant)
 
     def revoke(self) -> None:
-        """All claims are gone with the session: end at once."""
+        """End all deliveries at once: the claims are gone with the session."""
         if self._claimant is not None:
             with self._lock:
                 self._claimant.claiming.lost()
@@ -164,7 +166,7 @@ class Claims(Generic[_Served]):
         self._changed.set()
 
     def close(self) -> None:
-        """See nothing more, and deliver nothing more."""
+        """Stop watching, and deliver nothing more."""
         self._closed = True
         self.revoke()
         for watch in self._watches:
@@ -176,15 +178,15 @@ class Claims(Generic[_Served]):
         workers: Mapping[str, WorkerRecord] | None = None,
         owners: Mapping[PartitionKey, str] | None = None,
     ) -> None:
-        """Take in what is known now."""
+        """Take note of what is known now."""
         self._present = self._present if present is None else present
         self._workers = self._workers if workers is None else workers
         self._owners = self._owners if owners is None else owners
         self._changed.set()
 
     async def _look_after(self, claimant: Claimant) -> None:
-        """End at once what another hand took away: others may serve it already. What it
-        still plans to serve is claimed again.
+        """End at once the delivery of partitions whose claims another program removed, because
+        other workers may serve them already. If they are still in the plan, they are claimed again.
         """
         gone = await claimant.look_after.in_loop()
         if gone:
@@ -194,7 +196,7 @@ class Claims(Generic[_Served]):
             self._changed.set()
 
     async def _settle(self, claimant: Claimant) -> None:
-        """Bring what is served to what is planned.
+        """Claim and release partitions according to the plan.
 
         Raises:
             HQueueError: nothing can be claimed now.
@@ -255,7 +257,7 @@ class Claims(Generic[_Served]):
                 self._leaving[key] = served, leaving
 
     async def _leave(self, claimant: Claimant, key: PartitionKey, served: _Served) -> None:
-        """End what is under way, and only then let another claim the partition."""
+        """End the delivery of a partition, and only then let another worker claim it."""
         try:
             try:
                 await served.stop()
@@ -268,10 +270,11 @@ class Claims(Generic[_Served]):
             self._changed.set()
 
     async def _release(self, claimant: Claimant) -> None:
-        """Release what was given up, and has ended: what ends meanwhile goes with the next.
+        """Release the partitions that were given up and whose delivery has ended. Those that end
+        meanwhile are released next time.
 
         Raises:
-            HQueueError: it is released later.
+            HQueueError: they will be released later.
         """
         async with self._releasing:
             with self._lock:

@@ -1,4 +1,4 @@
-"""Measuring again and again, at a small share of a thread's time."""
+"""Repeats measurements at a small share of a thread's time."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ SHARE_OF_TIME = 0.05
 async def measure_again_and_again(
     runtime: Runtime, every_ms: float, measure: Callable[[], Awaitable[None]]
 ) -> None:
-    """Measure, until cancelled.
+    """Repeat a measurement, until cancelled.
 
     Args:
-        runtime: what it goes on.
-        every_ms: the pause between two times; a longer one where that would take more than
+        runtime: the runtime.
+        every_ms: the pause between two measurements; longer if they would otherwise take more than
             `SHARE_OF_TIME`.
         measure: measures once.
     """

@@ -1,4 +1,4 @@
-"""What a worker runs on: one event loop, a few threads that wait for servers, and a clock."""
+"""The runtime of a worker: one event loop, a few threads that wait for servers, and a clock."""
 
 from __future__ import annotations
 
@@ -38,17 +38,16 @@ _Result = TypeVar("_Result")
 
 
 class Runtime:
-    """Everything of a worker happens on one event loop; what waits for a server, in a thread.
+    """Runs everything of a worker: on one event loop, and in threads where it waits for a server.
 
-    So a partition or a subscriber for which there is nothing to do costs nothing. The threads are
-    two bounded pools: what HBase makes wait does not hold up what is said to ZooKeeper. To be
-    made, and used, within the event loop.
+    So an idle partition or subscriber costs nothing. The threads are two bounded pools, so that
+    waits for HBase do not hold up requests to ZooKeeper. Make and use it within the event loop.
 
     Args:
-        threads: requests to HBase at a time, and threads for what waits for it otherwise.
-        clock: where time comes from.
-        fault_quiet_ms: what fails for one partition, and not for others, is over when it failed for
-            none for this long.
+        threads: the most requests to HBase at a time, and the threads for other waits for it.
+        clock: the clock.
+        fault_quiet_ms: a fault that some partitions have, and others not, is over when no partition
+            had it for this long.
     """
 
     def __init__(
@@ -76,23 +75,26 @@ class Runtime:
         """Do in a thread what waits for HBase, or takes more than a moment.
 
         Args:
-            work: what is done. A cancellation does not end it.
-            release: called with what it came to after a cancellation, by the thread.
+            work: the work. A cancellation does not end it.
+            release: called by the thread with the result of the work after a cancellation.
         """
         return await _done_by(self._reading, work, release)
 
     async def coordinate(
         self, work: Callable[[], _Result], release: Callable[[_Result], object] | None = None
     ) -> _Result:
-        """Do in a thread what waits for the coordination service. The arguments are `read`'s."""
+        """Do in a thread what waits for the coordination service. The arguments are those of
+        `read`.
+        """
         return await _done_by(self._coordinating, work, release)
 
     async def unless(
         self, stopping: asyncio.Event, work: Coroutine[Any, Any, _Result]
     ) -> _Result | None:
-        """Do what comes before all is ready. If `stopping` is set meanwhile it is cancelled: None.
+        """Do the work that comes before the worker is ready. If `stopping` is set meanwhile, the
+        work is cancelled, and this returns None.
 
-        What its threads wait for is bounded, and not waited for.
+        Waits of its threads are bounded, and this does not wait for them.
         """
         begun = asyncio.ensure_future(work)
         wanted = asyncio.ensure_future(stopping.wait())
@@ -156,9 +158,9 @@ class Runtime:
         await asyncio.sleep(duration_ms / 1e3)
 
     async def wait(self, changed: asyncio.Event, timeout_ms: float) -> None:
-        """Wait until something changed, or this long; then `changed` is set, too.
+        """Wait until something has changed, or for this long; in both cases `changed` is set.
 
-        Unlike `asyncio.wait_for` before Python 3.12 it never swallows a cancellation.
+        Unlike `asyncio.wait_for` before Python 3.12, this never swallows a cancellation.
         """
         timer = None
         if not math.isinf(timeout_ms):
@@ -170,7 +172,9 @@ class Runtime:
                 timer.cancel()
 
     def note_read(self, queue: str, error: HQueueError | None) -> None:
-        """Say when a queue can't be read, and when it can be again: of all its partitions once."""
+        """Log when a queue can't be read, and when it can be read again, once for all its
+        partitions.
+        """
         fault = f"reading {queue}"
         if error is not None:
             self._reads.met(fault, "queue %s can't be read now: %s", queue, error)
@@ -178,10 +182,10 @@ class Runtime:
             self._reads.over(fault, "queue %s can be read again", queue)
 
     async def until(self, stopping: asyncio.Event) -> None:
-        """Wait for the end: until `stopping` is set.
+        """Wait until `stopping` is set.
 
         Raises:
-            BaseException: what ended the worker before.
+            BaseException: the error that ended the worker before.
         """
         wanted = asyncio.ensure_future(stopping.wait())
         self.failed.add_done_callback(lambda _: wanted.cancel())
@@ -218,7 +222,7 @@ class Runtime:
             self.failed.set_exception(error)
 
     async def close(self) -> None:
-        """Cancel what is going on. What threads wait for is bounded, and not waited for."""
+        """Cancel all tasks. Waits of threads are bounded, and this does not wait for them."""
         self.failed.cancel()  # What fails now fails because of the end.
         for task in list(self._tasks):
             task.cancel()

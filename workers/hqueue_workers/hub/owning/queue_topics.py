@@ -1,4 +1,4 @@
-"""A queue's topics that one hub owns, and what becomes of a call for one."""
+"""The topics of a queue that one hub owns, and the way of a call to its topic."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ TRIES_MAX = 10
 
 
 class _Request(NamedTuple):
-    """Who asks for which topic, and how."""
+    """The caller of a request, its topic, and its kind."""
 
     caller: str
     operation: Operation
@@ -149,13 +149,13 @@ class QueueTopics:
     def serve(
         self, caller: str, operation: Operation, topic: str, *, redirected: bool, create: bool
     ) -> Future[OwnedTopic]:
-        """The topic, once this hub owns it. Whether the caller may do the operation with the topic
-        that there is, `check_allowed` says.
+        """The topic, once this hub owns it. `check_allowed` says whether the caller may do the
+        operation with the topic as it then is.
 
-        The future's errors are `RedirectedError` where another hub owns it, `BufferFullError` where
-        this hub owns as many topics as it may, the store's, `NotAllowedError` where there is no
-        such topic and the caller may not create it, or do the operation with any, and
-        `NoSubscriptionStateError` where there is none and `create` is false.
+        The future's errors are `RedirectedError` if another hub owns the topic; `BufferFullError`
+        if this hub owns the maximum number of topics; those of the store; `NotAllowedError` if
+        there is no such topic, and the caller may not create it or do the operation with any topic;
+        and `NoSubscriptionStateError` if there is no such topic and `create` is false.
         """
         owned = self.serving(topic)
         if owned is None:
@@ -486,7 +486,7 @@ class QueueTopics:
 
 
 async def _ended(futures: Iterable[Future[Any]], deadline: Deadline) -> int:
-    """Wait for all of these; how many have not ended in time."""
+    """Wait for all of these futures. Returns how many have not ended in time."""
     waiting = {asyncio.wrap_future(each) for each in futures}
     for each in waiting:
         each.add_done_callback(lambda ended: ended.cancelled() or ended.exception())

@@ -1,4 +1,4 @@
-"""A topic's ACL is changed by its owner, where it is kept and for the calls that come."""
+"""Changes a topic's ACL at its owner: in the store, and for the calls that follow."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ __all__ = ["ACLChanges"]
 
 
 class ACLChanges:
-    """Changes topics' ACLs: on the event loop.
+    """Changes topics' ACLs, on the event loop.
 
-    ACLs lie in the record of the topic's ranges, which each new owner writes when it takes the
-    topic over: so a hub that is not the owner any more changes nothing, and the next one has what
-    was changed last.
+    ACLs are stored in the record of the topic's ranges, which each new owner writes when it takes
+    the topic over. So a hub that is no longer the owner changes nothing, and the next owner has the
+    last change.
 
     Args:
         topics: the queue's topics that this hub owns.
-        persistence: where ACLs are kept.
-        sessions: the subscriptions that are attached.
-        runtime: what the hub delivers on.
-        bound_s: of each thing that is asked.
+        persistence: the store of ACLs.
+        sessions: the sessions of attached subscriptions.
+        runtime: the hub's runtime.
+        bound_s: the bound on each request.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What the hub's service says: errors and texts as the IDL has them."""
+"""Converts errors, texts and arguments between the hub's service and its IDL."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ def as_thrift(error: BaseException) -> Exception:
 
 
 def text_of(text: Any, name: str, bytes_max: int = NAME_BYTES_MAX) -> str:
-    """Return a text of a call, which has no more than this many bytes.
+    """Return a text of a call, which has at most this many bytes.
 
     Raises:
-        InvalidInputError: it is missing, too long, or no UTF-8.
+        InvalidInputError: the text is missing, too long, or not UTF-8.
     """
     if text is None:
         raise InvalidInputError(f"{name} is missing")
@@ -95,7 +95,7 @@ def message_id_of(struct: Any, name: str) -> MessageID:
     """Return a message's ID in a call.
 
     Raises:
-        InvalidInputError: it is missing, or none.
+        InvalidInputError: the ID is missing, or is not a message ID.
     """
     if struct is None or struct.timestamp is None or struct.sequenceID is None:
         raise InvalidInputError(f"{name} is missing")
@@ -103,7 +103,7 @@ def message_id_of(struct: Any, name: str) -> MessageID:
 
 
 def since_of(struct: Any) -> int:
-    """Return the ID before which a publisher tried nothing; 0 if it is left out.
+    """Return the ID before which a publisher has tried nothing; 0 if it is not given.
 
     Raises:
         InvalidInputError: it is not a message ID.
@@ -127,7 +127,7 @@ def acl_lists_of(struct: Any) -> dict[str, tuple[str, ...]]:
 
 
 def acl_struct(acl: TopicACL) -> Any:
-    """Convert a topic's ACL into the IDL's."""
+    """Convert a topic's ACL into the IDL's struct."""
     return load("hub").TTopicAccess(
         publish=list(acl.publish),
         subscribe=list(acl.subscribe),

@@ -1,4 +1,4 @@
-"""What is done with a topic as a whole: it is moved to another hub, deleted, or given an ACL."""
+"""Moves, deletes and restricts whole topics."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ __all__ = ["Managing"]
 class Managing:
     """Moves and deletes topics of a queue, and changes their ACLs. Thread-safe.
 
-    To move a topic its owner leaves it as it does when it sheds load, and sends its caller to the
-    hub that was named, which makes it its own. Any other hub sends its caller to the owner.
+    To move a topic, its owner releases it as when it sheds load, and redirects the caller to the
+    target hub, which acquires the topic. Any other hub redirects the caller to the owner.
 
     Args:
         topics: the queue's topics that this hub owns.
         me: this hub.
-        hubs: those that are available; it may ask ZooKeeper.
+        hubs: gives the available hubs; it may ask ZooKeeper.
         acl_changes: changes ACLs.
-        runtime: what the hub delivers on.
+        runtime: the hub's runtime.
     """
 
     def __init__(
@@ -47,10 +47,11 @@ class Managing:
         self._runtime = runtime
 
     def move(self, caller: str, topic: str, to: Address, *, redirected: bool) -> Future[None]:
-        """Done when this hub is the one that was named, and owns the topic.
+        """Move a topic to a hub. The future is done when this hub is the target, and owns the
+        topic.
 
         The future's errors are those of `QueueTopics.serve`, `NotAllowedError`, and
-        `InvalidInputError` where no such hub is available, or there is no such topic: then nothing
+        `InvalidInputError` if the target is not available or there is no such topic: then nothing
         was done.
         """
         operation, redirected = Operation.MOVE, redirected or to == self._me
@@ -69,7 +70,7 @@ class Managing:
         return self._runtime.submit(move())
 
     def delete(self, caller: str, topic: str, *, redirected: bool) -> Future[bool]:
-        """Delete a topic once this hub owns it; whether there was one.
+        """Delete a topic once this hub owns it. The future says whether the topic existed.
 
         The future's errors are those of `QueueTopics.serve` and `QueueTopics.delete`, and
         `NotAllowedError`.

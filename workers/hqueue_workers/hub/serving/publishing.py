@@ -1,4 +1,4 @@
-"""Publishing to the topics of a queue, wherever they move meanwhile."""
+"""Publishes to the topics of a queue, even if they move to other hubs meanwhile."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RETRIES_MAX = 3
 
 
 class _Call(NamedTuple):
-    """What is called for, and what does it for a topic that this hub owns."""
+    """A call, and the function that carries it out for a topic that this hub owns."""
 
     by: Named
     """Who calls, and whose sequence numbers they are."""
@@ -65,10 +65,11 @@ class Publishing:
         redirected: bool,
         sequence: PublishSequence | None = None,
     ) -> Future[Published]:
-        """Append messages of a topic, all together, once this hub owns it; of those with sequence
-        numbers the ones that the topic does not have.
+        """Append messages of a topic, all together, once this hub owns it. Messages with sequence
+        numbers are appended only if the topic does not have them.
 
-        The future's errors are those of `QueueTopics.serve`, `NotAllowedError`, and the log's.
+        The future's errors are those of `QueueTopics.serve`, `NotAllowedError`, and those of the
+        log.
         """
 
         def submit(owned: OwnedTopic) -> Future[Published]:
@@ -84,7 +85,8 @@ class Publishing:
         """Find a publisher's last message with a sequence number from an ID on; it may be an older
         one.
 
-        The future's errors are those of `QueueTopics.serve`, `NotAllowedError`, and the log's.
+        The future's errors are those of `QueueTopics.serve`, `NotAllowedError`, and those of the
+        log.
         """
 
         def look(owned: OwnedTopic) -> Future[LastMessage | None]:
@@ -99,7 +101,7 @@ class Publishing:
         return self._served(_Call(by, topic, False, since, look), redirected=redirected)
 
     def close(self) -> None:
-        """Read no log any more."""
+        """Stop reading logs for sequence numbers."""
         self._searches.close()
 
     def _served(self, call: _Call, *, redirected: bool) -> Future[Any]:
@@ -108,8 +110,8 @@ class Publishing:
         return done
 
     def _begin(self, done: Future[Any], call: _Call, *, redirected: bool, retries: int) -> None:
-        """Find the owner, see that the caller may, learn sequence numbers, act: each when the one
-        before is done.
+        """Find the owner, check that the caller may do it, learn the sequence numbers, and act:
+        each step when the one before is done.
         """
 
         def failed(error: BaseException) -> None:
@@ -163,7 +165,7 @@ class Publishing:
 
 
 def _plain(error: BaseException) -> BaseException:
-    """Convert the error of a topic that changes hands again and again: it is unavailable now."""
+    """Convert the error of a topic that keeps changing hands: it is unavailable now."""
     if isinstance(error, (FencedTopicError, UnknownSequenceNumbersError)):
         return StoreUnavailableError(
             "the topic is moving to another hub", outcome=Outcome.NOT_APPLIED, topic=error.topic

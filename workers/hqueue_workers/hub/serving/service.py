@@ -1,4 +1,4 @@
-"""What is called: ``HQueueHubService``."""
+"""The handler of ``HQueueHubService``."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def hub_service() -> Any:
 
 
 def _counted(call: Callable[..., Future[Any]]) -> Callable[..., Future[Any]]:
-    """Decorate a method of the service: count what it raises at once, and convert it into the IDL's
-    errors.
+    """Decorate a method of the service: count the errors that it raises at once, and convert them
+    into those of the IDL.
     """
 
     @functools.wraps(call)
@@ -74,16 +74,16 @@ def _counted(call: Callable[..., Future[Any]]) -> Callable[..., Future[Any]]:
 
 class HubService(SubscriptionService):
     """The service's handler. Each call is checked before anything happens, and its answer is a
-    future. What waits is bounded in bytes.
+    future. The bytes of calls that wait are bounded.
 
     Args:
-        queues: what the hub has of each, by its name.
-        metrics: counts.
-        pending_bytes_max: of memory, for messages that wait.
-        runtime: what the hub delivers on.
+        queues: the hub's objects for each queue, by its name.
+        metrics: the hub's metrics.
+        pending_bytes_max: the most bytes of messages that may wait in memory.
+        runtime: the hub's runtime.
         session_ms: how long a subscriber's session may be silent.
         callbacks: the networks that may be called.
-        api_address: where the Thrift API is served; empty if it is not.
+        api_address: the address of the Thrift API; empty if it is not served.
         clock: measures latencies.
     """
 
@@ -249,7 +249,7 @@ class HubService(SubscriptionService):
         say: Callable[[Any], Any] = lambda done: done,
         absent: type[HQueueError] | tuple[()] = (),
     ) -> Future[Any]:
-        """Make an answer of what was done, or of its error; None stands for `absent`."""
+        """Make an answer from a result or an error; a result of None stands for `absent`."""
         answer: Future[Any] = Future()
 
         def ended(found: Future[Any]) -> None:
@@ -293,18 +293,19 @@ class HubService(SubscriptionService):
         return self._message_id(at.timestamp, at.sequence)
 
     def _thrift(self, error: BaseException) -> Exception:
-        """Convert an error into one of the IDL's, and count it, unless it is a redirect."""
+        """Convert an error into one of the IDL, and count it, unless it is a redirect."""
         if not isinstance(error, RedirectedError):
             self._metrics.failed.inc()
         return as_thrift(error)
 
 
 def _check_publisher(at: ServedQueue, by: Named, topic: str) -> None:
-    """See that a caller may use a publisher's sequence numbers. The name is that of the principal
-    which is named so: who used it first could be read off the whole topic alone.
+    """Return if a caller may use a publisher's sequence numbers. A publisher's name belongs to the
+    principal of the same name: finding out who used a name first would take a read of the whole
+    topic.
 
     Raises:
-        NotAllowedError: it may not.
+        NotAllowedError: the caller may not use the name.
     """
     at.topics.check_name(by.principal, Operation.PUBLISH, topic, by.name, owner=by.name)
 
@@ -320,7 +321,7 @@ def _sequence(caller: str, number: Any, since: Any, count: int) -> PublishSequen
 
 
 def _read(topic: Any, messages: Sequence[Any] | None) -> tuple[str, list[Message]]:
-    """Return the topic's name, and the messages as the library has them."""
+    """Return the topic's name, and the call's messages as the library's."""
     name = text_of(topic, "topic")
     reserved.check_topic(name)
     if not messages or None in messages:

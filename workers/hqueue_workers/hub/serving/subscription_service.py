@@ -1,4 +1,4 @@
-"""What is called to subscribe: the part of ``HQueueHubService`` that is about subscriptions."""
+"""The part of the handler of ``HQueueHubService`` that is about subscriptions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _Result = TypeVar("_Result")
 
 
 class ServedQueue(Protocol):
-    """What a hub has of a queue, as its service needs it."""
+    """The objects of a hub for a queue, as its service needs them."""
 
     topics: QueueTopics
     publishing: Publishing
@@ -49,7 +49,9 @@ class ServedQueue(Protocol):
 
 
 def _declared(call: Callable[..., Future[Any]]) -> Callable[..., Future[Any]]:
-    """Decorate a method of the service: convert what it raises at once into the IDL's errors."""
+    """Decorate a method of the service: convert errors that it raises at once into those of the
+    IDL.
+    """
 
     @functools.wraps(call)
     def begun(*arguments: Any) -> Future[Any]:
@@ -62,11 +64,12 @@ def _declared(call: Callable[..., Future[Any]]) -> Callable[..., Future[Any]]:
 
 
 class SubscriptionService:
-    """Handles the calls. Each is checked before anything happens, and its answer is a future.
+    """Handles the calls about subscriptions. Each call is checked before anything happens, and its
+    answer is a future.
 
     Args:
-        queues: what the hub has of each, by its name.
-        runtime: what the hub delivers on.
+        queues: the hub's objects for each queue, by its name.
+        runtime: the hub's runtime.
         session_ms: how long a session may be silent.
         callbacks: the networks that may be called.
     """
@@ -178,7 +181,7 @@ class SubscriptionService:
         *,
         create: bool = False,
     ) -> Future[Any]:
-        """Do something once this hub owns the topic, and the subscriber may."""
+        """Do something once this hub owns the topic, if the subscriber may do it."""
         queue, subscriber, topic, redirected = called
         at = self._queue(queue)
         by, on = calling_by(subscriber, "subscriber"), topic_of(topic)
@@ -229,7 +232,7 @@ class SubscriptionService:
 
 
 def _claimant(at: ServedQueue, by: Named, operation: Operation, topic: str) -> Claimant:
-    """Return the caller, if the subscription of this name is not another's."""
+    """Return the caller, if it may use the subscription of this name."""
 
     def check(owner: str | None) -> None:
         at.topics.check_name(by.principal, operation, topic, by.name, owner)
@@ -238,7 +241,7 @@ def _claimant(at: ServedQueue, by: Named, operation: Operation, topic: str) -> C
 
 
 def _session_key(session: Any) -> SessionKey:
-    """Return the key of the session of this name that is the caller's own."""
+    """Return the key of the caller's own session of this name."""
     return SessionKey(check_name(text_of(session, "session")), calling_principal())
 
 
@@ -260,7 +263,7 @@ def delivery_of(struct: Any) -> Delivery | None:
 def _shared_delivery(
     address: Address, session: str, explicit: bool, host: str, principal: str | None
 ) -> Delivery:
-    """One for all subscriptions of a client, which has many."""
+    """Share one object among all subscriptions of a client, which has many."""
     return Delivery(address, session, explicit, host, principal)
 
 

@@ -1,4 +1,4 @@
-"""Measuring how far the subscriptions of a hub's topics are behind."""
+"""Measures how far the subscriptions of a hub's topics are behind."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ TOGETHER = 5_000
 
 
 class SubscriptionLagMeter:
-    """Knows the lags of the attached subscriptions that are behind for longest, and of others while
-    there is room: of one that is at its topic's end by itself, of others by asking HBase now and
-    then. What can't be measured is not shown.
+    """Measures the lags of attached subscriptions: first of those that have been behind for
+    longest, and of others while there is room. A subscription at its topic's end costs no request;
+    others are measured by requests to HBase now and then. Lags that can't be measured are not
+    shown.
 
     Args:
-        sessions: the subscriptions.
-        queue: whose topics they are of.
-        runtime: what the hub delivers on.
+        sessions: the sessions of the subscriptions.
+        queue: the queue of their topics.
+        runtime: the hub's runtime.
         every_ms: how often they are measured.
     """
 
@@ -74,7 +75,7 @@ class SubscriptionLagMeter:
         self.measured = measured
 
     async def _choose(self) -> list[SubscriptionSession]:
-        """Choose those that are behind for longest, then others."""
+        """Choose the subscriptions that have been behind for longest, then others."""
         chosen: list[SubscriptionSession] = []
         every = self._sessions.every()
         for at in range(0, len(every), TOGETHER):

@@ -62,10 +62,10 @@ class Kept(Segment):
 
 
 class Recent:
-    """What was published lately to topics with subscriptions: bounded in bytes, over all topics.
+    """The recent messages of topics with subscriptions, bounded in bytes over all topics.
 
     Args:
-        bytes_max: this much is kept, about.
+        bytes_max: about how many bytes to keep.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -74,7 +74,9 @@ class Recent:
         self._all: collections.deque[tuple[Window, Kept]] = collections.deque()
 
     def add(self, window: Window, kept: Kept) -> None:
-        """Keep messages that were appended at a window's end; the oldest of all windows go."""
+        """Keep messages that were appended at a window's end, and drop the oldest of all windows if
+        needed.
+        """
         kept.start = window.end
         window.add((kept,))
         self._all.append((window, kept))
