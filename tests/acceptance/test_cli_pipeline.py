@@ -131,6 +131,7 @@ def test_a_killed_archive_goes_on_and_is_compacted_and_replayed(
     assert len(archived(path)) < MESSAGES
     ended = run_process("pipeline", "archive", filled, str(path), *LOCAL)
     assert ended.code == 0, ended.err
+    assert "[Stage" not in ended.err, "Spark's progress bar"
     wanted = sorted((m.partition, int(m.id)) for m in client.queue(filled).scan())
     assert archived(path) == wanted
     ended = run_process("pipeline", "compact", str(path), *LOCAL)

@@ -54,7 +54,8 @@ def spark_session(
     builder = SparkSession.builder.appName(f"hqueue {name}")
     if master is not None:
         builder = builder.master(master)
-    own = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": str(not quiet).lower()}
+    # Spark's own progress bar would be drawn into that of the command.
+    own = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
     for key, value in {**own, **(conf or {})}.items():
         builder = builder.config(key, value)
     with _errors_kept() if quiet else contextlib.nullcontext(contextlib.nullcontext()) as starting:
