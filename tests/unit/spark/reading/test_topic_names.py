@@ -7,6 +7,7 @@ import pytest
 import hqueue
 from hqueue import Queue
 from pyspark_hqueue.reading import topic_names
+from pyspark_hqueue.reading.stream import QueueStreamReader
 from pyspark_hqueue.reading.topic_names import known_topics, warn_of_topics
 from pyspark_hqueue.reading.topic_ranges import planned
 from tests.support.doubles import SteppedClock
@@ -75,3 +76,14 @@ def test_a_batch_read_looks_when_it_is_planned(
 ) -> None:
     planned(memory_client, options_of("batch", subscribe="vews"))
     assert "is 'views' meant?" in caplog.text
+
+
+def test_a_stream_looks_once_when_its_query_begins(
+    queue: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = options_of(subscribe="vews", startingOffsets="earliest")
+    reader = QueueStreamReader(options, options.columns)
+    first = reader.latestOffset({}, None)
+    put(queue, 1, 4, topic="views")
+    reader.latestOffset(first, None)
+    assert caplog.text.count("is 'views' meant?") == 1
