@@ -15,7 +15,8 @@ from .archiving import Archiving
 from .formats import process_settings
 from .killing import Killing, command, data_files
 
-pytestmark = pytest.mark.tables
+# Each test starts a Spark four or five times, and each start has a deadline of its own.
+pytestmark = [pytest.mark.tables, pytest.mark.timeout(2_400)]
 
 DELTA_TABLE = "pyspark_hqueue.jobs.delta_table:DeltaTable"
 ICEBERG_TABLE = "pyspark_hqueue.jobs.iceberg_table:IcebergTable"

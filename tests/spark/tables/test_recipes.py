@@ -32,6 +32,7 @@ def test_the_recipes_of_the_page_write_each_message_once(
         assert rows_of(spark.table(table)) == values(queue)
 
 
+@pytest.mark.timeout(1_200)
 @pytest.mark.parametrize(
     ("name", "call"),
     [
